@@ -99,6 +99,8 @@ def choose_log_dir(contents: ClusterContents, broker_id: int) -> int:
     Where every dir is offline the broker is gone: the replica is made in one of them when that is repaired.
     """
     broker = contents.brokers[broker_id]
+    if len(broker.log_dirs) == 1:
+        return 0
     counts = [0] * len(broker.log_dirs)
     for _, partition in contents.partitions():
         if (copy := partition.copies.get(broker_id)) is not None:

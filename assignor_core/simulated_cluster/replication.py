@@ -178,11 +178,12 @@ def _copy(contents: ClusterContents, copying: list[_Copying], step_ms: int) -> N
 
 
 def _caught_up_ms(contents: ClusterContents, row: _Copying) -> int:
-    """In how many ms from now the replica holds all at the present rates; STEP_MS where it takes longer."""
+    """In how many ms from now the replica holds all at the present rates, within the shortest and the longest step."""
     partition = row.partition
     missing_bytes = partition.end_bytes - max(partition.copies[row.follower].end_bytes, partition.start_bytes)
     gained = row.bytes_per_sec - _produced_per_sec(contents, row.key, partition)
-    return max(1, min(STEP_MS, -(-missing_bytes * 1000 // gained))) if gained > 0 else STEP_MS
+    exact_ms = -(-missing_bytes * 1000 // gained) if gained > 0 else STEP_MS
+    return max(contents.shortest_step_ms, min(STEP_MS, exact_ms))
 
 
 def _copying(contents: ClusterContents) -> list[_Copying]:

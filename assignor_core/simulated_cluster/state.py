@@ -160,6 +160,10 @@ class ClusterContents:
     """
     bytes_ms: int = 0
     """Until when bytes have been moved; behind `now_ms` while the cluster is at rest (see `replication`)."""
+    shortest_step_ms: int = 1
+    """While replicas catch up. A longer one lets thousands of copies pass in fewer steps: each ends a little late, and
+    the others get its room as late.
+    """
     at_rest_until_ms: int = field(default=0, compare=False)
     """Until then only producers write and replicas in sync follow; not after now where nobody has looked."""
     _listed: list[tuple[PartitionKey, SimulatedPartition]] | None = field(default=None, compare=False, repr=False)

@@ -13,7 +13,7 @@ input topics are on the fleet too. Each size prints one JSON object; the last li
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -22,20 +22,21 @@ import click
 import structlog
 
 from tests.benchmarks.fleet_collecting import collect
-from tests.benchmarks.fleet_executing import execute
+from tests.benchmarks.fleet_executing import MOVEMENTS, execute
 from tests.benchmarks.fleet_measuring import Figures
 from tests.benchmarks.fleet_soak import has_grown, soak
 from tests.benchmarks.fleet_tables import read_tables
 from tests.fleet.synthetic import FleetSize
 
+Part = Callable[..., Figures]
+
+PARTS: Mapping[str, Part] = {"collect": collect, "execute": execute, "tables": read_tables}
 PARTITIONS_PER_BROKER, GROUPS_PER_BROKER = 1_000, 100
 AT_MOST = frozenset({"control_rss_mib"})
 NOT_COMPARED = frozenset({"brokers", "partitions", "replicas", "groups", "group_partitions", "load_average"})
 
 
-def measure(
-    size: FleetSize, parts: tuple[str, ...], *, repeats: int, trouble: bool, profile: bool, shards: int
-) -> Figures:
+def measure(size: FleetSize, parts: Mapping[str, Part], *, repeats: int, trouble: bool, profile: bool) -> Figures:
     """All figures of one size; each part in a fresh process, so that its memory is its own."""
     figures: Figures = {
         "brokers": size.brokers,
@@ -44,9 +45,8 @@ def measure(
         "groups": size.groups,
         "group_partitions": size.group_partitions,
     }
-    for part in parts:
+    for part, run in parts.items():
         with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_without_logs) as pool:
-            run = partial(collect, shards=shards) if part == "collect" else PARTS[part]
             of_part = pool.submit(run, size, repeats=repeats, trouble=trouble, profile=profile).result()
         # Two parts measure control: what it takes is the greater.
         figures |= of_part | {name: max(figures.get(name, 0.0), of_part[name]) for name in AT_MOST & of_part.keys()}
@@ -57,9 +57,6 @@ def measure(
 def _without_logs() -> None:
     """A look at a broker that hangs warns of each of its parts; here its records are counted."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-
-
-PARTS = {"collect": collect, "execute": execute, "tables": read_tables}
 
 
 def _print(figures: Mapping[str, float], before: Mapping[str, float] | None) -> None:
@@ -76,20 +73,24 @@ def _print(figures: Mapping[str, float], before: Mapping[str, float] | None) -> 
 @click.option("--partitions", type=int, help="Of all topics; a thousand a broker unless given.")
 @click.option("--groups", type=int, help="Of 50 partitions each; a hundred a broker unless given.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(tuple(PARTS)), default=tuple(PARTS))
-@click.option("--repeats", default=3, show_default=True, help="Looks to take the mean of; twenty ticks for each.")
+@click.option("--repeats", default=3, show_default=True, help="Looks to take the mean of.")
 @click.option("--trouble/--no-trouble", default=True, help="Look at refused requests and a hung broker, too.")
 @click.option("--shards", default=1, show_default=True, help="Collectors that share the cluster; one is measured.")
+@click.option("--movements", default=MOVEMENTS, show_default=True, help="Of the plan at most; 30 a broker.")
 @click.option("--soak", "soak_minutes", type=float, help="Instead: so many minutes on a fleet that changes, by memory.")
-@click.option("--profile", is_flag=True, help="Print what the CPU of one look, or of some ticks, went to.")
+@click.option("--profile", is_flag=True, help="Print what the CPU of one look, or of the ticks of a plan, went to.")
 def main(
     brokers: tuple[int, ...], partitions: int | None, groups: int | None, parts: tuple[str, ...], *, repeats: int,
     trouble: bool,
     profile: bool,
     shards: int,
+    movements: int,
     soak_minutes: float | None,
 ) -> None:  # fmt: skip
     """Print figures of each size, and their growth from one size to the next. A soak ends with 1 if memory grows."""
     before: Figures | None = None
+    given = {"collect": {"shards": shards}, "execute": {"movements": movements}, "tables": {}}
+    runs = {name: partial(PARTS[name], **given[name]) for name in parts}
     for count in brokers:
         size = FleetSize(
             count,
@@ -103,7 +104,7 @@ def main(
             if has_grown(figures):
                 raise SystemExit(1)
             continue
-        figures = measure(size, parts, repeats=repeats, trouble=trouble, profile=profile, shards=shards)
+        figures = measure(size, runs, repeats=repeats, trouble=trouble, profile=profile)
         _print(figures, before)
         click.echo(json.dumps(figures))
         before = figures

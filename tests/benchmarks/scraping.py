@@ -29,7 +29,7 @@ def scraped(config: Path, port: int, *, seconds: float, change: Callable[[int], 
         wait_until_healthy(url, serve)
         process = psutil.Process(serve.pid)
         waits_s, cpu_share = _scrape(url, process, seconds=seconds, change=change, changes=changes)
-        peak_mib = _peak_rss_mib(serve.pid)
+        peak_mib = peak_rss_mib(serve.pid)
     finally:
         serve.terminate()
         serve.wait()
@@ -85,7 +85,7 @@ def wait_until_healthy(url: str, serve: subprocess.Popen[bytes]) -> None:
     raise SystemExit("serve has ended, or does not answer")
 
 
-def _peak_rss_mib(pid: int) -> float:
+def peak_rss_mib(pid: int) -> float:
     """Most memory that the process had; what it has now where Linux does not show it."""
     status = Path(f"/proc/{pid}/status")
     for line in status.read_text().splitlines() if status.exists() else ():

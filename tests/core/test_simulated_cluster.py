@@ -75,6 +75,22 @@ def test_copies_share_the_limit_they_press_on() -> None:
     assert [made.live_partition(key).replicas for key in (T0, ("u", 0))] == [(2,), (3,)]
 
 
+@pytest.mark.parametrize(("shortest_step_ms", "done_ms"), [(1, 1_250), (1_000, 1_500)])
+def test_with_longer_steps_the_room_of_a_copy_that_has_ended_is_free_a_step_later(
+    shortest_step_ms: int, done_ms: int
+) -> None:
+    made = cluster()
+    made.contents.shortest_step_ms = shortest_step_ms
+    made.create_topic("u", {0: (1,)}, size_bytes=MB // 4)
+    made.reassign({T0: (2,), ("u", 0): (3,)})
+    made.advance(1_000)
+    assert made.live_partition(("u", 0)).replicas == (3,)
+    made.advance(done_ms - 1_001)
+    assert made.live_partition(T0).reassigning
+    made.advance(1)
+    assert made.live_partition(T0).replicas == (2,)
+
+
 def test_a_partition_that_grows_faster_than_it_is_copied_never_gets_there() -> None:
     made = cluster(bytes_in_per_sec=MB)
     made.reassign({T0: (2,)})
