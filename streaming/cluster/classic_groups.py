@@ -1,13 +1,13 @@
 """Decodes DescribeGroups: groups of the classic protocol with their members, and what each member was assigned.
 
 What a member joined with, and what it was assigned, are bytes that clients write (`ConsumerProtocolSubscription` and
-`ConsumerProtocolAssignment` of Kafka). They stay the same from one look to the next, so what was read of them is kept.
+`ConsumerProtocolAssignment` of Kafka). A group's row is the same from one look to the next until it rebalances, so what
+was read of it is kept with its bytes.
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 from streaming.cluster.described_groups import DEAD, DescribedGroup, DescribedMember, PartitionKey
 from streaming.cluster.wire_reader import Reader, decoded
@@ -18,57 +18,45 @@ VERSION_MAX = 6
 OWNED_FROM, GENERATION_FROM, RACK_FROM = 1, 2, 3
 """The first version of a subscription that names each."""
 NO_GENERATION = -1
-KEPT_MAX = 400_000
-"""Byte strings whose meaning is kept: two for each member of a large fleet's groups."""
+KEPT_MAX = 100_000
+"""Groups whose rows are kept; all are forgotten where there are more."""
 
-Value = TypeVar("Value")
 Joined = tuple[int, str | None]
 """(Generation before, or NO_GENERATION; rack)."""
 
 
 @dataclass(slots=True)
-class Kept(Generic[Value]):
-    """What was made of byte strings; all is forgotten where there are too many."""
-
-    make: Callable[[bytes], Value]
-    _made: dict[bytes, Value] = field(default_factory=dict)
-
-    def of(self, text: bytes) -> Value:
-        """Made once."""
-        made = self._made.get(text)
-        if made is None:
-            if len(self._made) >= KEPT_MAX:
-                self._made = {}
-            made = self._made[text] = self.make(text)
-        return made
-
-
-@dataclass(slots=True)
 class ClassicGroups:
-    """Reads answers; remembers what members joined with and were assigned. For many threads."""
+    """Reads answers; remembers the row of each group. For many threads."""
 
-    _joined: Kept[Joined] = field(default_factory=lambda: Kept(_joined_with))
-    _assigned: Kept[tuple[PartitionKey, ...]] = field(default_factory=lambda: Kept(_assigned))
+    _rows: dict[tuple[int, str], tuple[bytes, DescribedGroup | None]] = field(default_factory=dict)
+    """The row's bytes and what they mean, by version and group."""
 
     def decode(self, version: int, body: bytes) -> dict[str, DescribedGroup]:
         """Groups by name, without those whose row has an error. Versions 0 to 6; raises KafkaProtocolError."""
 
         def group(reader: Reader) -> tuple[str, DescribedGroup | None]:
-            error_code = reader.int16()
+            begin, error_code = reader.place, reader.int16()
             if version >= WITH_MESSAGE:
                 reader.text_bytes()
-            name, state = reader.text(), reader.text()
+            name = reader.text()
+            kept = self._rows.get((version, name))
+            if kept is not None and reader.body.startswith(kept[0], begin):
+                reader.place = begin + len(kept[0])
+                return name, kept[1]
+            state = reader.text()
             reader.text_bytes()
             assignor = reader.text()
-            rows = [self._member(reader, version) for _ in range(reader.length())]
+            rows = [_member(reader, version) for _ in range(reader.length())]
             reader.skip(4 if version >= WITH_OPERATIONS else 0)
             reader.tags()
-            # Only this request calls a group of another protocol Dead, as it calls one that is gone.
-            if error_code or state == DEAD:
-                return name, None
             members = tuple(member for member, _ in rows)
             generation = _generation(before for _, before in rows)
-            return name, DescribedGroup(state or None, members, generation, assignor or None)
+            # Only this request calls a group of another protocol Dead, as it calls one that is gone.
+            is_there = not error_code and state != DEAD
+            row = DescribedGroup(state or None, members, generation, assignor or None) if is_there else None
+            self._keep(version, name, reader.body[begin : reader.place], row)
+            return name, row
 
         def decode(reader: Reader) -> dict[str, DescribedGroup]:
             reader.skip(4 if version >= THROTTLED else 0)
@@ -77,17 +65,23 @@ class ClassicGroups:
 
         return decoded(decode, body, flexible=version >= FLEXIBLE)
 
-    def _member(self, reader: Reader, version: int) -> tuple[DescribedMember, int]:
-        """(Member, generation that it named when it joined)."""
-        member_id = reader.text()
-        instance_id = reader.text() if version >= WITH_INSTANCE_ID else ""
-        client_id = reader.text()
-        reader.text_bytes()
-        joined, assigned = (reader.taken(reader.length()) for _ in range(2))
-        reader.tags()
-        before, rack_id = self._joined.of(joined)
-        owned = self._assigned.of(assigned)
-        return DescribedMember(member_id, client_id, owned, None, instance_id or None, rack_id), before
+    def _keep(self, version: int, name: str, text: bytes, row: DescribedGroup | None) -> None:
+        if len(self._rows) >= KEPT_MAX:
+            self._rows = {}
+        self._rows[version, name] = text, row
+
+
+def _member(reader: Reader, version: int) -> tuple[DescribedMember, int]:
+    """(Member, generation that it named when it joined)."""
+    member_id = reader.text()
+    instance_id = reader.text() if version >= WITH_INSTANCE_ID else ""
+    client_id = reader.text()
+    reader.text_bytes()
+    joined, assigned = (reader.taken(reader.length()) for _ in range(2))
+    reader.tags()
+    before, rack_id = _joined_with(joined)
+    owned = _assigned(assigned)
+    return DescribedMember(member_id, client_id, owned, None, instance_id or None, rack_id), before
 
 
 def _generation(before: Iterable[int]) -> int | None:

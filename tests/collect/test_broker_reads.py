@@ -1,6 +1,7 @@
 """Metadata, groups and requests of the collector's own codec are those of kafka-python's classes, in all versions."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 
 from streaming.cluster.broker_reads import BrokerReads, list_offsets_body
 from streaming.cluster.classic_groups import ClassicGroups
+from streaming.cluster.described_groups import DescribedGroup
 from streaming.cluster.metadata_columns import MetadataDecoder
 from streaming.cluster.raw_requests import RawAnswer, RawRequest, TrafficCounters
 from tests.metadata_answers import metadata_answer
@@ -148,6 +150,31 @@ def test_members_of_a_classic_group(version: int) -> None:
         assert (member.member_id, member.client_id, member.rack_id) == ("m", "c", "r")
         assert member.group_instance_id == ("i" if version >= 4 else None)
         assert member.owned == (("a", 0), ("t", 1), ("t", 3))
+
+
+def test_a_group_that_has_changed_since_the_last_answer_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = ("m", subscription(4, "r", 3), ASSIGNED)
+    groups = ClassicGroups()
+
+    def read(members: list[Row], *, version: int = 6, **options: Any) -> DescribedGroup | None:
+        return groups.decode(version, described(version, members, **options)).get("g")
+
+    first = read([member])
+    assert first is not None
+    assert read([member]) is first
+    assert read([member], version=5) == first
+    changed = [
+        read([member], state="PreparingRebalance"),
+        read([("m", subscription(5, "r", 3), ASSIGNED)]),
+        read([("m", subscription(4, "r", 3), b"")]),
+        read([member, ("n", b"", b"")]),
+        read([]),
+        read([member], state="Dead"),
+    ]
+    assert all(row != first for row in changed)
+    assert read([member]) == first
+    monkeypatch.setattr("streaming.cluster.classic_groups.KEPT_MAX", 1)
+    assert (read([member], state="Empty"), read([member])) == (replace(first, state="Empty"), first)
 
 
 @pytest.mark.parametrize(
