@@ -24,13 +24,15 @@ import structlog
 from tests.benchmarks.fleet_collecting import collect
 from tests.benchmarks.fleet_executing import MOVEMENTS, execute
 from tests.benchmarks.fleet_measuring import Figures
+from tests.benchmarks.fleet_pipeline import keep_up
 from tests.benchmarks.fleet_soak import has_grown, soak
 from tests.benchmarks.fleet_tables import read_tables
 from tests.fleet.synthetic import FleetSize
 
 Part = Callable[..., Figures]
 
-PARTS: Mapping[str, Part] = {"collect": collect, "execute": execute, "tables": read_tables}
+PARTS: Mapping[str, Part] = {"collect": collect, "execute": execute, "tables": read_tables, "pipeline": keep_up}
+WITHOUT_JVM = ("collect", "execute", "tables")
 PARTITIONS_PER_BROKER, GROUPS_PER_BROKER = 1_000, 100
 AT_MOST = frozenset({"control_rss_mib"})
 NOT_COMPARED = frozenset({"brokers", "partitions", "replicas", "groups", "group_partitions", "load_average"})
@@ -72,7 +74,7 @@ def _print(figures: Mapping[str, float], before: Mapping[str, float] | None) -> 
 @click.option("--brokers", multiple=True, type=int, default=(10, 100), show_default=True, help="Sizes, in order.")
 @click.option("--partitions", type=int, help="Of all topics; a thousand a broker unless given.")
 @click.option("--groups", type=int, help="Of 50 partitions each; a hundred a broker unless given.")
-@click.option("--part", "parts", multiple=True, type=click.Choice(tuple(PARTS)), default=tuple(PARTS))
+@click.option("--part", "parts", multiple=True, type=click.Choice(tuple(PARTS)), default=WITHOUT_JVM, show_default=True)
 @click.option("--repeats", default=3, show_default=True, help="Looks to take the mean of.")
 @click.option("--trouble/--no-trouble", default=True, help="Look at refused requests and a hung broker, too.")
 @click.option("--shards", default=1, show_default=True, help="Collectors that share the cluster; one is measured.")
@@ -89,8 +91,8 @@ def main(
 ) -> None:  # fmt: skip
     """Print figures of each size, and their growth from one size to the next. A soak ends with 1 if memory grows."""
     before: Figures | None = None
-    given = {"collect": {"shards": shards}, "execute": {"movements": movements}, "tables": {}}
-    runs = {name: partial(PARTS[name], **given[name]) for name in parts}
+    given = {"collect": {"shards": shards}, "execute": {"movements": movements}}
+    runs = {name: partial(PARTS[name], **given.get(name, {})) for name in parts}
     for count in brokers:
         size = FleetSize(
             count,
