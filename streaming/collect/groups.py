@@ -27,7 +27,7 @@ from streaming.cluster.described_groups import (
 )
 from streaming.collect.group_choice import GroupChoice
 from streaming.collect.group_table import GroupTable, GroupView
-from streaming.collect.group_views import EMPTY, view_of
+from streaming.collect.group_views import EMPTY, Owners, view_of
 from streaming.collect.look import Look
 from streaming.collect.partition_table import PartitionKey, PartitionTable
 from streaming.collect.refusals import Request, is_refused
@@ -92,6 +92,7 @@ class GroupSampler:
     """Groups without members as they were at the look before."""
     _choice: GroupChoice = field(default_factory=GroupChoice)
     _positions: SharePositions = field(default_factory=SharePositions)
+    _owners: Owners = field(default_factory=Owners)
 
     def read(
         self,
@@ -139,13 +140,14 @@ class GroupSampler:
         def of_broker(broker: int) -> dict[str, GroupView]:
             views: dict[str, GroupView] = {}
             for batch in batches[broker]:
-                views |= _views(reads, look, batch, partitions, self._shard)
+                views |= _views(reads, look, batch, partitions, self._shard, self._owners)
             return views
 
         for views in look.of_each(batches, of_broker).values():
             fetched |= views
         fetched = {name: self._positions.placed(name, view, partitions) for name, view in fetched.items()}
         self._positions.forget_others(states.keys())
+        self._owners.forget_others(states.keys())
         self._idle = {name: (kept[name][0] + 1, view) for name, view in known.items()}
         # A group is idle once two fetches returned the same; a reader that assigns its partitions itself is Empty too.
         before = self._seen_empty
@@ -213,7 +215,7 @@ def _batches(listed: Listed, names: Sequence[str]) -> Iterator[tuple[int, Sequen
 
 
 def _views(
-    reads: BrokerReads, look: Look, batch: Batch, partitions: Collection[PartitionKey], shard: Shard
+    reads: BrokerReads, look: Look, batch: Batch, partitions: Collection[PartitionKey], shard: Shard, owners: Owners
 ) -> dict[str, GroupView]:
     """Of one batch of groups; those whose offsets can't be had are left out, and logged."""
     described: dict[str, DescribedGroup] = {}
@@ -223,7 +225,14 @@ def _views(
     now_ms = look.now_ms()
     return {
         name: view_of(
-            batch.kinds.get(name), state, described.get(name), offsets[name], partitions=partitions, read_ms=now_ms
+            name,
+            batch.kinds.get(name),
+            state,
+            described.get(name),
+            offsets[name],
+            partitions=partitions,
+            read_ms=now_ms,
+            known=owners,
         )
         for name, state in batch.states.items()
         if name in offsets
