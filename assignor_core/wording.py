@@ -14,3 +14,12 @@ def first_named(items: Sequence[Item], most: int, name: Callable[[Item], str] = 
     """
     names = ", ".join(map(name, items[:most]))
     return f"{names} and {len(items) - most} more" if len(items) > most else names
+
+
+def counted(count: int, one: str, more: str) -> str:
+    """A count with the words for one thing, or for more.
+
+    >>> counted(1, "partition is offline", "partitions are offline"), counted(0, "move", "moves")
+    ('1 partition is offline', '0 moves')
+    """
+    return f"{count} {one if count == 1 else more}"

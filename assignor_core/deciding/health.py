@@ -10,6 +10,7 @@ from dataclasses import replace
 from assignor_core.deciding.trigger import TriggerState, is_continuous
 from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.live import LiveCluster, lagging, offline, partition_name
+from assignor_core.wording import counted
 
 LAGGING_KEPT_MAX = 100
 """The state is part of each row of `decision`. Of more partitions than this those are kept that are behind longest."""
@@ -36,14 +37,16 @@ def obstacle(state: TriggerState, live: LiveCluster, now_ms: int, *, relieves: b
     >>> from assignor_core.live import LivePartition
     >>> live = LiveCluster("c", {1: None, 2: None}, {("t", 0): LivePartition((1, 2), 1, (1,))})
     >>> obstacle(TriggerState(lagging_since_ms=(("t", 0, 60_000),)), live, 240_000, relieves=False)
-    '1 partitions are under-replicated, first t-0, for 3.0 min'
+    '1 partition is under-replicated, first t-0, for 3.0 min'
     """
     without_leader = offline(live, live.hosts_away() if relieves else ())
     if without_leader:
-        return f"{len(without_leader)} partitions are offline, first {partition_name(without_leader[0])}"
+        offline_ones = counted(len(without_leader), "partition is offline", "partitions are offline")
+        return f"{offline_ones}, first {partition_name(without_leader[0])}"
     lasting = [row for row in state.lagging_since_ms if row[2] < now_ms]
     if not lasting:
         return None
     topic, partition, since_ms = min(lasting, key=lambda row: row[2])
     first = f"first {partition_name((topic, partition))}, for {(now_ms - since_ms) / 60_000:.1f} min"
-    return f"{len(lasting)} partitions are under-replicated, {first}"
+    lagging_ones = counted(len(lasting), "partition is under-replicated", "partitions are under-replicated")
+    return f"{lagging_ones}, {first}"

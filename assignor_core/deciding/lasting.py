@@ -17,7 +17,7 @@ from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionK
 from assignor_core.plan import TAKE_NONE, Plan
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.racks import RackSpread
-from assignor_core.wording import first_named
+from assignor_core.wording import counted, first_named
 
 NAMED_MAX = 5
 
@@ -80,10 +80,13 @@ class PlacementStates:
         if reason is Reason.EMPTY_BROKER:
             return f"brokers that are empty or nearly so, {lasted}: {first_named(self.empty, NAMED_MAX)}"
         if reason is Reason.CROWDED_RACKS:
-            what, keys = "have more replicas in one rack than they need", self.crowded
+            one, more = "has more replicas in one rack than it needs", "have more replicas in one rack than they need"
+            keys = self.crowded
         else:
-            what, keys = "are not led by their preferred replica", self.unpreferred
-        return f"{len(keys)} partitions {what}, {lasted}: {first_named(keys, NAMED_MAX, partition_name)}"
+            one, more = "is not led by its preferred replica", "are not led by their preferred replica"
+            keys = self.unpreferred
+        what = counted(len(keys), f"partition {one}", f"partitions {more}")
+        return f"{what}, {lasted}: {first_named(keys, NAMED_MAX, partition_name)}"
 
 
 def placement_states(

@@ -28,6 +28,7 @@ from assignor_core.deciding.recurring.slots import DAY_MS
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.live import too_many_away
+from assignor_core.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +255,12 @@ def _held_back(
 ) -> Evaluation | None:
     """What forbids any plan now, or None."""
     if around.reassigning_count:
-        return _hold(Reason.IN_PROGRESS, f"{around.reassigning_count} partitions are being reassigned", resource, ratio)
+        return _hold(
+            Reason.IN_PROGRESS,
+            counted(around.reassigning_count, "partition is being reassigned", "partitions are being reassigned"),
+            resource,
+            ratio,
+        )
     if now_ms < state.cooldown_end_ms:
         left_s = (state.cooldown_end_ms - now_ms) / 1000
         return _hold(Reason.COOLDOWN, f"cooldown after the last plan runs for {left_s:.0f} s more", resource, ratio)

@@ -9,6 +9,7 @@ from assignor_core.execution.refusals import refusals_text
 from assignor_core.execution.seen_movements import MADE
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Plan
+from assignor_core.wording import counted
 
 NO_REFUSALS: Mapping[PartitionKey, str] = MappingProxyType({})
 _ON_THE_WAY = (Progress.MOVING, Progress.PENDING)
@@ -47,21 +48,23 @@ def what_was_made(
     """What was made of a plan in the end, in words. The refusals, Kafka's errors, are those of `progress`.
 
     >>> what_was_made({("t", 0): Progress.DONE, ("t", 1): Progress.GONE})
-    '1 movements made, 1 partitions are gone'
+    '1 movement made, 1 partition is gone'
     >>> what_was_made({("t", 0): Progress.DONE, ("t", 1): Progress.SKIPPED}, {("t", 1): "PolicyViolationError"})
-    '1 movements made, 1 skipped: t-1 (PolicyViolationError)'
+    '1 movement made, 1 skipped: t-1 (PolicyViolationError)'
     >>> what_was_made({("t", 0): Progress.NOT_ELECTED}, {}, {("t", 0): "PreferredLeaderNotAvailableError"})
-    '1 movements made, 1 keep their leader, as Kafka refuses the election: t-0 (PreferredLeaderNotAvailableError)'
+    '1 movement made, 1 keeps its leader, as Kafka refuses the election: t-0 (PreferredLeaderNotAvailableError)'
     """
     gone = sum(state is Progress.GONE for state in progress.values())
     skipped = {key: refusals[key] for key, state in progress.items() if state is Progress.SKIPPED}
     kept = {key: election_refusals[key] for key, state in progress.items() if state is Progress.NOT_ELECTED}
     if not gone and not skipped and not kept:
         return "every movement has been made"
-    parts = [f"{len(progress) - gone - len(skipped)} movements made"]
-    parts += [f"{gone} partitions are gone"] if gone else []
+    parts = [counted(len(progress) - gone - len(skipped), "movement made", "movements made")]
+    parts += [counted(gone, "partition is gone", "partitions are gone")] if gone else []
     parts += [f"{len(skipped)} skipped: {refusals_text(skipped)}"] if skipped else []
-    parts += [f"{len(kept)} keep their leader, as Kafka refuses the election: {refusals_text(kept)}"] if kept else []
+    if kept:
+        keep = counted(len(kept), "keeps its leader", "keep their leader")
+        parts.append(f"{keep}, as Kafka refuses the election: {refusals_text(kept)}")
     return ", ".join(parts)
 
 

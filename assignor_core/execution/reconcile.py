@@ -23,6 +23,7 @@ from assignor_core.live import (
     too_many_away,
 )
 from assignor_core.plan import Movement, Plan
+from assignor_core.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,9 @@ def next_step(
         return ElectLeaders(electable[: limits.elections_at_once_max])
     missing = sum(state is Progress.MISSING for state in progress.values())
     if moving or to_elect or pending or missing:
-        unseen = f"{missing} partitions are not in the cluster's metadata" if missing else None
+        unseen = (
+            counted(missing, "partition is", "partitions are") + " not in the cluster's metadata" if missing else None
+        )
         return Wait(_waiting(len(moving), len(to_elect), obstacle or unseen))
     if plan.movements and not _anything_made(plan, progress):
         return Abort(what_was_made(progress, refused, not_elected), ())
@@ -189,7 +192,8 @@ def _anything_made(plan: Plan, progress: Mapping[PartitionKey, Progress]) -> boo
 
 def _waiting(moving: int, to_elect: int, obstacle: str | None) -> str:
     """What is waited for, in words."""
-    copying = f"{moving} partitions are copying, {to_elect} wait for their leader to be in sync"
+    copying = counted(moving, "partition is copying", "partitions are copying")
+    copying += ", " + counted(to_elect, "waits for its leader", "wait for their leader") + " to be in sync"
     if obstacle is None:
         return copying
     return f"{obstacle}; {copying}" if moving or to_elect else obstacle
@@ -267,10 +271,12 @@ def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Collection[PartitionKey
         return outage
     without_leader = offline(cluster, lost)
     if without_leader:
-        return f"{len(without_leader)} partitions are offline, first {partition_name(without_leader[0])}"
+        offline_ones = counted(len(without_leader), "partition is offline", "partitions are offline")
+        return f"{offline_ones}, first {partition_name(without_leader[0])}"
     behind = lagging(cluster, lost, moving)
     if behind:
-        return f"{len(behind)} partitions are under-replicated, first {partition_name(behind[0])}"
+        lagging_ones = counted(len(behind), "partition is under-replicated", "partitions are under-replicated")
+        return f"{lagging_ones}, first {partition_name(behind[0])}"
     # A replica on a broker that is away may stay there: Kafka waits for those only that are added.
     alive = cluster.broker_racks
     missing = {

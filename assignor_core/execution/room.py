@@ -12,6 +12,7 @@ from typing import Self
 
 from assignor_core.disks import LogDirs, catching_up, lacking_bytes, largest_replicas
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
+from assignor_core.wording import counted
 
 PATIENCE_MS = 600_000
 """Twice Kafka's `log.retention.check.interval.ms`: what retention and deletions make room for has had its chance."""
@@ -82,10 +83,11 @@ def waiting_text(lacking: Mapping[PartitionKey, str]) -> str:
     """Movements that wait for room, for people.
 
     >>> waiting_text({("t", 0): "needs 60 bytes on broker 1, whose disks have room for 50"})
-    '1 movements wait for room on disks, first t-0: needs 60 bytes on broker 1, whose disks have room for 50'
+    '1 movement waits for room on disks, first t-0: needs 60 bytes on broker 1, whose disks have room for 50'
     """
     key, reason = min(lacking.items())
-    return f"{len(lacking)} movements wait for room on disks, first {partition_name(key)}: {reason}"
+    waiting = counted(len(lacking), "movement waits", "movements wait")
+    return f"{waiting} for room on disks, first {partition_name(key)}: {reason}"
 
 
 def to_give_up(

@@ -18,7 +18,7 @@ from assignor_core.execution.room import PATIENCE_MS, to_give_up
 from assignor_core.live import LiveCluster, ReplicaKey, replica_name
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
-from assignor_core.wording import first_named
+from assignor_core.wording import counted, first_named
 
 Standing = Mapping[ReplicaKey, Progress]
 """Where each movement stands. FOREIGN: somebody else has moved it. GONE: no log dir of the broker shows it."""
@@ -184,8 +184,13 @@ def next_step_within(
     silent = sum(state is Progress.MISSING for state in standing.values())
     if pending or moving or silent:
         parts = [obstacle] if obstacle else []
-        parts += [f"{len(moving)} replicas are being copied to another log dir"] if moving or not obstacle else []
-        parts += [f"{silent} replicas are not shown by their brokers"] if silent else []
+        copying = counted(len(moving), "replica is being copied", "replicas are being copied") + " to another log dir"
+        parts += [copying] if moving or not obstacle else []
+        parts += (
+            [counted(silent, "replica is not shown by its broker", "replicas are not shown by their brokers")]
+            if silent
+            else []
+        )
         return Wait("; ".join(parts))
     if not any(state is Progress.DONE for state in standing.values()):
         return Abort(made_within(standing, skipped), ())
@@ -246,12 +251,12 @@ def made_within(standing: Standing, skipped: Mapping[ReplicaKey, str]) -> str:
     """What was made of a plan in the end, in words; `skipped` with the reasons.
 
     >>> made_within({(1, ("t", 0)): Progress.DONE, (1, ("t", 1)): Progress.FOREIGN}, {})
-    '1 movements made, 1 changed by somebody else: t-1 on broker 1'
+    '1 movement made, 1 changed by somebody else: t-1 on broker 1'
     """
     by_state = {state: sorted(key for key in standing if standing[key] is state) for state in set(standing.values())}
     if by_state.keys() <= {Progress.DONE}:
         return "every movement has been made"
-    parts = [f"{len(by_state.get(Progress.DONE, ()))} movements made"]
+    parts = [counted(len(by_state.get(Progress.DONE, ())), "movement made", "movements made")]
     named = {
         Progress.FOREIGN: "changed by somebody else",
         Progress.GONE: "gone, or in a log dir that is offline",
@@ -345,4 +350,4 @@ def _to_begin(plan: Plan, standing: Standing, limits: Limits, room: RoomWithin |
 
 def _lacking_text(lacking: Mapping[ReplicaKey, str]) -> str:
     replica, reason = min(lacking.items())
-    return f"{len(lacking)} movements wait, first {replica_name(replica)}: {reason}"
+    return f"{counted(len(lacking), 'movement waits', 'movements wait')}, first {replica_name(replica)}: {reason}"

@@ -16,7 +16,7 @@ from assignor_core.identity import another_cluster, topics_made_again, without_m
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.plan import Movement
 from assignor_core.proposed_plan import KeptPlan
-from assignor_core.wording import first_named
+from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
 from streaming.control.late_within import take_back
@@ -174,7 +174,7 @@ class LateRequests:
             return []
         refused = Requests(self._cluster, self._look_age).cancel(moving)
         cancelled = [partition_name(key) for key in moving if key not in refused]
-        parts = [f"{len(cancelled)} moves cancelled, first {cancelled[0]}"] if cancelled else []
+        parts = [f"{counted(len(cancelled), 'move', 'moves')} cancelled, first {cancelled[0]}"] if cancelled else []
         return parts + ([f"Kafka refuses to cancel {refusals_text(refused)}"] if refused else [])
 
     def _clear(self, watched: _Watched, kept: KeptPlan, others: Collection[PartitionKey]) -> list[str]:

@@ -8,7 +8,7 @@ from assignor_core.execution.stranded import may_go_on
 from assignor_core.execution.within_brokers import Missed, cancellations, going_back, moving_within, standing_of
 from assignor_core.live import ReplicaKey, replica_name
 from assignor_core.plan import Plan
-from assignor_core.wording import first_named
+from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.log_dir_requests import LogDirRequests
 from streaming.control.look_age import LookAge
@@ -35,7 +35,10 @@ def take_back(
     done = []
     if copying:
         given_up = sorted(requests.cancelled & copying)
-        done.append(f"{len(given_up)} movements given up: {first_named(given_up, NAMED_MAX, replica_name)}")
+        done.append(
+            f"{counted(len(given_up), 'movement', 'movements')} given up: "
+            f"{first_named(given_up, NAMED_MAX, replica_name)}"
+        )
     events = (event.figures.throttled_brokers or () for event in execution.events)
     ours = frozenset(broker for brokers in events for broker in brokers) - set(execution.throttled_brokers)
     rates = frozenset(cluster.log_dir_rates(ours)) if ours else frozenset()

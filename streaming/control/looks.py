@@ -23,6 +23,7 @@ from assignor_core.identity import topics_made_again, without_topics
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan
+from assignor_core.wording import counted
 from streaming.cluster.ports import ClusterReader
 from streaming.control.cluster_view import ClusterView
 from streaming.control.obstacles import replaced_broker_back
@@ -77,7 +78,8 @@ class Look:
             return ""
         moving = sorted(self.live.reassigning())
         named = f", first {partition_name(moving[0])}" if moving else ""
-        return f"; its movements are not known: {len(moving)} partitions are being reassigned{named}"
+        reassigned = counted(len(moving), "partition is being reassigned", "partitions are being reassigned")
+        return f"; its movements are not known: {reassigned}{named}"
 
 
 class Looks:

@@ -12,6 +12,7 @@ from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
+from assignor_core.wording import counted
 from streaming.control.policies import maintenance_windows
 from streaming.settings import ControlSettings
 
@@ -36,7 +37,8 @@ def misfit(approved: KeptPlan, live: LiveCluster) -> str | None:
     # Those that wait for a broker which is away copy nothing. They are left alone, and keep no lost replica waiting.
     foreign = sorted(live.reassigning() - ours - live.waiting_for_brokers())
     if foreign:
-        return f"{len(foreign)} other partitions are being reassigned, first {partition_name(foreign[0])}"
+        others = counted(len(foreign), "other partition is", "other partitions are")
+        return f"{others} being reassigned, first {partition_name(foreign[0])}"
     return None
 
 

@@ -20,7 +20,7 @@ from assignor_core.execution.seen_movements import MADE, SeenSoFar
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
-from assignor_core.wording import first_named
+from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences, needed_by
 from streaming.control.cluster_view import check_same_cluster
@@ -180,7 +180,8 @@ class ReplicaMoves:
         stopped = first_named([key for key in copies if key not in refused], NAMED_MAX, partition_name)
         log.warning("log_dir_fills", stopped=stopped, refused=len(refused))
         if len(refused) < len(copies):
-            detail = f"{len(copies) - len(refused)} moves cancelled, as others fill their log dir: {stopped}"
+            moves = counted(len(copies) - len(refused), "move", "moves")
+            detail = f"{moves} cancelled, as others fill their log dir: {stopped}"
             self.reports.write(look, Event.PROGRESS, detail)
 
     def _confirmed_step(self, look: Look, held_back: str | None) -> tuple[Look, Step]:
@@ -281,7 +282,8 @@ class ReplicaMoves:
         if refused and self._requests.may_cancel:
             return False
         detail = (
-            f"{reason}; {len(self._requests.cancelled)} moves in flight cancelled{look.unknown_moves}{look.strangers}"
+            f"{reason}; {counted(len(self._requests.cancelled), 'move', 'moves')} in flight cancelled"
+            f"{look.unknown_moves}{look.strangers}"
         )
         if refused:
             detail += f", {len(refused)} go on without a throttle, as Kafka refuses to cancel: {refusals_text(refused)}"

@@ -11,7 +11,7 @@ from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.identity import another_cluster, without_made_again
 from assignor_core.live import ReplicaKey, replica_name
 from assignor_core.plan import Plan
-from assignor_core.wording import first_named
+from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
 from streaming.control.late_within import give_up
@@ -73,7 +73,8 @@ class Sweeper:
         if left != owed or given_up:
             detail = f"throttle of brokers {sorted(set(owed) - set(left))} removed after the end"
             if given_up:
-                detail += f"; {len(given_up)} movements given up: {first_named(given_up, NAMED_MAX, replica_name)}"
+                made = counted(len(given_up), "movement", "movements")
+                detail += f"; {made} given up: {first_named(given_up, NAMED_MAX, replica_name)}"
             self._journal.write_event(record, Event.SWEPT, detail, now_ms=now_ms, throttled_brokers=left)
         if left:
             self._again_ms[execution.execution_id] = now_ms + (COPY_LOOK_INTERVAL_MS if copying else LOOK_INTERVAL_MS)

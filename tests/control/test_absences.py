@@ -77,7 +77,7 @@ def test_a_move_to_the_failed_broker_is_cancelled_with_it(settings: Settings) ->
     cluster.cluster.advance(SESSION_MS)
     ticked(loop, cluster.cluster, NOON_MS + 2_000, GRACE_MS + 10_000)
     assert "broker 2 has been away" in (ended(settings, record) or "")
-    assert "1 moves in flight cancelled" in (ended(settings, record) or "")
+    assert "1 move in flight cancelled" in (ended(settings, record) or "")
     assert not cluster.describe().reassigning()
 
 

@@ -247,7 +247,7 @@ def test_no_plan_while_anything_is_being_reassigned(settings: Settings) -> None:
     partitions[("t", 7)] = replace(partitions[("t", 7)], replicas=(2, 4, 3), adding_replicas=(3,))
     cluster.live = replace(cluster.live, partitions=partitions)
     assert decide(settings, cluster, NOON_MS) is None
-    assert (last(settings)["reason"], last(settings)["detail"]) == ("in_progress", "1 partitions are being reassigned")
+    assert (last(settings)["reason"], last(settings)["detail"]) == ("in_progress", "1 partition is being reassigned")
 
 
 def test_replicas_of_a_failed_broker_are_made_anew_after_the_grace_time(settings: Settings) -> None:

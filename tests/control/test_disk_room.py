@@ -82,7 +82,7 @@ def test_what_fits_is_submitted_and_the_rest_waits_and_is_given_up_by_name(table
     assert not carried.pass_time(60_000)
     assert carried.on_broker_2 == [0, 1]
     lack = "needs 50,000,000 bytes on broker 2, whose disks have room for 20,000,000"
-    assert carried.last_detail.startswith(f"1 movements wait for room on disks, first t-2: {lack}")
+    assert carried.last_detail.startswith(f"1 movement waits for room on disks, first t-2: {lack}")
     assert carried.pass_time(PATIENCE_MS)
     assert carried.record.execution.last_event is Event.DONE
     assert carried.last_detail == f"2 movements made, 1 skipped: t-2 ({lack})"
@@ -110,7 +110,7 @@ def test_bytes_that_are_still_to_arrive_count(tables_in_memory: str) -> None:
     carried.executor.resume(carried.journal.plan(carried.plan.plan_id))
     assert not carried.pass_time(15_000)
     assert carried.client.describe().reassigning() == {("t", 0)}
-    assert "wait for room on disks, first t-1" in carried.last_detail
+    assert "waits for room on disks, first t-1" in carried.last_detail
 
 
 @pytest.mark.parametrize("fault", ["full", "cordoned", "offline"])
@@ -192,7 +192,7 @@ def test_a_copy_is_cancelled_where_others_fill_its_log_dir_and_begun_again_once_
     assert not carried.pass_time_on_full_disk(60_000)
     assert not carried.disk.offline
     assert carried.on_broker_2 == []
-    assert "1 moves cancelled, as others fill their log dir: t-0" in carried.details()
+    assert "1 move cancelled, as others fill their log dir: t-0" in carried.details()
     carried.disk.other_bytes = before
     assert carried.pass_time(600_000)
     assert carried.on_broker_2 == [0]
@@ -207,5 +207,5 @@ def test_a_copy_that_others_leave_no_room_is_named_at_the_end_without_a_throttle
     assert carried.pass_time_on_full_disk(PATIENCE_MS + 120_000)
     assert not carried.disk.offline
     assert len(carried.on_broker_2) == 1
-    assert "1 movements made, 1 skipped: t-" in carried.details()[-1]
+    assert "1 movement made, 1 skipped: t-" in carried.details()[-1]
     assert not carried.client.throttle_rates()

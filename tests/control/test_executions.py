@@ -119,7 +119,7 @@ def test_a_partition_that_a_policy_refuses_does_not_stop_the_rest(settings: Sett
     for look in range(5):
         one.tick(now_ms=NOON_MS + look)
     end = journal_of(settings).execution(record.execution.execution_id).last
-    assert (end.event, end.detail) == ("done", "1 movements made, 1 skipped: t-0 (PolicyViolationError)")
+    assert (end.event, end.detail) == ("done", "1 movement made, 1 skipped: t-0 (PolicyViolationError)")
     assert cluster.describe().partitions["t", 1].replicas == (3,)
     assert cluster.throttle_rates() == {}
     assert cluster.changes.count("move t-0, t-1") == 1
@@ -490,7 +490,7 @@ def test_an_execution_that_somebody_else_has_ended_is_left_alone(settings: Setti
 def test_what_is_open_is_told_from_what_has_ended(settings: Settings) -> None:
     journal = journal_of(settings)
     ended, waiting = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
-    journal.write_event(ended, Event.STARTED, "plan with 1 movements", now_ms=NOON_MS)
+    journal.write_event(ended, Event.STARTED, "plan with 1 movement", now_ms=NOON_MS)
     journal.write_event(ended, Event.DONE, "every movement has been made", now_ms=NOON_MS)
     assert [row.execution_id for row in journal.open_executions(now_ms=NOON_MS)] == [waiting.execution.execution_id]
     # Its end is too old to be looked for, an event after it is not.

@@ -91,7 +91,7 @@ def test_a_topic_that_is_made_again_on_the_way_is_left_alone_and_the_rest_goes_o
     end = journal_of(settings).execution(record.execution.execution_id).last
     assert (end.event, end.detail) == (
         "done",
-        "1 movements made, 1 partitions are gone; deleted and made again, so no topics of this plan any more: t",
+        "1 movement made, 1 partition is gone; deleted and made again, so no topics of this plan any more: t",
     )
     assert "move u-0" in cluster.changes
     assert not any("t-0" in change for change in cluster.changes)

@@ -54,7 +54,7 @@ def approved(journal: Journal, *, in_windows_only: bool = False, topic: str = "t
 
 def carried_out(journal: Journal, record: ExecutionRecord) -> None:
     """Started, and every movement made."""
-    journal.write_event(record, Event.STARTED, "plan with 1 movements", now_ms=1_500)
+    journal.write_event(record, Event.STARTED, "plan with 1 movement", now_ms=1_500)
     journal.write_event(record, Event.DONE, "every movement has been made", now_ms=1_800)
 
 
@@ -126,7 +126,7 @@ def test_pauses_are_no_work_and_survive_a_restart(settings: Settings) -> None:
     record = approved(journal, in_windows_only=True)
     shown = record.execution
     assert (shown.worked_ms(4_000), shown.paused, shown.in_windows_only) == (3_000, False, True)
-    journal.write_event(record, Event.STARTED, "plan with 1 movements", now_ms=4_000)
+    journal.write_event(record, Event.STARTED, "plan with 1 movement", now_ms=4_000)
     journal.write_event(record, Event.PAUSED, "closed", now_ms=5_000)
     assert (record.execution.worked_ms(9_000), record.execution.paused) == (1_000, True)
     journal.write_event(record, Event.RESUMED, "open", now_ms=10_000)

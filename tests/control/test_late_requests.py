@@ -75,7 +75,7 @@ def test_a_move_that_begins_after_the_end_is_cancelled_and_named(settings: Setti
     loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[0])
     assert not cluster.describe().partitions["t", 0].reassigning
     assert last_detail(settings, record) == (
-        "swept: late requests, carried out after the end: 1 moves cancelled, first t-0"
+        "swept: late requests, carried out after the end: 1 move cancelled, first t-0"
     )
 
 

@@ -240,7 +240,7 @@ def test_what_has_no_room_waits_and_is_skipped_in_the_end(carried: Carried) -> N
     log_dir = carried.cluster.contents.brokers[1].log_dirs[1]
     log_dir.other_bytes = 90 * MB - SIZE  # room for one above the reserve
     detail = carried.to_the_end()
-    assert detail.startswith("1 movements made, 2 skipped: t-1 on broker 1 (needs 5,000,000 bytes in /disk-1 of ")
+    assert detail.startswith("1 movement made, 2 skipped: t-1 on broker 1 (needs 5,000,000 bytes in /disk-1 of ")
     assert carried.record.execution.last_event is Event.DONE
     assert (carried.lie_in(A), carried.lie_in(B)) == ([1, 2], [0])
     assert carried.now_ms - NOON_MS >= 600_000

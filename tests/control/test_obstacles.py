@@ -23,7 +23,7 @@ def test_a_plan_does_not_start_while_partitions_of_others_are_reassigned() -> No
     moving = replace(RESTING, replicas=(3, 1), adding_replicas=(3,), removing_replicas=(1,))
     assert misfit(kept(), LIVE) is None
     other = replace(LIVE, partitions={**LIVE.partitions, ("t", 1): moving})
-    assert misfit(kept(), other) == "1 other partitions are being reassigned, first t-1"
+    assert misfit(kept(), other) == "1 other partition is being reassigned, first t-1"
 
 
 def test_a_reassignment_that_waits_for_a_broker_which_is_away_keeps_no_plan_waiting() -> None:
@@ -32,7 +32,7 @@ def test_a_reassignment_that_waits_for_a_broker_which_is_away_keeps_no_plan_wait
     other = replace(LIVE, partitions={**LIVE.partitions, ("t", 1): waiting})
     assert misfit(kept(), other) is None
     back = replace(other, broker_racks={**LIVE.broker_racks, 9: None})
-    assert misfit(kept(), back) == "1 other partitions are being reassigned, first t-1"
+    assert misfit(kept(), back) == "1 other partition is being reassigned, first t-1"
 
 
 def test_an_execution_gives_up_after_fourteen_days_with_its_pauses() -> None:

@@ -67,7 +67,7 @@ def test_an_execution_whose_plan_is_gone_is_cleared_up_and_the_next_has_its_turn
     lose(settings, "plan")
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 3)
     loop.tick(now_ms=NOON_MS + 3)
-    assert last(settings, first) == ("aborted", "its plan is gone from the tables; 1 moves in flight cancelled")
+    assert last(settings, first) == ("aborted", "its plan is gone from the tables; 1 move in flight cancelled")
     assert (cluster.throttle_rates(), cluster.throttled_replicas(["t"])) == ({}, {})
     assert not cluster.describe().reassigning()
     loop.tick(now_ms=NOON_MS + 4)
@@ -81,7 +81,7 @@ def test_where_the_movements_are_gone_too_what_is_in_flight_is_named(settings: S
     ControlLoop(cluster, settings, now_ms=NOON_MS + 3).tick(now_ms=NOON_MS + 3)
     event, detail = last(settings, first)
     assert (event, detail.split("; ")[0]) == ("aborted", "its plan is gone from the tables")
-    assert detail.endswith("its movements are not known: 1 partitions are being reassigned, first t-0")
+    assert detail.endswith("its movements are not known: 1 partition is being reassigned, first t-0")
     assert cluster.throttle_rates() == {}
 
 
@@ -192,7 +192,7 @@ def test_a_plan_under_way_ends_if_the_broker_that_it_replaces_is_back(settings: 
     record = replacing(settings, cluster, in_flight=1)
     assert last(settings, record) == (
         "aborted",
-        "broker 1, which the plan replaces, is back; 1 moves in flight cancelled",
+        "broker 1, which the plan replaces, is back; 1 move in flight cancelled",
     )
     assert not cluster.describe().reassigning()
     assert not cluster.throttle_rates()

@@ -91,7 +91,7 @@ def test_an_election_that_is_refused_is_tried_again_and_then_the_next_wave_begin
     end = end_of(settings, cluster, record, TRIES_MAX + 10)
     assert end == (
         "done",
-        "2 movements made, 1 keep their leader, as Kafka refuses the election: u-0 (PreferredLeaderNotAvailableError)",
+        "2 movements made, 1 keeps its leader, as Kafka refuses the election: u-0 (PreferredLeaderNotAvailableError)",
     )
     assert cluster.elections_asked == TRIES_MAX
     assert cluster.describe().partitions["t", 0].replicas == (3,)

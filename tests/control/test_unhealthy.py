@@ -45,7 +45,7 @@ def test_no_plan_starts_while_a_partition_is_offline(settings: Settings) -> None
     with_isr(cluster, ())
     assert decide(settings, cluster, NOON_MS) is None
     assert (last(settings)["verdict"], last(settings)["reason"]) == ("hold", "unhealthy")
-    assert last(settings)["detail"].startswith("1 partitions are offline, first t-5; bytes_in max/mean ")
+    assert last(settings)["detail"].startswith("1 partition is offline, first t-5; bytes_in max/mean ")
     cluster.live = sound
     assert decide(settings, cluster, NOON_MS + MINUTE_MS) is not None
 
@@ -64,7 +64,7 @@ def test_no_plan_starts_while_a_partition_stays_under_replicated(settings: Setti
     assert last(settings)["reason"] == "not_enough_windows"
     assert decide(settings, cluster, NOON_MS + MINUTE_MS) is None
     assert (last(settings)["verdict"], last(settings)["reason"]) == ("hold", "unhealthy")
-    assert last(settings)["detail"].startswith("1 partitions are under-replicated, first t-5, for 1.0 min; bytes_in ")
+    assert last(settings)["detail"].startswith("1 partition is under-replicated, first t-5, for 1.0 min; bytes_in ")
     cluster.live = sound
     assert decide(settings, cluster, NOON_MS + 2 * MINUTE_MS) is not None
 
@@ -81,7 +81,7 @@ def test_in_mode_propose_the_plan_is_made_and_the_reason_to_wait_named(settings:
     with_isr(cluster, ())
     assert decide(own, cluster, NOON_MS) is not None
     assert (last(own)["verdict"], last(own)["reason"]) == ("plan", "skewed")
-    assert last(own)["detail"].endswith("; it would have to wait: 1 partitions are offline, first t-5")
+    assert last(own)["detail"].endswith("; it would have to wait: 1 partition is offline, first t-5")
 
 
 @pytest.mark.parametrize("wanted", [True, False], ids=["skewed still", "even by now"])
@@ -96,7 +96,7 @@ def test_a_plan_that_waits_for_its_hours_waits_on_while_a_partition_is_offline(
     waiting = last(own)["plan_id"]
     assert decide(own, cluster, EVENING_MS, windows=3 if wanted else 1) is None
     assert last(own)["reason"] == "unhealthy"
-    assert "1 partitions are offline, first t-5" in last(own)["detail"]
+    assert "1 partition is offline, first t-5" in last(own)["detail"]
     assert json.loads(last(own)["state_json"])["waiting_plan_id"] == waiting
     with_isr(cluster, (3, 1))
     due = decide(own, cluster, EVENING_MS + MINUTE_MS)

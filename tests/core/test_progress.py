@@ -112,7 +112,7 @@ def test_what_metadata_does_not_show_is_gone_after_several_looks_only() -> None:
         looks = looks.after(made, live)
         step = next_step(made, live, Limits(), worked_ms=0, looks=looks)
         assert isinstance(step, Wait)
-        assert step.reason.startswith("1 partitions are not in the cluster's metadata")
+        assert step.reason.startswith("1 partition is not in the cluster's metadata")
     assert next_step(made, live, Limits(), worked_ms=0, looks=looks.after(made, live)) == Done()
     # It is seen again: the count begins anew.
     both = LiveCluster("c", live.broker_racks, dict.fromkeys((T0, ("u", 0)), live.partitions[T0]))

@@ -114,7 +114,7 @@ def test_a_staged_movement_keeps_its_wave_open_between_its_steps() -> None:
 
 def test_a_movement_under_way_is_waited_for() -> None:
     next_one = step(plan(((1,), (2,))), cluster(moving(1, 2)))
-    assert next_one == Wait("1 partitions are copying, 0 wait for their leader to be in sync")
+    assert next_one == Wait("1 partition is copying, 0 wait for their leader to be in sync")
 
 
 def test_a_change_of_leader_is_submitted_then_elected() -> None:
@@ -156,9 +156,9 @@ def test_somebody_elses_change_ends_it_and_only_ours_is_cancelled() -> None:
 def test_nothing_more_is_put_on_an_unhealthy_cluster() -> None:
     wanted = plan(((1,), (2,)))
     lagging = LivePartition((1, 2), 1, (1,))
-    assert step(wanted, cluster(at(1), lagging)) == Wait("1 partitions are under-replicated, first t-1")
+    assert step(wanted, cluster(at(1), lagging)) == Wait("1 partition is under-replicated, first t-1")
     offline = LivePartition((3,), -1, ())
-    assert step(wanted, cluster(at(1), offline)) == Wait("1 partitions are offline, first t-1")
+    assert step(wanted, cluster(at(1), offline)) == Wait("1 partition is offline, first t-1")
 
 
 def test_what_copies_anyway_is_no_sign_of_an_unhealthy_cluster() -> None:
@@ -183,7 +183,7 @@ def test_what_others_copy_counts_towards_the_cap_of_a_broker_unless_it_only_wait
 def test_a_leader_is_elected_once_it_is_in_sync() -> None:
     behind = LivePartition((2, 1), 1, (1,))
     next_one = step(plan(((1, 2), (2, 1))), cluster(behind))
-    assert next_one == Wait("0 partitions are copying, 1 wait for their leader to be in sync")
+    assert next_one == Wait("0 partitions are copying, 1 waits for its leader to be in sync")
 
 
 def test_a_refused_election_ends_the_movement_and_counts_only_with_a_copy() -> None:
@@ -196,7 +196,7 @@ def test_a_refused_election_ends_the_movement_and_counts_only_with_a_copy() -> N
     assert following(copied, led_by_old) == Done()
     reordered = plan(((1, 2), (2, 1)))
     assert following(reordered, cluster(at(2, 1, leader=1))) == Abort(
-        "1 movements made, 1 keep their leader, as Kafka refuses the election: t-0 (PreferredLeaderNotAvailableError)",
+        "1 movement made, 1 keeps its leader, as Kafka refuses the election: t-0 (PreferredLeaderNotAvailableError)",
         (),
     )
     # With another movement that is made, the plan is done; what has not begun can still be done.
@@ -217,7 +217,7 @@ def test_what_has_begun_is_brought_to_its_end_while_nothing_new_may_begin() -> N
     next_one = step(wanted, cluster(moving(1, 2), at(2, 1, leader=1), at(1)), held_back="not now")
     assert next_one == ElectLeaders((("t", 1),))
     next_one = step(wanted, cluster(moving(1, 2), at(2, 1), at(1)), held_back="not now")
-    assert next_one == Wait("not now; 1 partitions are copying, 0 wait for their leader to be in sync")
+    assert next_one == Wait("not now; 1 partition is copying, 0 wait for their leader to be in sync")
     assert step(wanted, cluster(at(2), at(2, 1), at(1)), held_back="not now") == Wait("not now")
     assert step(wanted, cluster(at(2), at(2, 1), at(3)), held_back="not now") == Done()
 
@@ -341,6 +341,6 @@ def test_what_an_earlier_process_skipped_waits_until_no_later_wave_copies() -> N
     waves = Plan("c", (Movement("t", 0, (1,), (2,), 1.0, wave=0), Movement("t", 1, (1,), (3,), 1.0, wave=1)))
     roomy = Limits(movements_in_flight_max=9, movements_per_broker_max=9)
     assert next_step(waves, cluster(at(1), moving(1, 3)), roomy, worked_ms=0) == Wait(
-        "1 partitions are copying, 0 wait for their leader to be in sync"
+        "1 partition is copying, 0 wait for their leader to be in sync"
     )
     assert next_step(waves, cluster(at(1), at(3)), roomy, worked_ms=0) == Submit({("t", 0): (2,)})

@@ -25,7 +25,7 @@ NIGHT = (window_of("22:00-23:00"),)
 HOT, EVEN = {1: 3e6, 2: 1e6, 3: 1e6}, dict.fromkeys((1, 2, 3), 1e6)
 SKEWED = "bytes_in max/mean 1.800; broker 1 over 1.3 in 3 of the last 3 windows"
 BALANCED = "worst is bytes_in max/mean 1.000, at most 1.3 allowed"
-OFFLINE = "1 partitions are offline, first t-1"
+OFFLINE = "1 partition is offline, first t-1"
 
 TRIGGER = TriggerPolicy(windows_over=2, windows_considered=3, cooldown_ms=1_000, relief_max_away_share=0.5)
 POLICY = DecisionPolicy(trigger=TRIGGER, mode=Mode.APPLY, planner=PlannerPolicy(movements_max=7), planner_windows=2)

@@ -128,7 +128,7 @@ def test_one_ctrl_c_stops_and_restores(settings: Settings, admin: KafkaAdminClie
     process, _ = begun(journal, file, topic)
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
-    assert (code, "aborted: a person asked to stop; 1 moves in flight cancelled" in out) == (1, True)
+    assert (code, "aborted: a person asked to stop; 1 move in flight cancelled" in out) == (1, True)
     assert "stays open" not in err
     until("moved", lambda: replicas(cluster, topic) == (1,))
     assert_left_nothing(cluster, topic)

@@ -272,7 +272,7 @@ def test_a_topic_that_is_gone_takes_no_throttle_and_stops_nothing(settings: Sett
         assert time.monotonic() < deadline, execution.last
         loop.tick(now_ms=time.time_ns() // 1_000_000)
         execution = journal.execution(record.execution.execution_id)
-    assert execution.last.detail == "1 movements made, 1 partitions are gone"
+    assert execution.last.detail == "1 movement made, 1 partition is gone"
     assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == (2,))
     assert eventually(lambda: no_throttle_left(cluster, topic))
 

@@ -126,7 +126,7 @@ def test_a_topic_that_is_made_again_on_the_way_is_not_moved(settings: Settings, 
     until("the execution ends", has_ended)
     assert record.execution.last_event == "done"
     assert record.execution.last.detail == (
-        f"1 movements made, 1 partitions are gone; deleted and made again, so no topics of this plan any more: {again}"
+        f"1 movement made, 1 partition is gone; deleted and made again, so no topics of this plan any more: {again}"
     )
     live = cluster.describe()
     assert (live.partitions[kept, 0].replicas, live.partitions[again, 0].replicas) == ((2,), (1,))

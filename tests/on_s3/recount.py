@@ -47,7 +47,8 @@ def loads(records: Iterable[Record], window_ms: int) -> Windows:
         weights = [min(row["interval_ms"], 2 * window_ms) for row in known]
         covered_ms = sum(weights)
         total = sum(row["bytes_in_per_sec"] * weight for row, weight in zip(known, weights, strict=True))
-        return len(rows), covered_ms, total / covered_ms if covered_ms else None, rows[-1].get("size_bytes")
+        size = None if rows[-1]["topic"] is None else rows[-1].get("size_bytes")  # the table of brokers has no sizes
+        return len(rows), covered_ms, total / covered_ms if covered_ms else None, size
 
     return _by_window(records, window_ms, ("broker", "topic", "partition"), counted)
 
