@@ -1,10 +1,11 @@
 """Placement x load -> load of each broker, as arrays.
 
 Owns the load model: a leader takes what clients write, sends it to each follower and serves consumers; a follower takes
-and stores what the leader does. `columns` names what each column of a load matrix holds. The module knows no balance:
-what is even is `skew`'s.
+and stores what the leader does, and serves the consumers of its rack where brokers let it. `columns` names what each
+column of a load matrix holds. The module knows no balance: what is even is `skew`'s.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignor_core.columns import Columns
+from assignor_core.follower_reads import RackReads
 from assignor_core.model import CAPACITY_KEYS, LOAD_KEYS, BrokerState, ClusterState, Partition
 from assignor_core.resources import ONE, PLANNED, Resource
 
@@ -45,11 +47,13 @@ class ClusterArrays:
     replicas: Ints
     """P x R broker indices, preferred leader first, NO_BROKER behind the last."""
     leader_load: Floats
-    """P x C load on the broker that leads."""
+    """P x C load on the broker that leads, without `rack_reads`."""
     follower_load: Floats
     """P x C load on each broker that follows."""
     columns: Columns
     """What each of the C columns holds."""
+    rack_reads: RackReads | None = None
+    """Part of bytes out that stays in a rack, whoever leads; None where followers serve nobody."""
 
     def capacity_for(self, resource: Resource) -> Floats:
         """B capacities that `resource` is measured against; NaN where not given."""
@@ -68,6 +72,13 @@ def cluster_arrays(cluster: ClusterState) -> ClusterArrays:
     broker_ids = tuple(broker.broker_id for broker in brokers)
     replicas, replication = _replicas(partitions, broker_ids)
     leader_load, follower_load = _loads(partitions, replication, cluster.windows)
+    columns = Columns(cluster.windows)
+    rack_reads = _rack_reads(partitions, rack_index, cluster.windows)
+    if rack_reads is not None:
+        kept = np.zeros((len(partitions), cluster.windows))
+        np.add.at(kept, rack_reads.partitions[rack_reads.rows], rack_reads.rates)
+        out = columns.of(Resource.BYTES_OUT)
+        leader_load[:, out] = np.maximum(leader_load[:, out] - kept, 0.0)
     dead = np.array([broker.state is BrokerState.DEAD for broker in brokers])
     return ClusterArrays(
         broker_ids=broker_ids,
@@ -82,7 +93,8 @@ def cluster_arrays(cluster: ClusterState) -> ClusterArrays:
         replicas=replicas,
         leader_load=leader_load,
         follower_load=follower_load,
-        columns=Columns(cluster.windows),
+        columns=columns,
+        rack_reads=rack_reads,
     )
 
 
@@ -103,7 +115,19 @@ def broker_loads(arrays: ClusterArrays, replicas: Ints | None = None) -> Floats:
         source = arrays.leader_load if slot == 0 else arrays.follower_load
         for column in range(loads.shape[1]):
             loads[:, column] += np.bincount(brokers, weights=source[held, column], minlength=len(loads))
+    if arrays.rack_reads is not None:
+        rows = placed[arrays.rack_reads.partitions]
+        add_reads(loads, arrays, rows, arrays.rack_reads.by_slot(rows, arrays.racks))
     return loads
+
+
+def add_reads(loads: Floats, arrays: ClusterArrays, replicas: Ints, served: Floats) -> None:
+    """Adds to `loads` (B x C) what `replicas` (M x R) serve to the consumers of their racks (`served`, M x R x W)."""
+    for slot in range(replicas.shape[1]):
+        held = replicas[:, slot] != NO_BROKER
+        for window, column in enumerate(arrays.columns.of(Resource.BYTES_OUT)):
+            rates = served[held, slot, window]
+            loads[:, column] += np.bincount(replicas[held, slot], weights=rates, minlength=len(loads))
 
 
 def shares(arrays: ClusterArrays) -> Floats:
@@ -154,6 +178,28 @@ def _loads(partitions: tuple[Partition, ...], replication: NDArray[np.int64], wi
         leader.append(led)
         follower.append(figures[carried.follower] if carried.follower else none)
     return np.hstack(leader), np.hstack(follower)
+
+
+def _rack_reads(partitions: tuple[Partition, ...], rack_index: Mapping[str, int], windows: int) -> RackReads | None:
+    """Of partitions with followers, and of racks with a broker; None without any."""
+    rows, begin, racks, parts = [], [0], [], []
+    for row, partition in enumerate(partitions):
+        if not partition.reader_racks or len(partition.replicas) < 2:
+            continue
+        known = [
+            (rack_index[f"rack {name}"], part) for name, part in partition.reader_racks if f"rack {name}" in rack_index
+        ]
+        if known:
+            rows.append(row)
+            begin.append(begin[-1] + len(known))
+            racks += [rack for rack, _ in known]
+            parts += [part for _, part in known]
+    if not rows:
+        return None
+    counts = np.diff(np.array(begin))
+    read = _figures(tuple(partitions[row] for row in rows), "bytes_out_per_sec", windows)
+    rates = np.repeat(read, counts, axis=0) * np.array(parts)[:, None]
+    return RackReads(np.array(rows), np.array(begin), np.array(racks, dtype=np.int32), rates)
 
 
 def _figures(partitions: tuple[Partition, ...], key: str, windows: int) -> Floats:

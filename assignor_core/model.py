@@ -6,13 +6,15 @@ negative or unknown. The module knows no planner, no skew and no wire format but
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
 from assignor_core.errors import InputError
+from assignor_core.follower_reads import NO_READERS, ReaderRacks
 from assignor_core.log_dir_model import room_of_log_dirs
+from assignor_core.reader_rack_model import BY_RACK, BY_REPLICA, checked_parts, read_by_racks
 
 Load = float | tuple[float, ...]
 """One figure, or one per window."""
@@ -55,7 +57,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoad:
-    """Load of the leader: bytes/s clients write, bytes/s consumers read, bytes of log."""
+    """Bytes/s that clients write, bytes/s that consumers read from all replicas, bytes of the leader's log."""
 
     bytes_in_per_sec: Load
     bytes_out_per_sec: Load
@@ -86,6 +88,8 @@ class Partition:
     """Replicas in sync; None where not known. The fewer it has, the sooner a lost replica is made anew."""
     is_load_known: bool = True
     """Without a known load it is never moved for load; `load` is zero then."""
+    reader_racks: ReaderRacks = NO_READERS
+    """Parts of its bytes out that consumers read in their own rack, from a follower too; the rest is the leader's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,8 @@ def cluster_from_json(obj: object) -> ClusterState:
         raise _misfit("cluster_id", cluster_id, "a string")
     observed_at_ms = _integer(model.get("observed_at_ms", 0), "observed_at_ms", most=INT64_MAX)
     brokers = tuple(_broker(item, index) for index, item in enumerate(_list(model.get("brokers"), "brokers")))
-    partitions = tuple(map(_partition, _list(model.get("partitions"), "partitions")))
+    racks = {broker.broker_id: broker.rack for broker in brokers}
+    partitions = tuple(_partition(item, racks) for item in _list(model.get("partitions"), "partitions"))
     return ClusterState(cluster_id, observed_at_ms, brokers, partitions)
 
 
@@ -146,6 +151,7 @@ def cluster_to_json(cluster: ClusterState) -> dict[str, Any]:
                 "replicas": list(partition.replicas),
                 "load": _loads_to_json(partition),
                 **({} if partition.in_sync is None else {"in_sync": partition.in_sync}),
+                **({BY_RACK: dict(partition.reader_racks)} if partition.reader_racks else {}),
             }
             for partition in cluster.partitions
         ],
@@ -193,7 +199,7 @@ def _capacity(value: object, name: str) -> float | None:
     return _as_float(value)
 
 
-def _partition(item: object) -> Partition:
+def _partition(item: object, racks: Mapping[int, str | None]) -> Partition:
     fields = _mapping(item, "an entry of partitions")
     topic, number = fields.get("topic"), fields.get("partition")
     if not isinstance(topic, str) or not topic:
@@ -210,7 +216,13 @@ def _partition(item: object) -> Partition:
     loads = NO_LOAD if load is None else _loads(load, topic, number)
     given = fields.get("in_sync")
     in_sync = None if given is None else _integer(given, f"partition {topic}-{number}: in_sync", most=len(replicas))
-    return Partition(topic, number, tuple(replicas), loads, in_sync, load is not None)
+    by_rack, by_replica, readers = fields.get(BY_RACK), fields.get(BY_REPLICA), NO_READERS
+    if replicas and (by_rack is not None or by_replica is not None):
+        own = [racks.get(broker) for broker in replicas]
+        out, name = loads.bytes_out_per_sec, f"partition {topic}-{number}"
+        out, readers = read_by_racks(by_rack, by_replica, out, own, name)
+        loads = replace(loads, bytes_out_per_sec=out)
+    return Partition(topic, number, tuple(replicas), loads, in_sync, load is not None, readers)
 
 
 def _loads(load: Mapping[str, object], topic: str, number: int) -> PartitionLoad:
@@ -284,6 +296,8 @@ def _misplacement(partition: Partition, broker_ids: frozenset[int]) -> str:
 def _check_loads(partitions: tuple[Partition, ...]) -> None:
     windows = _windows_of(partitions)
     for partition in partitions:
+        if partition.reader_racks:
+            checked_parts(partition.reader_racks, f"partition {_name(partition)}")
         for figure in figures_of(partition.load):
             if type(figure) is float and 0.0 <= figure <= FIGURE_MAX:
                 continue

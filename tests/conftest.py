@@ -92,10 +92,11 @@ def tables_in_memory() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator["EmbeddedCluster"]:
-    """Three brokers for all tests that use topics of their own."""
+    """Three brokers for all tests that use topics of their own. Followers serve consumers that name their rack."""
     from streaming.demo.brokers import EmbeddedCluster  # the pure tests must not pay for a Kafka client
 
-    with EmbeddedCluster(tmp_path_factory.mktemp("kafka")) as cluster:
+    selector = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+    with EmbeddedCluster(tmp_path_factory.mktemp("kafka"), broker_settings=selector) as cluster:
         yield cluster
 
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from assignor_core.deciding.agreement import LedBytesIn, mean_disagreement
+from assignor_core.deciding.followers import NO_FOLLOWERS, FollowerLoads, read_from_followers
 from assignor_core.deciding.hours import NO_HOURS, HourlyRates, with_hours
 from assignor_core.deciding.tiered import local_bytes_note
 from assignor_core.deciding.windows import ClosedWindow
@@ -64,6 +65,8 @@ class PartitionLoads:
     """Means by the hour of the day, which are planned on too."""
     remote_bytes: Mapping[PartitionKey, float] = field(default_factory=dict)
     """About what remote storage alone holds of each leader's log, where it holds something."""
+    followers: FollowerLoads = NO_FOLLOWERS
+    """What followers serve to consumers besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ def build_model(
     unknown = unsized | {key for key in led if measured.rates.get(key, UNKNOWN)[0] is None}
     hourly = measured.hourly
     partitions = _loaded(led, measured.rates, sizes, unsized, hourly)
+    partitions = read_from_followers(partitions, live, measured.rates, measured.followers)
     hosting = {broker for partition in partitions for broker in partition.replicas}
     brokers = tuple(
         Broker(
@@ -262,6 +266,9 @@ def _assumptions(model: Model, unreported: frozenset[int]) -> Iterable[str]:
             f"the load of {len(model.unknown)} partitions (first: {first}) is unknown: each counts at the "
             "mean of its topic, and moves only where a broker must be emptied or racks be spread"
         )
+    served = sum(bool(row.reader_racks) for row in model.cluster.partitions)
+    if served:
+        yield f"followers serve consumers of {served} partitions: for balance their replicas stay in their racks"
     if unreported:
         named = first_named(sorted(unreported), NAMED_MAX)
         yield f"{TAKE_NONE}, as their load in the newest window is unknown: {named}"

@@ -78,7 +78,10 @@ def anneal(search: Search, bounds: Callable[[], Mapping[str, float]], excess_max
 
 def _anneal(draft: Draft, search: Search) -> None:
     """Take `draft` to the cheapest state that turns of falling thresholds lead to."""
-    proposer = _Proposer(draft, np.flatnonzero(search.problem.may_balance).tolist())
+    movable, in_racks = search.problem.may_balance, search.placement.in_racks
+    if in_racks is not None:  # a draft knows the loads of roles alone
+        movable = movable & ~in_racks.is_bound
+    proposer = _Proposer(draft, np.flatnonzero(movable).tolist())
     trials = TRIALS * COLUMNS // max(COLUMNS, len(search.problem.weight)) // len(THRESHOLDS)
     best, rows = draft.cost, draft.rows.copy()
     for threshold in THRESHOLDS:

@@ -85,6 +85,8 @@ def _heaviest_above_limit(problem: Problem, placement: Placement, *, everywhere:
     highest = np.where(problem.share > 0, problem.limit, 0.0).max(axis=0)
     for slot in range(placement.replicas.shape[1]):
         loads = placement.leading if slot == 0 else placement.following
+        if placement.in_racks is not None:
+            loads = placement.loads_at(np.arange(len(loads)), np.full(len(loads), slot))
         held = np.flatnonzero((loads > highest).any(axis=1) & (placement.replicas[:, slot] != NO_BROKER))
         brokers, is_heavy = placement.replicas[held, slot], loads[held] > highest
         is_heavy &= problem.share[brokers] >= largest

@@ -79,7 +79,9 @@ def flags_of(brokers: Iterable[int], count: int) -> Flags:
 
 def led_partitions(state: SearchState, broker: int) -> Indices:
     """Partitions that `broker` leads and that may be moved for balance."""
-    held = state.placement.held_by(broker)
+    held, in_racks = state.placement.held_by(broker), state.placement.in_racks
+    if in_racks is not None:
+        held = held[~in_racks.share_racks[held]]
     leads = state.placement.replicas[held, 0] == broker
     led: Indices = held[leads & state.problem.may_balance[held] & state.spending.may_touch(held)]
     return led

@@ -31,7 +31,7 @@ class Handovers:
         self._state, self._broker = state, broker
         led = led_partitions(state, broker)
         here = placement.loads[broker]
-        shed = placement.leading.take(led, axis=0) - placement.following.take(led, axis=0)
+        shed = placement.leaderships(led)
         covered = problem.coverage(here, shed, broker)
         best = lowest(-covered / state.spending.movement_price(led), HANDOVERS)
         best = best[problem.relief(here, shed[best], broker) > 0.0]

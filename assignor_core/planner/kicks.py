@@ -78,7 +78,7 @@ def _handovers(state: SearchState, broker: int, relief_min: float) -> Iterator[C
     """Hand-overs of the leaderships that relieve most, to each follower that has the capacity."""
     problem, placement = state.problem, state.placement
     led = led_partitions(state, broker)
-    shed = placement.leading[led] - placement.following[led]
+    shed = placement.leaderships(led)
     relief = problem.relief(placement.loads[broker], shed, broker)
     for index in np.argsort(-relief, kind="stable")[: 2 * TRIES]:
         for slot in range(1, placement.replicas.shape[1]):

@@ -8,6 +8,8 @@ Invariants: `loads` is what `replicas` puts on brokers; a partition is in the li
 is in its replica list. Both hold after every edit (tests/core/planner/test_properties.py).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignor_core.load import NEGLIGIBLE, NO_BROKER, ClusterArrays, Floats, broker_loads
+from assignor_core.planner.rack_reads import ServedInRacks
 from assignor_core.resources import Resource
 
 Indices = NDArray[np.int64]
@@ -73,11 +76,17 @@ class Placement:
         self.replicas = arrays.replicas.copy()
         """P x R broker indices, leader first, NO_BROKER behind the last."""
         self.leading = on_grid(arrays.leader_load * scale)
-        """P x C load on the broker that leads."""
+        """P x C load on the broker that leads, without what stays in racks."""
         self.following = on_grid(arrays.follower_load * scale)
         """P x C load on each broker that follows."""
-        self.loads = broker_loads(replace(arrays, leader_load=self.leading, follower_load=self.following))
+        self.in_racks = None if arrays.rack_reads is None else ServedInRacks(arrays, arrays.rack_reads, scale, on_grid)
+        """What replicas serve to consumers of their racks besides; None where followers serve nobody."""
+        self.loads = broker_loads(
+            replace(arrays, leader_load=self.leading, follower_load=self.following, rack_reads=None)
+        )
         """B x C."""
+        if self.in_racks is not None:
+            self.in_racks.add_all(self.loads, self.replicas)
         self.original_loads = self.loads.copy()
         disk = arrays.columns.of(Resource.DISK)
         # The fullest window counts: a copy has to fit whenever it is made.
@@ -103,6 +112,15 @@ class Placement:
         loads: Floats = self.following.take(partitions, axis=0)
         leads = np.flatnonzero(slots == 0)
         loads[leads] = self.leading.take(partitions[leads], axis=0)
+        if self.in_racks is not None:
+            self.in_racks.add_at(loads, partitions, slots)
+        return loads
+
+    def leaderships(self, partitions: Indices) -> Floats:
+        """N x C what goes from the old to the new leader of each partition."""
+        loads: Floats = self.leading.take(partitions, axis=0) - self.following.take(partitions, axis=0)
+        if self.in_racks is not None:
+            self.in_racks.add_leadership(loads, partitions)
         return loads
 
     def move(self, partition: int, slot: int, target: int) -> None:
@@ -111,7 +129,8 @@ class Placement:
         load = self.leading[partition] if slot == 0 else self.following[partition]
         self.loads[source] -= load
         self.loads[target] += load
-        self.replicas[partition, slot] = target
+        with self._served_anew(partition):
+            self.replicas[partition, slot] = target
         self._drop(source, int(self._where[partition, slot]))
         self._where[partition, slot] = self._append(target, partition)
 
@@ -121,7 +140,8 @@ class Placement:
         change = self.leading[partition] - self.following[partition]
         self.loads[old] -= change
         self.loads[new] += change
-        self.replicas[partition, 0], self.replicas[partition, slot] = new, old
+        with self._served_anew(partition):
+            self.replicas[partition, 0], self.replicas[partition, slot] = new, old
         where = self._where[partition]
         where[0], where[slot] = where[slot], where[0]
 
@@ -131,7 +151,8 @@ class Placement:
             if broker != NO_BROKER:
                 self.loads[broker] -= (self.leading if slot == 0 else self.following)[partition]
                 self._drop(int(broker), int(self._where[partition, slot]))
-        self.replicas[partition] = self.original[partition]
+        with self._served_anew(partition):
+            self.replicas[partition] = self.original[partition]
         for slot, broker in enumerate(self.replicas[partition]):
             if broker != NO_BROKER:
                 self.loads[broker] += (self.leading if slot == 0 else self.following)[partition]
@@ -157,6 +178,17 @@ class Placement:
             copied = (brokers != NO_BROKER) & (self.original[changed] != brokers[:, None]).all(axis=1)
             np.add.at(inflow, brokers[copied], self.disk_bytes[changed[copied]])
         return inflow
+
+    @contextmanager
+    def _served_anew(self, partition: int) -> Iterator[None]:
+        """Bring what replicas serve in their racks up to date with the edit made inside."""
+        if self.in_racks is None or not self.in_racks.is_bound[partition]:
+            yield
+            return
+        self.in_racks.shift(self.loads, partition, self.replicas[partition], -1.0)
+        yield
+        self.in_racks.update(partition, self.replicas[partition])
+        self.in_racks.shift(self.loads, partition, self.replicas[partition], 1.0)
 
     def _append(self, broker: int, partition: int) -> int:
         """Put `partition` behind the last that `broker` holds; returns its place. Lists double, so this costs O(1)."""

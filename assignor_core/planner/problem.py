@@ -163,6 +163,7 @@ class Problem:
         """N x T: targets that may take each partition's replica from `source` by all hard rules but their capacity.
 
         The other replicas decide on racks: a target's rack may hold as many of them as that of `source` does, not more.
+        Of a partition that followers serve the target is in the same rack.
         """
         replicas, racks = placement.replicas[partitions], self.arrays.racks
         others = self.rack_counts(replicas, source)
@@ -170,6 +171,8 @@ class Problem:
         allowed &= self.may_take[targets]
         for slot in range(replicas.shape[1]):
             allowed &= replicas[:, slot, None] != targets
+        if placement.in_racks is not None:
+            allowed &= ~placement.in_racks.is_bound[partitions][:, None] | (racks[targets] == racks[source])
         return allowed
 
     def is_rack_safe(self, placement: Placement, partitions: Indices, sources: Indices, targets: Indices) -> Flags:
@@ -178,6 +181,8 @@ class Problem:
         rack_of = np.where((replicas == NO_BROKER) | (replicas == sources[:, None]), NO_BROKER, racks[replicas])
         at_source, at_target = ((rack_of == racks[brokers][:, None]).sum(axis=1) for brokers in (sources, targets))
         safe: Flags = (at_target <= at_source) & (replicas != targets[:, None]).all(axis=1) & self.may_take[targets]
+        if placement.in_racks is not None:
+            safe &= ~placement.in_racks.is_bound[partitions] | (racks[targets] == racks[sources])
         return safe
 
     def new_holders(self, placement: Placement, partitions: Indices) -> Flags:

@@ -191,8 +191,13 @@ def loads_by_broker(arrays: ClusterArrays, replicas: Ints | None = None) -> Brok
     """
     columns = {resource: int(arrays.columns.of(resource)[0]) for resource in dict.fromkeys(arrays.columns.resources)}
     chosen = list(columns.values())
-    first = replace(arrays, leader_load=arrays.leader_load[:, chosen], follower_load=arrays.follower_load[:, chosen])
-    loads = broker_loads(first, replicas).T.tolist()
+    if arrays.rack_reads is None:
+        first = replace(
+            arrays, leader_load=arrays.leader_load[:, chosen], follower_load=arrays.follower_load[:, chosen]
+        )
+        loads = broker_loads(first, replicas).T.tolist()
+    else:
+        loads = broker_loads(arrays, replicas)[:, chosen].T.tolist()
     return MappingProxyType(
         {
             str(resource): {broker: float(f"{load:.6g}") for broker, load in zip(arrays.broker_ids, row, strict=True)}

@@ -65,6 +65,8 @@ def pending_movement(placement: Placement, partition: int) -> PendingMovement:
     for row, sign in ((old, -1.0), (new, 1.0)):
         change[[place[broker] for broker in row]] += sign * following
         change[place[row[0]]] += sign * (leading - following)
+        if placement.in_racks is not None and placement.in_racks.is_bound[partition]:
+            placement.in_racks.add_to_brokers(change, [place[broker] for broker in row], partition, row, sign)
     size = float(placement.disk_fraction[partition])
     arriving = np.array([size if broker in new and broker not in old else 0.0 for broker in brokers])
     return PendingMovement(partition, np.array(brokers, dtype=np.int64), change, arriving)

@@ -1,39 +1,90 @@
-"""Bytes that consumers read from each partition: an estimate, as no broker counts it. Pure."""
+"""Bytes that consumers read from each replica: an estimate, as no broker counts it. Pure."""
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from streaming.collect.follower_reads import Readers, Replicas, followers_serve, readers_of, summed
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import Ints
-from streaming.collect.topic_counters import counted_by_place, places_of
+from streaming.collect.partition_table import BROKER_BITS, Ints, positions
+from streaming.collect.topic_counters import counted_by_place
 
 Floats = npt.NDArray[np.float64]
 
 
-def bytes_out_per_sec(before: Observation, after: Observation, written: Floats, record_bytes: Floats) -> Floats:
-    """Bytes/s by partition of `after`, NaN for unknown; `written` is what clients write to each, `record_bytes` the
-    mean bytes of a record in its log.
+@dataclass(frozen=True, eq=False)
+class BytesOut:
+    """Bytes/s by replica, NaN for unknown."""
 
-    Progress of committed offsets x mean record size; scaled to the topic's own byte counter of the leader's broker
-    where there is one. A topic that is read without commits is split in proportion to what is written.
+    replicas: Replicas
+    rates: Floats
+    """In their order."""
+    followers_serve: bool
+    """Whether followers serve consumers; else nothing is known of them."""
+
+    def of(self, rows: Ints, brokers: Ints) -> Floats:
+        """Of the replica of each partition on the broker beside it."""
+        replicas, leads = self.replicas, self.replicas.leads
+        if not self.followers_serve:
+            led = np.full(len(replicas.partitions), np.nan)
+            led[replicas.row[leads]] = self.rates[leads]
+            return np.where(replicas.partitions.leader[rows] == brokers, led[rows], np.nan)
+        keys = replicas.row << BROKER_BITS | replicas.broker
+        order = np.argsort(keys, kind="stable")
+        place = positions(keys[order], rows << BROKER_BITS | brokers)
+        return (
+            np.where(place >= 0, self.rates[order][np.maximum(place, 0)], np.nan)
+            if len(keys)
+            else np.full(len(rows), np.nan)
+        )
+
+
+def bytes_out_per_sec(
+    before: Observation, after: Observation, written: Floats, record_bytes: Floats, *, followers_known: bool = False
+) -> BytesOut:
+    """Bytes/s of each replica of `after`; `written` is what clients write to each partition, `record_bytes` the mean
+    bytes of a record in its log.
+
+    Progress of committed offsets x mean record size; scaled to the topic's own byte counter of the replica's broker
+    where there is one. A topic that is read without commits is split in proportion to what is written. Leaders serve
+    all, unless the counters show that followers serve, too, or looks before have shown it (`followers_known`).
     """
-    consumed = _consumed(before, after, record_bytes)
-    places, place = places_of(after)
+    readers, committed = _readers(before, after, record_bytes)
+    replicas = Replicas(after.partitions, dict(after.racks))
+    places, place = replicas.places
     totals = counted_by_place(before, after, places, lambda counters: counters.topic_bytes_out)
-    weights = np.nan_to_num(consumed, nan=0.0)
-    shared = np.bincount(place, weights, len(places))
-    # Where nobody commits, by what is written.
-    by_writes = np.nan_to_num(written, nan=0.0)
+    serve = followers_serve(followers_known, before.partitions, replicas, readers, totals)
+    if serve:
+        weights = replicas.served(readers)
+    else:
+        weights = replicas.led(summed(readers.row, readers.rate, len(after.partitions)))
+    rates = _split(replicas, totals, weights, written, serve=serve)
+    # Without a counter what is committed is all that is known.
+    uncounted = np.where(committed[replicas.row], weights, np.nan)
+    rates = np.where(np.isnan(totals[place]), uncounted, rates)
+    return BytesOut(replicas, rates, serve)
+
+
+def _split(replicas: Replicas, totals: Floats, weights: Floats, written: Floats, *, serve: bool) -> Floats:
+    """The counter of each place, split among its replicas by `weights`; where these are none, by what is written.
+
+    Leaders share the counter then; followers where the place leads nothing.
+    """
+    places, place = replicas.places
+    count = len(places)
+    leads_any = np.bincount(place, replicas.leads, count) > 0
+    sharing = replicas.leads | (serve & replicas.is_whole & ~leads_any[place])
+    by_writes = np.where(sharing, np.nan_to_num(written, nan=0.0)[replicas.row], 0.0)
+    shared = np.bincount(place, weights, count)
     weights = np.where(shared[place] != 0, weights, by_writes)
-    shared = np.where(shared != 0, shared, np.bincount(place, by_writes, len(places)))
-    count = np.bincount(place, minlength=len(places))
-    share = shared[place]
-    split = np.where(share != 0, totals[place] * weights / np.where(share != 0, share, 1), totals[place] / count[place])
-    return np.where(np.isnan(totals[place]), consumed, split)
+    shared = np.where(shared != 0, shared, np.bincount(place, by_writes, count))[place]
+    alike = np.where(sharing, totals[place] / np.maximum(np.bincount(place, sharing, count), 1)[place], 0.0)
+    return np.where(shared != 0, totals[place] * weights / np.where(shared != 0, shared, 1), alike)
 
 
-def _consumed(before: Observation, after: Observation, record_bytes: Floats) -> Floats:
-    """Bytes/s by the progress of committed offsets, summed over groups; NaN for partitions without any commit."""
+def _readers(before: Observation, after: Observation, record_bytes: Floats) -> tuple[Readers, npt.NDArray[np.bool_]]:
+    """(Bytes/s by the progress of committed offsets, whether each partition has any commit)."""
     partitions = after.partitions
     (rows_before, committed_before), (rows, committed) = before.groups.committing, after.groups.committing
     earlier = rows.rows_in(rows_before)
@@ -47,9 +98,11 @@ def _consumed(before: Observation, after: Observation, record_bytes: Floats) -> 
     # An idle group's offsets may be the same fetch in both looks.
     rates = np.where(last == first, 0.0, (last - first) * size * 1000 / passed_ms)
     counts = (first >= 0) & (last >= first) & ~np.isnan(size) & ~np.isnan(rates)
-    of_row = row[chosen][counts]
-    sums = np.bincount(of_row, rates[counts], len(partitions))
-    return np.where(np.bincount(of_row, minlength=len(partitions)) > 0, sums, np.nan)
+    of_row, group = row[chosen][counts], rows.group[chosen][counts]
+    has_racks = any(owner.rack_id for view in after.groups.values() for owner in view.owners.values())
+    keys = rows.names.keys_of_rows(chosen[counts].tolist()) if has_racks else []
+    committing = np.bincount(of_row, minlength=len(partitions)) > 0
+    return readers_of(after, of_row, group, keys, rates[counts]), committing
 
 
 def _read_ms(observation: Observation) -> Ints:

@@ -67,6 +67,8 @@ class ReplicaRateTable(Mapping[ReplicaKey, ReplicaRates]):
     size_bytes: Ints
     remote_records: Ints
     remote_size_bytes: Ints
+    followers_serve: bool = False
+    """Whether followers serve consumers; their `bytes_out` are unknown else."""
 
     def place_of(self, rows: Ints, brokers: Ints) -> Ints:
         """Where the replica of each partition on the broker beside it stands; UNKNOWN where it was not read."""
@@ -104,12 +106,18 @@ and is in no other figure.
 
 
 def replica_rates(
-    before: Observation, after: Observation, shard: Shard = WHOLE, *, known: RecordBytes | None = None
+    before: Observation,
+    after: Observation,
+    shard: Shard = WHOLE,
+    *,
+    known: RecordBytes | None = None,
+    followers_known: bool = False,
 ) -> ReplicaRateTable:
     """Rates of every replica of a known partition that `after` shows on brokers of the shard; none without time between
     the looks.
 
-    `known` is what was learned of records up to `after`; None: these two looks are all there is.
+    `known` is what was learned of records up to `after`; None: these two looks are all there is. `followers_known`:
+    looks before have shown that followers serve consumers.
     """
     partitions, sizes = after.partitions, after.sizes
     row = partitions.rows_of(sizes.names)
@@ -120,7 +128,7 @@ def replica_rates(
     stored_bytes = stored_record_bytes(of_records, after)
     messages = _messages(before, after, of_records.growth)
     written = _written(before, after, messages, of_records)
-    read = bytes_out_per_sec(before, after, written, stored_bytes)
+    read = bytes_out_per_sec(before, after, written, stored_bytes, followers_known=followers_known)
     leads = partitions.leader[row] == broker
     remote = _remote_records(partitions)
     remote_bytes = np.where((remote >= 0) & ~np.isnan(stored_bytes), np.rint(remote * stored_bytes), UNKNOWN)
@@ -131,11 +139,12 @@ def replica_rates(
         leads,
         # In sync, a follower takes in what its leader is given.
         bytes_in=np.where(partitions.is_adding(row, broker), np.nan, written[row]),
-        bytes_out=np.where(leads, read[row], np.nan),
+        bytes_out=read.of(row, broker),
         messages_in=np.where(leads, messages[row], np.nan),
         size_bytes=sizes.size_bytes[shown],
         remote_records=np.where(leads, remote[row], UNKNOWN),
         remote_size_bytes=np.where(leads, remote_bytes[row], UNKNOWN).astype(np.int64),
+        followers_serve=read.followers_serve,
     )
 
 
@@ -222,9 +231,10 @@ def _summed(after: Observation, replicas: ReplicaRateTable) -> dict[int, BrokerR
     places = np.concatenate([led, followed, copied])
     hosts = np.concatenate([led_by, holder_, holder[follows & is_copy]])
     hosted, heard = Totals.of(hosts, np.ones(len(hosts))), Totals.of(hosts, (places >= 0).astype(np.float64))
+    read = _rate_at(replicas.bytes_out, led), np.nan_to_num(_rate_at(replicas.bytes_out, followed), nan=0.0)
     sums = {
         BYTES_IN: Totals.of(led_by, _rate_at(replicas.bytes_in, led)),
-        BYTES_OUT: Totals.of(led_by, _rate_at(replicas.bytes_out, led)),
+        BYTES_OUT: Totals.of(np.concatenate([led_by, holder_]), np.concatenate(read)),
         MESSAGES_IN: Totals.of(led_by, _rate_at(replicas.messages_in, led)),
         REPLICATION_BYTES_IN: Totals.of(holder_, _rate_at(replicas.bytes_in, followed)),
     }

@@ -39,7 +39,8 @@ class Reports:
         self._held: HeldRates | None = None
         self._held_groups: HeldGroups | None = None
         self._record_bytes: RecordBytes | None = None
-        self._made: tuple[Observation, HeldRates | None, HeldGroups | None, RecordBytes | None] | None = None
+        self._followers_serve = False
+        self._made: tuple[Observation, HeldRates | None, HeldGroups | None, RecordBytes | None, bool] | None = None
 
     @property
     def partitions_before(self) -> PartitionTable | None:
@@ -51,24 +52,25 @@ class Reports:
 
         Until `arrived` is called, the next look is compared with the one before.
         """
-        before, held, known = self._before, None, None
+        before, held, known, followers = self._before, None, None, self._followers_serve
         groups, held_groups = self._due_groups(after)
         for due in groups:
             yield self._topics.consumer_lag, consumer_lag_records(self._cluster, due.seen, due.names)
         if before is not None:
             known = learned(self._record_bytes, before, after)
-            replicas = replica_rates(before, after, self._shard, known=known)
+            replicas = replica_rates(before, after, self._shard, known=known, followers_known=followers)
+            followers = replicas.followers_serve
             brokers = broker_rates(before, after, replicas, self._shard)
             due_now, held = self._due_rates(replicas, after.time_ms, after.time_ms - before.time_ms)
             for rates in due_now:
                 yield self._topics.byte_rate, replica_records(self._cluster, rates)
             yield self._topics.byte_rate, broker_records(self._cluster, before, after, brokers)
-        self._made = after, held, held_groups, known
+        self._made = after, held, held_groups, known, followers
 
     def arrived(self) -> None:
         """The records made last have been sent: the next look is compared with theirs."""
         if self._made is not None:
-            self._before, self._held, self._held_groups, self._record_bytes = self._made
+            self._before, self._held, self._held_groups, self._record_bytes, self._followers_serve = self._made
 
     def _due_groups(self, after: Observation) -> tuple[list[DueGroups], HeldGroups | None]:
         """What is reported of groups now, and what is held back."""

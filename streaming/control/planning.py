@@ -15,7 +15,7 @@ from pyarrow import compute as pc
 
 from assignor_core.deciding.log_dirs import full_log_dirs, propose_within
 from assignor_core.deciding.observation import PlanRequest
-from assignor_core.deciding.planning import PartitionLoads, build_model, propose_elections, propose_on
+from assignor_core.deciding.planning import Model, PartitionLoads, build_model, propose_elections, propose_on
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster
@@ -27,6 +27,7 @@ from streaming import tables
 from streaming.cluster.ports import ClusterReader
 from streaming.contract.rates import BYTES_IN
 from streaming.contract.records import REMOTE_SIZE_BYTES
+from streaming.control.followers import follower_loads
 from streaming.control.hours import hourly_rates
 from streaming.control.journal import Journal
 from streaming.control.policies import planner_policy
@@ -55,7 +56,21 @@ def propose_for(
     if request.fill is not None:
         topics = request.policy.excluded_topics
         return relief_of_log_dirs(live, cluster, request.fill, topics, window_tables.kafka_cluster)
-    model = build_model(
+    model = model_for(request, live, cluster, window_tables, planner, now_ms=now_ms)
+    return propose_on(model, live, request.policy, elapsed_s=time.perf_counter)
+
+
+def model_for(
+    request: PlanRequest,
+    live: LiveCluster,
+    cluster: ClusterReader,
+    window_tables: WindowTables,
+    planner: PlannerSettings,
+    *,
+    now_ms: int,
+) -> Model:
+    """What the plan that `request` asks for rests on."""
+    return build_model(
         live,
         cluster.log_dirs(),
         _loads(window_tables, request.windows, live, days=planner.days, now_ms=now_ms),
@@ -67,7 +82,6 @@ def propose_for(
         disagreement_max=planner.load_disagreement_max,
         now_ms=now_ms,
     )
-    return propose_on(model, live, request.policy, elapsed_s=time.perf_counter)
 
 
 def relief_of_log_dirs(
@@ -129,7 +143,8 @@ def _loads(
     """Loads in the newest windows, and by the hour of the last `days`."""
     root, kafka_cluster = window_tables.root, window_tables.kafka_cluster
     hourly = hourly_rates(root, kafka_cluster, live.partitions.keys(), days=days, now_ms=now_ms)
-    return replace(partition_loads(window_tables, windows, {topic for topic, _ in live.partitions}), hourly=hourly)
+    loads = partition_loads(window_tables, windows, {topic for topic, _ in live.partitions})
+    return replace(loads, hourly=hourly, followers=follower_loads(window_tables, windows))
 
 
 def partition_loads(

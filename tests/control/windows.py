@@ -89,7 +89,14 @@ def write_hours_before(
 
 
 def write_lag(
-    settings: Settings, group: str, key: tuple[str, int], *, end_ms: int, consumed_per_window: int, windows: int = 12
+    settings: Settings,
+    group: str,
+    key: tuple[str, int],
+    *,
+    end_ms: int,
+    consumed_per_window: int,
+    windows: int = 12,
+    rack_id: str | None = None,
 ) -> None:
     """Closed windows of one group on one partition that takes 1,000 records a window, committed as they are read."""
     window_ms = settings.pipeline.window_ms
@@ -105,7 +112,7 @@ def write_lag(
             "lag_records": ends + 999 - (commits + consumed_per_window - 1), "member_id": "m-1", "client_id": "c-1",
             "group_state": "Stable", "generation_id": 1, "first_event_time_ms": start_ms,
             "last_event_time_ms": start_ms + window_ms - 1, "sample_count": 5, "covered_ms": window_ms,
-            "is_final": True, "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
+            "is_final": True, "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q", "rack_id": rack_id,
         })  # fmt: skip
     tables.append(
         settings.storage.tables, "group_lag", rows, transaction_id=f"lag:{group}:{key}", transaction_version=end_ms

@@ -46,6 +46,47 @@ def test_loads_by_window_read_back_equal_and_may_stand_beside_single_figures() -
     assert cluster_from_json(cluster_to_json(cluster)) == cluster
 
 
+BY_REPLICA, BY_RACK = "bytes_out_per_sec_by_replica", "reader_racks"
+RACKED = [{"broker_id": 1, "rack": "a"}, {"broker_id": 2, "rack": "b"}, {"broker_id": 3, "rack": "b"}]
+
+
+def test_bytes_out_by_replica_add_up_and_stay_in_their_racks() -> None:
+    given = partition(replicas=[1, 2, 3], **{BY_REPLICA: [2.0, 5, 1.0]})
+    cluster = cluster_from_json(model(brokers=RACKED, partitions=[given]))
+    (row,) = cluster.partitions
+    assert (row.load.bytes_out_per_sec, row.reader_racks) == (8.0, (("b", 0.75),))
+    assert cluster_from_json(json.loads(json.dumps(cluster_to_json(cluster)))) == cluster
+
+
+def test_bytes_out_by_replica_raise_those_of_each_window_alike() -> None:
+    given = partition(replicas=[1, 2], load={**LOAD, "bytes_out_per_sec": [2.0, 6.0]}, **{BY_REPLICA: [4.0, 2.0]})
+    (row,) = cluster_from_json(model(brokers=RACKED, partitions=[given])).partitions
+    assert row.load.bytes_out_per_sec == (3.0, 9.0)
+    assert dict(row.reader_racks) == {"b": pytest.approx(1 / 3)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({BY_REPLICA: [1.0]}, "found .1.0., allowed is a number from 0 for each of 2"),
+        ({BY_REPLICA: [1.0, -1.0]}, "allowed is a number from 0 for each of 2"),
+        ({BY_REPLICA: [1.0, True]}, "allowed is a number from 0 for each of 2"),
+        ({BY_REPLICA: [1.0, math.inf]}, "allowed is a number from 0 for each of 2"),
+        ({BY_REPLICA: 7}, "found 7, allowed is a number from 0 for each of 2"),
+        ({BY_REPLICA: [1.0, 1.0], BY_RACK: {"a": 0.5}}, "found both reader_racks and bytes_out_per_sec_by_replica"),
+        ({BY_REPLICA: [0.0, 1.0], "load": {**LOAD, "bytes_out_per_sec": [1.0]}}, "found 0 of the leader"),
+        ({BY_RACK: {"a": 0.75, "b": 0.5}}, "allowed are parts above 0 that add up to 1 at most"),
+        ({BY_RACK: {"a": -0.5}}, "allowed are parts above 0"),
+        ({BY_RACK: {"a": math.nan}}, "allowed are parts above 0"),
+        ({BY_RACK: ["a"]}, "allowed is an object of numbers by rack"),
+        ({BY_RACK: {"a": "0.5"}}, "allowed is an object of numbers by rack"),
+    ],
+)
+def test_what_followers_serve_is_checked(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=rf"partition t-0: .*{message}"):
+        cluster_from_json(model(brokers=RACKED, partitions=[partition(replicas=[1, 2], **fields)]))
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [

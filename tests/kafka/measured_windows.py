@@ -12,7 +12,7 @@ from streaming.cluster.broker_reads import BrokerReads
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observe import observe
 from streaming.collect.reports import Reports
-from streaming.contract import BROKER_LOAD, BROKER_LOAD_HOURLY, PARTITION_LOAD
+from streaming.contract import BROKER_LOAD, BROKER_LOAD_HOURLY, GROUP_LAG, PARTITION_LOAD
 from streaming.runtime.clocks import now_ms
 from streaming.settings import HOUR_MS, Settings
 from tests.control.windows import window_columns, write_hours_before
@@ -36,6 +36,7 @@ class MeasuredWindows:
             settings.kafka.cluster_name, settings.topics, interval_ms=self._window_ms, window_ms=None
         )
         self._next_ms = 0
+        self._lag: list[Record] = []
         self.records: list[list[Record]] = []
         """Of each window, oldest first."""
 
@@ -48,16 +49,17 @@ class MeasuredWindows:
         before = self._reports.partitions_before
         with self._between_rounds:
             after = observe(self._reads, self._groups, self._settings.collect, now_ms=now_ms, before=before)
-        records = [
-            json.loads(value)
-            for topic, rows in self._reports.of(after)
-            if topic == self._settings.topics.byte_rate
-            for _, value in rows
-        ]
+        topics = self._settings.topics
+        read: dict[str, list[Record]] = {topics.byte_rate: [], topics.consumer_lag: []}
+        for topic, made in self._reports.of(after):
+            read[topic] += [json.loads(value) for _, value in made]
         self._reports.arrived()
+        lag_before, self._lag = self._lag, read[topics.consumer_lag]
         if before is None:
             return False
+        records = read[topics.byte_rate]
         self.records.append(records)
+        self._write_lag(lag_before, end_ms)
         audit = window_columns(self._settings.kafka.cluster_name, end_ms - self._window_ms, self._window_ms)
         for table in (PARTITION_LOAD, BROKER_LOAD):
             own = [row for row in records if (row["topic"] is None) == (table is BROKER_LOAD)]
@@ -67,6 +69,21 @@ class MeasuredWindows:
                 self._settings.storage.tables, table.name, rows, transaction_id="test", transaction_version=end_ms
             )
         return True
+
+    def _write_lag(self, before: Iterable[Record], end_ms: int) -> None:
+        """Offsets of the look before and of this one, as a window has its first and its newest."""
+        first = {_reader(row): row for row in before}
+        audit = window_columns(self._settings.kafka.cluster_name, end_ms - self._window_ms, self._window_ms)
+        rows = []
+        for row in self._lag:
+            oldest = first.get(_reader(row), row)
+            own = {name: row.get(name) for name in GROUP_LAG.column_names()}
+            offsets = {f"{name}_first": oldest[name] for name in ("committed_offset", "log_end_offset")}
+            rows.append({**own, **audit, **offsets, "group_id": row["group"]})
+        if rows:
+            tables.append(
+                self._settings.storage.tables, GROUP_LAG.name, rows, transaction_id="lag", transaction_version=end_ms
+            )
 
     def write(self, windows: int) -> None:
         """So many windows from now on, each as it ends."""
@@ -99,6 +116,10 @@ class MeasuredWindows:
             self._settings.storage.tables, BROKER_LOAD_HOURLY.name, rows,
             transaction_id="hour", transaction_version=start_ms,
         )  # fmt: skip
+
+
+def _reader(row: Record) -> tuple[Any, ...]:
+    return row["group"], row["topic"], row["partition"]
 
 
 def _means(

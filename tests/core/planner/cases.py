@@ -51,9 +51,16 @@ def search_of(state: ClusterState, policy: PlannerPolicy | None = None) -> Searc
     return Search(problem_of(arrays, policy or PlannerPolicy(), placement), placement)
 
 
+READERS = ((), (), (), (("r0", 0.5),), (("r0", 0.25), ("r1", 0.5)), (("r1", 0.125), ("r9", 0.5)))
+"""Consumers that followers serve: mostly none; no broker stands in the last rack."""
+
+
 @st.composite
-def clusters(draw: st.DrawFn, *, all_alive: bool = False) -> ClusterState:
-    """Any sound cluster of a few brokers, with and without racks, capacities and leaving brokers."""
+def clusters(draw: st.DrawFn, *, all_alive: bool = False, reads: bool = False) -> ClusterState:
+    """Any sound cluster of a few brokers, with and without racks, capacities and leaving brokers.
+
+    With `reads` followers serve some consumers of some partitions.
+    """
     count = draw(st.integers(2, 7))
     racks = draw(st.sampled_from((None, 2, 3)))
     with_capacity = draw(st.booleans())
@@ -72,5 +79,6 @@ def clusters(draw: st.DrawFn, *, all_alive: bool = False) -> ClusterState:
         factor = draw(st.integers(1, min(3, count)))
         placed = tuple(draw(st.permutations(ids))[:factor])
         load = PartitionLoad(draw(figure), draw(figure), draw(figure))
-        partitions.append(Partition(f"t{number % 3}", number, placed, load))
+        readers = draw(st.sampled_from(READERS)) if reads else ()
+        partitions.append(Partition(f"t{number % 3}", number, placed, load, reader_racks=readers))
     return ClusterState("any", 0, tuple(brokers), tuple(partitions))

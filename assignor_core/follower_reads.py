@@ -1,0 +1,115 @@
+"""Which replica serves which consumers, where followers serve some of them (KIP-392).
+
+With Kafka's RackAwareReplicaSelector a consumer that names its rack (`client.rack`) reads from a replica in that rack:
+from the leader if that stands there, else from a follower. Of several followers in one rack the most caught up serves,
+so each is taken to serve the same part. All others read from the leader, wherever it is.
+
+What consumers of a rack read therefore stays in their rack, whoever leads, and all else goes with the leadership.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+Rack = str | None
+
+ReaderRacks = tuple[tuple[str, float], ...]
+"""Racks of consumers, in order of their names, each with its part of a partition's bytes out. The rest of them name no
+rack. Empty where followers serve nobody.
+"""
+NO_READERS: ReaderRacks = ()
+
+
+def served_parts(racks: Sequence[Rack], readers: ReaderRacks) -> tuple[float, ...]:
+    """The part of a partition's bytes out that each replica serves; `racks` are those of its brokers, leader first.
+
+    >>> served_parts(("a", "b", "c"), (("a", 0.25), ("b", 0.25)))
+    (0.75, 0.25, 0.0)
+    >>> served_parts(("b", "c", "c"), (("b", 0.25), ("c", 0.5), ("d", 0.25)))
+    (0.5, 0.25, 0.25)
+    """
+    parts = [0.0] * len(racks)
+    to_leader = 1.0
+    for rack, part in readers:
+        if rack == racks[0] or rack not in racks:
+            continue
+        to_leader -= part
+        followers = [slot for slot, other in enumerate(racks) if other == rack]
+        for slot in followers:
+            parts[slot] += part / len(followers)
+    return (max(0.0, to_leader), *parts[1:])
+
+
+def reader_racks(
+    leader: tuple[Rack, float], followers: Iterable[tuple[Rack, float]], read: Mapping[Rack, float]
+) -> ReaderRacks:
+    """Parts by rack, of what a leader and its followers were seen to serve: each the rack of its broker, and bytes/s.
+
+    What a follower serves is read in its rack. `read` is what groups read by rack, None for those that name none, in
+    any unit: it divides what the leader serves among its own rack, racks without a replica, and all others. Without
+    it nobody knows who reads from the leader: it all goes with the leadership.
+
+    >>> reader_racks(("a", 60.0), [("b", 30.0), ("c", 10.0)], {"a": 2.0, None: 4.0, "b": 3.0})
+    (('a', 0.2), ('b', 0.3), ('c', 0.1))
+    """
+    rack, rate = leader
+    amounts: dict[str, float] = {}
+    total, others = rate, {rack}
+    for name, of_follower in followers:
+        total += of_follower
+        others.add(name)
+        if name is not None and of_follower > 0:
+            amounts[name] = amounts.get(name, 0.0) + of_follower
+    if not amounts or total <= 0:
+        return ()
+    at_leader = {name: amount for name, amount in read.items() if name == rack or name not in others or name is None}
+    whole = sum(at_leader.values())
+    for name, amount in at_leader.items():
+        if name is not None and amount > 0:
+            amounts[name] = amounts.get(name, 0.0) + rate * amount / whole
+    return tuple((name, min(1.0, amount / total)) for name, amount in sorted(amounts.items()) if amount > 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RackReads:
+    """What consumers of racks read, as arrays: N pairs of a partition and a rack, over W windows.
+
+    Only of partitions that followers can serve, and of racks with a broker; leaders' loads have all else.
+    """
+
+    partitions: NDArray[np.int64]
+    """Rows of the partitions that have pairs, ascending: M."""
+    begin: NDArray[np.int64]
+    """Pairs of partition m are `begin[m]` to `begin[m + 1]`."""
+    racks: Ints
+    """Index of the rack of each pair."""
+    rates: Floats
+    """N x W bytes/s."""
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The place of each pair's partition in `partitions`."""
+        return np.repeat(np.arange(len(self.partitions)), np.diff(self.begin))
+
+    def by_slot(self, replicas: Ints, racks_of_brokers: Ints) -> Floats:
+        """M x R x W bytes/s that each replica serves, if the partitions have these `replicas` (M x R, leader first)."""
+        rows = self.rows
+        parts = parts_by_slot(replicas[rows], self.racks, racks_of_brokers)
+        served = np.zeros((*replicas.shape, self.rates.shape[1]))
+        np.add.at(served, rows, parts[:, :, None] * self.rates[:, None, :])
+        return served
+
+
+def parts_by_slot(replicas: Ints, racks: Ints, racks_of_brokers: Ints) -> Floats:
+    """N x R part of what each pair's rack reads that each of its partition's replicas serves."""
+    in_rack = (replicas >= 0) & (racks_of_brokers[replicas] == racks[:, None])
+    count = in_rack.sum(axis=1)
+    parts: Floats = in_rack / np.maximum(count, 1)[:, None]
+    by_leader = in_rack[:, 0] | (count == 0)
+    parts[by_leader] = 0.0
+    parts[by_leader, 0] = 1.0
+    return parts

@@ -1,0 +1,171 @@
+"""Plans of partitions that followers serve: their loads follow the replicas' racks, and only repair leaves a rack."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignor_core.follower_reads import ReaderRacks, served_parts
+from assignor_core.load import NO_BROKER, broker_loads, cluster_arrays
+from assignor_core.model import Broker, BrokerState, ClusterState, Partition, PartitionLoad
+from assignor_core.plan import apply_to
+from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.planner.candidates import best_by_score
+from assignor_core.planner.exchanges import best_exchange
+from assignor_core.planner.handovers import Handovers
+from assignor_core.planner.moves import ReplicaMoves
+from assignor_core.planner.placement import Placement
+from assignor_core.planner.waves import pending_movement
+from assignor_core.resources import Resource
+from tests.core.planner.cases import clusters, search_of
+from tests.core.planner.invariants import HARD_RULES, check_plan
+from tests.core.planner.test_properties import policies
+
+THIRDS: ReaderRacks = (("a", 0.25), ("b", 0.25), ("c", 0.5))
+
+
+def bytes_out_by_broker(cluster: ClusterState) -> dict[int, float]:
+    """One partition after the other, with the pure function, in the first window."""
+    racks = {broker.broker_id: broker.rack for broker in cluster.brokers}
+    totals = dict.fromkeys(racks, 0.0)
+    for row in cluster.partitions:
+        written, read = row.load.bytes_in_per_sec, row.load.bytes_out_per_sec
+        assert isinstance(written, float)
+        assert isinstance(read, float)
+        totals[row.replicas[0]] += written * (len(row.replicas) - 1)
+        parts = served_parts([racks[broker] for broker in row.replicas], row.reader_racks)
+        for broker, part in zip(row.replicas, parts, strict=True):
+            totals[broker] += read * part
+    return totals
+
+
+@given(clusters(reads=True))
+@settings(max_examples=60, deadline=None)
+def test_arrays_have_the_bytes_out_of_the_pure_function(cluster: ClusterState) -> None:
+    arrays = cluster_arrays(cluster)
+    column = arrays.columns.of(Resource.BYTES_OUT)[0]
+    loads = dict(zip(arrays.broker_ids, broker_loads(arrays)[:, column].tolist(), strict=True))
+    assert loads == pytest.approx(bytes_out_by_broker(cluster), abs=1e-6)
+
+
+@given(clusters(reads=True), policies)
+@settings(max_examples=60, deadline=None)
+def test_plans_keep_rules_and_predict_what_replicas_serve(cluster: ClusterState, policy: PlannerPolicy) -> None:
+    plan = propose(cluster, policy)
+    after = check_plan(cluster, policy, plan)
+    assert plan.loads_after[Resource.BYTES_OUT] == pytest.approx(bytes_out_by_broker(after), rel=1e-5, abs=1e-6)
+
+
+@given(clusters(reads=True))
+@settings(max_examples=40, deadline=None)
+def test_balance_moves_no_replica_that_followers_stand_in_for_out_of_its_rack(cluster: ClusterState) -> None:
+    plan = propose(cluster)
+    arrays = cluster_arrays(cluster)
+    assert (arrays.rack_reads is None) == (Placement(arrays).in_racks is None)
+    if arrays.rack_reads is None:
+        return
+    bound = {arrays.partitions[row] for row in arrays.rack_reads.partitions.tolist()}
+    keys = {(row.topic, row.partition) for row in bound}
+    racks = {broker.broker_id: broker.rack or broker.broker_id for broker in cluster.brokers}
+    for movement in plan.movements:
+        if (movement.topic, movement.partition) in keys and not movement.reason.startswith(HARD_RULES):
+            counts = [Counter(racks[b] for b in row) for row in (movement.old_replicas, movement.new_replicas)]
+            assert counts[0] == counts[1], movement
+
+
+@given(clusters(reads=True), st.integers(0, 2**16))
+@settings(max_examples=60, deadline=None)
+def test_loads_stay_true_through_any_edits(cluster: ClusterState, seed: int) -> None:
+    """To the bit, as a placement made anew has them, and as a recount has them; a pending movement has the change."""
+    draws = random.Random(seed)
+    arrays = cluster_arrays(cluster)
+    placement = Placement(arrays)
+    for _ in range(12 if arrays.partitions else 0):
+        partition = draws.randrange(len(arrays.partitions))
+        row = placement.replicas[partition].tolist()
+        slots = [slot for slot, broker in enumerate(row) if broker != NO_BROKER]
+        free = [broker for broker in range(len(arrays.broker_ids)) if broker not in row]
+        edit = draws.choice(("move", "move", "lead", "restore"))
+        if edit == "restore":
+            placement.restore(partition)
+        elif edit == "move" and free:
+            placement.move(partition, draws.choice(slots), draws.choice(free))
+        elif edit == "lead" and len(slots) > 1:
+            placement.lead(partition, draws.choice(slots[1:]))
+        fresh = broker_loads(arrays, placement.replicas) * placement.scale
+        assert abs(fresh - placement.loads).max(initial=0.0) < 1e-9
+        change = np.zeros_like(placement.loads)
+        for changed in placement.changed().tolist():
+            movement = pending_movement(placement, changed)
+            change[movement.brokers] += movement.change
+        assert abs(placement.original_loads + change - placement.loads).max(initial=0.0) < 1e-9
+    for partition in range(len(arrays.partitions)):
+        placement.restore(partition)
+    assert (placement.loads == placement.original_loads).all()
+
+
+@given(clusters(all_alive=True, reads=True), st.data())
+@settings(max_examples=60, deadline=None)
+def test_what_the_search_scores_is_what_an_edit_does(cluster: ClusterState, data: st.DataObject) -> None:
+    search = search_of(cluster)
+    placement, problem = search.placement, search.problem
+    brokers = np.arange(len(placement.arrays.broker_ids))
+    for _ in range(4):
+        broker = data.draw(st.integers(0, len(brokers) - 1))
+        candidates = [Handovers(search.state, broker).best(-1.0), ReplicaMoves(search.state, broker).best(-1.0)]
+        for candidate in [*candidates, best_exchange(search.state, broker, -1.0)]:
+            if candidate is None:
+                continue
+            before, mark = problem.cost(placement.loads, brokers).sum(), len(search.journal)
+            search.apply(candidate)
+            assert before - problem.cost(placement.loads, brokers).sum() == pytest.approx(candidate.gain, abs=1e-9)
+            search.undo_to(mark)
+        best = best_by_score(candidates)
+        if best is not None:
+            search.apply(best)
+
+
+def of_racks(racks: str, *partitions: Partition, draining: int | None = None) -> ClusterState:
+    """Brokers 1, 2, ... in these racks."""
+    state = {True: BrokerState.DRAINING, False: BrokerState.ALIVE}
+    brokers = tuple(Broker(number, rack, state[number == draining]) for number, rack in enumerate(racks, start=1))
+    return ClusterState("c", 0, brokers, partitions)
+
+
+def test_a_new_leader_takes_only_what_no_rack_reads_from_a_replica_of_its_own() -> None:
+    read = Partition("t", 0, (1, 2, 3), PartitionLoad(1.0, 100.0, 1.0), reader_racks=(("a", 0.5), ("b", 0.25)))
+    cluster = of_racks("abc", read)
+    assert bytes_out_by_broker(cluster) == {1: 2 + 75.0, 2: 25.0, 3: 0.0}
+    placement = Placement(cluster_arrays(cluster))
+    placement.lead(0, 1)
+    out = placement.arrays.columns.of(Resource.BYTES_OUT)[0]
+    assert (placement.loads / placement.scale)[:, out].round(6).tolist() == [50.0, 2 + 50.0, 0.0]
+
+
+def test_a_rack_is_relieved_by_moves_within_it() -> None:
+    """Brokers 4 to 6 are empty; each takes half of what the broker of its rack holds, and what is read there."""
+    even: ReaderRacks = (("a", 0.25), ("b", 0.25), ("c", 0.25))
+    partitions = [
+        Partition("t", number, row, PartitionLoad(10.0, 100.0, 10.0), reader_racks=even)
+        for number, row in enumerate([(1, 2, 3), (2, 3, 1), (3, 1, 2)] * 4)
+    ]
+    cluster = of_racks("abcabc", *partitions)
+    plan = propose(cluster)
+    after = apply_to(cluster, plan)
+    assert Counter(broker for row in after.partitions for broker in row.replicas) == dict.fromkeys(range(1, 7), 6)
+    assert plan.loads_after[Resource.BYTES_OUT] == dict.fromkeys(range(1, 7), 240.0)
+    assert all(len({"abcabc"[broker - 1] for broker in row.replicas}) == 3 for row in after.partitions)
+
+
+def test_a_rack_that_is_left_reads_from_the_leader() -> None:
+    """Broker 3 is the only one of rack c, and must end empty: what rack c reads goes to the leader then."""
+    read = Partition("t", 0, (1, 3), PartitionLoad(1.0, 100.0, 1.0), reader_racks=THIRDS)
+    cluster = of_racks("abc", read, draining=3)
+    plan = propose(cluster)
+    (after,) = apply_to(cluster, plan).partitions
+    assert after.replicas == (1, 2)
+    assert plan.loads_before[Resource.BYTES_OUT] == {1: 1 + 50.0, 2: 0.0, 3: 50.0}
+    assert plan.loads_after[Resource.BYTES_OUT] == {1: 1 + 75.0, 2: 25.0, 3: 0.0}
