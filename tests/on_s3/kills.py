@@ -100,8 +100,8 @@ class Run:
             if self._strike_s is None and version > self._pipeline_version:
                 self._strike_s = now_s + self.chance.uniform(0.0, 15.0)
             elif self._strike_s is not None and now_s >= self._strike_s:
-                self.product.kill("pipeline")
                 self._strike_s, self._pipeline_killed_s = None, time.monotonic()
+                self.product.kill("pipeline")
                 version = tables.TableReader(self.root).version("partition_load") or 0
                 self.product.start("pipeline")
         self._pipeline_version = max(version, self._pipeline_version)
@@ -124,8 +124,8 @@ class Run:
         if name is None or "standing_by" not in self.product.log_since_start(next(iter({*CONTROLS} - {name}))):
             return
         self._steps = step
-        self.product.kill(name)
         self._control_killed = (time.monotonic(), lease["holder_id"])
+        self.product.kill(name)
         self.killed_at.append(self.story.event.event if self.story.event else "decided")
         self.product.start(name)
 
