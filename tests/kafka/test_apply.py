@@ -118,7 +118,7 @@ def test_a_second_ctrl_c_leaves_and_says_what_stays(settings: Settings, admin: K
     assert re.search(message, err), err
     assert err.endswith("error: interrupted\n")
     code, out, _ = finish(start(file, "abort"))
-    assert (code, f"{record.execution_id}: aborted: a person asked to stop; 1 moves" in out) == (0, True)
+    assert (code, f"{record.execution_id}: aborted: a person asked to stop; 1 move in flight" in out) == (0, True)
     until("moved", lambda: replicas(cluster, topic) == (1,))
     assert_left_nothing(cluster, topic)
 
