@@ -7,7 +7,7 @@ so each is taken to serve the same part. All others read from the leader, wherev
 What consumers of a rack read therefore stays in their rack, whoever leads, and all else goes with the leadership.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,26 +22,6 @@ ReaderRacks = tuple[tuple[str, float], ...]
 rack. Empty where followers serve nobody.
 """
 NO_READERS: ReaderRacks = ()
-
-
-def served_parts(racks: Sequence[Rack], readers: ReaderRacks) -> tuple[float, ...]:
-    """The part of a partition's bytes out that each replica serves; `racks` are those of its brokers, leader first.
-
-    >>> served_parts(("a", "b", "c"), (("a", 0.25), ("b", 0.25)))
-    (0.75, 0.25, 0.0)
-    >>> served_parts(("b", "c", "c"), (("b", 0.25), ("c", 0.5), ("d", 0.25)))
-    (0.5, 0.25, 0.25)
-    """
-    parts = [0.0] * len(racks)
-    to_leader = 1.0
-    for rack, part in readers:
-        if rack == racks[0] or rack not in racks:
-            continue
-        to_leader -= part
-        followers = [slot for slot, other in enumerate(racks) if other == rack]
-        for slot in followers:
-            parts[slot] += part / len(followers)
-    return (max(0.0, to_leader), *parts[1:])
 
 
 def reader_racks(
@@ -104,12 +84,18 @@ class RackReads:
         return served
 
 
+def in_rack(replicas: Ints, racks: Ints, racks_of_brokers: Ints) -> NDArray[np.bool_]:
+    """N x R: whether each of `replicas` stands in the rack of its pair (N); none does behind the last replica."""
+    there: NDArray[np.bool_] = (replicas >= 0) & (racks_of_brokers[replicas] == racks[:, None])
+    return there
+
+
 def parts_by_slot(replicas: Ints, racks: Ints, racks_of_brokers: Ints) -> Floats:
     """N x R part of what each pair's rack reads that each of its partition's replicas serves."""
-    in_rack = (replicas >= 0) & (racks_of_brokers[replicas] == racks[:, None])
-    count = in_rack.sum(axis=1)
-    parts: Floats = in_rack / np.maximum(count, 1)[:, None]
-    by_leader = in_rack[:, 0] | (count == 0)
+    here = in_rack(replicas, racks, racks_of_brokers)
+    count = here.sum(axis=1)
+    parts: Floats = here / np.maximum(count, 1)[:, None]
+    by_leader = here[:, 0] | (count == 0)
     parts[by_leader] = 0.0
     parts[by_leader, 0] = 1.0
     return parts

@@ -4,9 +4,11 @@ The planner works on `model.ClusterState` (placement and load); `reconcile` work
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from assignor_core.wording import counted
 
 PartitionKey = tuple[str, int]
 """(topic, partition)."""
@@ -181,6 +183,26 @@ def partition_name(key: PartitionKey) -> str:
     'orders-3'
     """
     return f"{key[0]}-{key[1]}"
+
+
+def offline_text(partitions: Sequence[PartitionKey]) -> str:
+    """Partitions without a leader, in words.
+
+    >>> offline_text([("t", 0), ("t", 1)])
+    '2 partitions are offline, first t-0'
+    """
+    return (
+        f"{counted(len(partitions), 'partition is', 'partitions are')} offline, first {partition_name(partitions[0])}"
+    )
+
+
+def lagging_text(count: int, first: PartitionKey) -> str:
+    """Partitions with replicas out of sync, in words.
+
+    >>> lagging_text(1, ("t", 0))
+    '1 partition is under-replicated, first t-0'
+    """
+    return f"{counted(count, 'partition is', 'partitions are')} under-replicated, first {partition_name(first)}"
 
 
 def replica_name(replica: ReplicaKey) -> str:

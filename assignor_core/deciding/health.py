@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from assignor_core.deciding.trigger import TriggerState, is_continuous
 from assignor_core.deciding.trigger_policy import TriggerPolicy
-from assignor_core.live import LiveCluster, lagging, offline, partition_name
-from assignor_core.wording import counted
+from assignor_core.live import LiveCluster, lagging, lagging_text, offline, offline_text
 
 LAGGING_KEPT_MAX = 100
 """The state is part of each row of `decision`. Of more partitions than this those are kept that are behind longest."""
@@ -41,12 +40,9 @@ def obstacle(state: TriggerState, live: LiveCluster, now_ms: int, *, relieves: b
     """
     without_leader = offline(live, live.hosts_away() if relieves else ())
     if without_leader:
-        offline_ones = counted(len(without_leader), "partition is offline", "partitions are offline")
-        return f"{offline_ones}, first {partition_name(without_leader[0])}"
+        return offline_text(without_leader)
     lasting = [row for row in state.lagging_since_ms if row[2] < now_ms]
     if not lasting:
         return None
     topic, partition, since_ms = min(lasting, key=lambda row: row[2])
-    first = f"first {partition_name((topic, partition))}, for {(now_ms - since_ms) / 60_000:.1f} min"
-    lagging_ones = counted(len(lasting), "partition is under-replicated", "partitions are under-replicated")
-    return f"{lagging_ones}, {first}"
+    return f"{lagging_text(len(lasting), (topic, partition))}, for {(now_ms - since_ms) / 60_000:.1f} min"

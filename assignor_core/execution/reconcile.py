@@ -18,7 +18,9 @@ from assignor_core.live import (
     LivePartition,
     PartitionKey,
     lagging,
+    lagging_text,
     offline,
+    offline_text,
     partition_name,
     too_many_away,
 )
@@ -271,12 +273,10 @@ def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Collection[PartitionKey
         return outage
     without_leader = offline(cluster, lost)
     if without_leader:
-        offline_ones = counted(len(without_leader), "partition is offline", "partitions are offline")
-        return f"{offline_ones}, first {partition_name(without_leader[0])}"
+        return offline_text(without_leader)
     behind = lagging(cluster, lost, moving)
     if behind:
-        lagging_ones = counted(len(behind), "partition is under-replicated", "partitions are under-replicated")
-        return f"{lagging_ones}, first {partition_name(behind[0])}"
+        return lagging_text(len(behind), behind[0])
     # A replica on a broker that is away may stay there: Kafka waits for those only that are added.
     alive = cluster.broker_racks
     missing = {

@@ -186,11 +186,10 @@ def next_step_within(
         parts = [obstacle] if obstacle else []
         copying = counted(len(moving), "replica is being copied", "replicas are being copied") + " to another log dir"
         parts += [copying] if moving or not obstacle else []
-        parts += (
-            [counted(silent, "replica is not shown by its broker", "replicas are not shown by their brokers")]
-            if silent
-            else []
-        )
+        if silent:
+            parts.append(
+                counted(silent, "replica is not shown by its broker", "replicas are not shown by their brokers")
+            )
         return Wait("; ".join(parts))
     if not any(state is Progress.DONE for state in standing.values()):
         return Abort(made_within(standing, skipped), ())

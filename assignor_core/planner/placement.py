@@ -8,8 +8,6 @@ Invariants: `loads` is what `replicas` puts on brokers; a partition is in the li
 is in its replica list. Both hold after every edit (tests/core/planner/test_properties.py).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -129,8 +127,9 @@ class Placement:
         load = self.leading[partition] if slot == 0 else self.following[partition]
         self.loads[source] -= load
         self.loads[target] += load
-        with self._served_anew(partition):
-            self.replicas[partition, slot] = target
+        self._take_served(partition)
+        self.replicas[partition, slot] = target
+        self._put_served(partition)
         self._drop(source, int(self._where[partition, slot]))
         self._where[partition, slot] = self._append(target, partition)
 
@@ -140,8 +139,9 @@ class Placement:
         change = self.leading[partition] - self.following[partition]
         self.loads[old] -= change
         self.loads[new] += change
-        with self._served_anew(partition):
-            self.replicas[partition, 0], self.replicas[partition, slot] = new, old
+        self._take_served(partition)
+        self.replicas[partition, 0], self.replicas[partition, slot] = new, old
+        self._put_served(partition)
         where = self._where[partition]
         where[0], where[slot] = where[slot], where[0]
 
@@ -151,8 +151,9 @@ class Placement:
             if broker != NO_BROKER:
                 self.loads[broker] -= (self.leading if slot == 0 else self.following)[partition]
                 self._drop(int(broker), int(self._where[partition, slot]))
-        with self._served_anew(partition):
-            self.replicas[partition] = self.original[partition]
+        self._take_served(partition)
+        self.replicas[partition] = self.original[partition]
+        self._put_served(partition)
         for slot, broker in enumerate(self.replicas[partition]):
             if broker != NO_BROKER:
                 self.loads[broker] += (self.leading if slot == 0 else self.following)[partition]
@@ -179,16 +180,16 @@ class Placement:
             np.add.at(inflow, brokers[copied], self.disk_bytes[changed[copied]])
         return inflow
 
-    @contextmanager
-    def _served_anew(self, partition: int) -> Iterator[None]:
-        """Bring what replicas serve in their racks up to date with the edit made inside."""
-        if self.in_racks is None or not self.in_racks.is_bound[partition]:
-            yield
-            return
-        self.in_racks.shift(self.loads, partition, self.replicas[partition], -1.0)
-        yield
-        self.in_racks.update(partition, self.replicas[partition])
-        self.in_racks.shift(self.loads, partition, self.replicas[partition], 1.0)
+    def _take_served(self, partition: int) -> None:
+        """Before its replicas are changed: what they serve in their racks leaves the loads."""
+        if self.in_racks is not None and self.in_racks.is_bound[partition]:
+            self.in_racks.shift(self.loads, partition, self.replicas[partition], -1.0)
+
+    def _put_served(self, partition: int) -> None:
+        """After it: what they serve now comes into the loads."""
+        if self.in_racks is not None and self.in_racks.is_bound[partition]:
+            self.in_racks.update(partition, self.replicas[partition])
+            self.in_racks.shift(self.loads, partition, self.replicas[partition], 1.0)
 
     def _append(self, broker: int, partition: int) -> int:
         """Put `partition` behind the last that `broker` holds; returns its place. Lists double, so this costs O(1)."""

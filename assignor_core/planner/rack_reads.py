@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.follower_reads import RackReads, parts_by_slot
+from assignor_core.follower_reads import RackReads, in_rack, parts_by_slot
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, add_reads
 from assignor_core.resources import Resource
 
@@ -95,15 +95,11 @@ class ServedInRacks:
         served = np.zeros((*replicas.shape, rates.shape[1]))
         np.add.at(served, rows, self._to_grid(parts[:, :, None] * rates[:, None, :]))
         absent = np.zeros((len(replicas), rates.shape[1]))
-        is_absent = ~((replicas[rows] != NO_BROKER) & (self._arrays.racks[replicas[rows]] == racks[:, None])).any(
-            axis=1
-        )
+        is_absent = ~in_rack(replicas[rows], racks, self._arrays.racks).any(axis=1)
         np.add.at(absent, rows[is_absent], rates[is_absent])
         return served, absent
 
     def _counts(self, replicas: Ints) -> Indices:
         """N: replicas in the rack of each pair, if partitions have these (M x R)."""
-        rows = replicas[self._reads.rows]
-        in_rack = (rows != NO_BROKER) & (self._arrays.racks[rows] == self._reads.racks[:, None])
-        count: Indices = in_rack.sum(axis=1)
+        count: Indices = in_rack(replicas[self._reads.rows], self._reads.racks, self._arrays.racks).sum(axis=1)
         return count

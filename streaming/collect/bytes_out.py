@@ -99,10 +99,9 @@ def _readers(before: Observation, after: Observation, record_bytes: Floats) -> t
     rates = np.where(last == first, 0.0, (last - first) * size * 1000 / passed_ms)
     counts = (first >= 0) & (last >= first) & ~np.isnan(size) & ~np.isnan(rates)
     of_row, group = row[chosen][counts], rows.group[chosen][counts]
-    has_racks = any(owner.rack_id for view in after.groups.values() for owner in view.owners.values())
-    keys = rows.names.keys_of_rows(chosen[counts].tolist()) if has_racks else []
     committing = np.bincount(of_row, minlength=len(partitions)) > 0
-    return readers_of(after, of_row, group, keys, rates[counts]), committing
+    readers = readers_of(after, of_row, group, lambda: rows.names.keys_of_rows(chosen[counts].tolist()), rates[counts])
+    return readers, committing
 
 
 def _read_ms(observation: Observation) -> Ints:

@@ -9,6 +9,7 @@ What members read in their own rack goes to the leader if that stands there, els
 that name no rack, and racks without a replica, read from the leader.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import UNKNOWN, Ints, PartitionTable, positions
+from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, PartitionTable, positions
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -107,14 +108,23 @@ class Replicas:
         return np.where(self.leads, by_partition[self.row], 0.0)
 
 
-def readers_of(after: Observation, row: Ints, group: Ints, keys: list[tuple[str, int]], rate: Floats) -> Readers:
-    """Rows that groups read, with the racks of the members that own them; `group` is a place in groups."""
+def readers_of(
+    after: Observation, row: Ints, group: Ints, keys_of_rows: Callable[[], list[PartitionKey]], rate: Floats
+) -> Readers:
+    """Rows that groups read, with the racks of the members that own them; `group` is a place in groups.
+
+    `keys_of_rows` is called only if some member names its rack.
+    """
     racks: dict[str, int] = {}
     rack = np.full(len(row), UNKNOWN)
     begins = np.searchsorted(group, np.arange(len(after.groups) + 1)).tolist()
-    for place, view in enumerate(after.groups.values()):
-        if not any(owner.rack_id for owner in view.owners.values()):
-            continue
+    with_racks = [
+        (place, view)
+        for place, view in enumerate(after.groups.values())
+        if any(owner.rack_id for owner in view.owners.values())
+    ]
+    keys = keys_of_rows() if with_racks else []
+    for place, view in with_racks:
         for index in range(begins[place], begins[place + 1]):
             owner = view.owners.get(keys[index])
             if owner is not None and owner.rack_id:

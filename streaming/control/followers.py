@@ -56,7 +56,7 @@ def _read_by_rack(
     window_tables: WindowTables, span: tables.Condition, keys: set[PartitionKey]
 ) -> dict[PartitionKey, Mapping[str | None, float]]:
     """Records that groups committed within the windows, by the rack of the member that owned the partition."""
-    if tables.TableReader(window_tables.root).version("group_lag") is None:
+    if not tables.table_exists(window_tables.root, "group_lag"):
         return {}
     columns = ["window_start", "topic", "partition", "rack_id", "committed_offset", "committed_offset_first"]
     where = tables.of_cluster(window_tables.kafka_cluster) & span

@@ -7,13 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_core.deciding.followers import FollowerLoads, read_from_followers
-from assignor_core.follower_reads import ReaderRacks, reader_racks, served_parts
+from assignor_core.follower_reads import ReaderRacks, reader_racks
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.model import Load, Partition, PartitionLoad
+from tests.core.serving_rule import served_parts
 
 RACK = st.sampled_from(("a", "b", "c", None))
 RATE = st.integers(0, 9).map(float)
 BY_RACK = st.dictionaries(st.sampled_from(("a", "b", "c", "d", None)), RATE)
+
+
+def test_the_rule_of_these_tests_by_hand() -> None:
+    assert served_parts(("a", "b", "c"), (("a", 0.25), ("b", 0.25))) == (0.75, 0.25, 0.0)
+    assert served_parts(("b", "c", "c"), (("b", 0.25), ("c", 0.5), ("d", 0.25))) == (0.5, 0.25, 0.25)
 
 
 @given(st.lists(RACK, min_size=1, max_size=4), BY_RACK)

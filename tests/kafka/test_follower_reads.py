@@ -13,7 +13,6 @@ from confluent_kafka import Consumer
 from kafka import KafkaAdminClient, KafkaProducer
 
 from assignor_core.deciding.observation import PlanRequest
-from assignor_core.follower_reads import served_parts
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.model import ClusterState
 from assignor_core.plan import apply_to
@@ -29,6 +28,7 @@ from streaming.control.wiring import window_tables_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.runtime.clocks import now_ms
 from streaming.settings import Settings
+from tests.core.serving_rule import served_parts
 from tests.kafka.measured_windows import MeasuredWindows
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.follower_reads import ReaderRacks, served_parts
+from assignor_core.follower_reads import ReaderRacks
 from assignor_core.load import NO_BROKER, broker_loads, cluster_arrays
 from assignor_core.model import Broker, BrokerState, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import apply_to
@@ -23,6 +23,7 @@ from assignor_core.resources import Resource
 from tests.core.planner.cases import clusters, search_of
 from tests.core.planner.invariants import HARD_RULES, check_plan
 from tests.core.planner.test_properties import policies
+from tests.core.serving_rule import served_parts
 
 THIRDS: ReaderRacks = (("a", 0.25), ("b", 0.25), ("c", 0.5))
 
