@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from streaming.settings import Settings
 
@@ -27,10 +28,16 @@ pytest_plugins = ["tests.lanes"]
 
 # The same examples in every run, so that a failure can be repeated. No limit of time, as machines are shared: on a new
 # clone the first text that a test draws takes seconds, for the table of all characters is made then.
-hypothesis.settings.register_profile(
-    "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+# `make test ARGS=--hypothesis-profile=searching` looks for others.
+REPEATABLE = hypothesis.settings(
+    derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
+hypothesis.settings.register_profile("repeatable", REPEATABLE)
+hypothesis.settings.register_profile("searching", REPEATABLE, derandomize=False, print_blob=True)
 hypothesis.settings.load_profile("repeatable")
+# Hypothesis also draws constants of our modules, of those that are imported by then: that depends on which tests ran
+# before in the same process, and no setting leaves them out.
+providers._get_local_constants = lambda: providers._local_constants
 
 FEWER = 4
 EXAMPLES_MIN = 5

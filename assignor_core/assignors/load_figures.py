@@ -16,8 +16,11 @@ EVEN = 1.05
 
 @dataclass(frozen=True, slots=True)
 class LoadFigures:
-    """Weights as given; ratios per fair share, which is the weight of all that a member reads with those that read the
-    same, also over others, in proportion to capacity. Members that read nothing are left out; without any all is 0."""
+    """Weights as the strategy counts them, see `LEAST_WEIGHT_OF_MEAN`.
+
+    Ratios per fair share, which is the weight of all that a member reads with those that read the same, also over
+    others, in proportion to capacity. Members that read nothing are left out; without any all is 0.
+    """
 
     heaviest_before: float
     """Most that a member owned when it joined, per its fair share."""

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from assignor_core.assignors import GroupSpec, MemberSpec, assign
-from assignor_core.assignors.load_figures import load_figures
 from assignor_core.errors import InputError
 
 FILL_MAX = 0.8
@@ -80,9 +79,14 @@ def _option(
     weights = {topic: [rates.get((topic, p), 0.0) for p in range(counts[topic])] for topic in sorted(counts)}
     spec = GroupSpec(counts, _members(sorted(counts), owners, count), partition_weights=weights)
     result = assign("load-aware", spec)
-    figures = load_figures(spec, result)
+    # Not from `load_figures`: there an idle partition weighs a little, so that idle ones are dealt evenly, too.
     loads = [sum(rates.get(tp, 0.0) for tp in owned) for owned in result.assignment.values()]
-    return MembersOption(count, max(loads) / capacity_per_sec, figures.moved_weight / capacity_per_sec)
+    left = sum(
+        rates.get(tp, 0.0)
+        for member, own in spec.members.items()
+        for tp in set(own.owned_partitions).difference(result.assignment[member])
+    )
+    return MembersOption(count, max(loads) / capacity_per_sec, left / capacity_per_sec)
 
 
 def _members(topics: Sequence[str], owners: Mapping[TopicPartition, str], count: int) -> dict[str, MemberSpec]:

@@ -45,6 +45,10 @@ ROUND = threading.Lock()
 """Held while a round is written and while the brokers are looked at. A look within a round would give some partitions a
 record more than others: by other loads another plan may be the best.
 """
+THROTTLED_AT_ONCE = {"replication.quota.window.num": "2", "replica.fetch.response.max.bytes": "500000"}
+"""Brokers let pass what the throttle allows in 11 s, and whole answers of up to 10 MB, before they hold anything back.
+That is nothing of a plan of hours, and a third of one of a minute.
+"""
 RECORDED_WINDOWS = 6
 SETTLED_WINDOWS = 8
 """Without anything under way: then what came has come."""
@@ -53,7 +57,7 @@ NEW_BROKER = 4
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(tmp_path_factory.mktemp("four"), broker_count=4) as cluster:
+    with EmbeddedCluster(tmp_path_factory.mktemp("four"), broker_count=4, broker_settings=THROTTLED_AT_ONCE) as cluster:
         yield cluster
 
 

@@ -20,6 +20,12 @@ def test_who_reads_all_that_is_written_needs_no_more_and_moves_nothing() -> None
     assert advice.options[0].r_score == 0.0
 
 
+def test_idle_partitions_that_go_to_a_new_member_cost_nothing() -> None:
+    rates = {("t", p): 0.0 for p in range(2)}
+    advice = advise_members(rates, dict.fromkeys(rates, "m"), capacity_per_sec=100.0)
+    assert [option.r_score for option in advice.options] == [0.0, 0.0]
+
+
 def test_a_member_that_can_read_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="above 0"):
         advise_members({("t", 0): 1.0}, {}, capacity_per_sec=0.0)

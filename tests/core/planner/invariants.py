@@ -85,9 +85,9 @@ def check_waves(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> Non
     }
     assert all(wave.movements <= policy.wave_movements_max for wave in plan.waves)
     check_disks(cluster, plan)
+    if policy.drain or any(broker.state != BrokerState.ALIVE for broker in cluster.brokers):
+        return  # who must be emptied doesn't count for what the plan promises
     before = measure_skew(cluster)
-    if any(broker.state != BrokerState.ALIVE for broker in cluster.brokers):
-        return
     for wave in range(len(plan.waves) - 1):
         part = Plan(plan.cluster_id, tuple(movement for movement in plan.movements if movement.wave <= wave))
         for resource, skew in measure_skew(apply_to(cluster, part)).items():

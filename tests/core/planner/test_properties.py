@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assignor_core.load import NO_BROKER, broker_loads, cluster_arrays
@@ -16,7 +16,7 @@ from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.bounds import lower_bounds
-from assignor_core.planner.candidates import best_by_score
+from assignor_core.planner.candidates import Candidate, best_by_score
 from assignor_core.planner.exchanges import best_exchange
 from assignor_core.planner.handovers import Handovers
 from assignor_core.planner.moves import ReplicaMoves
@@ -49,6 +49,16 @@ policies = st.builds(
 )
 
 
+EMPTIED_WITH_COUNTS_APART = ClusterState(
+    "any",
+    0,
+    (Broker(0), Broker(10)),
+    tuple(Partition(f"t{n % 3}", n, (0 if n < 3 else 10,), PartitionLoad(0.0, 0.0, 0.0)) for n in range(5)),
+)
+"""After the first of two waves one broker has four of five replicas; what is emptied doesn't count at the end."""
+
+
+@example(EMPTIED_WITH_COUNTS_APART, PlannerPolicy(band=0.0, drain=frozenset({10}), wave_movements_max=1))
 @given(clusters(), policies)
 @settings(max_examples=60, deadline=None)
 def test_hard_rules_always_hold(cluster: ClusterState, policy: PlannerPolicy) -> None:
@@ -149,6 +159,10 @@ def test_loads_and_spending_stay_true_through_changes_and_back(cluster: ClusterS
     assert abs(search.spending.bytes_copied) < 1e-6
 
 
+def _scored(candidate: Candidate | None) -> tuple[float, float] | None:
+    return candidate and (candidate.gain, candidate.score)
+
+
 @given(clusters(all_alive=True), st.data())
 @settings(max_examples=40, deadline=None)
 def test_a_look_that_is_kept_current_scores_as_a_new_one(cluster: ClusterState, data: st.DataObject) -> None:
@@ -162,7 +176,8 @@ def test_a_look_that_is_kept_current_scores_as_a_new_one(cluster: ClusterState, 
             kept, new = look.best(0.0), kind(search.state, broker).best(0.0)
             # The new look may propose the same partition once more, which the kept one leaves to the next.
             if new is None or new.edits[0].partition != candidate.edits[0].partition:
-                assert kept == new
+                # Of two partitions that are alike in all that counts either may come first.
+                assert _scored(kept) == _scored(new)
 
 
 @given(clusters(all_alive=True), st.data())
