@@ -68,10 +68,13 @@ def what_was_made(
     return ", ".join(parts)
 
 
-def remaining(execution: Execution, now_ms: int) -> str:
-    """How much has been copied, and about how long the rest takes at the pace so far; empty before anything has."""
+def remaining(execution: Execution) -> str:
+    """How much has been copied, and about how long the rest takes at the pace so far; empty before anything has.
+
+    Time after the newest copied byte doesn't count: while an execution waits, what is left to do doesn't grow.
+    """
     moved, total = execution.figures.bytes_moved, execution.figures.bytes_total
-    elapsed_ms = execution.worked_ms(now_ms)
+    elapsed_ms = execution.worked_ms(execution.copied_ms)
     if not moved or not total or elapsed_ms <= 0:
         return ""
     left_s = max(0, total - moved) * elapsed_ms / moved / 1000

@@ -193,7 +193,7 @@ class Execution:
         return next(resumed, self.begun_ms)
 
     def worked_ms(self, now_ms: int) -> int:
-        """Time since it started, without its pauses: waiting for its turn behind another execution is no work.
+        """Time from its start to `now_ms`, without its pauses: waiting behind another execution is no work.
 
         >>> approved = begin("e", "p", EventRecord(Event.APPROVED, 0, 1_000, "", Figures(1, 5)))
         >>> events = ((Event.STARTED, 2_000), (Event.PAUSED, 5_000), (Event.RESUMED, 9_000))
@@ -202,10 +202,20 @@ class Execution:
         4000
         """
         ends = ((record, after.at_ms) for record, after in pairwise(self.events))
-        pauses = [end_ms - record.at_ms for record, end_ms in ends if record.event is Event.PAUSED]
+        pauses = [(record.at_ms, end_ms) for record, end_ms in ends if record.event is Event.PAUSED]
         if self.paused:
-            pauses.append(now_ms - self.last.at_ms)
-        return now_ms - self.begun_ms - sum(pauses)
+            pauses.append((self.last.at_ms, now_ms))
+        return now_ms - self.begun_ms - sum(min(end_ms, now_ms) - min(at_ms, now_ms) for at_ms, end_ms in pauses)
+
+    @property
+    def copied_ms(self) -> int:
+        """When bytes were last seen to have been copied; the start before any were."""
+        rises = (
+            after.at_ms
+            for before, after in pairwise(self.events)
+            if after.figures.bytes_moved > before.figures.bytes_moved
+        )
+        return max(rises, default=self.begun_ms)
 
     @property
     def end(self) -> EventRecord | None:

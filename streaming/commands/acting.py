@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_core.errors import CoreError
 from assignor_core.execution.life_cycle import Execution
+from assignor_core.wording import counted
 from streaming.serve.api.actions import Outcome
 from streaming.settings import Settings
 from streaming.tables import TableReader, of_cluster, to_ms
@@ -136,8 +137,8 @@ def _planned(proposed: "ProposedPlan") -> Outcome:
     fields: dict[str, Any] = {"movement_count": plan.movement_count, "bytes_to_move": round(plan.bytes_to_move)}
     if not plan.movement_count:
         return Outcome("nothing_to_move", "the plan moves nothing and is not kept", fields=fields)
-    moves = f"{plan.movement_count} movements, {plan.bytes_to_move:,.0f} bytes"
-    detail = f"{moves}; nothing moves until it is approved"
+    moves = counted(plan.movement_count, "movement", "movements")
+    detail = f"{moves}, {plan.bytes_to_move:,.0f} bytes; nothing moves until it is approved"
     return Outcome("planned", detail, fields={"plan_id": plan.plan_id, **fields})
 
 

@@ -17,6 +17,7 @@ import click
 import structlog
 
 from assignor_core.resources import Resource
+from assignor_core.wording import counted
 from streaming.commands.console import echo
 from streaming.commands.options import in_use, settings_from, settings_options
 from streaming.errors import LeaseLost, UsageProblem
@@ -257,7 +258,8 @@ def _show(plan: "Plan") -> None:
         skew.get(Resource.BYTES_IN, {}).get("max_over_mean") for skew in (plan.skew_before, plan.skew_after)
     )
     known = before is not None and after is not None
+    moves = counted(plan.movement_count, "movement", "movements")
     echo(
-        f"plan {plan.plan_id[:12]}: {plan.movement_count} movements, {plan.bytes_to_move:,.0f} bytes, "
+        f"plan {plan.plan_id[:12]}: {moves}, {plan.bytes_to_move:,.0f} bytes, "
         + (f"bytes_in max/mean {before:.3f} -> {after:.3f}" if known else "without its effect on the skew")
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assignor_core.wording import counted
 from streaming.commands.apply import apply
 from streaming.commands.console import echo
 from streaming.commands.options import in_use
@@ -46,8 +47,8 @@ def show_and_carry_out(
         return 0
     if unfit is not None:
         raise RefusedForSafety(unfit)
-    moves = proposed.plan.movement_count
-    if not yes and not click.confirm(f"Carry out these {moves} movements on the live cluster?", err=True):
+    moves = counted(proposed.plan.movement_count, "movement", "movements")
+    if not yes and not click.confirm(f"Carry out {moves} on the live cluster?", err=True):
         return 3
     prepare()
     if not moves:

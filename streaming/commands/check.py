@@ -11,6 +11,7 @@ import click
 
 from assignor_core.disks import all_hide_log_dirs
 from assignor_core.live import LiveCluster
+from assignor_core.wording import counted
 from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.cluster.input_topics import BROKERS_TIME, TIMESTAMP_TYPE, stamped_by_producers
@@ -258,7 +259,8 @@ def _healthy(cluster: ClusterReader) -> tuple[bool, str]:
     live = cluster.describe()
     short = [key for key, partition in live.partitions.items() if len(partition.isr) < len(partition.replicas)]
     if short:
-        return False, f"{len(short)} partitions are under-replicated, first {short[0][0]}-{short[0][1]}"
+        count = counted(len(short), "partition is", "partitions are")
+        return False, f"{count} under-replicated, first {short[0][0]}-{short[0][1]}"
     return True, "every replica is in sync"
 
 
@@ -310,7 +312,8 @@ def _reassignments(cluster: ClusterReader) -> Finding:
     if live.reassignments_hidden:
         return Finding(name, None, "the cluster refuses to list them: that needs DESCRIBE on cluster")
     moving = live.reassigning()
-    return Finding(name, not moving, f"{len(moving)} partitions are being reassigned" if moving else "none runs")
+    count = counted(len(moving), "partition is", "partitions are")
+    return Finding(name, not moving, f"{count} being reassigned" if moving else "none runs")
 
 
 def _reports(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assignor_core.resources import REPORTED, Resource
+from assignor_core.wording import counted
 from streaming.commands.options import in_use
 from streaming.commands.plan_price import price_texts
 from streaming.tables import Row, to_ms
@@ -34,7 +35,7 @@ def plan_line(plan: Mapping[str, Any]) -> str:
     known = None not in ratios.values()
     return ", ".join(
         (
-            f"plan {short}: {plan['movements']} movements",
+            f"plan {short}: {counted(plan['movements'], 'movement', 'movements')}",
             f"{plan['bytes_to_move'] / 1e9:,.2f} GB",
             *price_texts(plan, whole_bytes=plan["bytes_to_move"]),
             *([f"bytes in max/mean {ratios['before']:.2f} -> {ratios['after']:.2f}"] if known else ()),

@@ -7,7 +7,7 @@ from typing import Any
 from assignor_core.resources import Resource
 from assignor_core.what_if import Changes, Replay, ReplayedPlan
 from assignor_core.what_if.outlook import Bound, Growth
-from assignor_core.wording import first_named
+from assignor_core.wording import counted, first_named
 from streaming.commands.plan_price import accuracy_line, duration_text
 from streaming.control.what_if import Prediction
 from streaming.settings import HOUR_MS, Settings
@@ -96,7 +96,7 @@ def changes_text(changes: Changes) -> str:
     '2 brokers more, traffic x 1.5, orders with 60 partitions'
     """
     words = [
-        *([f"{changes.add_brokers} brokers more"] if changes.add_brokers else []),
+        *([f"{counted(changes.add_brokers, 'broker', 'brokers')} more"] if changes.add_brokers else []),
         *(f"rack {rack} down" for rack in sorted(changes.racks_down)),
         *(f"broker {broker} down" for broker in sorted(changes.brokers_down)),
         *(f"broker {broker} drained" for broker in sorted(changes.drain)),
@@ -139,7 +139,8 @@ def _plan_text(plan: ReplayedPlan, start_ms: int) -> str:
     took = "not ended" if plan.duration_ms is None else f"in {duration_text(plan.duration_ms)}"
     given_up = ", given up at control.execution_deadline_ms" if plan.given_up else ""
     after = duration_text(plan.begun_ms - start_ms)
-    size = f"{plan.movements} movements, {plan.bytes_to_move / 1e9:,.2f} GB"
+    moves = counted(plan.movements, "movement", "movements")
+    size = f"{moves}, {plan.bytes_to_move / 1e9:,.2f} GB"
     return f"after {after}, {plan.reason}: {size} {took}{change}{given_up}"
 
 

@@ -260,11 +260,13 @@ class ReplicaMoves:
     def _elect(self, look: Look, partitions: tuple[PartitionKey, ...]) -> None:
         """Ask for elections. What Kafka refuses for good keeps its leader, and nothing waits for it any more."""
         if not self._requests.elections.tries.keys() >= set(partitions):  # else it is all asked for again
-            self.reports.write(look, Event.ELECTING, f"preferred leaders of {len(partitions)} partitions")
+            count = counted(len(partitions), "partition", "partitions")
+            self.reports.write(look, Event.ELECTING, f"preferred leaders of {count}")
         refused = self._requests.elect(partitions)
         if not refused:
             return
-        detail = f"Kafka refuses to elect the preferred leaders of {len(refused)} partitions: {refusals_text(refused)}"
+        count = counted(len(refused), "partition", "partitions")
+        detail = f"Kafka refuses to elect the preferred leaders of {count}: {refusals_text(refused)}"
         log.warning("elections_refused", execution_id=look.execution.execution_id, refused=detail)
         if refused.keys() & self._requests.elections.skipped.keys():
             self.reports.write(look, Event.PROGRESS, f"{detail}; those that it refuses for good keep their leader")

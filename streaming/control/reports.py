@@ -97,7 +97,7 @@ class Reports(Generic[LookT]):
     def waits(self, look: LookT, reason: str) -> None:
         """What the execution waits for, every few seconds."""
         if self._is_due(look.now_ms):
-            parts = (reason, remaining(look.execution, look.now_ms))
+            parts = (reason, remaining(look.execution))
             self.write(look, Event.PROGRESS, "; ".join(part for part in parts if part))
 
     def held(self, record: ExecutionRecord, reason: str, *, now_ms: int) -> None:

@@ -13,6 +13,7 @@ from types import FrameType
 
 from rich.console import Console
 
+from assignor_core.wording import counted
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.config import load_settings
@@ -289,7 +290,7 @@ def _show_news(view: View, seconds: float, seen: Story, story: Story) -> None:
         view.add_step(seconds, f"skew detected: {story.decision['detail']}")
         view.add_step(
             seconds,
-            f"plan {story.plan['plan_id'][:12]}: {story.plan['movement_count']} movements, "
+            f"plan {story.plan['plan_id'][:12]}: {counted(story.plan['movement_count'], 'movement', 'movements')}, "
             f"{story.plan['bytes_to_move'] / 1e6:.2f} MB, bytes in max/mean "
             f"{story.plan['bytes_in_max_over_mean_before']:.3f} -> {story.plan['bytes_in_max_over_mean_after']:.3f}",
         )

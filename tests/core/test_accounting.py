@@ -1,5 +1,7 @@
 """How far an execution has come, and which throttle rates come next: worked examples."""
 
+from dataclasses import replace
+
 import pytest
 
 from assignor_core.execution.accounting import bytes_moved, movements_done, remaining
@@ -13,7 +15,7 @@ from assignor_core.execution.adaptive_rates import (
     wanted_rates,
 )
 from assignor_core.execution.events import Event, EventRecord, Figures
-from assignor_core.execution.life_cycle import begin
+from assignor_core.execution.life_cycle import Execution, begin
 from assignor_core.execution.progress import Progress
 from assignor_core.plan import Movement, Plan
 
@@ -48,8 +50,39 @@ def test_bytes_of_finished_movements_and_what_receivers_hold_count() -> None:
     ],
 )
 def test_the_rest_takes_as_long_as_the_pace_so_far_says(moved: int, total: int, now_ms: int, expected: str) -> None:
-    figures = Figures(movements_total=4, bytes_total=total, bytes_moved=moved)
-    assert remaining(begin("e", "p", EventRecord(Event.APPROVED, 0, 0, "", figures)), now_ms) == expected
+    assert remaining(_under_way((now_ms, moved), bytes_total=total)) == expected
+
+
+def test_while_it_waits_what_is_left_does_not_grow() -> None:
+    copied = [(5_000, 100), (10_000, 250)]
+    expected = "25% of 1,000 bytes, about 30 s left"
+    assert remaining(_under_way(*copied, bytes_total=1_000)) == expected
+    assert remaining(_under_way(*copied, (3_600_000, 250), (3_610_000, 250), bytes_total=1_000)) == expected
+    assert remaining(_under_way(*copied, (20_000, 250), (30_000, 300), bytes_total=1_000)).endswith("about 70 s left")
+
+
+def test_neither_do_its_pauses_count() -> None:
+    paused = _under_way((10_000, 250), bytes_total=1_000).after(
+        EventRecord(Event.PAUSED, 3, 20_000, "", Figures(4, 1_000, bytes_moved=250))
+    )
+    assert remaining(paused) == "25% of 1,000 bytes, about 30 s left"
+    on = paused.after(
+        EventRecord(Event.RESUMED, 4, 100_000, "", Figures(4, 1_000, bytes_moved=250)),
+        EventRecord(Event.PROGRESS, 5, 110_000, "", Figures(4, 1_000, bytes_moved=500)),
+    )
+    assert remaining(on) == "50% of 1,000 bytes, about 30 s left"
+
+
+def _under_way(*copied: tuple[int, int], bytes_total: int) -> Execution:
+    """Started at 0; then events, each with its time and the bytes that had been moved by then."""
+    figures = Figures(movements_total=4, bytes_total=bytes_total)
+    events = ((Event.STARTED, 0, 0), *((Event.PROGRESS, at_ms, moved) for at_ms, moved in copied))
+    return begin("e", "p", EventRecord(Event.APPROVED, 0, 0, "", figures)).after(
+        *(
+            EventRecord(event, number, at_ms, "", replace(figures, bytes_moved=moved))
+            for number, (event, at_ms, moved) in enumerate(events, start=1)
+        )
+    )
 
 
 def test_rates_halve_under_pressure_recover_without_and_stay_within_their_bounds() -> None:

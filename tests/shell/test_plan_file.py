@@ -52,7 +52,7 @@ def test_a_plan_of_the_core_alone_is_kept_and_shown(own: Settings, cluster_id: s
     content = written(MOVE, cluster_id=cluster_id)
     answer = asked(own, content)
     assert answer.return_value == 3
-    assert "1 movements, 5 bytes, without its effect on the skew" in answer.output
+    assert "1 movement, 5 bytes, without its effect on the skew" in answer.output
     kept = journal_of(own).plan(content["plan_id"])
     assert (kept.plan.cluster_id, kept.plan.movements) == (cluster_id, (MOVE,))
     assert [row["planning_ms"] for row in tables.read(own.storage.tables, "plan")] == [0]
