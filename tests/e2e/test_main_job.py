@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from streaming import tables
+from streaming.runtime.processes import die_with_parent
 from tests.prometheus.demo import STORY_OPTIONS, assert_balanced_once, assert_gone
 from tests.prometheus.live import has_servers
 from tests.waiting import DEADLINE_S
@@ -26,7 +27,9 @@ STORY_DEADLINE_S = 900.0
 def start_demo(home: Path, *options: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "streaming", "demo", "--home", str(home), *options]
     with (home.parent / "demo.log").open("ab") as output:
-        return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        return subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent
+        )
 
 
 def descendants(process: subprocess.Popen[bytes]) -> list[psutil.Process]:

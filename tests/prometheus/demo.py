@@ -14,6 +14,7 @@ import psutil
 
 from streaming import tables
 from streaming.config import load_settings
+from streaming.runtime.processes import die_with_parent
 from tests.prometheus.live import Watch, watching
 from tests.waiting import DEADLINE_S, until
 
@@ -73,7 +74,9 @@ def watched_demo(folder: Path, *options: str, stalled_after_s: int) -> Iterator[
     log = folder / "demo.log"
     command = [sys.executable, "-m", "streaming", "demo", "--home", str(home), "--keep", *options]
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent
+        )
     try:
         settings = until("the demo's settings", lambda: _file(home / "rebalancer.yaml", process, log))
         with watching(folder, load_settings(settings).serve.port, stalled_after_s=stalled_after_s) as watch:
