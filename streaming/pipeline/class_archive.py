@@ -13,6 +13,7 @@ from pathlib import Path
 from streaming.runtime import class_archive
 from streaming.runtime.jars import class_path
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 STOP_TIMEOUT_S = 300.0
 
 
@@ -25,7 +26,7 @@ def driver_options(master: str) -> dict[str, str]:
     spark_options = {"spark.driver.extraClassPath": class_path("spark")}
     java_options = class_archive.options(archive_path())
     if java_options:
-        spark_options["spark.driver.extraJavaOptions"] = " ".join(java_options)
+        spark_options[JAVA_OPTIONS] = " ".join(java_options)
     return spark_options
 
 

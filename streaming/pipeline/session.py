@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from streaming.errors import SetUpIncomplete, UsageProblem
 from streaming.pipeline.causes import reason
-from streaming.pipeline.class_archive import driver_options
+from streaming.pipeline.class_archive import JAVA_OPTIONS, driver_options
 from streaming.pipeline.s3_files import hadoop_options, needs_s3_files
 from streaming.runtime.files import current_umask
 from streaming.runtime.jars import check_extra_jars, jar_paths, java_command
@@ -70,7 +70,11 @@ def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
 
 def _started(settings: PipelineSettings, storage: StorageSettings) -> SparkSession:
     builder = SparkSession.Builder().appName(APPLICATION)
-    for key, value in {**_options(settings, storage), **hadoop_options(storage, os.environ)}.items():
+    options = {**_options(settings, storage), **hadoop_options(storage, os.environ)}
+    if settings.driver_java_options and "SPARK_ENV_LOADED" not in os.environ:
+        own = (options.get(JAVA_OPTIONS), settings.driver_java_options)
+        options[JAVA_OPTIONS] = " ".join(text for text in own if text)
+    for key, value in options.items():
         builder = builder.config(key, value)
     # Python on the executors, for foreign formats, is the driver's: `python3` on the path may be another.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

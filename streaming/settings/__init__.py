@@ -127,6 +127,15 @@ def _part_of_an_hour(window_ms: int) -> int:
     return window_ms
 
 
+def _options_of_java(options: str) -> str:
+    for option in options.split():
+        if not option.startswith("-"):
+            raise ValueError(f"{option!r} is no option of Java, which begin with -")
+        if option.startswith("-Xmx"):  # Spark refuses it, amid a page of its own
+            raise ValueError("pipeline.driver_memory sets -Xmx")
+    return options
+
+
 class CollectSettings(PrometheusFields):
     """The sampler of brokers and groups."""
 
@@ -160,6 +169,9 @@ class PipelineSettings(Section):
         True, description="Our records are parsed and summed in Python with Arrow; false: in the JVM alone, slower"
     )
     driver_memory: str = Field("2g", pattern=r"^\d+[kmgt]$", description="Heap of the driver")
+    driver_java_options: Annotated[str, AfterValidator(_options_of_java)] = Field(
+        "", description="More options of the driver's JVM, such as -XX:TieredStopAtLevel=1; spark-submit has its own"
+    )
     extra_jars: list[File] = Field([], description="More jars for Spark, such as AWS's aws-msk-iam-auth")
     retention_ms: int = Field(
         90 * 86_400_000, ge=60_000, le=RETENTION_MAX_MS, description="How long window rows are kept"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, Message, Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from assignor_core.disks import replica_sizes
@@ -78,15 +79,21 @@ class Writer:
         self._thread.join()
 
     def _write(self) -> None:
-        producer = KafkaProducer(bootstrap_servers=self._servers, acks="all")
+        producer = Producer({
+            "bootstrap.servers": ",".join(self._servers), "acks": "all", "topic.metadata.refresh.interval.ms": 2_000,
+        })  # fmt: skip
         number = 0
-        while not self._ended.wait(0.005):
-            partition = number % PARTITIONS
-            sent = producer.send(self._topic, b"%012d" % number + VALUE, partition=partition)
-            sent.add_callback(lambda _metadata, partition=partition: self.acknowledged.update([partition]))
+        while not self._ended.wait(0.01):
+            value, partition = b"%012d" % number + VALUE, number % PARTITIONS
+            producer.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
+            producer.poll(0)
             number += 1
         producer.flush()
-        producer.close()
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        partition = message.partition()
+        if error is None and partition is not None:
+            self.acknowledged[partition] += 1
 
     def lost(self) -> dict[int, tuple[int, int]]:
         """partition: (acknowledged, found) where fewer records are there than were acknowledged."""

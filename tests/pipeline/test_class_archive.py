@@ -1,6 +1,5 @@
 """Spark starts with the classes that were archived before, where its driver is this machine's."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -79,14 +78,9 @@ def test_java_takes_sparks_classes_from_the_archive(tmp_path: Path) -> None:
     if not class_archive.archive_path().is_file():
         pytest.skip("the set-up has made no archive here")
     loaded = tmp_path / "classes"
-    script = "from streaming.pipeline.session import build_session as b; from streaming.settings import Settings as S\n"
-    script += "b(S().pipeline).stop()"
-    subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "JAVA_TOOL_OPTIONS": f"-Xlog:class+load:file={loaded}"},
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
+    options = f"-XX:+UseSerialGC -Xlog:class+load:file={loaded}"  # beside those of the archive
+    script = "from streaming.pipeline.session import build_session; from streaming.settings import PipelineSettings\n"
+    script += f"build_session(PipelineSettings(driver_java_options={options!r})).stop()"
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=300)
     spark = [line for line in loaded.read_text().splitlines() if " org.apache.spark." in line]
     assert sum("shared objects file" in line for line in spark) > len(spark) / 2

@@ -53,6 +53,11 @@ WRONG = {
     "kafka: {bootstrap_server: [a:1]}": "kafka.bootstrap_server: unknown key (file {file}); did you mean ",
     "kafka: {bootstrap_servers: [a]}": "kafka.bootstrap_servers: 'a' is not host:port, found ['a'] (file {file})",
     "pipeline: {window_ms: 0}": "pipeline.window_ms: input should be greater than or equal to 1, found 0 (file {file})",
+    "pipeline: {driver_java_options: UseSerialGC}": (
+        "pipeline.driver_java_options: 'UseSerialGC' is no option of Java, which begin with -, found 'UseSerialGC' "
+        "(file {file})"
+    ),
+    "pipeline: {driver_java_options: -Xss4m -Xmx4g}": "pipeline.driver_java_options: pipeline.driver_memory sets -Xmx",
     "trigger: {enter_ratio: 1.1}": "trigger: exit_ratio 1.15 must be below enter_ratio 1.1 (file {file})",
     "a: 1\na: 2": "settings file {file}, line 2: key 'a' stands twice",
     "- 1": "settings file {file}: holds a list, must hold sections like 'kafka:'",
