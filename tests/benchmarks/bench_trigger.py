@@ -5,13 +5,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
 import click
 
 from assignor_core.deciding.simulation import Report, World, generate, simulate
-from assignor_core.deciding.simulation.loads import NOISE, SCENARIOS, WEEK_WINDOWS
+from assignor_core.deciding.simulation.loads import DAY_WINDOWS, NOISE, SCENARIOS, WEEK_WINDOWS, WINDOW_MS
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 from tests.benchmarks.foresight import SHARES, foresight_row
 
@@ -48,12 +49,12 @@ def figures_of(
     noise: float = NOISE,
     seeds: Sequence[int] = SEEDS,
     scenarios: Sequence[str] = COLUMNS,
-    weeks: int = 1,
+    windows: int = WEEK_WINDOWS,
 ) -> dict[str, list[Report]]:
-    """Reports by scenario, one per seed, each of so many weeks in a row."""
+    """Reports by scenario, one per seed, each of so many windows in a row."""
 
     def report(scenario: str, seed: int) -> Report:
-        return simulate(generate(scenario, seed=seed, noise=noise, windows=weeks * WEEK_WINDOWS), policy, World())
+        return simulate(generate(scenario, seed=seed, noise=noise, windows=windows), policy, World())
 
     return {scenario: [report(scenario, seed) for seed in seeds] for scenario in scenarios}
 
@@ -71,12 +72,17 @@ def row_of(name: str, reports: Mapping[str, list[Report]]) -> str:
 
 
 def why_of(scenario: str, reports: Sequence[Report]) -> str:
-    """Hours in skew of one scenario by what was decided then, and the median of the windows until a step was found."""
+    """Hours in skew of one scenario by what was decided then, minutes by seed, when steps were found, days of flaps."""
     windows = sum((Counter(report.skewed_by_reason) for report in reports), Counter[str]())
     by_reason = ", ".join(f"{reason} {count / 60:.1f}" for reason, count in windows.most_common())
     line = f"  {scenario}: {windows.total() / 60:.1f} h in skew" + (f" ({by_reason})" if by_reason else "")
+    if windows:
+        line += f"; minutes by seed: {', '.join(str(report.windows_in_skew) for report in reports)}"
     delays = [delay for report in reports for delay in report.found_after_windows if delay is not None]
-    return f"{line}; steps found after {median(delays):g} windows (median)" if delays else line
+    if delays:
+        line += f"; steps found after {median(delays):g} windows (median)"
+    days = sorted(1 + (end_ms - 1) // (DAY_WINDOWS * WINDOW_MS) for report in reports for end_ms in report.flapped_ms)
+    return f"{line}; flaps on days {', '.join(str(day) for day in days)}" if days else line
 
 
 def _sum(reports: Iterable[Report], name: str) -> int:
@@ -89,7 +95,11 @@ def _sum(reports: Iterable[Report], name: str) -> int:
 @click.option("--policy", "names", type=click.Choice(list(POLICIES)), multiple=True, default=list(POLICIES))
 @click.option("--scenario", "scenarios", type=click.Choice(list(SCENARIOS)), multiple=True, default=COLUMNS)
 @click.option("--weeks", type=click.IntRange(1, 52), default=1, show_default=True, help="In a row, for each seed.")
-@click.option("--why", is_flag=True, help="Below each row: hours in skew by scenario and by what was decided then.")
+@click.option("--hours", type=click.IntRange(1), help="In place of weeks.")
+@click.option("--windows", "k_of_n", type=(int, int), help="K of N windows must be over the threshold, in each policy.")
+@click.option(
+    "--why", is_flag=True, help="Below each row: hours in skew by what was decided then, and when flaps came."
+)
 @click.option("--foresight", is_flag=True, help="Instead: a drift that is mended by who knows loads without noise.")
 def main(
     noise: float,
@@ -97,6 +107,8 @@ def main(
     names: tuple[str, ...],
     scenarios: tuple[str, ...],
     weeks: int,
+    hours: int | None,
+    k_of_n: tuple[int, int] | None,
     why: bool,
     foresight: bool,
 ) -> None:
@@ -106,10 +118,14 @@ def main(
         for share in SHARES:
             click.echo(foresight_row(share, noise=noise, seeds=seeds))
         return
+    windows = weeks * WEEK_WINDOWS if hours is None else hours * DAY_WINDOWS // 24
     click.echo(f"| policy | {' | '.join(scenarios)} | step found after | hours in skew |")
     click.echo("|---" * (len(scenarios) + 3) + "|")
     for name in names:
-        reports = figures_of(POLICIES[name], noise=noise, seeds=seeds, scenarios=scenarios, weeks=weeks)
+        policy = POLICIES[name]
+        if k_of_n is not None:
+            policy = replace(policy, windows_over=k_of_n[0], windows_considered=k_of_n[1])
+        reports = figures_of(policy, noise=noise, seeds=seeds, scenarios=scenarios, windows=windows)
         click.echo(row_of(name, reports))
         if why:
             for scenario, rows in reports.items():

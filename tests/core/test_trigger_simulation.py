@@ -57,7 +57,8 @@ def test_time_in_skew_is_counted_by_what_was_decided() -> None:
     report = simulate(generate("steps", seed=1, windows=700), DEFAULTS)
     assert sum(report.skewed_by_reason.values()) == report.windows_in_skew > 0
     assert report.skewed_by_reason[UNDER_WAY] == 15, "three plans of five windows each"
-    assert why_of("steps", [report]).endswith("steps found after 3 windows (median)")
+    minutes = f"minutes by seed: {report.windows_in_skew}; steps found after 3 windows (median)"
+    assert why_of("steps", [report]).endswith(minutes)
 
 
 def test_a_naive_threshold_flaps_on_the_same_week() -> None:
@@ -70,6 +71,15 @@ def test_a_naive_threshold_flaps_on_the_same_week() -> None:
     assert report.false_triggers > 100
     assert report.flaps > 100
     assert report.reversals > 100
+
+
+def test_each_flap_has_its_time() -> None:
+    """Skewed, even without a plan, and skewed again a few minutes later."""
+    even, skewed = (1.0, 1.0, 1.0), (2.0, 1.0, 1.0)
+    rows = [even] * 20 + [skewed] * 4 + [even] * 5 + [skewed] * 4
+    report = simulate(trace(*rows), TriggerPolicy(load_min_bytes_per_sec=1e9))
+    assert (report.triggers, report.flaps, report.flapped_ms) == (0, 1, (32 * 60_000,))
+    assert why_of("by hand", [report]).endswith("; flaps on days 1")
 
 
 def test_a_plan_for_a_burst_is_a_false_trigger_and_is_taken_back() -> None:

@@ -73,6 +73,8 @@ class Report:
     false_triggers: int
     flaps: int
     """Times that the cluster counted as skewed again soon after it had counted as even."""
+    flapped_ms: tuple[int, ...]
+    """By flap the end of the window in which it counted as skewed again."""
     reversals: int
     """Plans that gave load back to a broker that an earlier plan had relieved."""
     windows_in_skew: int
@@ -204,7 +206,8 @@ class _Run:
         self._even_since_ms: int | None = None
         self._relieved_ms = {resource: np.full(len(trace.brokers), -np.inf) for resource in trace.loads}
         self._triggers: list[int] = []
-        self._counts = {"false": 0, "flaps": 0, "reversals": 0}
+        self._counts = {"false": 0, "reversals": 0}
+        self._flapped_ms: list[int] = []
         self._skewed: Counter[str] = Counter()
         self._moved = 0.0
         self._window_ms = int(np.diff(trace.window_end_ms).min()) if len(trace.window_end_ms) > 1 else 1
@@ -259,7 +262,8 @@ class _Run:
             windows=len(self._trace.window_end_ms),
             triggers=len(self._triggers),
             false_triggers=self._counts["false"],
-            flaps=self._counts["flaps"],
+            flaps=len(self._flapped_ms),
+            flapped_ms=tuple(self._flapped_ms),
             reversals=self._counts["reversals"],
             windows_in_skew=self._skewed.total(),
             skewed_by_reason={reason: windows for reason, windows in sorted(self._skewed.items()) if windows},
@@ -288,9 +292,9 @@ class _Run:
     def _note_flap(self, before: TriggerState, now_ms: int) -> None:
         if before.breached_since_ms is not None and self._state.breached_since_ms is None:
             self._even_since_ms = now_ms
-        if before.breached_since_ms is None and self._state.breached_since_ms is not None:
-            recent = self._even_since_ms is not None and now_ms - self._even_since_ms < self._world.flap_ms
-            self._counts["flaps"] += recent
+        begins = before.breached_since_ms is None and self._state.breached_since_ms is not None
+        if begins and self._even_since_ms is not None and now_ms - self._even_since_ms < self._world.flap_ms:
+            self._flapped_ms.append(now_ms)
 
     def _act(self, row: int, plan_id: str, now_ms: int) -> None:
         """A plan begins to be carried out; it is in force some windows later."""
