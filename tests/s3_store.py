@@ -2,6 +2,9 @@
 
 moto looks whether an object is there and then makes it. Between the two another request may do the same, and both are
 told that they made it. A real store decides at once.
+
+It logs no requests. Who starts it reads its log by a pipe, and a call of delta-rs can keep the reading thread from
+running: a full pipe would stop the server, and with it that call.
 """
 
 import importlib
@@ -11,6 +14,7 @@ from typing import Any
 
 SERVER = importlib.import_module("moto.server")
 MOTOS_APPLICATION = SERVER.DomainDispatcherApplication
+REQUEST_HANDLER = importlib.import_module("werkzeug.serving").WSGIRequestHandler
 
 
 class OnePutAtATime:
@@ -28,4 +32,5 @@ class OnePutAtATime:
 
 if __name__ == "__main__":
     SERVER.__dict__["DomainDispatcherApplication"] = OnePutAtATime
+    REQUEST_HANDLER.log_request = lambda *_: None
     SERVER.main()

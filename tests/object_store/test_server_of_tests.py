@@ -1,11 +1,13 @@
-"""The S3 server that tests start ends with them, however they end."""
+"""The S3 server that tests start ends with them, however they end, and waits for no reader of its log."""
 
 import subprocess
 import sys
+import urllib.request
 
 import psutil
 import pytest
 
+from tests.s3 import STARTED
 from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("s3_url")
@@ -38,4 +40,17 @@ def test_a_server_ends_with_tests_that_are_killed() -> None:
         until("the server has ended", lambda: has_ended(server), 10.0)
     finally:
         if not has_ended(server):
+            server.kill()
+
+
+def test_a_server_whose_log_nobody_reads_goes_on_answering() -> None:
+    """As where a call of delta-rs keeps the threads of its process from running."""
+    command = [sys.executable, "-m", "tests.s3_store", "-H", "127.0.0.1", "-p", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            started = next(match for match in map(STARTED.search, server.stderr) if match)
+            for _ in range(40):  # longer together than a pipe holds
+                urllib.request.urlopen(f"{started[1]}/?prefix={'x' * 4_000}", timeout=20).close()  # noqa: S310 - our own
+        finally:
             server.kill()
