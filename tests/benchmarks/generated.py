@@ -259,8 +259,24 @@ def write_windows(root: str, size: Size, cluster: GeneratedCluster, *, load_wind
     _append(root, "group_event", _group_events(size))
 
 
+def open_window(size: Size, cluster: GeneratedCluster, start_ms: int, samples: int) -> dict[str, pa.Table]:
+    """Rows by table of a window that still gets samples, as one batch of the pipeline has them."""
+    columns = {
+        "broker_load": _broker_load(size, start_ms),
+        "partition_load": _partition_load(size, cluster, start_ms),
+        "group_lag": _group_lag(size, start_ms),
+    }
+    is_open = {"sample_count": samples, "is_final": False}
+    return {name: _rows(name, {**made, **is_open}) for name, made in columns.items()}
+
+
 def _append(root: str, name: str, columns: Mapping[str, Any]) -> None:
-    """One commit; columns that are not given are null, one value stands for all rows."""
+    """One commit."""
+    write_deltalake(create_table(root, name), _rows(name, columns), mode="append")
+
+
+def _rows(name: str, columns: Mapping[str, Any]) -> pa.Table:
+    """Columns that are not given are null, one value stands for all rows."""
     schema = row_schema(TABLES[name])
     rows = max(len(values) for values in columns.values() if isinstance(values, COLUMNS))
     arrays = []
@@ -271,7 +287,7 @@ def _append(root: str, name: str, columns: Mapping[str, Any]) -> None:
         else:
             array = values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
             arrays.append(array.cast(column.type))
-    write_deltalake(create_table(root, name), pa.Table.from_arrays(arrays, schema=schema), mode="append")
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _window(start_ms: int) -> dict[str, Any]:

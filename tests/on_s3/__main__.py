@@ -54,5 +54,14 @@ def take_over(kills: int) -> None:
     run(kills)
 
 
+@main.command()
+@click.option("--brokers", default=(3, 10, 30), show_default=True, multiple=True, help="Sizes; 3 has 100 partitions.")
+def cost(brokers: tuple[int, ...]) -> None:
+    """Count requests of a batch, of looks and of the upkeep by the size of the fleet."""
+    from tests.on_s3.cost import cost as run
+
+    run(brokers)
+
+
 if __name__ == "__main__":
     main()
