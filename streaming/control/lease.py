@@ -145,9 +145,11 @@ class Lease:
     def release(self) -> None:
         """Give it back, so that the next one needn't wait."""
         with self._guard, suppress(TableUnavailable):
-            if self.held:
-                self._write(self._sequence + 1, self.clock(), released=True)
-            self._valid_until_ms = None
+            try:
+                if self.held:
+                    self._write(self._sequence + 1, self.clock(), released=True)
+            finally:  # the write may have arrived though its answer was lost: another may hold the lease by now
+                self._valid_until_ms = None
 
     def check(self) -> None:
         """Called right before each change of the cluster; raises LeaseLost, LeaseExpired, LookTooOld or

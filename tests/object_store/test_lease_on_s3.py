@@ -108,6 +108,15 @@ def test_two_winners_are_noticed(
     assert problems_of_lease(tables_in_memory, [Written(numbers, spans)], lost_answers=False) == [problem]
 
 
+def test_who_gives_the_lease_back_holds_it_no_more_though_the_answer_is_lost(root: str, store: Proxy) -> None:
+    lease = Lease(root, "main", TTL_MS)
+    assert lease.try_acquire()
+    store.fault = lambda asked: Fault(is_lost=True) if asked.is_commit else SOUND
+    lease.release()
+    assert store.faults
+    assert not lease.held
+
+
 def test_answers_that_are_lost_make_no_second_holder(root: str, store: Proxy) -> None:
     store.fault = lambda asked: Fault(is_lost=True) if asked.is_commit and asked.of_its_kind % 9 == 8 else SOUND
     contenders = Contenders(root, 2, COMMITS // 2)
