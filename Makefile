@@ -72,6 +72,10 @@ bench-pipeline: setup
 bench-trigger: setup
 	$(PYTHON) -m tests.benchmarks.bench_trigger $(ARGS)
 
+.PHONY: bench-fortnight
+bench-fortnight: setup
+	$(PYTHON) -m tests.benchmarks.fortnight $(ARGS)
+
 .PHONY: bench-control
 bench-control: setup
 	$(PYTHON) -m tests.benchmarks.bench_control $(ARGS)
