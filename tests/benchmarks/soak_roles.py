@@ -15,6 +15,7 @@ from streaming.cluster.clients import admin_client
 from streaming.collect.run import Collector
 from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.run import ControlLoop
+from streaming.runtime.processes import die_with_parent
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import SnapshotReader
 from streaming.settings import Settings
@@ -77,7 +78,7 @@ class RoleProcess:
     """One role in a process of its own, which ends with the context."""
 
     def __init__(self, make: Callable[[Settings], Role], settings: Settings) -> None:
-        self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_quiet)
+        self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin)
         self._started = self._pool.submit(_start, make, settings)
 
     def __enter__(self) -> Self:
@@ -101,7 +102,8 @@ class RoleProcess:
 _kept: dict[str, Any] = {}
 
 
-def _quiet() -> None:
+def _begin() -> None:
+    die_with_parent()  # a pool's process outlives one that is killed
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
