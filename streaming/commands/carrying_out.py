@@ -47,8 +47,9 @@ def show_and_carry_out(
         return 0
     if unfit is not None:
         raise RefusedForSafety(unfit)
-    moves = counted(proposed.plan.movement_count, "movement", "movements")
-    if not yes and not click.confirm(f"Carry out {moves} on the live cluster?", err=True):
+    moves = proposed.plan.movement_count
+    size = counted(moves, "movement", "movements")
+    if not yes and not click.confirm(f"Carry out {size} on the live cluster?", err=True):
         return 3
     prepare()
     if not moves:

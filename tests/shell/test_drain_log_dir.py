@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assignor_core.simulated_cluster import LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
-from streaming.commands import lifecycle, log_dirs
+from streaming.commands import carrying_out, lifecycle, log_dirs
 from streaming.commands.log_dirs import cordon
 from streaming.commands.options import settings_from
 from streaming.commands.plan import plan, plan_log_dirs_on
@@ -67,6 +67,16 @@ def test_before_it_is_emptied_it_is_cordoned(cluster: SimulatedCluster, monkeypa
         options = {key: value for key, value in context.params.items() if key not in ("broker", "log_dir")}
         assert log_dirs.drain_log_dir(context, 1, "/disk-0", **options) == 0
     assert applied == [True]
+
+
+def test_one_that_is_empty_is_cordoned_and_nothing_is_carried_out(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invoked: list[object] = []
+    monkeypatch.setattr(carrying_out, "apply", lambda **how: invoked.append(how))
+    result = run("drain", "2", "--log-dir", "/disk-0", "--apply", "--yes")
+    assert (result.return_value, invoked) == (0, [])
+    assert cluster.contents.brokers[2].log_dirs[0].cordoned
 
 
 @pytest.mark.parametrize(
