@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResourceType
 from kafka.errors import KafkaError
@@ -10,6 +11,8 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from tests import waiting
+
+LEADERS_AGE_MAX_MS = 2_000
 
 
 def wait_until_known(admin: KafkaAdminClient, topics: Iterable[str]) -> None:
@@ -21,6 +24,19 @@ def wait_until_known(admin: KafkaAdminClient, topics: Iterable[str]) -> None:
     wanted, problems = list(topics), list[str]()
     waiting.until(
         f"all brokers know {wanted}", lambda: _all_know(admin, wanted, problems), state=lambda: ", ".join(problems[-1:])
+    )
+
+
+def producer_for_moves(bootstrap_servers: Sequence[str], *, acks: str) -> Producer:
+    """Of records to partitions that are moved meanwhile: librdkafka may stay with a leader that has become a follower
+    until it asks again, by default every five minutes.
+    """
+    return Producer(
+        {
+            "bootstrap.servers": ",".join(bootstrap_servers),
+            "acks": acks,
+            "topic.metadata.refresh.interval.ms": LEADERS_AGE_MAX_MS,
+        }
     )
 
 

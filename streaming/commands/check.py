@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from assignor_core.disks import all_hide_log_dirs
-from assignor_core.live import LiveCluster
+from assignor_core.live import LiveCluster, lagging_text
 from assignor_core.wording import counted
 from streaming import tables
 from streaming.cluster.clients import admin_client
@@ -259,8 +259,7 @@ def _healthy(cluster: ClusterReader) -> tuple[bool, str]:
     live = cluster.describe()
     short = [key for key, partition in live.partitions.items() if len(partition.isr) < len(partition.replicas)]
     if short:
-        count = counted(len(short), "partition is", "partitions are")
-        return False, f"{count} under-replicated, first {short[0][0]}-{short[0][1]}"
+        return False, lagging_text(len(short), short[0])
     return True, "every replica is in sync"
 
 

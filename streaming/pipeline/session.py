@@ -71,9 +71,6 @@ def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
 def _started(settings: PipelineSettings, storage: StorageSettings) -> SparkSession:
     builder = SparkSession.Builder().appName(APPLICATION)
     options = {**_options(settings, storage), **hadoop_options(storage, os.environ)}
-    if settings.driver_java_options and "SPARK_ENV_LOADED" not in os.environ:
-        own = (options.get(JAVA_OPTIONS), settings.driver_java_options)
-        options[JAVA_OPTIONS] = " ".join(text for text in own if text)
     for key, value in options.items():
         builder = builder.config(key, value)
     # Python on the executors, for foreign formats, is the driver's: `python3` on the path may be another.
@@ -83,6 +80,9 @@ def _started(settings: PipelineSettings, storage: StorageSettings) -> SparkSessi
         builder = builder.config("spark.driver.host", LOOPBACK).config("spark.driver.bindAddress", LOOPBACK)
     if "SPARK_ENV_LOADED" not in os.environ:
         builder = builder.master(settings.master).config("spark.driver.memory", settings.driver_memory)
+        if settings.driver_java_options:
+            java_options = f"{options.get(JAVA_OPTIONS, '')} {settings.driver_java_options}".strip()
+            builder = builder.config(JAVA_OPTIONS, java_options)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

@@ -17,7 +17,6 @@ from pathlib import Path
 from random import Random
 
 import structlog
-from confluent_kafka import Producer
 
 from assignor_core.disks import replica_sizes
 from assignor_core.live import PartitionKey
@@ -30,20 +29,24 @@ from streaming.control.run import ControlLoop
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable
 from streaming.runtime import clocks
-from streaming.settings import DAY_MS, KafkaSettings, Settings
-from tests.control.test_decisions_again import BROKERS, PARTITIONS_EACH, TICK_MS, WINDOW_MS, rates_at
+from streaming.settings import DAY_MS, Settings
+from tests.control.test_decisions_again import (
+    BROKERS,
+    DAYS,
+    PARTITIONS_EACH,
+    TICK_MS,
+    TICKS_MAX,
+    WINDOW_MS,
+    rates_at,
+)
 from tests.control.windows import write_windows
-from tests.topics import wait_until_known
+from tests.topics import producer_for_moves, wait_until_known
 from tests.waiting import until
 
-DAYS = 14
 BYTES_OF_RATE = 0.01
 """Bytes that are written for each byte/s of a window's rate."""
-TICKS_MAX = 2_000
 PAUSE_S = 0.2
 """Between two ticks while replicas move."""
-METADATA_AGE_MAX_MS = 1_000
-"""The producer must not stay with a broker that leads no more."""
 
 
 def main() -> None:
@@ -87,8 +90,7 @@ class Fortnight:
 
     def __init__(self, settings: Settings, midnight_ms: int) -> None:
         self.settings, self.midnight_ms = settings, midnight_ms
-        kafka: KafkaSettings = settings.kafka
-        self._admin = admin_client(kafka)
+        self._admin = admin_client(settings.kafka)
         numbers = range(len(BROKERS) * PARTITIONS_EACH)
         placed = {
             "t": {number: [BROKERS[number % len(BROKERS)]] for number in numbers},
@@ -97,10 +99,7 @@ class Fortnight:
         }
         self._admin.create_topics({name: {"assignments": rows} for name, rows in placed.items()})
         wait_until_known(self._admin, list(placed))
-        self._producer = Producer({
-            "bootstrap.servers": ",".join(kafka.bootstrap_servers), "acks": "all",
-            "topic.metadata.refresh.interval.ms": METADATA_AGE_MAX_MS,
-        })  # fmt: skip
+        self._producer = producer_for_moves(settings.kafka.bootstrap_servers, acks="all")
         self._cluster = Cluster(self._admin)
         self._sizes = self._measured()
         self._loop = ControlLoop(self._cluster, settings, now_ms=midnight_ms)

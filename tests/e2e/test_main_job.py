@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from streaming import tables
-from streaming.runtime.processes import die_with_parent
+from streaming.runtime import processes
 from tests.prometheus.demo import STORY_OPTIONS, assert_balanced_once, assert_gone
 from tests.prometheus.live import has_servers
 from tests.waiting import DEADLINE_S
@@ -26,10 +26,7 @@ STORY_DEADLINE_S = 900.0
 
 def start_demo(home: Path, *options: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "streaming", "demo", "--home", str(home), *options]
-    with (home.parent / "demo.log").open("ab") as output:
-        return subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent
-        )
+    return processes.start(command, log=home.parent / "demo.log")
 
 
 def descendants(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
@@ -44,7 +41,7 @@ def wait_for_role(process: subprocess.Popen[bytes], role: str) -> psutil.Process
                 if child.cmdline()[1:4] == ["-m", "streaming", role]:
                     return child
         time.sleep(0.2)
-    raise AssertionError(f"{role} never ran")
+    raise AssertionError(f"{role} never ran; exit code of the demo: {process.poll()}")
 
 
 @pytest.mark.skipif(has_servers, reason="tests/prometheus/test_demo.py asserts this and more on a watched run")

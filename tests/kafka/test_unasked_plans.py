@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from assignor_core.disks import replica_sizes
@@ -30,7 +30,7 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import KafkaSettings, Settings
 from tests.control.windows import write_hours_before, write_windows
 from tests.java_programs import tool
-from tests.topics import wait_until_known
+from tests.topics import producer_for_moves, wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long]
@@ -79,9 +79,7 @@ class Writer:
         self._thread.join()
 
     def _write(self) -> None:
-        producer = Producer({
-            "bootstrap.servers": ",".join(self._servers), "acks": "all", "topic.metadata.refresh.interval.ms": 2_000,
-        })  # fmt: skip
+        producer = producer_for_moves(self._servers, acks="all")
         number = 0
         while not self._ended.wait(0.01):
             value, partition = b"%012d" % number + VALUE, number % PARTITIONS

@@ -29,6 +29,7 @@ from streaming.errors import ClusterUnreachable
 from streaming.runtime.clocks import now_ms
 from streaming.settings import KafkaSettings, Settings
 from tests.kafka.measured_windows import MeasuredWindows
+from tests.topics import producer_for_moves
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long]
@@ -48,8 +49,6 @@ record more than others: by other loads another plan may be the best.
 """
 SMALL_ANSWERS = {"replica.fetch.response.max.bytes": "2000000"}
 """Brokers look at the throttle before an answer of up to 10 MB, not within it: too coarse for throttles this low."""
-METADATA_AGE_MAX_MS = 2_000
-"""librdkafka may stay with a leader that has become a follower until it asks again; by default every five minutes."""
 RECORDED_WINDOWS = 6
 SETTLED_WINDOWS = 8
 """Without anything under way: then what came has come."""
@@ -104,9 +103,7 @@ def _write(servers: list[str], keys: list[PartitionKey], factors: dict[str, int]
 
     One record at a time: two would come as one batch or as two, which take other bytes, as the machine is busy or not.
     """
-    producer = Producer({
-        "bootstrap.servers": ",".join(servers), "acks": 1, "topic.metadata.refresh.interval.ms": METADATA_AGE_MAX_MS,
-    })  # fmt: skip
+    producer = producer_for_moves(servers, acks="1")
     next_s = time.monotonic()
     while not ended.wait(max(0.0, next_s - time.monotonic())):
         next_s += ROUND_S

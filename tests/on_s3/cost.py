@@ -18,7 +18,7 @@ from streaming.control.run import ControlLoop
 from streaming.pipeline.delta_tables import WindowTable, create_window_table
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.window_writer import DRIVER_ROWS_MAX
-from streaming.settings import Settings
+from streaming.settings import DAY_MS, Settings
 from streaming.tables import table_uri, utc
 from streaming.tables.object_stores import use_object_store
 from tests.benchmarks.generated import CLUSTER, NOW_MS, WINDOW_MS, GeneratedCluster, Size, open_window
@@ -40,7 +40,6 @@ KINDS = ("PUT", "POST", "LIST", "GET", "HEAD", "DELETE")
 BATCH, UPKEEP = "a batch in its tables", "a run of the upkeep"
 CONTROL_NEWS, CONTROL_QUIET = "a look of control after a batch", "a look of control without news"
 SERVE_NEWS, SERVE_QUIET = "a look of serve after a batch", "a look of serve without news"
-DAY_MS = 86_400_000
 SELDOM_SERVE = {"serve": {"refresh_interval_ms": 15_000}}
 INTERVALS: dict[str, dict[str, dict[str, int]]] = {
     "by default": {},

@@ -14,7 +14,7 @@ import psutil
 
 from streaming import tables
 from streaming.config import load_settings
-from streaming.runtime.processes import die_with_parent
+from streaming.runtime import processes
 from tests.prometheus.live import Watch, watching
 from tests.waiting import DEADLINE_S, until
 
@@ -73,10 +73,7 @@ def watched_demo(folder: Path, *options: str, stalled_after_s: int) -> Iterator[
     home = folder / "home"
     log = folder / "demo.log"
     command = [sys.executable, "-m", "streaming", "demo", "--home", str(home), "--keep", *options]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent
-        )
+    process = processes.start(command, log=log)
     try:
         settings = until("the demo's settings", lambda: _file(home / "rebalancer.yaml", process, log))
         with watching(folder, load_settings(settings).serve.port, stalled_after_s=stalled_after_s) as watch:

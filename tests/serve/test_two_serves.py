@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from streaming import tables
+from streaming.runtime import processes
 from streaming.runtime.api_tokens import Role, new_token, write_tokens
-from streaming.runtime.processes import die_with_parent, free_port
+from streaming.runtime.processes import free_port
 from tests.serve.synthetic import Synthetic, skewed_cluster
 from tests.waiting import DEADLINE_S, until
 
@@ -53,8 +54,7 @@ def serving(folder: Path, number: int, token: str) -> Iterator[Serve]:
     }
     config.write_text(yaml.safe_dump(settings))
     command = [sys.executable, "-m", "streaming", "serve", "--config", str(config)]
-    with (folder / f"serve-{number}.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=die_with_parent)
+    process = processes.start(command, log=folder / f"serve-{number}.log")
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=DEADLINE_S) as client:
         serve = Serve(process, client)
