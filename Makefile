@@ -72,6 +72,10 @@ bench-pipeline: setup
 bench-trigger: setup
 	$(PYTHON) -m tests.benchmarks.bench_trigger $(ARGS)
 
+.PHONY: bench-what-if
+bench-what-if: setup
+	$(PYTHON) -m tests.benchmarks.bench_what_if $(ARGS)
+
 .PHONY: bench-fortnight
 bench-fortnight: setup
 	$(PYTHON) -m tests.benchmarks.fortnight $(ARGS)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from assignor_core.deciding.budget import DayBudget
 from assignor_core.deciding.entering import Surroundings, brokers_over, entering
+from assignor_core.deciding.futile import noted, paused, without
 from assignor_core.deciding.health import obstacle, with_lagging
 from assignor_core.deciding.lasting import (
     lasting_reasons,
@@ -25,7 +26,7 @@ from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger import Evaluation, TriggerState, after_plan, brokers_failed, settled_windows
 from assignor_core.deciding.trigger import step as trigger_step
 from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
-from assignor_core.deciding.worth import gain_of_noise, not_worth_it, postponed
+from assignor_core.deciding.worth import attempt_of, gain_of_noise, not_worth_it, postponed
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import too_many_away
 from assignor_core.proposed_plan import ProposedPlan
@@ -280,6 +281,10 @@ class _Deciding:
         failed = evaluation.reason is Reason.BROKER_FAILED
         partial = failed or evaluation.reason is Reason.LOG_DIR_FULL
         lost = frozenset(brokers_failed(self._policy.trigger, self.state, now_ms)) if failed else frozenset()
+        attempt = attempt_of(evaluation, self.state, self._observation)
+        pause = None if partial else paused(self.state.futile, attempt)
+        if pause is not None:
+            return _held(evaluation, Reason.MIN_GAIN, pause)
         budget = None if partial else self._day_budget()
         base = self._policy.planner if budget is None else budget.limited(self._policy.planner)
         try:
@@ -300,8 +305,11 @@ class _Deciding:
         if useless is not None:
             if budget is not None and budget.binds(self._policy.planner):
                 return _held(evaluation, Reason.DAY_BUDGET, f"{budget.in_words()}; {useless}")
-            no_place = partial and proposed.plan.problems
-            return _held(evaluation, Reason.NO_ROOM if no_place else Reason.MIN_GAIN, useless)
+            if partial:
+                return _held(evaluation, Reason.NO_ROOM if proposed.plan.problems else Reason.MIN_GAIN, useless)
+            self.state = replace(self.state, futile=noted(self.state.futile, attempt, useless))
+            return _held(evaluation, Reason.MIN_GAIN, useless)
+        self.state = replace(self.state, futile=without(self.state.futile, attempt))
         later = postponed(self._policy, self.state, self._observation, evaluation, proposed.plan)
         if later is not None and not self._is_urgent():
             return _held(evaluation, later.reason, f"{evaluation.detail}; {later.detail}")

@@ -23,6 +23,7 @@ from assignor_core.deciding.entering import (
     recurrence,
     windows_needed,
 )
+from assignor_core.deciding.futile import Futile
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.recurring.slots import DAY_MS
 from assignor_core.deciding.skew_windows import SkewWindow
@@ -56,6 +57,8 @@ class TriggerState:
     """(topic, partition, when it was first seen to be under-replicated), by partition; see `deciding.health`."""
     recurring_planned_ms: tuple[tuple[int, int], ...] = ()
     """(broker, when a plan for its recurring skew was last made), by broker."""
+    futile: tuple[Futile, ...] = ()
+    """Plans that gained too little, one for each reason; see `deciding.futile`."""
     changed_ms: int = 0
     """When replicas or leaders were last moved: no plan for skew rests on windows that began before."""
     evaluated_ms: int = 0
@@ -71,6 +74,8 @@ class TriggerState:
         lasting = tuple((str(reason), int(since_ms)) for reason, since_ms in self.lasting_since_ms)
         object.__setattr__(self, "lasting_since_ms", lasting)
         object.__setattr__(self, "lagging_since_ms", tuple(tuple(row) for row in self.lagging_since_ms))
+        futile = tuple(Futile(**row) if isinstance(row, dict) else row for row in self.futile)
+        object.__setattr__(self, "futile", futile)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Whether a plan for skew or failed brokers is worth carrying out."""
 
 from assignor_core.deciding.doubt import remembered_noise
+from assignor_core.deciding.futile import Attempt, Wanted
 from assignor_core.deciding.noise import load_noise
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation
 from assignor_core.deciding.postponing import (
@@ -43,6 +44,21 @@ def not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: float
     causes = [line for line in plan.diagnosis if line.startswith((TAKE_NONE, SEARCH_ENDED))]
     useless = f"no plan lowers max/mean of {resource} by {gain_min} or more; its lower bound is {bound}"
     return "; ".join((useless, *causes))
+
+
+def attempt_of(evaluation: Evaluation, state: TriggerState, observation: Observation) -> Attempt:
+    """The plan that `evaluation` asks for, as `deciding.futile` remembers it."""
+    live, by_load, newest = observation.live, evaluation.resource is not None, observation.skews[-1]
+    wanted = Wanted(
+        evaluation.reason.value,
+        evaluation.resource or "",
+        state.breached_broker if by_load and state.breached_broker is not None else -1,
+        len(live.broker_racks.keys() - observation.drained),
+        len(live.partitions),
+        observation.changed_ms,
+    )
+    excess = max(0.0, (evaluation.max_over_mean or 1.0) - 1.0) if by_load else 0.0
+    return Attempt(wanted, excess, newest.length_ms, observation.now_ms)
 
 
 def postponed(

@@ -6,6 +6,7 @@ Evaluated once per closed window. In mode `observe` no plan is made, in `propose
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -50,7 +51,8 @@ class Decider:
         self._tables = window_tables
         self._planner = planner
         self._policy_for = policy_for
-        self._state = journal.trigger_state()
+        # A plan that gained too little is tried again at once: people restart with other settings, to have another one.
+        self._state = replace(journal.trigger_state(), futile=())
         self._windows = ClosedWindows(window_tables)
         self._memory = KeptMemory(window_tables)
         self._recurring = KeptRecurringLoad(window_tables)

@@ -251,12 +251,12 @@ def write_windows(root: str, size: Size, cluster: GeneratedCluster, *, load_wind
     """Closed windows up to NOW_MS: of load so many, of lag so many."""
     for index in range(max(load_windows, lag_windows), 0, -1):
         start_ms = NOW_MS - index * WINDOW_MS
-        _append(root, "broker_load", _broker_load(size, start_ms))
+        append_rows(root, "broker_load", _broker_load(size, start_ms))
         if index <= load_windows:
-            _append(root, "partition_load", _partition_load(size, cluster, start_ms))
+            append_rows(root, "partition_load", _partition_load(size, cluster, start_ms))
         if index <= lag_windows:
-            _append(root, "group_lag", _group_lag(size, start_ms))
-    _append(root, "group_event", _group_events(size))
+            append_rows(root, "group_lag", _group_lag(size, start_ms))
+    append_rows(root, "group_event", _group_events(size))
 
 
 def open_window(size: Size, cluster: GeneratedCluster, start_ms: int, samples: int) -> dict[str, pa.Table]:
@@ -270,7 +270,7 @@ def open_window(size: Size, cluster: GeneratedCluster, start_ms: int, samples: i
     return {name: _rows(name, {**made, **is_open}) for name, made in columns.items()}
 
 
-def _append(root: str, name: str, columns: Mapping[str, Any]) -> None:
+def append_rows(root: str, name: str, columns: Mapping[str, Any]) -> None:
     """One commit."""
     write_deltalake(create_table(root, name), _rows(name, columns), mode="append")
 
@@ -290,7 +290,7 @@ def _rows(name: str, columns: Mapping[str, Any]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _window(start_ms: int) -> dict[str, Any]:
+def window_columns(start_ms: int) -> dict[str, Any]:
     return {
         "kafka_cluster": CLUSTER, "window_start": start_ms * 1000, "window_end": (start_ms + WINDOW_MS) * 1000,
         "covered_ms": WINDOW_MS, "sample_count": 6, "first_event_time_ms": start_ms,
@@ -305,7 +305,8 @@ def _broker_load(size: Size, start_ms: int) -> dict[str, Any]:
     hot = np.where(brokers < size.hot_brokers, 2.0, 1.0)
     led = size.partitions // size.brokers
     return {
-        **_window(start_ms), "broker": brokers, "rack": [f"rack-{broker % RACKS}" for broker in range(size.brokers)],
+        **window_columns(start_ms), "broker": brokers,
+        "rack": [f"rack-{broker % RACKS}" for broker in range(size.brokers)],
         "bytes_in_per_sec": hot * led * 1e4, "bytes_out_per_sec": hot * led * 2e4,
         "replication_bytes_in_per_sec": 2 * led * 1e4 * np.ones(size.brokers),
         "log_dir_used_bytes": np.full(size.brokers, 10**12), "log_dir_usable_bytes": np.full(size.brokers, 10**13),
@@ -320,7 +321,7 @@ def _partition_load(size: Size, cluster: GeneratedCluster, start_ms: int) -> dic
     rate = np.where(hot, (HOT_EVERY + 1) * 1e4, 1e4)
     factors = rates_of(len(broker), (start_ms - NOW_MS) // WINDOW_MS + WINDOWS_MAX)
     return {
-        **_window(start_ms), "broker": broker, "topic": list(topics), "partition": np.array(partitions),
+        **window_columns(start_ms), "broker": broker, "topic": list(topics), "partition": np.array(partitions),
         "role": np.where(leader, "leader", "follower").tolist(), "bytes_in_per_sec": factors["bytes_in"] * rate,
         "bytes_out_per_sec": np.where(leader, factors["bytes_out"] * 2 * rate, np.nan),
         "messages_in_per_sec": factors["messages_in"] * rate / 1_000,
@@ -331,7 +332,7 @@ def _partition_load(size: Size, cluster: GeneratedCluster, start_ms: int) -> dic
 def _group_lag(size: Size, start_ms: int) -> dict[str, Any]:
     window = (start_ms - NOW_MS) // WINDOW_MS + WINDOWS_MAX
     return {
-        **_window(start_ms), **lag_columns(size.groups, size.topics, window, start_ms), "generation_id": 1,
+        **window_columns(start_ms), **lag_columns(size.groups, size.topics, window, start_ms), "generation_id": 1,
     }  # fmt: skip
 
 
@@ -356,5 +357,5 @@ def _group_events(size: Size) -> dict[str, Any]:
 def write_next_window(root: str, size: Size, number: int = 0) -> None:
     """A window after those, of all but partitions' load; 0 is the next one."""
     start_ms = NOW_MS + number * WINDOW_MS
-    _append(root, "broker_load", _broker_load(size, start_ms))
-    _append(root, "group_lag", _group_lag(size, start_ms))
+    append_rows(root, "broker_load", _broker_load(size, start_ms))
+    append_rows(root, "group_lag", _group_lag(size, start_ms))

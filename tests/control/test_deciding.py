@@ -461,6 +461,21 @@ def test_draining_moves_everything_off_and_nothing_else(settings: Settings) -> N
     assert plan.problems == ()
 
 
+def test_what_cannot_be_mended_is_planned_for_ever_more_seldom_until_control_starts_again(settings: Settings) -> None:
+    cluster = crowded()
+    cluster.usable_bytes = TOTAL_BYTES // 10
+    decider = decider_of(cluster, journal_of(settings), settings)
+    details = []
+    for window in range(8):
+        now_ms = NOON_MS + window * WINDOW_MS
+        write_windows(settings, cluster.live, end_ms=now_ms)
+        assert decider.tick(now_ms=now_ms) is None
+        details.append(last(settings)["detail"])
+    assert ["the next try is in" in detail for detail in details] == [False] * 5 + [True, False, True]
+    decide(settings, cluster, NOON_MS + 8 * WINDOW_MS)
+    assert (last(settings)["reason"], "the next try is in" in last(settings)["detail"]) == ("min_gain", False)
+
+
 def in_two_windows_of_three(settings: Settings) -> tuple[Settings, Decider]:
     """Three windows of skew are asked for, two where it is urgent; there are two."""
     content = settings.model_dump()

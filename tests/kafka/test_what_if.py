@@ -47,8 +47,14 @@ ROUND = threading.Lock()
 """Held while a round is written and while the brokers are looked at. A look within a round would give some partitions a
 record more than others: by other loads another plan may be the best.
 """
-SMALL_ANSWERS = {"replica.fetch.response.max.bytes": "2000000"}
-"""Brokers look at the throttle before an answer of up to 10 MB, not within it: too coarse for throttles this low."""
+CLOSE_THROTTLE = {
+    "replica.quota.window.num": "3",
+    "replica.fetch.response.max.bytes": "500000",
+    "replica.fetch.wait.max.ms": "100",
+}
+"""Brokers hold to a throttle on average over 11 s, and look at it before an answer of up to 10 MB, not within it: too
+coarse for plans of a minute or two in waves of 20 s.
+"""
 RECORDED_WINDOWS = 6
 SETTLED_WINDOWS = 8
 """Without anything under way: then what came has come."""
@@ -57,7 +63,7 @@ NEW_BROKER = 4
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(tmp_path_factory.mktemp("four"), broker_count=4, broker_settings=SMALL_ANSWERS) as cluster:
+    with EmbeddedCluster(tmp_path_factory.mktemp("four"), broker_count=4, broker_settings=CLOSE_THROTTLE) as cluster:
         yield cluster
 
 
