@@ -5,10 +5,10 @@ and row of one decision thus can't rest on different windows.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, Self
 
 from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.lasting import LastingPolicy
@@ -130,6 +130,11 @@ class PlanRequest:
     """Partitions whose preferred replica is to lead; then the plan holds these elections alone."""
     fill: FillPolicy | None = None
     """If set, the plan relieves log dirs that are above its fill level, and does nothing else."""
+
+    def needing(self, resource: str | None, gain: float) -> Self:
+        """The same for a plan that is of use only if it lowers max over mean by `gain`, of bytes in where None."""
+        policy = replace(self.policy, gain_needed=(resource or Resource.BYTES_IN.value, gain))
+        return replace(self, policy=policy)
 
 
 class Evidence(Protocol):

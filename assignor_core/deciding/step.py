@@ -282,8 +282,7 @@ class _Deciding:
         partial = failed or evaluation.reason is Reason.LOG_DIR_FULL
         lost = frozenset(brokers_failed(self._policy.trigger, self.state, now_ms)) if failed else frozenset()
         attempt = attempt_of(evaluation, self.state, self._observation)
-        pause = None if partial else paused(self.state.futile, attempt)
-        if pause is not None:
+        if not partial and (pause := paused(self.state.futile, attempt)):
             return _held(evaluation, Reason.MIN_GAIN, pause)
         budget = None if partial else self._day_budget()
         base = self._policy.planner if budget is None else budget.limited(self._policy.planner)
@@ -291,6 +290,9 @@ class _Deciding:
             asked = plan_request(
                 evaluation.reason, base, self.state, self._observation, self._policy, self._placement, lost
             )
+            noise = gain_of_noise(self._policy, self.state, self._observation, evaluation, len(asked.windows))
+            if not failed and evaluation.reason not in OWN_PLANS:
+                asked = asked.needing(evaluation.resource, max(self._policy.gain_min, noise))
             proposed = self._evidence.propose(asked)
         except LoadsDisagree as error:
             return _held(evaluation, Reason.LOADS_DISAGREE, str(error))
@@ -300,7 +302,6 @@ class _Deciding:
             useless = not_mended(evaluation.reason, self._placement, proposed.plan)
             useless = None if useless is None else f"{evaluation.detail}; {useless}"
         else:
-            noise = gain_of_noise(self._policy, self.state, self._observation, evaluation, len(asked.windows))
             useless = not_worth_it(proposed, evaluation, self._policy.gain_min, noise)
         if useless is not None:
             if budget is not None and budget.binds(self._policy.planner):

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from assignor_core.load import cluster_arrays, shares
-from assignor_core.model import ClusterState, PartitionLoad, figures_of
+from assignor_core.model import ClusterState
 from assignor_core.plan import Figures, Plan, apply_to
 from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.proposal import figures_of_skew, loads_by_broker, with_drained
+from assignor_core.planner.statistic import first_window
 from assignor_core.skew import measure_skew, skew_of_arrays
 
 WorstHour = Mapping[str, Figures]
@@ -44,20 +45,3 @@ def judged(plan: Plan, cluster: ClusterState, policy: PlannerPolicy) -> tuple[Pl
         "before": figures_of_skew(measure_skew(all_hours)),
         "after": figures_of_skew(measure_skew(apply_to(all_hours, plan))),
     }
-
-
-def first_window(cluster: ClusterState) -> ClusterState:
-    """`cluster` with the loads of its first window alone.
-
-    >>> from assignor_core.model import Broker, Partition
-    >>> partition = Partition("t", 0, (1,), PartitionLoad((1.0, 3.0), (2.0, 4.0), 5.0))
-    >>> first_window(ClusterState("c", 0, (Broker(1),), (partition,))).partitions[0].load
-    PartitionLoad(bytes_in_per_sec=1.0, bytes_out_per_sec=2.0, disk_bytes=5.0)
-    """
-    partitions = tuple(
-        replace(
-            row, load=PartitionLoad(*(load[0] if isinstance(load, tuple) else load for load in figures_of(row.load)))
-        )
-        for row in cluster.partitions
-    )
-    return replace(cluster, partitions=partitions)

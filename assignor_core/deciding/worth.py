@@ -42,7 +42,10 @@ def not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: float
         )
     bound = plan.lower_bound.get(resource)
     causes = [line for line in plan.diagnosis if line.startswith((TAKE_NONE, SEARCH_ENDED))]
-    useless = f"no plan lowers max/mean of {resource} by {gain_min} or more; its lower bound is {bound}"
+    needed = (
+        f"{gain_min} or more" if gain_of_noise <= gain_min else f"{gain_of_noise:.2f} or more, and less may be noise"
+    )
+    useless = f"no plan lowers max/mean of {resource} by {needed}; its lower bound is {bound}"
     return "; ".join((useless, *causes))
 
 

@@ -58,6 +58,10 @@ class PlannerPolicy:
     """Treat these brokers as draining."""
     add: frozenset[int] = frozenset()
     """Move replicas only to these brokers; leadership may move anywhere. Empty means all."""
+    gain_needed: tuple[str, float] | None = None
+    """A resource, and by how much its max over mean must fall for a plan to be of use: where the lower bound shows that
+    none can do that, none is searched for.
+    """
     throttle_bytes_per_sec: float | None = None
     """Replication throttle per broker, for the duration of waves."""
     wave_movements_max: int = 1000

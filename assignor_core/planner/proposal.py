@@ -22,6 +22,7 @@ from assignor_core.planner.effort import Effort
 from assignor_core.planner.explain import ordered_movements
 from assignor_core.planner.finish import finish
 from assignor_core.planner.frontier import Way, cheaper_plans
+from assignor_core.planner.hopeless import gains_too_little
 from assignor_core.planner.kicks import kick
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
@@ -42,6 +43,7 @@ ROUNDS = 8
 
 IDLE = 0.98
 """A round that leaves so much of the violation is the last: those after it gain next to nothing."""
+NOWHERE = Way((), 0)
 KICKED_FROM = 0.5
 """A way on is tried only where a round of relief leaves this part of the violation: while rounds get on, they go on."""
 
@@ -57,12 +59,13 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
 def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) -> tuple[Plan, Effort]:
     """The same, with what the search has tried for it."""
     policy = policy or PlannerPolicy()
-    arrays = cluster_arrays(by_statistic(with_drained(cluster, policy), policy.statistic))
+    cluster = with_drained(cluster, policy)
+    arrays = cluster_arrays(by_statistic(cluster, policy.statistic))
     placement = Placement(arrays)
     problem = problem_of(arrays, policy, placement)
     crowded = problem.crowded(placement)
     search = Search(problem, placement)
-    way = balance(search)
+    way = NOWHERE if gains_too_little(cluster, problem, crowded=bool(crowded.any())) else balance(search)
     still_crowded = int(problem.crowded(placement).sum())
     movements, waves, left_out = ordered_movements(problem, placement, crowded)
     after = skew_of_arrays(arrays, placement.replicas)

@@ -20,6 +20,23 @@ class Statistic(StrEnum):
     MAX = "max"
 
 
+def first_window(cluster: ClusterState) -> ClusterState:
+    """`cluster` with the loads of its first window alone.
+
+    >>> from assignor_core.model import Broker, Partition
+    >>> partition = Partition("t", 0, (1,), PartitionLoad((1.0, 3.0), (2.0, 4.0), 5.0))
+    >>> first_window(ClusterState("c", 0, (Broker(1),), (partition,))).partitions[0].load
+    PartitionLoad(bytes_in_per_sec=1.0, bytes_out_per_sec=2.0, disk_bytes=5.0)
+    """
+    partitions = tuple(
+        replace(
+            row, load=PartitionLoad(*(load[0] if isinstance(load, tuple) else load for load in figures_of(row.load)))
+        )
+        for row in cluster.partitions
+    )
+    return replace(cluster, partitions=partitions)
+
+
 def by_statistic(cluster: ClusterState, statistic: Statistic) -> ClusterState:
     """`cluster` with a single figure for each load; itself where every window is planned on.
 

@@ -137,7 +137,8 @@ def test_skew_makes_a_plan_that_may_be_carried_out_at_once() -> None:
     assert decision.window == observation.skews[-1]
     assert state.cooldown_end_ms == NOON_MS + 1_000
     (request,) = given.requests
-    assert (request.policy, request.drained) == (PlannerPolicy(movements_max=7), frozenset())
+    needed = ("bytes_in", POLICY.gain_min)
+    assert (request.policy, request.drained) == (PlannerPolicy(movements_max=7, gain_needed=needed), frozenset())
     assert request.windows == observation.windows[-2:], "as many as the planner takes"
 
 
@@ -426,6 +427,13 @@ def test_a_plan_must_gain_more_than_noise_could_promise() -> None:
         "than 0.56 may be noise"
     )
     assert decided(Given(), observed(*noisy), policy=replace(POLICY, gain_over_noise_min=1.0))[1].may_act
+    given = Given(proposed(movements=()))
+    _, none = decided(given, observed(*noisy))
+    resource, gain = given.requests[0].policy.gain_needed or ("", 0.0)
+    assert (resource, round(gain, 2)) == ("bytes_in", 0.56)
+    assert none.evaluation.detail == (
+        "no plan lowers max/mean of bytes_in by 0.56 or more, and less may be noise; its lower bound is 1.0"
+    )
     _, at_least = decided(Given(), observed(*noisy), policy=replace(POLICY, gain_min=0.25))
     assert at_least.evaluation.detail == decision.evaluation.detail
     _, decision = decided(Given(), observed(*noisy, resource="bytes_out"))

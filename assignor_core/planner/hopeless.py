@@ -1,0 +1,29 @@
+"""Whether a search is worth its time: where the lower bound shows that no plan gains what is needed, none is made."""
+
+from assignor_core.load import cluster_arrays, shares
+from assignor_core.model import ClusterState
+from assignor_core.planner.bounds import lower_bounds
+from assignor_core.planner.placement import Placement
+from assignor_core.planner.problem import Problem
+from assignor_core.planner.statistic import first_window
+from assignor_core.skew import skew_of_arrays
+
+ROUNDING = 1e-9
+
+
+def gains_too_little(cluster: ClusterState, problem: Problem, *, crowded: bool) -> bool:
+    """Whether no plan for `cluster` lowers max over mean as far as `gain_needed` of its policy asks for.
+
+    It is judged by the first window of loads, as the plan will be (`deciding.worst_hour`). Brokers that must end empty
+    and racks that must be mended are a need of their own: `crowded` placements and leaving brokers are always planned
+    for.
+    """
+    if problem.policy.gain_needed is None or crowded or len(problem.leaving):
+        return False
+    resource, gain = problem.policy.gain_needed
+    arrays = cluster_arrays(first_window(cluster))
+    before = skew_of_arrays(arrays)
+    if resource not in before:
+        return False
+    bounds = lower_bounds(arrays, Placement(arrays), shares(arrays), crowded=False)
+    return before[resource].max_over_mean - bounds[resource] < gain - ROUNDING

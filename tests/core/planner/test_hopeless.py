@@ -1,0 +1,77 @@
+"""No search where the bound shows that no plan gains enough; where one might, the plan is the same as without that."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignor_core.deciding.worst_hour import judged
+from assignor_core.model import Broker, BrokerState, ClusterState, PartitionLoad, figures_of
+from assignor_core.plan import Plan
+from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.planner.proposal import propose_counted
+from tests.core.planner.cases import cluster, clusters, founding
+
+ONE_TOO_LARGE = cluster((1,), (1,), (2,), (3,), (4,), loads=(100.0, 1.0, 1.0, 1.0, 1.0))
+"""Its heaviest partition is 3.85 of 104 / 4; broker 1 carries 3.88."""
+
+
+def needing(resource: str, gain: float) -> PlannerPolicy:
+    return PlannerPolicy(gain_needed=(resource, gain))
+
+
+@pytest.mark.parametrize(("gain", "is_made"), [(0.03, True), (0.04, False)])
+def test_a_partition_that_no_broker_can_carry_is_no_reason_to_search(gain: float, is_made: bool) -> None:
+    plan, effort = propose_counted(ONE_TOO_LARGE, needing("bytes_in", gain))
+    assert (bool(plan.movements), effort.looks > 0) == (is_made, is_made)
+    assert round(plan.lower_bound["bytes_in"], 2) == 3.85
+    assert any("alone is" in line for line in plan.diagnosis)
+
+
+def test_what_must_be_done_is_done_whatever_it_gains() -> None:
+    drained = replace(
+        ONE_TOO_LARGE,
+        brokers=tuple(
+            Broker(number, state=BrokerState.DRAINING if number == 4 else BrokerState.ALIVE) for number in (1, 2, 3, 4)
+        ),
+    )
+    assert propose(drained, needing("bytes_in", 0.5)).movements
+    crowded = cluster((1, 2), (3, 1), brokers=(Broker(1, "a"), Broker(2, "a"), Broker(3, "b")))
+    assert propose(crowded, needing("bytes_in", 5.0)).movements
+
+
+def test_an_unknown_resource_is_no_reason_to_stop() -> None:
+    assert propose(founding(), needing("coffee", 9.0)).movements
+
+
+def two_windows(state: ClusterState) -> ClusterState:
+    """The same in the first window; in the second the partitions' loads are in turn."""
+    loads = [figures_of(row.load) for row in state.partitions]
+    partitions = tuple(
+        replace(row, load=PartitionLoad(*zip(now, then, strict=True)))
+        for row, now, then in zip(state.partitions, loads, loads[1:] + loads[:1], strict=True)
+    )
+    return replace(state, partitions=partitions)
+
+
+def gain_of(plan: Plan, state: ClusterState, resource: str) -> float:
+    """As a decision sees it."""
+    on_now, _ = judged(plan, state, PlannerPolicy())
+    return on_now.skew_before[resource]["max_over_mean"] - on_now.skew_after[resource]["max_over_mean"]
+
+
+@settings(max_examples=150)
+@given(
+    clusters(reads=True),
+    st.sampled_from(("bytes_in", "bytes_out", "disk")),
+    st.floats(0.0, 1.5),
+    st.booleans(),
+)
+def test_no_plan_is_lost_that_gains_enough(state: ClusterState, resource: str, gain: float, is_hourly: bool) -> None:
+    if is_hourly:
+        state = two_windows(state)
+    made, free = propose(state, needing(resource, gain)), propose(state)
+    if made.movements != free.movements:
+        assert not made.movements
+        assert gain_of(free, state, resource) < gain
