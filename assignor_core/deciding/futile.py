@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 TRIES_AT_ONCE = 4
 """So many tries follow one another without a pause."""
-DOUBLINGS_MAX = 32
 PAUSE_MAX_MS = 3_600_000
 RISE = 1.5
 """Times what was above the mean then."""
@@ -95,7 +94,7 @@ def noted(futile: Iterable[Futile], attempt: Attempt, detail: str) -> tuple[Futi
     before = next((row for row in rows if row.is_about(attempt)), None)
     tries = 1 if before is None else before.tries + 1
     doublings = max(0, tries - TRIES_AT_ONCE)
-    pause_ms = min(PAUSE_MAX_MS, attempt.window_ms * 2 ** min(doublings, DOUBLINGS_MAX)) if doublings else 0
+    pause_ms = min(PAUSE_MAX_MS, attempt.window_ms * 2**doublings) if doublings else 0
     newest = Futile(attempt.wanted, attempt.excess, tries, attempt.now_ms, pause_ms, detail)
     return (*without(rows, attempt), newest)
 

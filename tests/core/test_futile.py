@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from assignor_core.deciding.futile import PAUSE_MAX_MS, TRIES_AT_ONCE
+from assignor_core.deciding.futile import PAUSE_MAX_MS, TRIES_AT_ONCE, Attempt, Futile, Wanted, noted, paused
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.step import step
@@ -108,6 +108,30 @@ def test_failed_brokers_are_planned_for_in_each_window() -> None:
     story = Story(policy=policy)
     story.goes_on(60, live=live)
     assert story.planned == list(range(60))
+
+
+WANTED = Wanted("skewed", "bytes_in", 1, 3, 12, 0)
+IN_PAUSE = Futile(WANTED, 0.5, 6, planned_ms=0, pause_ms=240_000, detail="none helps")
+
+
+@pytest.mark.parametrize(
+    ("excess", "now_ms", "left_min"),
+    [
+        (0.5, 0, 4), (0.5, 119_999, 3), (0.5, 120_001, 2), (0.5, 239_999, 1), (0.5, 240_000, None), (0.5, -1, None),
+        (0.75, 0, 4), (0.751, 0, None),
+    ],
+)  # fmt: skip
+def test_a_pause_ends_to_the_millisecond(excess: float, now_ms: int, left_min: int | None) -> None:
+    """A clock that was set back ends it, too."""
+    shown = None if left_min is None else f"none helps; the next try is in {left_min} min, or once the cluster changes"
+    assert paused([IN_PAUSE], Attempt(WANTED, excess, 60_000, now_ms)) == shown
+
+
+def test_pauses_end_where_nothing_is_known_of_them() -> None:
+    [row] = noted((), Attempt(WANTED, 0.5, 60_000, 0), "none helps")
+    assert (row.tries, row.pause_ms) == (1, 0)
+    [row] = noted([IN_PAUSE], Attempt(WANTED, 0.8, 60_000, 0), "none helps")
+    assert (row.tries, row.pause_ms) == (1, 0), "half as much again: a new story"
 
 
 def test_the_state_is_kept_as_json() -> None:

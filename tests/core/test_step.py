@@ -10,9 +10,10 @@ from assignor_core.deciding.maintenance import window_of
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.trigger import Evaluation, TriggerState
 from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.deciding.worth import not_worth_it
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from assignor_core.plan import TAKE_NONE, Movement, Plan
@@ -415,6 +416,15 @@ def test_a_plan_is_judged_by_the_resource_that_it_is_for() -> None:
     skewed = "bytes_out max/mean 1.800; broker 1 over 1.3 in 3 of the last 3 windows"
     assert (summary(decision), decision.may_act) == ((Verdict.PLAN, Reason.SKEWED, skewed), True)
     assert decided(given, observed(HOT, HOT, HOT))[1].evaluation.reason is Reason.MIN_GAIN
+
+
+def test_what_is_needed_is_named_as_it_is_set_unless_noise_asks_for_more() -> None:
+    skewed = Evaluation(Verdict.PLAN, Reason.SKEWED, "", "bytes_in", 1.8)
+    shown = [not_worth_it(proposed(movements=()), skewed, 0.25, noise) for noise in (0.25, 0.251)]
+    assert shown == [
+        "no plan lowers max/mean of bytes_in by 0.25 or more; its lower bound is 1.0",
+        "no plan lowers max/mean of bytes_in by 0.25 or more, and less may be noise; its lower bound is 1.0",
+    ]
 
 
 def test_a_plan_must_gain_more_than_noise_could_promise() -> None:

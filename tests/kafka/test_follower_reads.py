@@ -30,7 +30,7 @@ from streaming.runtime.clocks import now_ms
 from streaming.settings import Settings
 from tests.core.serving_rule import served_parts
 from tests.kafka.measured_windows import MeasuredWindows
-from tests.topics import wait_until_known
+from tests.topics import LEADERS_AGE_MAX_MS, wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.kafka
@@ -57,14 +57,17 @@ class Rounds:
     consumers: dict[str, Consumer] = field(default_factory=dict)
 
     def connect(self) -> None:
-        """Readers that ask the leaders where to read: librdkafka may go on for good with a broker that led before."""
+        """Readers that ask the leaders where to read: librdkafka may stay with a broker that led before, or that the
+        metadata of their first second names, until it asks for metadata again. By default that is after five minutes.
+        """
         self.close()
         for name, rack in READERS.items():
             given = {"client.rack": rack} if rack else {}
             self.consumers[name] = Consumer(
                 {
                     "bootstrap.servers": ",".join(self.brokers.bootstrap_servers), "group.id": f"{name}-{self.topic}",
-                    "auto.offset.reset": "earliest", "enable.auto.commit": False, **given,
+                    "auto.offset.reset": "earliest", "enable.auto.commit": False,
+                    "topic.metadata.refresh.interval.ms": LEADERS_AGE_MAX_MS, **given,
                 }
             )  # fmt: skip
             self.consumers[name].subscribe([self.topic])

@@ -29,6 +29,21 @@ def test_a_partition_that_no_broker_can_carry_is_no_reason_to_search(gain: float
     assert any("alone is" in line for line in plan.diagnosis)
 
 
+def test_exactly_as_much_as_is_needed_is_enough() -> None:
+    """A partition of 2 of 4 on two brokers; broker 1 carries 3 of 4, at best 2: 1.5 down to 1."""
+    state = cluster((1,), (1,), (2,), brokers=(Broker(1), Broker(2)), loads=(2.0, 1.0, 1.0))
+    assert propose(state, needing("bytes_in", 0.5)).movements
+    assert not propose(state, needing("bytes_in", 0.51)).movements
+
+
+def test_what_small_racks_force_counts() -> None:
+    """One of two replicas must be on broker 1, alone in its rack: it carries half of all, 1.5 fair shares of three."""
+    brokers = (Broker(1, "a"), Broker(2, "b"), Broker(3, "b"))
+    state = cluster((1, 2), (1, 2), (1, 2), (1, 3), brokers=brokers)
+    assert propose(state, needing("bytes_in", 0.0)).lower_bound["bytes_in"] == pytest.approx(1.5)
+    assert propose_counted(state, needing("bytes_in", 0.01))[1].looks == 0
+
+
 def test_what_must_be_done_is_done_whatever_it_gains() -> None:
     drained = replace(
         ONE_TOO_LARGE,
