@@ -21,7 +21,7 @@ def gains_too_little(cluster: ClusterState, problem: Problem, *, crowded: bool) 
     if problem.policy.gain_needed is None or crowded or len(problem.leaving):
         return False
     resource, gain = problem.policy.gain_needed
-    arrays = cluster_arrays(first_window(cluster))
+    arrays = problem.arrays if cluster.windows == 1 else cluster_arrays(first_window(cluster))
     before = skew_of_arrays(arrays)
     if resource not in before:
         return False

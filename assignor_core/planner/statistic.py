@@ -3,6 +3,7 @@
 Planning on all windows is stricter and keeps loads that peak together apart; one figure is cheaper and moves less.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
@@ -28,13 +29,7 @@ def first_window(cluster: ClusterState) -> ClusterState:
     >>> first_window(ClusterState("c", 0, (Broker(1),), (partition,))).partitions[0].load
     PartitionLoad(bytes_in_per_sec=1.0, bytes_out_per_sec=2.0, disk_bytes=5.0)
     """
-    partitions = tuple(
-        replace(
-            row, load=PartitionLoad(*(load[0] if isinstance(load, tuple) else load for load in figures_of(row.load)))
-        )
-        for row in cluster.partitions
-    )
-    return replace(cluster, partitions=partitions)
+    return _with_figures(cluster, lambda load: load[0] if isinstance(load, tuple) else load)
 
 
 def by_statistic(cluster: ClusterState, statistic: Statistic) -> ClusterState:
@@ -48,12 +43,13 @@ def by_statistic(cluster: ClusterState, statistic: Statistic) -> ClusterState:
     """
     if statistic is Statistic.WINDOWS or cluster.windows == 1:
         return cluster
+    return _with_figures(cluster, lambda load: _figure(load, statistic))
+
+
+def _with_figures(cluster: ClusterState, figure: Callable[[Load], float]) -> ClusterState:
+    """`cluster` with this figure of each load."""
     partitions = tuple(
-        replace(
-            partition,
-            load=PartitionLoad(*(_figure(load, statistic) for load in figures_of(partition.load))),
-        )
-        for partition in cluster.partitions
+        replace(row, load=PartitionLoad(*(figure(load) for load in figures_of(row.load)))) for row in cluster.partitions
     )
     return replace(cluster, partitions=partitions)
 

@@ -174,18 +174,20 @@ def commands_part(settings: Settings, _size: Size) -> Figures:
     taken: dict[str, list[float]] = {}
     for _ in range(RUNS):
         for name, arguments in commands.items():
-            wall_s, cpu_s = _command([*arguments, *([] if name == "version" else ["--config", str(config)])])
+            wall_s, cpu_s, _ = run_command([*arguments, *([] if name == "version" else ["--config", str(config)])])
             taken.setdefault(f"{name}_s", []).append(wall_s)
             taken.setdefault(f"{name}_cpu_s", []).append(cpu_s)
     return {name: statistics.median(values) for name, values in taken.items()}
 
 
-def _command(arguments: list[str]) -> tuple[float, float]:
-    """Seconds of a process of its own, Python's start included: by the clock, and of CPU."""
+def run_command(arguments: list[str]) -> tuple[float, float, str]:
+    """Seconds of a process of its own, Python's start included: by the clock, and of CPU; and what it printed."""
     began_s, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", "streaming", *arguments], check=True, stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "streaming", *arguments]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.perf_counter() - began_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.perf_counter() - began_s, cpu_s, printed
 
 
 def _config(settings: Settings, **sections: Any) -> Path:

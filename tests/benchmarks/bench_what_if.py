@@ -12,8 +12,6 @@ import argparse
 import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -25,6 +23,7 @@ import yaml
 
 from assignor_core.load import Floats
 from streaming.settings import HOUR_MS
+from tests.benchmarks.bench_control import run_command
 from tests.benchmarks.generated import (
     CLUSTER,
     NOW_MS,
@@ -124,19 +123,15 @@ def measured(size: Size, hours: int, pareto: float) -> dict[str, float]:
         write_history(tables, Load(size, hours, pareto))
         config.write_text(yaml.safe_dump({"kafka": {"cluster_name": CLUSTER}, "storage": {"tables": tables}}))
         since = datetime.fromtimestamp((END_MS - hours * HOUR_MS) / 1000, UTC)
-        command = [
-            sys.executable, "-m", "streaming", "what-if", "--config", str(config), "--json",
-            f"--from={since:%Y-%m-%dT%H:%M}", f"--add-brokers={max(1, size.brokers // ADDED_PART)}",
-            f"--png={folder}/picture.png",
-        ]  # fmt: skip
-        began_s, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        took_s, after = time.perf_counter() - began_s, resource.getrusage(resource.RUSAGE_CHILDREN)
-    shown = json.loads(answer)
+        took_s, cpu_s, printed = run_command([
+            "what-if", "--config", str(config), "--json", f"--from={since:%Y-%m-%dT%H:%M}",
+            f"--add-brokers={max(1, size.brokers // ADDED_PART)}", f"--png={folder}/picture.png",
+        ])  # fmt: skip
+    shown = json.loads(printed)
     return {
         "seconds": took_s,
-        "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-        "peak_rss_mib_so_far": after.ru_maxrss / 1024,
+        "cpu_s": cpu_s,
+        "peak_rss_mib_so_far": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,
         "hours": shown["hours"],
         "plans": len(shown["plans"]),
         "movements": sum(plan["movements"] for plan in shown["plans"]),
