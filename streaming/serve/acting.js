@@ -31,17 +31,22 @@ const actPlace = (() => {
     }
   }
 
-  // `offer` takes null, or an act: its `id`, `verb`, `ask` (what it does), `typed` (what to type), `path`, and `closed`,
-  // which is called when the person has decided: meanwhile nothing else is offered.
+  // `offer` takes null, or an act: its `id`, `about` (what it acts on), `verb`, `ask` (what it does), `typed` (what to
+  // type), `path`, and `closed`, which is called when the person has decided: meanwhile nothing else is offered.
+  // An answer stays until the next form is opened, or until `forget`: it may come when something else is offered already.
   return place => {
     const name = `act-${places += 1}`, box = el("div", {}), answer = el("p", { class: "line", role: "status", hidden: "" });
-    let act = null, key = "", isOpen = false, answeredId = "";
+    let act = null, key = "", isOpen = false, answered = null;
     place.replaceChildren(box, answer);
 
     function say(kind, text) {
       answer.className = `line ${kind}`;
       answer.textContent = text;
       answer.hidden = !text;
+    }
+    function forget() {
+      answered = null;
+      say("", "");
     }
     function close() {
       isOpen = false;
@@ -55,7 +60,7 @@ const actPlace = (() => {
       const chosen = act;
       isOpen = true;
       key = newKey();
-      say("", "");
+      forget();
       const input = el("input", { id: name, autocomplete: "off", autocapitalize: "off", spellcheck: "false", maxlength: "40", "aria-describedby": `${name}-ask` });
       const send = el("button", { disabled: "", class: "acts" }, chosen.verb[0].toUpperCase() + chosen.verb.slice(1));
       const cancel = el("button", { type: "button" }, "Cancel");
@@ -76,8 +81,9 @@ const actPlace = (() => {
       button.disabled = true;
       say("soft", "sent …");
       const came = await send(chosen.path, key);
-      answeredId = chosen.id;
-      say(came.isDone ? "good" : "bad", `${came.isDone ? "Done" : came.isOpen ? "Not known yet" : "Refused"}: ${came.text}`);
+      answered = { id: chosen.id, about: chosen.about, kind: came.isDone ? "good" : "bad",
+        text: `${came.isDone ? "Done" : came.isOpen ? "Not known yet" : "Refused"}: ${came.text}` };
+      say(answered.kind, answered.text);
       button.disabled = false;
       if (came.isOpen) return;
       if (came.isDone) act = null;
@@ -88,10 +94,11 @@ const actPlace = (() => {
     return {
       offer(next) {
         if (isOpen || (act && next && act.id === next.id)) return;
-        if (next && next.id !== answeredId) say("", "");
+        if (next && answered && next.id !== answered.id) say(answered.kind, `Answer for ${answered.about}: ${answered.text}`);
         act = next;
         close();
       },
+      forget() { if (!isOpen) forget(); },
       get isOpen() { return isOpen; },
     };
   };

@@ -9,7 +9,7 @@
       execution.throttle_bytes_per_sec ? null : el("p", { class: "line soft" }, "No throttle is set.")];
   }
   const abort = execution => execution.ended_ms === null && execution.event !== "abort_requested" ? {
-    id: execution.execution_id, verb: "abort", typed: "abort", path: `api/v1/executions/${encodeURIComponent(execution.execution_id)}/abort`, closed: () => {},
+    id: execution.execution_id, about: `execution ${execution.execution_id}`, verb: "abort", typed: "abort", path: `api/v1/executions/${encodeURIComponent(execution.execution_id)}/abort`, closed: () => {},
     ask: `This stops execution ${execution.execution_id}: moves under way are cancelled, those that are done stay.`,
   } : null;
   document.addEventListener("status", event => {
@@ -21,5 +21,5 @@
     box.hidden = false;
     there.offer(abort(event.detail));
   });
-  window.addEventListener("hashchange", () => { box.hidden = true; });
+  window.addEventListener("hashchange", () => { box.hidden = true; there.forget(); });
 })();

@@ -80,7 +80,7 @@
       skew(plan));
     put("plan-brokers", brokers(plan));
     place.offer(plan.waits ? {
-      id: plan.plan_id, verb: "approve", typed: exact(plan.bytes_to_move), path: `api/v1/plans/${plan.plan_id}/approve`, closed: look,
+      id: plan.plan_id, about: `plan ${plan.plan_id.slice(0, 12)}`, verb: "approve", typed: exact(plan.bytes_to_move), path: `api/v1/plans/${plan.plan_id}/approve`, closed: look,
       ask: `This moves ${count(plan.movement_count)} partitions and copies ${exact(plan.bytes_to_move)}. Exactly plan ${plan.plan_id.slice(0, 12)} is carried out.`,
     } : null);
     own("plan-body").hidden = false;
@@ -136,7 +136,7 @@
       execution && [execution.execution_id, execution.started_ms, execution.ended_ms]]);
     if (now !== known && !place.isOpen) { known = now; look(); }
   });
-  window.addEventListener("hashchange", () => { if (status) look(); if (named()) own("plan-look").scrollIntoView(); });
+  window.addEventListener("hashchange", () => { place.forget(); if (status) look(); if (named()) own("plan-look").scrollIntoView(); });
   search.addEventListener("submit", event => { event.preventDefault(); if (shownId) first(); });
   search.addEventListener("change", () => { if (shownId) first(); });
   own("plan-first").addEventListener("click", first);

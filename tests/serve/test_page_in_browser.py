@@ -173,6 +173,28 @@ def test_what_is_refused_is_shown_in_words(page: Any, site: Site) -> None:
     assert journal.open_executions(now_ms=now_ms()) == []
 
 
+def test_an_answer_is_still_there_when_another_plan_waits_already(page: Any, site: Site) -> None:
+    """Control makes a plan between the approval and its answer: who approved must see that it was taken."""
+    plan_id = site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0),)))
+    sign_in(page, site, "ada")
+    held: list[Any] = []
+    page.route("**/approve", lambda route: held.append(route))
+    section = page.locator("#plan-look")
+    section.get_by_role("button", name="Approve…").click()
+    section.get_by_label("to approve").fill("5 B")
+    section.get_by_role("button", name="Approve", exact=True).click()
+    until("the request", lambda: page.wait_for_timeout(10) or held)
+    answer = held[0].fetch()
+    newer = site.keep(Plan("c", (Movement("t", 1, (1,), (2,), 7.0),)))
+    page.locator("#plan").get_by_text(newer[:12]).wait_for()
+    held[0].fulfill(response=answer)
+    section.get_by_text(newer).wait_for()
+    section.get_by_role("button", name="Approve…").wait_for()
+    section.get_by_text(f"Answer for plan {plan_id[:12]}: Done: execution").wait_for()
+    section.get_by_role("button", name="Approve…").click()
+    assert section.get_by_text("Done: execution").count() == 0, "what is asked next has no answer yet"
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_movements_come_in_pages_and_fit_the_screen(page: Any, site: Site, width: int) -> None:
     rows = [Movement(SCRIPT_NAME, 0, (1,), (2,), 1_000_000.0)]
