@@ -19,6 +19,7 @@ from tests.kafka.real_groups import (
     JavaMembers,
     MemberEvent,
     group_moves,
+    log_lines,
 )
 from tests.waiting import until
 
@@ -74,6 +75,8 @@ class Record:
 
     moves: list[GroupMove] = field(default_factory=list)
     events: list[MemberEvent] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    """What brokers logged of a real group: where it goes another way, this shows why."""
 
     @classmethod
     def of_run(cls, run: Run, moves: list[GroupMove]) -> Self:
@@ -177,7 +180,8 @@ class RealGroup:
                 jvm.kill() if kind == "kill" else self._stop(name, shared, shared_events)
             if self._story.steps[number + 1 : number + 2] != (("wait",),):
                 self._settle(shared_events, running)
-        return Record(self._moves(self._cluster, self._group), self._events(shared_events))
+        moves, events = self._moves(self._cluster, self._group), self._events(shared_events)
+        return Record(moves, events, log_lines(self._cluster, self._group))
 
     def _stop(self, name: str, shared: JavaMembers, shared_events: list[MemberEvent]) -> None:
         """Until it has closed: what follows is measured from there, and on a busy machine closing takes seconds."""

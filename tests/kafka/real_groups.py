@@ -18,6 +18,7 @@ from tests.waiting import DEADLINE_S
 SESSION_MS, HEARTBEAT_MS = 6_000, 1_000
 LOGGER = "root"
 """The coordinator's own logger exists only once a group does, which is too late to see the group's beginning."""
+TIME_CHARACTERS = len("2026-11-26T09:11:23,123")
 ASSIGNORS = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor", "consumer": "consumer"}
 """Words of `GroupMembers.java`; `consumer` is the protocol of KIP-848, in which brokers assign."""
 
@@ -119,13 +120,14 @@ def coordinators_that_log(cluster: EmbeddedCluster, logger: str = LOGGER, level:
 
 
 def log_lines(cluster: EmbeddedCluster, group: str) -> list[str]:
-    """What the brokers have logged about a group."""
-    return [
+    """What the brokers have logged about a group, oldest first: its coordinator may have moved."""
+    lines = [
         line
         for broker in cluster.brokers
         for line in (broker.folder / "broker.log").read_text(encoding="utf-8", errors="replace").splitlines()
         if re.search(rf"\b{re.escape(group)}\b", line)
     ]
+    return sorted(lines, key=lambda line: line[:TIME_CHARACTERS])
 
 
 def group_moves(cluster: EmbeddedCluster, group: str) -> list[GroupMove]:

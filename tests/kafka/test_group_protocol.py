@@ -96,7 +96,7 @@ def real(kafka_cluster: EmbeddedCluster) -> Iterator[dict[str, Record]]:
 
 @pytest.mark.parametrize("name", STORIES)
 def test_states_and_generations_are_the_same(real: dict[str, Record], name: str) -> None:
-    assert simulated_like(real[name], STORIES[name]).moves == real[name].moves, real[name]
+    assert simulated_like(real[name], STORIES[name]).moves == real[name].moves, "\n".join(real[name].log)
 
 
 @pytest.mark.parametrize("name", STORIES)
