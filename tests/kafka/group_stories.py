@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -137,7 +137,7 @@ class RealGroup:
 
     def __init__(
         self, cluster: EmbeddedCluster, topic: str, story: Story, group: str,
-        moves: Callable[[EmbeddedCluster, str], list[GroupMove]] = group_moves,
+        moves: Callable[[Iterable[str]], list[GroupMove]] = group_moves,
     ) -> None:  # fmt: skip
         self._moves = moves
         self._cluster, self._topic, self._story, self._group = cluster, topic, story, group
@@ -180,8 +180,8 @@ class RealGroup:
                 jvm.kill() if kind == "kill" else self._stop(name, shared, shared_events)
             if self._story.steps[number + 1 : number + 2] != (("wait",),):
                 self._settle(shared_events, running)
-        moves, events = self._moves(self._cluster, self._group), self._events(shared_events)
-        return Record(moves, events, log_lines(self._cluster, self._group))
+        log = log_lines(self._cluster, self._group)
+        return Record(self._moves(log), self._events(shared_events), log)
 
     def _stop(self, name: str, shared: JavaMembers, shared_events: list[MemberEvent]) -> None:
         """Until it has closed: what follows is measured from there, and on a busy machine closing takes seconds."""

@@ -3,7 +3,7 @@
 import re
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,9 +130,9 @@ def log_lines(cluster: EmbeddedCluster, group: str) -> list[str]:
     return sorted(lines, key=lambda line: line[:TIME_CHARACTERS])
 
 
-def group_moves(cluster: EmbeddedCluster, group: str) -> list[GroupMove]:
-    """The states a group went through, from its coordinator's log, in the words of a simulation's trace."""
-    return [move for line in log_lines(cluster, group) for move in _moves_of(line)]
+def group_moves(log: Iterable[str]) -> list[GroupMove]:
+    """The states a group went through, from what brokers logged, in the words of a simulation's trace."""
+    return [move for line in log for move in _moves_of(line)]
 
 
 def _moves_of(line: str) -> Iterator[GroupMove]:

@@ -7,7 +7,7 @@ partitions), what every member has to revoke and read, and the end as Kafka's ow
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -31,7 +31,6 @@ from tests.kafka.real_groups import (
     JavaMembers,
     MemberEvent,
     coordinators_that_log,
-    log_lines,
 )
 from tests.waiting import until
 
@@ -131,18 +130,18 @@ def simulated_like(real: Trace, story: Story) -> Trace:
     return next((one for one in chain([first], others) if one == real), first)
 
 
-def real_moves(cluster: EmbeddedCluster, group: str) -> list[GroupMove]:
-    """Epochs and target assignments, in order, from the coordinator's log."""
+def real_moves(log: Iterable[str]) -> list[GroupMove]:
+    """Epochs and target assignments, in order, from what brokers logged."""
     words = {"Bumped group epoch to": "epoch", "Computed a new target assignment for epoch": "target"}
-    found = (re.search(f"({'|'.join(words)}) ([0-9]+)", line) for line in log_lines(cluster, group))
+    found = (re.search(f"({'|'.join(words)}) ([0-9]+)", line) for line in log)
     return [(words[match[1]], int(match[2])) for match in found if match]
 
 
-def real_reconciled(cluster: EmbeddedCluster, group: str) -> list[tuple[Reconciled, ...]]:
-    """Of each member, from the coordinator's log."""
+def real_reconciled(log: Iterable[str]) -> list[tuple[Reconciled, ...]]:
+    """Of each member, from what brokers logged."""
     pattern = r"Member (\S+) new assignment state: epoch=(\d+), .*state=(\w+), assignedPartitions=(.*) and revoked"
     steps: dict[str, list[Reconciled]] = defaultdict(list)
-    for line in log_lines(cluster, group):
+    for line in log:
         match = re.search(pattern, line)
         if match:
             steps[match[1]].append((int(match[2]), match[3], len(re.findall(r"-\d+@", match[4]))))
@@ -179,7 +178,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Trace]]
                 yield {
                     name: Trace(
                         record.moves,
-                        real_reconciled(cluster, f"story-{number}-{run}"),
+                        real_reconciled(record.log),
                         _sizes(record.callbacks()),
                         described(tools, f"story-{number}-{run}"),
                     )
