@@ -14,7 +14,14 @@ from assignor_core.group.scenario import ProcessSpec, Scenario, TopicSpec
 from assignor_core.group.simulation import simulate
 from streaming.demo.brokers import EmbeddedCluster
 from tests.kafka.group_stories import JOIN, PARTITIONS, RealGroup, Record, Story
-from tests.kafka.real_groups import HEARTBEAT_MS, SESSION_MS, JavaMembers, MemberEvent, coordinators_that_log
+from tests.kafka.real_groups import (
+    HEARTBEAT_MS,
+    SESSION_MS,
+    JavaMembers,
+    MemberEvent,
+    coordinators_that_log,
+    lead_as_preferred,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
@@ -79,6 +86,7 @@ def real(kafka_cluster: EmbeddedCluster) -> Iterator[dict[str, Record]]:
     admin = KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers)
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
     admin.close()
+    lead_as_preferred(kafka_cluster)
     shared_events: list[MemberEvent] = []
     with coordinators_that_log(kafka_cluster), ThreadPoolExecutor(len(STORIES)) as threads:
         shared = JavaMembers(kafka_cluster.bootstrap_servers, shared_events)
