@@ -77,8 +77,9 @@ class WindowTable:
         back in place of themselves; windows that `watermark` has passed become final with it. (delta-rs's own merge
         writes strings as views, which the filters of other Arrow readers can't compare.)
 
-        Raises TooManyRows where that may be more than `rows_max`: a new checkpoint reads old records again. Raises
-        TableUnavailable where the store or the table refuses: nothing was written, or all was.
+        Where these may be more than `rows_max` rows it is done a window at a time, in a commit for each. Raises
+        TooManyRows where one window has more. Raises TableUnavailable where the store or the table refuses: to write
+        the same again then changes nothing that was written.
         """
         with _as_unavailable(self._table):
             return self._upsert(rows, transaction, watermark)
@@ -99,13 +100,13 @@ class WindowTable:
         span = pc.min_max(rows["window_start"]).as_py()
         since, until = min(open_since, span["min"]), span["max"]
         if _rows_between(delta, since, until) > self._rows_max:
-            raise TooManyRows
+            self.forget()
+            return _put_back_by_window(delta, self._table, rows, watermark, transaction, rows_max=self._rows_max)
         # Nothing newer than the batch can be closed by it.
         present, fresh = _put_back(delta, self._table, rows, since, until, watermark, transaction)
         open_since = _oldest_open(fresh)
         self._open_since = open_since if open_since <= until else None  # else there may be newer ones, not met
-        by_others = set(pc.unique(present["query_id"]).to_pylist()) - set(pc.unique(rows["query_id"]).to_pylist())
-        return None if by_others else _samples(fresh) - _samples(present)
+        return _gained(present, fresh, rows)
 
 
 @contextmanager
@@ -141,6 +142,42 @@ def _put_back(
     return present, fresh
 
 
+def _put_back_by_window(
+    delta: DeltaTable, table: Table, rows: pa.Table, watermark: datetime, transaction: tuple[str, int], *, rows_max: int
+) -> int | None:
+    """The same a window at a time; how many samples the table gained, None also where part had been written before.
+
+    Raises TooManyRows if one window has more than `rows_max`: then nothing is written.
+    """
+    time, open_rows = table.time_column, delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN)
+    starts = set(pc.unique(rows[time]).to_pylist()) | _passed(open_rows, watermark)
+    in_order = sorted(starts)
+    span = f"{time} >= {instant(in_order[0])} AND {time} <= {instant(in_order[-1])}"
+    there = delta.to_pyarrow_dataset(file_pruning_predicate=span).to_table([time])
+    for counted in (there[time].value_counts(), rows[time].value_counts()):
+        if any(each["counts"].as_py() > rows_max for each in counted if each["values"].as_py() in starts):
+            raise TooManyRows
+    gained: list[int | None] = []
+    for start in in_order:
+        of_window = rows.filter(pc.equal(rows[time], start))
+        is_last = start == in_order[-1]
+        written = _put_back(delta, table, of_window, start, start, watermark, transaction if is_last else None)
+        begun = pc.any(pc.equal(written[0]["batch_id"], transaction[1])).as_py()
+        gained.append(None if begun else _gained(*written, of_window))
+    known = [samples for samples in gained if samples is not None]
+    return sum(known) if len(known) == len(gained) else None
+
+
+def _gained(present: pa.Table, fresh: pa.Table, rows: pa.Table) -> int | None:
+    """Samples that windows gained by a batch's rows; None where another checkpoint has windows that this one counts
+    anew.
+    """
+    if not rows.num_rows:
+        return 0
+    by_others = set(pc.unique(present["query_id"]).to_pylist()) - set(pc.unique(rows["query_id"]).to_pylist())
+    return None if by_others else _samples(fresh) - _samples(present)
+
+
 def _rows_between(delta: DeltaTable, since: datetime, until: datetime) -> int:
     """At most so many rows are of windows that start then, by the files' statistics."""
     files = file_statistics(delta, "window_start")
@@ -158,6 +195,12 @@ def _oldest_open(windows: ds.Dataset | pa.Table) -> datetime:
     is_open = ~pc.field("is_final")
     rows = windows.filter(is_open) if isinstance(windows, pa.Table) else windows.to_table(["window_start"], is_open)
     return pc.min(rows["window_start"]).as_py() or datetime.max.replace(tzinfo=UTC)
+
+
+def _passed(windows: ds.Dataset, watermark: datetime) -> set[datetime]:
+    """Starts of those that are open though the watermark has passed them."""
+    passed = (~pc.field("is_final")) & (pc.field("window_end") <= watermark)
+    return set(windows.to_table(["window_start"], passed)["window_start"].to_pylist())
 
 
 def fullest(present: pa.Table, new: pa.Table, key: tuple[str, ...]) -> pa.Table:
@@ -220,10 +263,8 @@ def upsert_by_window(
     if written is not None and written >= transaction[1]:
         return
     starts = set(rows.select("window_start").distinct().toArrow()["window_start"].to_pylist())
-    passed = (~pc.field("is_final")) & (pc.field("window_end") <= watermark)
     with _as_unavailable(table):
-        is_open = delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN)
-        starts |= set(is_open.to_table(["window_start"], passed)["window_start"].to_pylist())
+        starts |= _passed(delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN), watermark)
     in_order = sorted(starts)
     for start in in_order:
         of_window = rows.where(f.col("window_start") == f.lit(start)).toArrow()

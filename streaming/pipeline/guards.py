@@ -25,8 +25,10 @@ from streaming.pipeline.offsets import Offsets, newest_planned
 from streaming.settings import PipelineSettings, StorageSettings, TopicSettings
 
 FINGERPRINT = "fingerprint.json"
-WINDOWS_VERSION = 3
+WINDOWS_VERSION = 4
 """To be raised with any change of keys, aggregates or sources that an older checkpoint's state can't be read with."""
+STILL_MADE = frozenset({3})
+"""Earlier versions that checkpoints go on with: the queries still make their state (`windows.py`)."""
 
 TWO_WAYS_OUT = (
     "set it back, or name a new folder in storage.checkpoints: it reads the topics from their start, and a window that "
@@ -46,15 +48,19 @@ class DescribesTopics(Protocol):
         """Metadata of the topics, with their ids."""
 
 
-def check_fingerprint(checkpoints: str, wanted: Mapping[str, object], topic_ids: Mapping[str, str]) -> None:
+def check_fingerprint(checkpoints: str, wanted: Mapping[str, object], topic_ids: Mapping[str, str]) -> int:
     """Compare with what the checkpoints were made with, or note it at the first start; raises RefusedForSafety.
 
-    `wanted` comes from `fingerprint`, `topic_ids` from the function of this name.
+    Returns the version of the windows to go on with. `wanted` comes from `fingerprint`, `topic_ids` from the function
+    of this name.
     """
     noted = _noted(checkpoints)
     if noted is None:
         _note(checkpoints, {"made_with": dict(wanted), "topic_ids": dict(topic_ids)})
-        return
+        return WINDOWS_VERSION
+    version = noted["made_with"].get("windows_version")
+    if version in STILL_MADE:
+        wanted = {**wanted, "windows_version": version}
     for key in sorted({*wanted, *noted["made_with"]}):
         value, before = wanted.get(key), noted["made_with"].get(key)
         if before != value:
@@ -65,6 +71,7 @@ def check_fingerprint(checkpoints: str, wanted: Mapping[str, object], topic_ids:
     check_topic_ids(checkpoints, topic_ids)
     if topic_ids.keys() - noted["topic_ids"].keys():  # not known at an earlier version's start
         _note(checkpoints, noted | {"topic_ids": {**topic_ids, **noted["topic_ids"]}})
+    return version if version in STILL_MADE else WINDOWS_VERSION
 
 
 def check_topic_ids(checkpoints: str, topic_ids: Mapping[str, str], last_good: Offsets | None = None) -> None:

@@ -31,18 +31,27 @@ stays: it replaces a file that a killed batch has left, which this one would kee
 """
 REJECTS_TRIGGERS = 3
 """The rejects are read once in as many trigger intervals: the windows come first."""
-REJECTS_PATIENCE_S = 15.0
-"""A batch of rejects waits this long for the window queries to show that all of its records fit; then it reads them."""
+REJECTS_PATIENCE_S, REJECTS_PATIENCE_BUSY_S = 15.0, 600.0
+"""A batch of rejects waits this long for the window queries to show that all of its records fit; then it reads them.
+The longer time holds while these work on batches: to parse all records again would set them back further.
+"""
 
 
 def start_queries(
-    source: InputTopics, storage: StorageSettings, *, now_ms: Callable[[], int], counted: CountedSamples | None = None
+    source: InputTopics,
+    storage: StorageSettings,
+    windows_version: int,
+    *,
+    now_ms: Callable[[], int],
+    counted: CountedSamples | None = None,
 ) -> list[StreamingQuery]:
     """Start all three; each has its checkpoint and goes on where it stopped. `counted` collects the samples of batches.
 
+    `windows_version` is that of the checkpoints, as `check_fingerprint` returns it.
+
     The windows come first: what was rejected is of no hurry, and reading it costs as much.
     """
-    queries = Queries(source, storage, now_ms=now_ms, counted=counted)
+    queries = Queries(source, storage, windows_version, now_ms=now_ms, counted=counted)
     context = source.session.sparkContext
     context.setLocalProperty("spark.scheduler.pool", "windows")
     windows = [queries.start_byte_rate(), queries.start_consumer_lag()]
@@ -57,12 +66,14 @@ class Queries:
         self,
         source: InputTopics,
         storage: StorageSettings,
+        windows_version: int,
         *,
         now_ms: Callable[[], int],
         counted: CountedSamples | None = None,
     ) -> None:
         self._source = source
         self._storage = storage
+        self._windows_version = windows_version
         self._now_ms = now_ms
         self._counted = CountedSamples() if counted is None else counted
         if local_folder(storage.checkpoints) is not None:
@@ -70,15 +81,21 @@ class Queries:
 
     def start_byte_rate(self) -> StreamingQuery:
         """Windows of partitions and of brokers."""
-        of_loads, rows = (mixed_load_windows, accepted_rows) if self._is_foreign else (load_windows, summed_rows)
-        load = of_loads(rows(self._source, BYTE_RATES), self._source.pipeline)
+        settings = self._source.pipeline
+        if self._is_foreign:
+            load = mixed_load_windows(accepted_rows(self._source, BYTE_RATES), settings)
+        else:
+            load = load_windows(summed_rows(self._source, BYTE_RATES), settings, self._windows_version)
         replicas, totals = Target(PARTITION_LOAD, with_topic=True), Target(BROKER_LOAD, with_topic=False)
         return self._start_windows("byte_rate", load, (replicas, totals))
 
     def start_consumer_lag(self) -> StreamingQuery:
         """Windows of groups."""
-        of_lags, rows = (mixed_lag_windows, accepted_rows) if self._is_foreign else (lag_windows, summed_rows)
-        lag = of_lags(rows(self._source, LAGS), self._source.pipeline)
+        settings = self._source.pipeline
+        if self._is_foreign:
+            lag = mixed_lag_windows(accepted_rows(self._source, LAGS), settings)
+        else:
+            lag = lag_windows(summed_rows(self._source, LAGS), settings, self._windows_version)
         return self._start_windows("consumer_lag", lag, (Target(GROUP_LAG, with_topic=None),))
 
     def start_rejects(self, windows: list[StreamingQuery]) -> StreamingQuery:
@@ -92,7 +109,13 @@ class Queries:
             # In a sound set-up no record is rejected, and to learn that would cost as much as the windows. (The window
             # queries don't know every misfit of foreign records.)
             if not self._source.topics.foreign:
-                known = wait_until_read(windows, checkpoint, batch_id, patience_s=REJECTS_PATIENCE_S)
+                known = wait_until_read(
+                    windows,
+                    checkpoint,
+                    batch_id,
+                    patience_s=REJECTS_PATIENCE_S,
+                    patience_busy_s=REJECTS_PATIENCE_BUSY_S,
+                )
                 if known is Range.SOUND:
                     return
             rows = batch.persist()

@@ -75,17 +75,20 @@ def run_pipeline(settings: Settings, lease_on: LeaseOn | None = None) -> int:
             ids = _wait_for_topics(settings.kafka, topics_read(settings.topics), stopping, meanwhile)
             if ids is None:
                 return 0
-            check_fingerprint(storage.checkpoints, fingerprint(settings.topics, settings.pipeline), ids)
-            return _run_queries(spark.session(), settings, stopping, still_ours)
+            made_with = fingerprint(settings.topics, settings.pipeline)
+            windows_version = check_fingerprint(storage.checkpoints, made_with, ids)
+            return _run_queries(spark.session(), settings, windows_version, stopping, still_ours)
 
 
-def _run_queries(session: SparkSession, settings: Settings, stopping: threading.Event, still_ours: StillOurs) -> int:
+def _run_queries(
+    session: SparkSession, settings: Settings, windows_version: int, stopping: threading.Event, still_ours: StillOurs
+) -> int:
     storage = settings.storage
     try:
         check_file_systems(session, storage)
         counted = CountedSamples()
         source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
-        queries = start_queries(source, storage, now_ms=clocks.now_ms, counted=counted)
+        queries = start_queries(source, storage, windows_version, now_ms=clocks.now_ms, counted=counted)
         log.info("pipeline_started", queries=[query.name for query in queries])
         reporter = BatchReporter(queries, storage.tables, settings.pipeline, counted)
         return _watch(queries, reporter, settings, stopping, still_ours)

@@ -16,7 +16,7 @@ from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
 
 EARLIEST = 0
 """Stands for the beginning of a partition's first batch, which is the earliest record there was."""
-POLL_INTERVAL_S = 0.2
+POLL_INTERVAL_S = 0.5
 
 
 class ReportsProgress(Protocol):
@@ -25,6 +25,10 @@ class ReportsProgress(Protocol):
     @property
     def isActive(self) -> bool:  # noqa: N802 (Spark's name)
         """Whether it still runs."""
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """What it does now: `isTriggerActive` while it works on a batch."""
 
     @property
     def recentProgress(self) -> Sequence[Any]:  # noqa: N802
@@ -40,19 +44,31 @@ class Range(Enum):
 
 
 def wait_until_read(
-    queries: Sequence[ReportsProgress], checkpoint: CheckpointFiles, batch_id: int, *, patience_s: float
+    queries: Sequence[ReportsProgress],
+    checkpoint: CheckpointFiles,
+    batch_id: int,
+    *,
+    patience_s: float,
+    patience_busy_s: float,
 ) -> Range:
-    """What is known of the batch that `checkpoint` has planned; waits until the window queries have read it."""
+    """What is known of the batch that `checkpoint` has planned; waits until the window queries have read it.
+
+    It waits `patience_s` for queries that stand still, and `patience_busy_s` as long as one of them works on a batch.
+    """
     try:
         end = planned(checkpoint, batch_id)
         begin = planned(checkpoint, batch_id - 1) if batch_id else {}
     except (OSError, ValueError, TableUnavailable):  # no longer there, or not to be read now
         return Range.SUSPECT
-    deadline = time.monotonic() + patience_s
+    began_s = busy_s = time.monotonic()
     while (
         known := judge([report for query in queries for report in query.recentProgress], begin, end)
     ) is Range.UNREAD:
-        if time.monotonic() > deadline or not all(query.isActive for query in queries):
+        now_s = time.monotonic()
+        if any(query.status["isTriggerActive"] for query in queries):
+            busy_s = now_s
+        has_waited = now_s - busy_s >= patience_s or now_s - began_s >= patience_busy_s
+        if has_waited or not all(query.isActive for query in queries):
             break
         time.sleep(POLL_INTERVAL_S)
     return known

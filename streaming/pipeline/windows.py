@@ -25,6 +25,9 @@ NEWEST_LOAD = tuple(field.name for field in (*REPLICA_STATES, *BROKER_STATES))
 NEWEST_LAG = tuple(field.name for field in GROUP_STATES)
 OLDEST_LAG = (COMMITTED_OFFSET.name, LOG_END_OFFSET.name)
 
+STRUCTS_SINCE_VERSION = 4
+"""From this version of the windows on, the newest sample's fields are one value of Spark's state."""
+
 LOAD_SUMS = Sums(
     keys=("kafka_cluster", "broker", "topic", "partition"),
     weighted=RATE_NAMES, maxima=SAMPLE_MAXIMA, newest=NEWEST_LOAD, oldest=(),
@@ -54,21 +57,21 @@ def weighing_ms(interval: SparkColumn, window_ms: int) -> SparkColumn:
     return f.least(interval, f.lit(WEIGHT_WINDOWS * window_ms))
 
 
-def load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
-    """Sums of byte rates by window, broker and replica."""
-    windowed = _windowed(rows, LOAD_SUMS, settings)
+def load_windows(rows: DataFrame, settings: PipelineSettings, version: int) -> DataFrame:
+    """Sums of byte rates by window, broker and replica; `version` as in `guards.py`."""
+    windowed = _windowed(rows, LOAD_SUMS, settings, version)
     means = {name: f.try_divide(f.col(weight(name)), f.col(known_ms(name))) for name in RATE_NAMES}
     covered = f.coalesce(known_ms(BYTES_IN.name), f.lit(0)).alias("covered_ms")
     with_means = windowed.select("*", *(mean.alias(name) for name, mean in means.items()), covered)
     return with_means.drop(*LOAD_SUMS.added())
 
 
-def lag_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
+def lag_windows(rows: DataFrame, settings: PipelineSettings, version: int) -> DataFrame:
     """Sums of consumer lag by window, group and partition."""
-    return _windowed(rows, LAG_SUMS, settings).withColumnRenamed("group", "group_id")
+    return _windowed(rows, LAG_SUMS, settings, version).withColumnRenamed("group", "group_id")
 
 
-def _windowed(rows: DataFrame, sums: Sums, settings: PipelineSettings) -> DataFrame:
+def _windowed(rows: DataFrame, sums: Sums, settings: PipelineSettings, version: int) -> DataFrame:
     """The columns of `sums` by window and key, with the window's start and end."""
     newest, oldest = "last_event_time_ms", "first_event_time_ms"
     # All samples of a row are of one window, so its newest stands for them, before the watermark too.
@@ -76,11 +79,30 @@ def _windowed(rows: DataFrame, sums: Sums, settings: PipelineSettings) -> DataFr
     late = f"{settings.watermark_ms} milliseconds"
     length = f.window("event_time", f"{settings.window_ms} milliseconds")
     grouped = timed.withWatermark("event_time", late).groupBy(length, *sums.keys)
-    return grouped.agg(
+    states = _states if version >= STRUCTS_SINCE_VERSION else _states_one_by_one
+    windows = grouped.agg(
         *(f.sum(name).alias(name) for name in (*sums.added(), "sample_count")),
         *(f.max(name).alias(name) for name in map(maximum, sums.maxima)),
-        *(f.max_by(name, newest).alias(name) for name in sums.newest),
-        *(f.min_by(name, oldest).alias(name) for name in map(first, sums.oldest)),
+        *states(sums, newest, oldest),
         f.min(oldest).alias(oldest),
         f.max(newest).alias(newest),
-    ).select("*", f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end"))
+    )
+    structs = [name for name in windows.columns if name.startswith("_")]
+    fields = [f.col(f"{name}.*") for name in structs]
+    span = (f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end"))
+    return windows.select("*", *fields, *span).drop(*structs)
+
+
+def _states(sums: Sums, newest: str, oldest: str) -> list[SparkColumn]:
+    """What the newest and the oldest sample have: one value each in Spark's state, with one time."""
+    of_oldest = tuple(map(first, sums.oldest))
+    states = [f.max_by(f.struct(*sums.newest), newest).alias("_newest")] if sums.newest else []
+    return states + ([f.min_by(f.struct(*of_oldest), oldest).alias("_oldest")] if of_oldest else [])
+
+
+def _states_one_by_one(sums: Sums, newest: str, oldest: str) -> list[SparkColumn]:
+    """The same with a time beside each field, as checkpoints of version 3 have it: a tenth more work for a fleet."""
+    return [
+        *(f.max_by(name, newest).alias(name) for name in sums.newest),
+        *(f.min_by(name, oldest).alias(name) for name in map(first, sums.oldest)),
+    ]

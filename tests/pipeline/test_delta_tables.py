@@ -3,17 +3,19 @@
 import itertools
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming import tables
 from streaming.contract import BROKER_LOAD, PARTITION_LOAD
 from streaming.errors import TableUnavailable
+from streaming.pipeline import delta_tables
 from streaming.pipeline.delta_tables import TooManyRows, WindowTable, create_window_table, fullest
 from tests.serve.synthetic import Synthetic
 
@@ -103,6 +105,81 @@ def test_windows_close_whether_their_writer_remembers_them_or_not(tmp_path: Path
     assert all(write(table, 3, [3 * step_ms], 4 * step_ms).values())
 
 
+STEP_MS = 60_000
+_batches = st.lists(
+    st.dictionaries(st.tuples(st.integers(0, 4), st.integers(1, 3)), st.integers(1, 5), min_size=1), max_size=4
+)
+"""Of each batch (window, broker): samples."""
+
+
+def batch(number: int, samples: dict[tuple[int, int], int]) -> pa.Table:
+    rows = []
+    for (step, broker), count in samples.items():
+        start, end = (tables.utc(START_MS + at * STEP_MS) for at in (step, step + 1))
+        rows.append(window(broker, count, batch_id=number, query_id="q", window_start=start, window_end=end))
+    return arrow(*rows)
+
+
+def watermark(samples: dict[tuple[int, int], int]) -> datetime:
+    return tables.utc(START_MS + (max(step for step, _ in samples) - 1) * STEP_MS)
+
+
+def new_table(root: str, rows_max: int) -> WindowTable:
+    create_window_table(root, BROKER_LOAD)
+    return WindowTable(tables.table_uri(root, "broker_load"), BROKER_LOAD, rows_max=rows_max)
+
+
+def stored(root: str) -> list[tuple[Any, ...]]:
+    columns = ("window_start", "broker", "sample_count", "is_final", "batch_id")
+    return sorted(tuple(row.values()) for row in tables.read(root, "broker_load", columns=columns))
+
+
+@settings(max_examples=25, deadline=None)
+@given(_batches)
+def test_a_window_at_a_time_gives_what_all_at_once_give(batches: list[dict[tuple[int, int], int]]) -> None:
+    with TemporaryDirectory() as folder:
+        whole, parts = f"{folder}/whole", f"{folder}/parts"
+        tables_of = [new_table(whole, 1_000), new_table(parts, 3)]
+        for number, samples in enumerate(batches):
+            gained = [one.upsert(batch(number, samples), ("q", number), watermark(samples)) for one in tables_of]
+            assert gained[0] == gained[1]
+        assert stored(whole) == stored(parts)
+
+
+def test_a_window_of_too_many_rows_is_left_to_spark(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    new_table(root, 9).upsert(
+        batch(0, {(step, broker): 1 for step in range(2) for broker in range(3)}), ("q", 0), NEVER
+    )
+    before = stored(root)
+    with pytest.raises(TooManyRows):
+        new_table(root, 2).upsert(batch(1, {(0, 1): 9}), ("q", 1), NEVER)
+    assert stored(root) == before
+    assert new_table(root, 3).upsert(batch(1, {(0, 1): 9}), ("q", 1), NEVER) == 8
+
+
+def test_a_batch_that_was_written_in_part_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, samples = str(tmp_path), {(0, 1): 1, (1, 1): 2, (2, 1): 3, (2, 2): 4}
+    new_table(root, 9).upsert(batch(0, dict.fromkeys(samples, 1)), ("q", 0), NEVER)
+    put_back, calls = delta_tables._put_back, itertools.count()
+
+    def killed(*arguments: Any) -> Any:
+        if next(calls):
+            raise KeyboardInterrupt
+        return put_back(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(delta_tables, "_put_back", killed)
+        with pytest.raises(KeyboardInterrupt):
+            new_table(root, 3).upsert(batch(1, samples), ("q", 1), NEVER)
+    assert [row[4] for row in stored(root)] == [1, 0, 0, 0]
+    again = new_table(root, 3)
+    assert again.upsert(batch(1, samples), ("q", 1), NEVER) is None  # how many are new is not known
+    assert [row[2] for row in stored(root)] == [1, 2, 3, 4]
+    assert again.upsert(batch(1, samples), ("q", 1), NEVER) is None
+    assert again.upsert(batch(2, {(2, 1): 5}), ("q", 2), NEVER) == 2
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -189,13 +266,3 @@ def test_old_records_read_again_meet_their_own_windows_only(tmp_path: Path) -> N
     assert [(row["sample_count"], row["is_final"]) for row in stored] == [
         (1, True), (1, True), (9, True), (1, True), (1, False),
     ]  # fmt: skip
-
-
-def test_more_windows_than_the_driver_should_hold_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    create_window_table(str(tmp_path), BROKER_LOAD)
-    table = WindowTable(tables.table_uri(str(tmp_path), "broker_load"), BROKER_LOAD, rows_max=3)
-    table.upsert(arrow(*map(at, range(5))), ("q", 0), tables.utc(START_MS + 5 * 60_000))
-    with pytest.raises(TooManyRows):
-        table.upsert(arrow(at(2, samples=9)), ("q", 1), NEVER)
-    assert {row["sample_count"] for row in tables.read(str(tmp_path), "broker_load")} == {1}
-    assert table.upsert(arrow(at(7)), ("q", 1), NEVER) == 1

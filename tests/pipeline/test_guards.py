@@ -11,6 +11,8 @@ from streaming import tables
 from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.pipeline.guards import (
     FINGERPRINT,
+    STILL_MADE,
+    WINDOWS_VERSION,
     DescribesTopics,
     check_fingerprint,
     check_tables_are_there,
@@ -31,13 +33,34 @@ def own(tmp_path: Path, **pipeline: Any) -> Settings:
     return Settings.model_validate({"storage": {"checkpoints": str(tmp_path / "checkpoints")}, "pipeline": pipeline})
 
 
-def check(settings: Settings, ids: dict[str, str]) -> None:
-    check_fingerprint(settings.storage.checkpoints, fingerprint(settings.topics, settings.pipeline), ids)
+def check(settings: Settings, ids: dict[str, str]) -> int:
+    return check_fingerprint(settings.storage.checkpoints, fingerprint(settings.topics, settings.pipeline), ids)
 
 
 def test_the_same_settings_and_topics_go_on(tmp_path: Path) -> None:
     check(own(tmp_path), IDS)
     check(own(tmp_path, watermark_ms=5_000), IDS)  # Spark takes another delay from then on
+
+
+@pytest.mark.parametrize("version", sorted(STILL_MADE))
+def test_an_earlier_version_of_the_windows_goes_on_as_it_was(tmp_path: Path, version: int) -> None:
+    settings = own(tmp_path)
+    assert check(settings, IDS) == WINDOWS_VERSION
+    file = Path(settings.storage.checkpoints) / "fingerprint.json"
+    noted = json.loads(file.read_text())
+    noted["made_with"]["windows_version"] = version
+    file.write_text(json.dumps(noted))
+    assert check(settings, IDS) == version == check(settings, IDS)
+
+
+@pytest.mark.parametrize("version", [min(STILL_MADE) - 1, WINDOWS_VERSION + 1])
+def test_another_version_of_the_windows_is_refused(tmp_path: Path, version: int) -> None:
+    settings = own(tmp_path)
+    check(settings, IDS)
+    file = Path(settings.storage.checkpoints) / "fingerprint.json"
+    file.write_text(file.read_text().replace(f'"windows_version": {WINDOWS_VERSION}', f'"windows_version": {version}'))
+    with pytest.raises(RefusedForSafety, match=f"windows_version is {WINDOWS_VERSION}, .* were made with {version}"):
+        check(settings, IDS)
 
 
 @pytest.mark.parametrize(("key", "value"), [("window_ms", 10_000), ("shuffle_partitions", 7)])

@@ -89,24 +89,47 @@ class Query:
 
     isActive = True  # noqa: N815 (Spark's name)
 
-    def __init__(self, reports: list[Any]) -> None:
+    def __init__(self, reports: list[Any], *, idle_looks: int = 0, works: bool = False) -> None:
+        """`idle_looks`: how often it is asked before the first report."""
         self._coming = reports
+        self._idle_looks = idle_looks
+        self.status = {"isTriggerActive": works}
         self._reported: list[Any] = []
 
     @property
     def recentProgress(self) -> list[Any]:  # noqa: N802
-        self._reported += [self._coming.pop(0)] if self._coming else []
+        if self._idle_looks:
+            self._idle_looks -= 1
+        elif self._coming:
+            self._reported.append(self._coming.pop(0))
         return self._reported
 
 
-def test_waits_for_those_that_are_behind_but_not_for_ever(tmp_path: Path) -> None:
+@pytest.fixture
+def files(tmp_path: Path) -> CheckpointFiles:
+    """A checkpoint with two planned batches: up to offset 5, then up to 9."""
     (tmp_path / "offsets").mkdir()
     for batch, end in enumerate((5, 9)):
         (tmp_path / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"{TOPIC}":{{"0":{end}}}}}')
-    files = CheckpointFiles(str(tmp_path))
+    return CheckpointFiles(str(tmp_path))
+
+
+STEPS = (report(None, {"0": 4}), report({"0": 4}, {"0": 9}))
+
+
+def known(query: Query, files: CheckpointFiles, batch_id: int = 1, *, patience_s: float, busy_s: float = 60) -> Range:
+    return wait_until_read([query], files, batch_id, patience_s=patience_s, patience_busy_s=busy_s)
+
+
+def test_waits_for_those_that_are_behind_but_not_for_ever(files: CheckpointFiles) -> None:
     assert planned(files, 0) == {(TOPIC, "0"): 5}
     assert newest_planned(files) == {(TOPIC, "0"): 9}
-    steps = [report(None, {"0": 4}), report({"0": 4}, {"0": 9})]
-    assert wait_until_read([Query(list(steps))], files, 1, patience_s=60) is Range.SOUND
-    assert wait_until_read([Query(steps[:1])], files, 1, patience_s=0) is Range.UNREAD
-    assert wait_until_read([Query(list(steps))], files, 7, patience_s=60) is Range.SUSPECT
+    assert known(Query(list(STEPS)), files, patience_s=60) is Range.SOUND
+    assert known(Query(list(STEPS[:1])), files, patience_s=0) is Range.UNREAD
+    assert known(Query(list(STEPS)), files, 7, patience_s=60) is Range.SUSPECT
+
+
+def test_waits_longer_for_a_query_that_works_on_a_batch(files: CheckpointFiles) -> None:
+    assert known(Query(list(STEPS), idle_looks=3, works=True), files, patience_s=0.1) is Range.SOUND
+    assert known(Query(list(STEPS), idle_looks=3), files, patience_s=0.1) is Range.UNREAD
+    assert known(Query([], works=True), files, patience_s=0.1, busy_s=0.6) is Range.UNREAD

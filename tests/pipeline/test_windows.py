@@ -19,6 +19,7 @@ from streaming.contract import Table
 from streaming.pipeline import rejects, window_writer
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.delta_tables import WindowTable
+from streaming.pipeline.guards import WINDOWS_VERSION
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import Queries, start_queries
 from streaming.pipeline.records import ACCEPTED_ROWS
@@ -116,15 +117,15 @@ def stop(queries: list[StreamingQuery]) -> None:
 def start(session: SparkSession, settings: Settings, counted: CountedSamples | None = None) -> list[StreamingQuery]:
     """The three queries, as a pipeline with these settings starts them."""
     source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
-    return start_queries(source, settings.storage, now_ms=now_ms, counted=counted)
+    return start_queries(source, settings.storage, WINDOWS_VERSION, now_ms=now_ms, counted=counted)
 
 
 def start_byte_rate(
-    session: SparkSession, settings: Settings, counted: CountedSamples | None = None
+    session: SparkSession, settings: Settings, counted: CountedSamples | None = None, version: int = WINDOWS_VERSION
 ) -> list[StreamingQuery]:
     """The query of byte rates alone: one query costs less than three."""
     source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
-    return [Queries(source, settings.storage, now_ms=now_ms, counted=counted).start_byte_rate()]
+    return [Queries(source, settings.storage, version, now_ms=now_ms, counted=counted).start_byte_rate()]
 
 
 def read_everything(session: SparkSession, settings: Settings) -> None:
@@ -172,12 +173,21 @@ def in_the_jvm(settings: Settings) -> Settings:
 
 
 @pytest.mark.parametrize(
-    ("driver_rows_max", "python"),
-    [(window_writer.DRIVER_ROWS_MAX, True), (0, True), (window_writer.DRIVER_ROWS_MAX, False)],
-    ids=["by the driver", "by MERGE", "summed in the JVM"],
+    ("driver_rows_max", "python", "version"),
+    [
+        (window_writer.DRIVER_ROWS_MAX, True, WINDOWS_VERSION),
+        (0, True, WINDOWS_VERSION),
+        (window_writer.DRIVER_ROWS_MAX, False, 3),
+    ],
+    ids=["by the driver", "by MERGE", "summed in the JVM, state of version 3"],
 )
 def test_windows_equal_a_recount_whatever_the_order(
-    session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch, driver_rows_max: int, python: bool
+    session: SparkSession,
+    own: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    driver_rows_max: int,
+    python: bool,
+    version: int,
 ) -> None:
     monkeypatch.setattr(window_writer, "DRIVER_ROWS_MAX", driver_rows_max)
     own = own if python else in_the_jvm(own)
@@ -193,7 +203,7 @@ def test_windows_equal_a_recount_whatever_the_order(
     chance.shuffle(records)
     make_topics(own)
     send(own, own.topics.byte_rate, encode(records))
-    read_byte_rates(session, own)
+    drain_and_stop(start_byte_rate(session, own, version=version))
     wanted = recount(records)
     stored = {
         (tables.to_ms(row["window_start"]), row["broker"], row.get("partition")): row
