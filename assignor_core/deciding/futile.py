@@ -15,6 +15,8 @@ TRIES_AT_ONCE = 4
 PAUSE_MAX_MS = 3_600_000
 RISE = 1.5
 """Times what was above the mean then."""
+REMEMBERED_MAX = 8
+"""So many are remembered of one reason: brokers may take turns as the worst, since noise decides between them."""
 
 
 class Wanted(NamedTuple):
@@ -82,7 +84,7 @@ def paused(futile: Iterable[Futile], attempt: Attempt) -> str | None:
 
 
 def noted(futile: Iterable[Futile], attempt: Attempt, detail: str) -> tuple[Futile, ...]:
-    """With one more try, which gained too little; one row a reason.
+    """With one more try, which gained too little. What was wanted for another placement of the same reason is gone.
 
     >>> rows, wanted = (), Wanted("skewed", "bytes_in", 1, 3, 12, 0)
     >>> for window in range(6):
@@ -96,7 +98,15 @@ def noted(futile: Iterable[Futile], attempt: Attempt, detail: str) -> tuple[Futi
     doublings = max(0, tries - TRIES_AT_ONCE)
     pause_ms = min(PAUSE_MAX_MS, attempt.window_ms * 2**doublings) if doublings else 0
     newest = Futile(attempt.wanted, attempt.excess, tries, attempt.now_ms, pause_ms, detail)
-    return (*without(rows, attempt), newest)
+    same = [
+        row for row in rows if row.wanted.reason == attempt.wanted.reason and _is_beside(row.wanted, attempt.wanted)
+    ]
+    return (*without(rows, attempt), *same[1 - REMEMBERED_MAX :], newest)
+
+
+def _is_beside(wanted: Wanted, other: Wanted) -> bool:
+    """Whether both are about the same placement, and about different brokers or resources of it."""
+    return wanted != other and other == wanted._replace(resource=other.resource, broker=other.broker)
 
 
 def without(futile: Iterable[Futile], attempt: Attempt) -> tuple[Futile, ...]:

@@ -5,11 +5,21 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from assignor_core.deciding.futile import PAUSE_MAX_MS, TRIES_AT_ONCE, Attempt, Futile, Wanted, noted, paused
+from assignor_core.deciding.futile import (
+    PAUSE_MAX_MS,
+    REMEMBERED_MAX,
+    TRIES_AT_ONCE,
+    Attempt,
+    Futile,
+    Wanted,
+    noted,
+    paused,
+)
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.step import step
-from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.trigger import Evaluation, TriggerState
+from assignor_core.deciding.worth import attempt_of
 from assignor_core.live import LiveCluster
 from assignor_core.proposed_plan import ProposedPlan
 from tests.core.test_step import HOT, LIVE, MINUTE_MS, NOON_MS, POLICY, Given, at, observed, proposed
@@ -93,6 +103,23 @@ def test_a_little_more_load_is_no_reason() -> None:
     assert len(story.planned) == tried
 
 
+def test_brokers_that_take_turns_as_the_worst_have_a_pause_each() -> None:
+    """Two partitions each take more than a broker's share, and noise decides whose broker is above the other."""
+    story, turns = Story(), ({1: 3e6, 2: 1e6, 3: 1e6}, {1: 1e6, 2: 3e6, 3: 1e6})
+    for minute in range(600):
+        story.goes_on(1, load=turns[minute % 2])
+    assert len(story.planned) <= 2 * (TRIES_AT_ONCE + 6 + 600 * MINUTE_MS // PAUSE_MAX_MS)
+
+
+def test_only_so_many_brokers_are_remembered() -> None:
+    rows: tuple[Futile, ...] = ()
+    for broker in range(3 * REMEMBERED_MAX):
+        rows = noted(rows, Attempt(WANTED._replace(broker=broker), 0.5, 60_000, broker), "none helps")
+    assert [row.wanted.broker for row in rows] == [*range(2 * REMEMBERED_MAX, 3 * REMEMBERED_MAX)]
+    [row] = noted(rows, Attempt(WANTED._replace(changed_ms=7), 0.5, 60_000, 99), "none helps")
+    assert row.wanted.changed_ms == 7, "of a placement that is gone nothing is remembered"
+
+
 def test_a_plan_that_is_worth_it_ends_the_pauses() -> None:
     story = Story()
     story.goes_on(18)
@@ -125,6 +152,27 @@ def test_a_pause_ends_to_the_millisecond(excess: float, now_ms: int, left_min: i
     """A clock that was set back ends it, too."""
     shown = None if left_min is None else f"none helps; the next try is in {left_min} min, or once the cluster changes"
     assert paused([IN_PAUSE], Attempt(WANTED, excess, 60_000, now_ms)) == shown
+
+
+@pytest.mark.parametrize(
+    ("resource", "max_over_mean", "breached_broker", "of_load", "excess"),
+    [
+        ("bytes_in", 1.75, 1, ("bytes_in", 1), 0.75),
+        ("bytes_in", None, None, ("bytes_in", -1), 0.0),
+        ("bytes_in", 0.5, 1, ("bytes_in", 1), 0.0),
+        (None, 1.75, 1, ("", -1), 0.0),
+    ],
+    ids=["a broker's load", "nothing known", "below the mean", "no load"],
+)
+def test_an_attempt_is_about_what_decided(
+    resource: str | None, max_over_mean: float | None, breached_broker: int | None, of_load: tuple[str, int],
+    excess: float,
+) -> None:  # fmt: skip
+    evaluation = Evaluation(Verdict.PLAN, Reason.SKEWED, "", resource, max_over_mean)
+    seen = observed(HOT, HOT, HOT, changed_ms=7)
+    attempt = attempt_of(evaluation, replace(TriggerState(), breached_broker=breached_broker), seen)
+    wanted = Wanted("skewed", *of_load, len(LIVE.broker_racks), len(LIVE.partitions), 7)
+    assert attempt == Attempt(wanted, excess, MINUTE_MS, NOON_MS)
 
 
 def test_pauses_end_where_nothing_is_known_of_them() -> None:

@@ -70,6 +70,16 @@ def two_windows(state: ClusterState) -> ClusterState:
     return replace(state, partitions=partitions)
 
 
+def test_only_the_first_window_counts() -> None:
+    """Even now, and skewed in the other window: what a plan would gain there is not what is asked for."""
+    even = cluster((1,), (1,), (2,), brokers=(Broker(1), Broker(2)), loads=(1.0, 1.0, 2.0))
+    rows = zip(even.partitions, ((1.0, 3.0), (1.0, 3.0), (2.0, 1.0)), strict=True)
+    state = replace(even, partitions=tuple(replace(row, load=PartitionLoad(load, load, load)) for row, load in rows))
+    assert state.windows == 2
+    assert propose_counted(state, needing("bytes_in", 0.1))[1].looks == 0
+    assert propose_counted(state)[1].looks > 0
+
+
 def gain_of(plan: Plan, state: ClusterState, resource: str) -> float:
     """As a decision sees it."""
     on_now, _ = judged(plan, state, PlannerPolicy())
