@@ -7,7 +7,6 @@ import pytest
 
 from assignor_core.deciding.futile import (
     PAUSE_MAX_MS,
-    REMEMBERED_MAX,
     TRIES_AT_ONCE,
     Attempt,
     Futile,
@@ -111,11 +110,13 @@ def test_brokers_that_take_turns_as_the_worst_have_a_pause_each() -> None:
     assert len(story.planned) <= 2 * (TRIES_AT_ONCE + 6 + 600 * MINUTE_MS // PAUSE_MAX_MS)
 
 
-def test_only_so_many_brokers_are_remembered() -> None:
+def test_eight_brokers_and_resources_are_remembered() -> None:
     rows: tuple[Futile, ...] = ()
-    for broker in range(3 * REMEMBERED_MAX):
+    for broker in range(24):
         rows = noted(rows, Attempt(WANTED._replace(broker=broker), 0.5, 60_000, broker), "none helps")
-    assert [row.wanted.broker for row in rows] == [*range(2 * REMEMBERED_MAX, 3 * REMEMBERED_MAX)]
+    assert [row.wanted.broker for row in rows] == [*range(16, 24)]
+    rows = noted(rows, Attempt(WANTED._replace(resource="bytes_out"), 0.5, 60_000, 99), "none helps")
+    assert [row.wanted.resource for row in rows] == [*["bytes_in"] * 7, "bytes_out"]
     [row] = noted(rows, Attempt(WANTED._replace(changed_ms=7), 0.5, 60_000, 99), "none helps")
     assert row.wanted.changed_ms == 7, "of a placement that is gone nothing is remembered"
 
