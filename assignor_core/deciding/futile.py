@@ -98,10 +98,8 @@ def noted(futile: Iterable[Futile], attempt: Attempt, detail: str) -> tuple[Futi
     doublings = max(0, tries - TRIES_AT_ONCE)
     pause_ms = min(PAUSE_MAX_MS, attempt.window_ms * 2**doublings) if doublings else 0
     newest = Futile(attempt.wanted, attempt.excess, tries, attempt.now_ms, pause_ms, detail)
-    same = [
-        row for row in rows if row.wanted.reason == attempt.wanted.reason and _is_beside(row.wanted, attempt.wanted)
-    ]
-    return (*without(rows, attempt), *same[1 - REMEMBERED_MAX :], newest)
+    beside = [row for row in rows if _is_beside(row.wanted, attempt.wanted)]
+    return (*without(rows, attempt), *beside[1 - REMEMBERED_MAX :], newest)
 
 
 def _is_beside(wanted: Wanted, other: Wanted) -> bool:

@@ -9,7 +9,7 @@ milliseconds where Spark's MERGE plans and starts jobs for seconds on two cores;
 on all executors. On an object store all is committed through delta-rs, by conditional puts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -100,13 +100,31 @@ class WindowTable:
         span = pc.min_max(rows["window_start"]).as_py()
         since, until = min(open_since, span["min"]), span["max"]
         if _rows_between(delta, since, until) > self._rows_max:
-            self.forget()
-            return _put_back_by_window(delta, self._table, rows, watermark, transaction, rows_max=self._rows_max)
+            return self._upsert_by_window(delta, rows, transaction, watermark)
         # Nothing newer than the batch can be closed by it.
         present, fresh = _put_back(delta, self._table, rows, since, until, watermark, transaction)
         open_since = _oldest_open(fresh)
         self._open_since = open_since if open_since <= until else None  # else there may be newer ones, not met
         return _gained(present, fresh, rows)
+
+    def _upsert_by_window(
+        self, delta: DeltaTable, rows: pa.Table, transaction: tuple[str, int], watermark: datetime
+    ) -> int | None:
+        """The same a window at a time. Raises TooManyRows if one has more than `rows_max`: then nothing is written."""
+        self.forget()
+        starts = set(pc.unique(rows["window_start"]).to_pylist()) | _passed(delta, watermark)
+        first, last = min(starts), max(starts)
+        span = f"window_start >= {instant(first)} AND window_start <= {instant(last)}"
+        met = pc.field("window_start").isin(pa.array(sorted(starts), rows.schema.field("window_start").type))
+        present = delta.to_pyarrow_dataset(file_pruning_predicate=span).to_table(["window_start"], met)
+        for counted in (present["window_start"].value_counts(), rows["window_start"].value_counts()):
+            if any(each["counts"].as_py() > self._rows_max for each in counted):
+                raise TooManyRows
+
+        def of_window(start: datetime) -> pa.Table:
+            return rows.filter(pc.equal(rows["window_start"], start))
+
+        return _put_back_by_window(delta, self._table, starts, of_window, watermark, transaction)
 
 
 @contextmanager
@@ -143,27 +161,25 @@ def _put_back(
 
 
 def _put_back_by_window(
-    delta: DeltaTable, table: Table, rows: pa.Table, watermark: datetime, transaction: tuple[str, int], *, rows_max: int
+    delta: DeltaTable,
+    table: Table,
+    starts: set[datetime],
+    of_window: Callable[[datetime], pa.Table],
+    watermark: datetime,
+    transaction: tuple[str, int],
 ) -> int | None:
-    """The same a window at a time; how many samples the table gained, None also where part had been written before.
-
-    Raises TooManyRows if one window has more than `rows_max`: then nothing is written.
+    """The same of windows with these `starts`, in a commit for each; returns how many samples the table gained, None
+    also where part had been written before. To repeat a window changes nothing: only the last commit has the
+    transaction. Raises TableUnavailable.
     """
-    time, open_rows = table.time_column, delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN)
-    starts = set(pc.unique(rows[time]).to_pylist()) | _passed(open_rows, watermark)
-    in_order = sorted(starts)
-    span = f"{time} >= {instant(in_order[0])} AND {time} <= {instant(in_order[-1])}"
-    there = delta.to_pyarrow_dataset(file_pruning_predicate=span).to_table([time])
-    for counted in (there[time].value_counts(), rows[time].value_counts()):
-        if any(each["counts"].as_py() > rows_max for each in counted if each["values"].as_py() in starts):
-            raise TooManyRows
     gained: list[int | None] = []
+    in_order = sorted(starts)
     for start in in_order:
-        of_window = rows.filter(pc.equal(rows[time], start))
-        is_last = start == in_order[-1]
-        written = _put_back(delta, table, of_window, start, start, watermark, transaction if is_last else None)
+        rows, is_last = of_window(start), start == in_order[-1]
+        with _as_unavailable(table):
+            written = _put_back(delta, table, rows, start, start, watermark, transaction if is_last else None)
         begun = pc.any(pc.equal(written[0]["batch_id"], transaction[1])).as_py()
-        gained.append(None if begun else _gained(*written, of_window))
+        gained.append(None if begun else _gained(*written, rows))
     known = [samples for samples in gained if samples is not None]
     return sum(known) if len(known) == len(gained) else None
 
@@ -197,9 +213,10 @@ def _oldest_open(windows: ds.Dataset | pa.Table) -> datetime:
     return pc.min(rows["window_start"]).as_py() or datetime.max.replace(tzinfo=UTC)
 
 
-def _passed(windows: ds.Dataset, watermark: datetime) -> set[datetime]:
-    """Starts of those that are open though the watermark has passed them."""
+def _passed(delta: DeltaTable, watermark: datetime) -> set[datetime]:
+    """Starts of the windows that are open though the watermark has passed them."""
     passed = (~pc.field("is_final")) & (pc.field("window_end") <= watermark)
+    windows = delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN)
     return set(windows.to_table(["window_start"], passed)["window_start"].to_pylist())
 
 
@@ -254,8 +271,7 @@ def upsert_by_window(
     passed, too.
 
     For object stores: Spark's Delta asks there whether an entry of the log exists and then puts it, so it could
-    replace a commit of another writer. To repeat a window changes nothing: only the last commit has the transaction.
-    Raises TableUnavailable.
+    replace a commit of another writer. Raises TableUnavailable.
     """
     with _as_unavailable(table):
         delta = opened(location)
@@ -264,13 +280,12 @@ def upsert_by_window(
         return
     starts = set(rows.select("window_start").distinct().toArrow()["window_start"].to_pylist())
     with _as_unavailable(table):
-        starts |= _passed(delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN), watermark)
-    in_order = sorted(starts)
-    for start in in_order:
-        of_window = rows.where(f.col("window_start") == f.lit(start)).toArrow()
-        is_last = start == in_order[-1]
-        with _as_unavailable(table):
-            _put_back(delta, table, of_window, start, start, watermark, transaction if is_last else None)
+        starts |= _passed(delta, watermark)
+
+    def of_window(start: datetime) -> pa.Table:
+        return rows.where(f.col("window_start") == f.lit(start)).toArrow()
+
+    _put_back_by_window(delta, table, starts, of_window, watermark, transaction)
 
 
 def _matching(table: Table, oldest: datetime) -> str:

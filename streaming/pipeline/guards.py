@@ -58,9 +58,9 @@ def check_fingerprint(checkpoints: str, wanted: Mapping[str, object], topic_ids:
     if noted is None:
         _note(checkpoints, {"made_with": dict(wanted), "topic_ids": dict(topic_ids)})
         return WINDOWS_VERSION
-    version = noted["made_with"].get("windows_version")
-    if version in STILL_MADE:
-        wanted = {**wanted, "windows_version": version}
+    before_version = noted["made_with"].get("windows_version")
+    version: int = before_version if before_version in STILL_MADE else WINDOWS_VERSION
+    wanted = {**wanted, "windows_version": version}
     for key in sorted({*wanted, *noted["made_with"]}):
         value, before = wanted.get(key), noted["made_with"].get(key)
         if before != value:
@@ -71,7 +71,7 @@ def check_fingerprint(checkpoints: str, wanted: Mapping[str, object], topic_ids:
     check_topic_ids(checkpoints, topic_ids)
     if topic_ids.keys() - noted["topic_ids"].keys():  # not known at an earlier version's start
         _note(checkpoints, noted | {"topic_ids": {**topic_ids, **noted["topic_ids"]}})
-    return version if version in STILL_MADE else WINDOWS_VERSION
+    return version
 
 
 def check_topic_ids(checkpoints: str, topic_ids: Mapping[str, str], last_good: Offsets | None = None) -> None:

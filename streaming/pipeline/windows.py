@@ -101,7 +101,7 @@ def _states(sums: Sums, newest: str, oldest: str) -> list[SparkColumn]:
 
 
 def _states_one_by_one(sums: Sums, newest: str, oldest: str) -> list[SparkColumn]:
-    """The same with a time beside each field, as checkpoints of version 3 have it: a tenth more work for a fleet."""
+    """The same with a time beside each field, as checkpoints of version 3 have it."""
     return [
         *(f.max_by(name, newest).alias(name) for name in sums.newest),
         *(f.min_by(name, oldest).alias(name) for name in map(first, sums.oldest)),

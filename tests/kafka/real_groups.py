@@ -10,16 +10,18 @@ from pathlib import Path
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import ElectionNotNeededError
 
+from streaming.cluster.admin import PREFERRED
 from streaming.demo.brokers import EmbeddedCluster
 from tests.java_programs import program
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, until
 
 SESSION_MS, HEARTBEAT_MS = 6_000, 1_000
 LOGGER = "root"
 """The coordinator's own logger exists only once a group does, which is too late to see the group's beginning."""
-PREFERRED = 0
-"""Of Kafka's kinds of elections."""
+ELECTED = frozenset({0, ElectionNotNeededError.errno})
+"""Error codes of partitions that their preferred replica leads."""
 TIME_CHARACTERS = len("2026-11-26T09:11:23,123")
 ASSIGNORS = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor", "consumer": "consumer"}
 """Words of `GroupMembers.java`; `consumer` is the protocol of KIP-848, in which brokers assign."""
@@ -123,16 +125,22 @@ def coordinators_that_log(cluster: EmbeddedCluster, logger: str = LOGGER, level:
         admin.close()
 
 
-def lead_as_preferred(cluster: EmbeddedCluster) -> None:
-    """Brokers lead again what they should, and coordinate the groups of it.
+def lead_as_preferred(admin: KafkaAdminClient) -> None:
+    """Brokers coordinate the groups again that they should, once they are in sync.
 
     After a broker was away Kafka does so by itself, up to five minutes later: in the middle of a story.
     """
-    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    try:
-        admin.elect_leaders(PREFERRED)
-    finally:
-        admin.close()
+
+    def all_lead() -> bool:
+        answer = admin.elect_leaders(PREFERRED, raise_errors=False)
+        return not answer.error_code and all(
+            partition.error_code in ELECTED
+            for row in answer.replica_election_results
+            if row.topic == "__consumer_offsets"
+            for partition in row.partition_result
+        )
+
+    until("the preferred coordinators of all groups", all_lead)
 
 
 def log_lines(cluster: EmbeddedCluster, group: str) -> list[str]:

@@ -85,8 +85,8 @@ def real(kafka_cluster: EmbeddedCluster) -> Iterator[dict[str, Record]]:
     topic = f"groups-{run}"
     admin = KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers)
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+    lead_as_preferred(admin)
     admin.close()
-    lead_as_preferred(kafka_cluster)
     shared_events: list[MemberEvent] = []
     with coordinators_that_log(kafka_cluster), ThreadPoolExecutor(len(STORIES)) as threads:
         shared = JavaMembers(kafka_cluster.bootstrap_servers, shared_events)
