@@ -3,7 +3,8 @@
 Where every broker is near its limit, a replica fits only if another one leaves. An exchange gives a heavy replica away
 and takes a lighter one back, so what counts is the difference of the two. It should be what the broker is above its
 goal in the load that is furthest above: each replica given is paired with the few of each partner that are lighter by
-about that much. These pairs are scored exactly, in all loads, like the single edits (see `candidates`).
+about that much. Those that may gain enough (`promising`) are scored exactly, in all loads, like the single edits (see
+`candidates`).
 
 Why it comes last: it makes two movements and copies two replicas, and it is the most expensive to look for; see
 `GAIN_PARTS` in `search` for what it must gain. The module proposes and never applies.
@@ -23,6 +24,7 @@ from assignor_core.planner.candidates import (
     target_brokers,
 )
 from assignor_core.planner.placement import Edit, Flags, Indices
+from assignor_core.planner.promising import ReliefBound
 
 PARTNERS = 8
 """Brokers tried as partners, the emptiest in what is over the limit."""
@@ -59,7 +61,7 @@ def best_exchange(state: SearchState, broker: int, gain_min: float) -> Candidate
     """
     if not may_exchange(state, broker):
         return None
-    return best_pair(state, broker, _pairs(state, broker), gain_min)
+    return best_pair(state, broker, _pairs(state, broker, gain_min), gain_min)
 
 
 def may_exchange(state: SearchState, broker: int) -> bool:
@@ -85,21 +87,23 @@ def best_pair(state: SearchState, broker: int, pairs: Pairs | None, gain_min: fl
     return Candidate(edits, float(gain[best]), float(score[best]))
 
 
-def _pairs(state: SearchState, broker: int) -> Pairs | None:
+def _pairs(state: SearchState, broker: int, gain_min: float) -> Pairs | None:
     """Pairs worth scoring, ordered by partner; None if there is none."""
     problem, here = state.problem, state.placement.loads[broker]
     given, _ = shortlist(state, broker, GIVEN)
     excess = np.maximum(here - problem.goal[broker], 0.0)
     worst = int(np.argmax((excess / problem.share[broker]) ** 2 * problem.weight))
     wanted = given.loads[:, worst] - excess[worst]
-    pairs, offered_count = [], 0
+    bound = ReliefBound(problem, here, broker)
+    pairs, looked_at = [], 0
     for partner in _partners(state, broker):
         offered = movable_replicas(state, partner)
-        offered_count += len(offered.partitions)
         rows, at = _nearest(wanted, offered.loads[:, worst], offered.partitions)
+        looked_at += len(offered.partitions) + len(rows)
+        rows, at = bound.promising(given.loads, offered.loads, rows, at, gain_min)
         pairs.append(Pairs(given.take(rows), offered.take(at), np.full(len(rows), partner)))
     pairs = [some for some in pairs if len(some.partners)]
-    state.effort.look(offered_count + sum(len(some.partners) for some in pairs))
+    state.effort.look(looked_at)
     return joined(pairs)
 
 

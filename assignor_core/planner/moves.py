@@ -15,6 +15,7 @@ from assignor_core.planner.candidates import (
     target_brokers,
 )
 from assignor_core.planner.placement import Edit
+from assignor_core.planner.promising import may_gain
 
 SHORTLIST = 32
 """Replicas of a broker whose targets are scored exactly."""
@@ -31,13 +32,20 @@ class ReplicaMoves:
     (Edit(partition=0, slot=0, target=2),)
     """
 
-    def __init__(self, state: SearchState, broker: int, shortlisted: int = SHORTLIST) -> None:
+    def __init__(
+        self, state: SearchState, broker: int, shortlisted: int = SHORTLIST, gain_min: float | None = None
+    ) -> None:
+        """With `gain_min` only those that may gain more: `best` is not asked for less then, nor after an `update`."""
         problem, placement, spending = state.problem, state.placement, state.spending
         self._state, self._broker = state, broker
         self._targets = target_brokers(state)
-        self._replicas, _ = shortlist(state, broker, shortlisted)
-        partitions, _, loads = self._replicas
-        state.effort.look(len(placement.held_by(broker)) + len(partitions) * len(self._targets))
+        replicas, relief = shortlist(state, broker, shortlisted)
+        state.effort.look(len(placement.held_by(broker)) + len(replicas.partitions) * len(self._targets))
+        if gain_min is not None:
+            there = placement.loads[self._targets]
+            replicas = replicas.take(may_gain(problem, relief, there, self._targets, gain_min))
+        self._replicas = replicas
+        partitions, _, loads = replicas
         self._burden = problem.burden(placement.loads[self._targets], loads[:, None], self._targets)
         self._copied = spending.copied_bytes(partitions, broker, self._targets)
         self._price = spending.price(partitions, self._copied)

@@ -115,13 +115,13 @@ class Problem:
         before, away = np.maximum(over, 0.0) ** 2, 2.0 * (here / share - 1.0)
         total: Floats = np.zeros(np.broadcast_shapes(over.shape[:-1], taken.shape[:-1]))
         if total.size <= FEW_PAIRS:
-            terms = _added_cost(taken, share, over, before, away, self.weight)
+            terms = added_cost(taken, share, over, before, away, self.weight)
             for column in range(terms.shape[-1]):
                 total += terms[..., column]
             return total
         for column, weight in enumerate(self.weight):
             at = (..., column)
-            total += _added_cost(taken[at], share[at], over[at], before[at], away[at], weight)
+            total += added_cost(taken[at], share[at], over[at], before[at], away[at], weight)
         return total
 
     def coverage(self, here: Floats, loads: Floats, broker: int) -> Floats:
@@ -248,7 +248,7 @@ def weighted(values: Floats, weight: Floats) -> Floats:
     return total
 
 
-def _added_cost(taken: Floats, share: Floats, over: Floats, before: Floats, away: Floats, weight: Floats) -> Floats:
+def added_cost(taken: Floats, share: Floats, over: Floats, before: Floats, away: Floats, weight: Floats) -> Floats:
     """`burden` of each load, not summed: `over` is the excess in shares, `before` its cost, `away` its double pull."""
     added = taken / share
     cost: Floats = np.maximum(added + over, 0.0)

@@ -214,7 +214,7 @@ class Search:
 
     def _apply_rarer(self, broker: int, gain_min: float, exchange_min: float) -> tuple[set[int], int]:
         """Apply the best move of more replicas than usual, or else the best exchange; returns as `_apply_best` does."""
-        candidate = ReplicaMoves(self.state, broker, SHORTLIST_WIDE).best(gain_min)
+        candidate = ReplicaMoves(self.state, broker, SHORTLIST_WIDE, gain_min).best(gain_min)
         candidate = candidate or best_exchange(self.state, broker, exchange_min)
         return (self.apply(candidate), 1) if candidate else (set(), 0)
 

@@ -56,6 +56,7 @@ _TESTS = {
     "plan": ("core/test_plan",),
     "planner/hopeless": ("core/planner/test_hopeless",),
     "planner/placement": ("core/planner/test_placement_edits",),
+    "planner/promising": ("core/planner/test_promising",),
     "price": ("core/test_price",),
     "skew": ("core/test_load_skew",),
 }

@@ -1,0 +1,148 @@
+"""What is left out before it is scored gains too little: bounds against all exchanges and moves, scored one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignor_core.load import Floats
+from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
+from assignor_core.planner import PlannerPolicy
+from assignor_core.planner.candidates import SearchState, movable_replicas
+from assignor_core.planner.moves import SHORTLIST_WIDE, ReplicaMoves
+from assignor_core.planner.placement import Indices
+from assignor_core.planner.problem import Problem
+from assignor_core.planner.promising import LOOKED_AT, ReliefBound, least_added, may_gain
+from assignor_core.planner.proposal import propose_counted
+from assignor_core.planner.statistic import first_window
+from tests.core.planner.cases import search_of
+
+HOURS = 9
+BROKERS = 5
+GAIN_PARTS = (0.0, 0.02, 0.3, 0.9)
+
+
+def of_hours(seed: int, *, partitions: int = 40, heavy: float = 3.0) -> ClusterState:
+    """Any cluster whose loads differ from hour to hour, most alike, and some brokers with far more than others."""
+    random = np.random.default_rng(seed)
+    crowded = 1.0 / np.arange(1, BROKERS + 1)
+    of_day = random.uniform(0.5, 1.5, size=HOURS)
+
+    def rates(scale: float) -> tuple[float, ...]:
+        return tuple((scale * of_day * random.gamma(20.0, size=HOURS)).round(3).tolist())
+
+    rows = []
+    for number, weight in enumerate(random.pareto(heavy, partitions) + 0.01):
+        placed = random.choice(BROKERS, size=2, replace=False, p=crowded / crowded.sum())
+        load = PartitionLoad(rates(weight), rates(2 * weight), rates(100 * weight))
+        rows.append(Partition(f"t{number % 3}", number, tuple(placed.tolist()), load))
+    return ClusterState("hours", 0, tuple(Broker(number) for number in range(BROKERS)), tuple(rows))
+
+
+def over_most(seed: int, *, partitions: int = 40) -> tuple[SearchState, int, float]:
+    """A search, its broker that is furthest above its goal, and how far."""
+    search = search_of(of_hours(seed, partitions=partitions))
+    violation = search.violation()
+    broker = int(np.argmax(violation))
+    return search.state, broker, float(violation[broker])
+
+
+seeds, parts = st.integers(0, 10_000), st.sampled_from(GAIN_PARTS)
+
+
+@settings(max_examples=30)
+@given(seed=seeds, part=parts)
+def test_no_exchange_that_relieves_of_enough_is_left_out(seed: int, part: float) -> None:
+    state, broker, excess = over_most(seed)
+    here, gain_min = state.placement.loads[broker], part * excess
+    bound, given = ReliefBound(state.problem, here, broker), movable_replicas(state, broker)
+    for partner in set(range(BROKERS)) - {broker}:
+        taken = movable_replicas(state, partner)
+        rows, at = (grid.ravel() for grid in np.indices((len(given.partitions), len(taken.partitions))))
+        relief = state.problem.relief(here, given.loads[rows] - taken.loads[at], broker)
+        kept = set(zip(*bound.promising(given.loads, taken.loads, rows, at, gain_min), strict=True))
+        assert {pair for pair, gain in zip(zip(rows, at, strict=True), relief, strict=True) if gain > gain_min} <= kept
+
+
+@settings(max_examples=30)
+@given(seed=seeds, part=parts)
+def test_no_move_that_gains_enough_is_left_out(seed: int, part: float) -> None:
+    state, broker, excess = over_most(seed)
+    every = ReplicaMoves(state, broker, SHORTLIST_WIDE).best(part * excess)
+    assert ReplicaMoves(state, broker, SHORTLIST_WIDE, part * excess).best(part * excess) == every
+
+
+@settings(max_examples=30)
+@given(seed=seeds, scale=st.sampled_from((1e-6, 1e-3, 0.1, 1.0)), shed=st.booleans())
+def test_no_load_adds_less_than_the_least(seed: int, scale: float, shed: bool) -> None:
+    state, _, _ = over_most(seed)
+    brokers, loads, problem = np.arange(BROKERS), state.placement.loads, state.problem
+    taken = scale * np.random.default_rng(seed).uniform(-float(shed), 1.0, size=(200, *loads.shape))
+    least = least_added(problem, loads, brokers, -scale if shed else 0.0, scale)
+    assert (problem.burden(loads, taken, brokers) >= least.sum(axis=1) - 1e-12).all()
+    for column in range(loads.shape[1]):  # one load alone, so that each column's own least is held
+        alone = np.zeros_like(taken)
+        alone[..., column] = taken[..., column]
+        assert (problem.burden(loads, alone, brokers) >= least[:, column] - 1e-12).all()
+
+
+def test_the_least_is_reached() -> None:
+    """A broker above its goal gains most where it sheds down to just below it, and nothing by taking more."""
+    state, broker, _ = over_most(1)
+    here, problem = state.placement.loads[broker], state.problem
+    change = np.linspace(-1.0, 0.0, 20_001)
+    over = np.flatnonzero(here > problem.goal[broker])
+    assert len(over)
+    for column in over:
+        taken = np.zeros((len(change), len(here)))
+        taken[:, column] = change
+        best = float(problem.burden(here, taken, broker).min())
+        least = float(least_added(problem, here, broker, -1.0, 0.0)[column])
+        assert least <= best + 1e-12
+        assert best == pytest.approx(least, rel=1e-3)
+    assert (least_added(problem, here, broker, 0.0, 1.0)[over] == 0.0).all()
+
+
+def test_most_exchanges_are_left_out_after_few_loads() -> None:
+    state, broker, _ = over_most(3, partitions=400)
+    here, given = state.placement.loads[broker], movable_replicas(state, broker)
+    assert len(here) > LOOKED_AT
+    taken = movable_replicas(state, (broker + 1) % BROKERS)
+    rows, at = (grid.ravel() for grid in np.indices((len(given.partitions), len(taken.partitions))))
+    relief = state.problem.relief(here, given.loads[rows] - taken.loads[at], broker)
+    gain_min = 0.9 * float(relief.max())
+    left, _ = ReliefBound(state.problem, here, broker).promising(given.loads, taken.loads, rows, at, gain_min)
+    assert 0 < (relief > gain_min).sum() <= len(left) < len(rows) / 4
+
+
+def test_with_few_loads_nothing_is_left_out() -> None:
+    state = search_of(first_window(of_hours(3))).state
+    here, given = state.placement.loads[0], movable_replicas(state, 0)
+    assert len(here) <= LOOKED_AT
+    rows = np.arange(len(given.partitions))
+    assert ReliefBound(state.problem, here, 0).promising(given.loads, given.loads, rows, rows, 1.0)[0] is rows
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_the_plan_is_that_of_a_search_that_scores_all(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, policy = of_hours(seed, partitions=120, heavy=1.2), PlannerPolicy(band=0.03)
+    planned = propose_counted(cluster, policy)
+    left_out = 0
+
+    def all_exchanges(
+        bound: ReliefBound, given: Floats, taken: Floats, rows: Indices, at: Indices, gain_min: float
+    ) -> tuple[Indices, Indices]:
+        nonlocal left_out
+        left_out += len(rows) - len(promising(bound, given, taken, rows, at, gain_min)[0])
+        return rows, at
+
+    def all_moves(problem: Problem, relief: Floats, there: Floats, targets: Indices, gain_min: float) -> Indices:
+        nonlocal left_out
+        left_out += len(relief) - len(may_gain(problem, relief, there, targets, gain_min))
+        return np.arange(len(relief))
+
+    promising = ReliefBound.promising
+    monkeypatch.setattr(ReliefBound, "promising", all_exchanges)
+    monkeypatch.setattr("assignor_core.planner.moves.may_gain", all_moves)
+    assert propose_counted(cluster, policy) == planned
+    assert left_out > 0
