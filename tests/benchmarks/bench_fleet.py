@@ -24,7 +24,7 @@ import structlog
 from tests.benchmarks.fleet_collecting import collect
 from tests.benchmarks.fleet_executing import MOVEMENTS, execute
 from tests.benchmarks.fleet_measuring import Figures
-from tests.benchmarks.fleet_pipeline import keep_up
+from tests.benchmarks.fleet_pipeline import INTERVAL_S, keep_up
 from tests.benchmarks.fleet_soak import has_grown, soak
 from tests.benchmarks.fleet_tables import read_tables
 from tests.fleet.synthetic import FleetSize
@@ -79,6 +79,9 @@ def _print(figures: Mapping[str, float], before: Mapping[str, float] | None) -> 
 @click.option("--trouble/--no-trouble", default=True, help="Look at refused requests and a hung broker, too.")
 @click.option("--shards", default=1, show_default=True, help="Collectors that share the cluster; one is measured.")
 @click.option("--movements", default=MOVEMENTS, show_default=True, help="Of the plan at most; 30 a broker.")
+@click.option(
+    "--interval", "interval_s", default=INTERVAL_S, show_default=True, help="Seconds between looks: pipeline."
+)
 @click.option("--soak", "soak_minutes", type=float, help="Instead: so many minutes on a fleet that changes, by memory.")
 @click.option("--profile", is_flag=True, help="Print what the CPU of one look, or of the ticks of a plan, went to.")
 def main(
@@ -87,11 +90,16 @@ def main(
     profile: bool,
     shards: int,
     movements: int,
+    interval_s: float,
     soak_minutes: float | None,
 ) -> None:  # fmt: skip
     """Print figures of each size, and their growth from one size to the next. A soak ends with 1 if memory grows."""
     before: Figures | None = None
-    given = {"collect": {"shards": shards}, "execute": {"movements": movements}}
+    given: dict[str, dict[str, float]] = {
+        "collect": {"shards": shards},
+        "execute": {"movements": movements},
+        "pipeline": {"interval_s": interval_s},
+    }
     runs = {name: partial(PARTS[name], **given.get(name, {})) for name in parts}
     for count in brokers:
         size = FleetSize(

@@ -18,7 +18,7 @@ from streaming import tables
 from streaming.cluster.record_sender import RecordSender
 from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.settings import Settings
+from streaming.settings import PipelineSettings, Settings
 from tests.benchmarks.fleet_measuring import Figures
 from tests.fleet.fleet import Fleet
 from tests.fleet.process import FleetProcess
@@ -28,6 +28,8 @@ from tests.pipeline.test_windows import make_topics
 
 INTERVAL_S = 20.0
 """From one look to the next, as it is advised for 100 brokers."""
+LOOKS_PER_WINDOW = 3
+"""At least, as is advised; windows are not shorter than by default."""
 WARM_UP_LOOKS, LOOKS = 6, 9
 """Those that do not count, as Spark starts and HotSpot compiles, and those that do."""
 SAMPLE_S = 1.0
@@ -58,25 +60,34 @@ class Kept:
         """Nothing is open."""
 
 
-def keep_up(size: FleetSize, *, repeats: int, trouble: bool = True, profile: bool = False) -> Figures:
-    """Five minutes at a look each 20 s; the arguments besides the size change nothing."""
-    look_ms, records = _records_of_a_look(size)
+def keep_up(
+    size: FleetSize,
+    *,
+    repeats: int,
+    trouble: bool = True,
+    profile: bool = False,
+    interval_s: float = INTERVAL_S,
+) -> Figures:
+    """Fifteen looks, one each `interval_s`; the arguments besides that and the size change nothing."""
+    look_ms, records = _records_of_a_look(size, interval_s)
+    window_ms = max(PipelineSettings().window_ms, round(1000 * LOOKS_PER_WINDOW * interval_s))
     with tempfile.TemporaryDirectory() as home, EmbeddedCluster(Path(home) / "kafka", broker_count=1) as brokers:
         settings = Settings.model_validate(
             {
                 "kafka": {"cluster_name": "fleet", "bootstrap_servers": brokers.bootstrap_servers},
                 "storage": {"tables": f"{home}/tables", "checkpoints": f"{home}/checkpoints"},
+                "pipeline": {"window_ms": window_ms},
             }
         )
         make_topics(settings)
         process = start_pipeline(settings, Path(home))
         try:
-            return _measured(settings, psutil.Process(process.pid), look_ms, records)
+            return _measured(settings, psutil.Process(process.pid), look_ms, records, interval_s)
         finally:
             kill(process)
 
 
-def _records_of_a_look(size: FleetSize) -> tuple[int, dict[str, Records]]:
+def _records_of_a_look(size: FleetSize, interval_s: float) -> tuple[int, dict[str, Records]]:
     """(Its time, all records by topic.)"""
     with FleetProcess(partial(synthetic_fleet, size)) as fleet:
         settings = Settings.model_validate(
@@ -90,7 +101,7 @@ def _records_of_a_look(size: FleetSize) -> tuple[int, dict[str, Records]]:
                 "storage": {"tables": "memory:fleet"},
             }
         )
-        kept, now_ms, between_ms = Kept(), 10**12, round(1000 * INTERVAL_S)
+        kept, now_ms, between_ms = Kept(), 10**12, round(1000 * interval_s)
         with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
             collector._sender.close()
             collector._sender = kept  # type: ignore[assignment]
@@ -101,7 +112,9 @@ def _records_of_a_look(size: FleetSize) -> tuple[int, dict[str, Records]]:
     return now_ms + between_ms, kept.records
 
 
-def _measured(settings: Settings, pipeline: psutil.Process, look_ms: int, records: dict[str, Records]) -> Figures:
+def _measured(
+    settings: Settings, pipeline: psutil.Process, look_ms: int, records: dict[str, Records], interval_s: float
+) -> Figures:
     sender = RecordSender(settings.kafka)
     of_a_look = sum(map(len, records.values()))
     began_s, cpu_s, counted_s, rss_mib, lags = time.monotonic(), 0.0, 0.0, [0.0], [0]
@@ -111,7 +124,7 @@ def _measured(settings: Settings, pipeline: psutil.Process, look_ms: int, record
             lags.clear()
         failed = _send(sender, look_ms, records)
         assert not failed, f"{failed} records were not acknowledged"
-        while time.monotonic() < began_s + (look + 1) * INTERVAL_S:
+        while time.monotonic() < began_s + (look + 1) * interval_s:
             rss_mib.append(_rss_mib(pipeline))
             time.sleep(SAMPLE_S)
         lags.append((look + 1) * of_a_look - _read(settings))
@@ -121,7 +134,7 @@ def _measured(settings: Settings, pipeline: psutil.Process, look_ms: int, record
     while _read(settings) < (WARM_UP_LOOKS + LOOKS) * of_a_look and time.monotonic() < ended_s + CAUGHT_UP_S:
         time.sleep(SAMPLE_S)
     return {
-        "pipeline_records_per_s": of_a_look / INTERVAL_S,
+        "pipeline_records_per_s": of_a_look / interval_s,
         "pipeline_cores": used_s / took_s,
         "pipeline_cpu_s_per_look": used_s / LOOKS,
         "pipeline_lag_records_max": max(lags),

@@ -1,16 +1,20 @@
 """Objects of a bucket by what they are: data of tables, entries of their logs, files of checkpoints."""
 
 import re
+import time
+import urllib.error
 import urllib.parse
 import urllib.request
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 
 from tests.s3 import BUCKET
 
 NAMESPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 TIMEOUT_S = 60.0
+TRIES, RETRY_INTERVAL_S = 5, 1.0
 GROUP = re.compile(r"(?:.*/)?(?P<area>tables|checkpoints)/(?P<name>[^/]+)/(?P<rest>.*)")
 
 
@@ -59,10 +63,22 @@ def objects(store_url: str, prefix: str = "") -> Iterator[tuple[str, int]]:
     while True:
         query = {"list-type": "2", "prefix": prefix, **({"continuation-token": token} if token else {})}
         url = f"{store_url}/{BUCKET}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - a server of our own
-            page = ElementTree.fromstring(answer.read())  # noqa: S314 - likewise
+        page = ElementTree.fromstring(_answer(url))  # noqa: S314 - of a server of our own
         for row in page.iter(f"{NAMESPACE}Contents"):
             yield row.findtext(f"{NAMESPACE}Key", ""), int(row.findtext(f"{NAMESPACE}Size", "0"))
         token = page.findtext(f"{NAMESPACE}NextContinuationToken", "")
         if not token:
             return
+
+
+def _answer(url: str) -> bytes:
+    """The store's server fails now and then at a listing while objects come and go: then it is asked again."""
+    for tries_left in reversed(range(TRIES)):
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - a server of our own
+                return bytes(answer.read())
+        except urllib.error.HTTPError as error:
+            if not tries_left or error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise
+            time.sleep(RETRY_INTERVAL_S)
+    raise AssertionError("the last try returns or raises")

@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from streaming import tables
 from tests.on_s3.objects import ObjectCounts, count_objects
 from tests.on_s3.product import ROLES, Product, product_on_s3
 from tests.s3 import Asked, proxy, s3_server
@@ -73,6 +74,7 @@ def _watch(product: Product, store: str, requests: dict[str, Requests], minutes:
                 for name, row in requests.items()
             },
             "objects": {name: counts.as_dict() for name, counts in count_objects(store).items()},
+            "decided": _decided(tables.TableReader(product.settings.storage.tables)),
             "load_average": os.getloadavg()[0],
         }
         before = {name: Counter(row.counts) for name, row in requests.items()}
@@ -82,8 +84,22 @@ def _watch(product: Product, store: str, requests: dict[str, Requests], minutes:
         click.echo(_line(line))
 
 
+def _decided(reader: tables.TableReader) -> dict[str, dict[str, int]]:
+    """How often each reason was decided on so far, and each event of executions seen."""
+    return {
+        "reasons": dict(Counter(row["reason"] for row in reader.rows("decision", columns=["reason"]))),
+        "events": dict(Counter(row["event"] for row in reader.rows("execution", columns=["event"]))),
+    }
+
+
 def _line(line: dict[str, Any]) -> str:
     memory = ", ".join(f"{name} {value} MiB" for name, value in line["rss_mib"].items())
     asked = ", ".join(f"{name} {sum(counts.values())}" for name, counts in line["requests"].items())
     objects = ObjectCounts.total(line["objects"])
-    return f"minute {line['minute']}: {memory}; requests: {asked}; objects: {objects}; load {line['load_average']:.1f}"
+    decided = (
+        ", ".join(f"{name} {count}" for row in line["decided"].values() for name, count in row.items()) or "nothing"
+    )
+    return (
+        f"minute {line['minute']}: {memory}; requests: {asked}; objects: {objects}; decided: {decided}; "
+        f"load {line['load_average']:.1f}"
+    )
