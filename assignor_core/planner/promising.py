@@ -71,8 +71,8 @@ def least_added(
     """... x C: the least that each load adds to the objective of `brokers`, which carry `here`, if they take something
     between `low` and `high`; what they shed is below 0.
 
-    It is convex in what they take, with one parabola up to the goal and another one above it. So the least is where one
-    of these turns or both meet, or at the end that is nearest to it.
+    It is convex and smooth in what they take, with one parabola up to the goal and another one above it. So the least
+    is where one of them turns, or at the end that is nearest to it.
     """
     share = problem.share[brokers]
     over, away = (here - problem.goal[brokers]) / share, 2.0 * (here / share - 1.0)

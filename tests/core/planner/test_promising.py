@@ -11,8 +11,8 @@ from assignor_core.planner import PlannerPolicy
 from assignor_core.planner.candidates import SearchState, movable_replicas
 from assignor_core.planner.moves import SHORTLIST_WIDE, ReplicaMoves
 from assignor_core.planner.placement import Indices
-from assignor_core.planner.problem import Problem
-from assignor_core.planner.promising import LOOKED_AT, ReliefBound, least_added, may_gain
+from assignor_core.planner.problem import Problem, added_cost
+from assignor_core.planner.promising import LOOKED_AT, ROUNDING, ReliefBound, least_added, may_gain
 from assignor_core.planner.proposal import propose_counted
 from assignor_core.planner.statistic import first_window
 from tests.core.planner.cases import search_of
@@ -86,21 +86,47 @@ def test_no_load_adds_less_than_the_least(seed: int, scale: float, shed: bool) -
         assert (problem.burden(loads, alone, brokers) >= least[:, column] - 1e-12).all()
 
 
-def test_the_least_is_reached() -> None:
-    """A broker above its goal gains most where it sheds down to just below it, and nothing by taking more."""
-    state, broker, _ = over_most(1)
-    here, problem = state.placement.loads[broker], state.problem
-    change = np.linspace(-1.0, 0.0, 20_001)
-    over = np.flatnonzero(here > problem.goal[broker])
-    assert len(over)
-    for column in over:
-        taken = np.zeros((len(change), len(here)))
-        taken[:, column] = change
-        best = float(problem.burden(here, taken, broker).min())
-        least = float(least_added(problem, here, broker, -1.0, 0.0)[column])
-        assert least <= best + 1e-12
-        assert best == pytest.approx(least, rel=1e-3)
-    assert (least_added(problem, here, broker, 0.0, 1.0)[over] == 0.0).all()
+@settings(max_examples=30)
+@given(seed=seeds, low=st.sampled_from((-1.0, -0.01, 0.0, 0.02)), width=st.sampled_from((0.0, 1e-3, 0.1, 2.0)))
+def test_the_least_is_what_a_search_of_the_range_finds(seed: int, low: float, width: float) -> None:
+    """Also where a broker is below its goal, and only the pull to even counts, a hundred thousandth as much."""
+    state, _, _ = over_most(seed)
+    problem, here = state.problem, state.placement.loads
+    share, over = problem.share, (here - problem.goal) / problem.share
+    left, right = np.full(here.shape, low), np.full(here.shape, low + width)
+
+    def added(taken: Floats) -> Floats:
+        return added_cost(taken, share, over, np.maximum(over, 0.0) ** 2, 2.0 * (here / share - 1.0), problem.weight)
+
+    for _ in range(200):  # it is convex: the third that is farther from the least goes
+        third = (right - left) / 3.0
+        rises = added(left + third) < added(right - third)
+        left, right = np.where(rises, left, left + third), np.where(rises, right - third, right)
+    least = least_added(problem, here, np.arange(BROKERS), low, low + width)
+    assert least == pytest.approx(added((left + right) / 2.0), rel=1e-9, abs=1e-18)
+
+
+def test_a_replica_that_gains_just_enough_is_kept_and_others_are_not() -> None:
+    state, _, _ = over_most(1)
+    problem, there, targets = state.problem, state.placement.loads, np.arange(BROKERS)
+    least = float(least_added(problem, there, targets, 0.0, np.inf).sum(axis=1).min())
+    assert least < -1e-8  # some broker has less than its share, and gains by what it takes
+    relief = 0.25 + least + np.array([-3.0, -0.5, 0.5]) * ROUNDING
+    assert may_gain(problem, relief, there, targets, 0.25).tolist() == [1, 2]
+    assert may_gain(problem, relief, there[:0], targets[:0], relief[1] + ROUNDING / 2).tolist() == [1, 2]
+
+
+@settings(max_examples=30)
+@given(seed=seeds)
+def test_the_move_that_gains_most_is_found_where_just_less_is_asked_for(seed: int) -> None:
+    state, broker, _ = over_most(seed)
+    gains = [0.0]
+    while found := ReplicaMoves(state, broker, SHORTLIST_WIDE).best(gains[-1]):
+        gains.append(found.gain)
+    for gain in gains[1:]:
+        asked = np.nextafter(gain, 0.0)
+        every = ReplicaMoves(state, broker, SHORTLIST_WIDE).best(asked)
+        assert ReplicaMoves(state, broker, SHORTLIST_WIDE, asked).best(asked) == every is not None
 
 
 def test_most_exchanges_are_left_out_after_few_loads() -> None:
