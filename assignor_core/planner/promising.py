@@ -18,7 +18,7 @@ from assignor_core.planner.problem import PULL, Problem, added_cost
 LOOKED_AT = 8
 """Loads. Of the exchanges left after so many, most do relieve enough; with no more loads than that nothing is saved."""
 ROUNDING = 1e-9
-"""Sums in another order differ by less; gains and reliefs are parts of the objective, whose largest are near 1."""
+"""Sums of reliefs in another order differ by less, by far."""
 
 
 class ReliefBound:
@@ -40,14 +40,12 @@ class ReliefBound:
         low, high = taken.min(axis=0) - given.max(axis=0), taken.max(axis=0) - given.min(axis=0)
         most = -least_added(self._problem, self._here, self._broker, low, high)
         order = np.argsort(-most, kind="stable")
-        others_most = np.append(np.cumsum(most[order][::-1])[::-1], 0.0)
-        enough = gain_min - ROUNDING * max(1.0, float(others_most[0]))
+        others_most = np.cumsum(most[order][::-1])[::-1]  # of each load in that order and all behind it
         relief = np.zeros(len(rows))
         for looked_at, column in enumerate(order[:LOOKED_AT], start=1):
             relief -= self._added(taken[at, column] - given[rows, column], column)
-            left = np.flatnonzero(relief + others_most[looked_at] > enough)
-            if len(left) < len(rows):
-                rows, at, relief = rows[left], at[left], relief[left]
+            left = np.flatnonzero(relief + others_most[looked_at] > gain_min - ROUNDING)
+            rows, at, relief = rows[left], at[left], relief[left]
         return rows, at
 
     def _added(self, taken: Floats, column: int) -> Floats:
@@ -77,7 +75,10 @@ def least_added(
     share = problem.share[brokers]
     over, away = (here - problem.goal[brokers]) / share, 2.0 * (here / share - 1.0)
     before = np.maximum(over, 0.0) ** 2
-    turns = (-over, -(2.0 * over + PULL * away) / (2.0 + 2.0 * PULL), -away / 2.0)
-    costs = (added_cost(np.clip(turn * share, low, high), share, over, before, away, problem.weight) for turn in turns)
-    least: Floats = np.minimum.reduce(list(costs))
+    above, below = -(2.0 * over + PULL * away) / (2.0 + 2.0 * PULL), -away / 2.0
+    costs = [
+        added_cost(np.clip(turn * share, low, high), share, over, before, away, problem.weight)
+        for turn in (above, below)
+    ]
+    least: Floats = np.minimum(*costs)
     return least
