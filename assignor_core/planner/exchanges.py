@@ -24,7 +24,7 @@ from assignor_core.planner.candidates import (
     target_brokers,
 )
 from assignor_core.planner.placement import Edit, Flags, Indices
-from assignor_core.planner.promising import ReliefBound
+from assignor_core.planner.promising import promising_exchanges
 
 PARTNERS = 8
 """Brokers tried as partners, the emptiest in what is over the limit."""
@@ -94,15 +94,14 @@ def _pairs(state: SearchState, broker: int, gain_min: float) -> Pairs | None:
     excess = np.maximum(here - problem.goal[broker], 0.0)
     worst = int(np.argmax((excess / problem.share[broker]) ** 2 * problem.weight))
     wanted = given.loads[:, worst] - excess[worst]
-    bound = ReliefBound(problem, here, broker)
-    pairs, looked_at = [], 0
+    standing, pairs, looked_at = problem.standing(here, broker), [], 0
     for partner in _partners(state, broker):
         offered = movable_replicas(state, partner)
         rows, at = _nearest(wanted, offered.loads[:, worst], offered.partitions)
         looked_at += len(offered.partitions) + len(rows)
-        rows, at = bound.promising(given.loads, offered.loads, rows, at, gain_min)
-        pairs.append(Pairs(given.take(rows), offered.take(at), np.full(len(rows), partner)))
-    pairs = [some for some in pairs if len(some.partners)]
+        rows, at = promising_exchanges(standing, given.loads, offered.loads, rows, at, gain_min)
+        if len(rows):
+            pairs.append(Pairs(given.take(rows), offered.take(at), np.full(len(rows), partner)))
     state.effort.look(looked_at)
     return joined(pairs)
 

@@ -15,7 +15,7 @@ from assignor_core.planner.candidates import (
     target_brokers,
 )
 from assignor_core.planner.placement import Edit
-from assignor_core.planner.promising import may_gain
+from assignor_core.planner.promising import promising_moves
 
 SHORTLIST = 32
 """Replicas of a broker whose targets are scored exactly."""
@@ -41,12 +41,12 @@ class ReplicaMoves:
         self._targets = target_brokers(state)
         replicas, relief = shortlist(state, broker, shortlisted)
         state.effort.look(len(placement.held_by(broker)) + len(replicas.partitions) * len(self._targets))
+        there = placement.loads[self._targets]
         if gain_min is not None:
-            there = placement.loads[self._targets]
-            replicas = replicas.take(may_gain(problem, relief, there, self._targets, gain_min))
+            replicas = replicas.take(promising_moves(relief, problem.standing(there, self._targets), gain_min))
         self._replicas = replicas
         partitions, _, loads = replicas
-        self._burden = problem.burden(placement.loads[self._targets], loads[:, None], self._targets)
+        self._burden = problem.burden(there, loads[:, None], self._targets)
         self._copied = spending.copied_bytes(partitions, broker, self._targets)
         self._price = spending.price(partitions, self._copied)
         self._allowed = problem.allowed_targets(placement, partitions, broker, self._targets)

@@ -17,6 +17,7 @@ placement.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,19 +111,22 @@ class Problem:
         >>> bool(abs(problem.burden(here, taken, 1) - difference) < 1e-12)
         True
         """
-        share = self.share[brokers]
-        over = (here - self.goal[brokers]) / share
-        before, away = np.maximum(over, 0.0) ** 2, 2.0 * (here / share - 1.0)
-        total: Floats = np.zeros(np.broadcast_shapes(over.shape[:-1], taken.shape[:-1]))
+        standing = self.standing(here, brokers)
+        total: Floats = np.zeros(np.broadcast_shapes(standing.over.shape[:-1], taken.shape[:-1]))
         if total.size <= FEW_PAIRS:
-            terms = added_cost(taken, share, over, before, away, self.weight)
+            terms = standing.added_cost(taken)
             for column in range(terms.shape[-1]):
                 total += terms[..., column]
             return total
-        for column, weight in enumerate(self.weight):
-            at = (..., column)
-            total += added_cost(taken[at], share[at], over[at], before[at], away[at], weight)
+        for column in range(len(self.weight)):
+            total += standing.of(column).added_cost(taken[..., column])
         return total
+
+    def standing(self, here: Floats, brokers: Indices | int) -> "Standing":
+        """How `brokers`, which carry `here` (... x C), stand to their shares and goals."""
+        share = self.share[brokers]
+        over = (here - self.goal[brokers]) / share
+        return Standing(share, over, np.maximum(over, 0.0) ** 2, 2.0 * (here / share - 1.0), self.weight)
 
     def coverage(self, here: Floats, loads: Floats, broker: int) -> Floats:
         """N: how much of the excess of `broker` each of `loads` (N x C) takes away, weighted by excess.
@@ -239,6 +243,50 @@ class Problem:
         return counts
 
 
+class Standing(NamedTuple):
+    """Where brokers stand, of each load; what the cost of taking more or less is worked out from."""
+
+    share: Floats
+    """... x C, as all but the weight."""
+    over: Floats
+    """Load above the goal, in shares."""
+    before: Floats
+    """What that costs."""
+    away: Floats
+    """Twice the distance to an even load, in shares: the slope of the pull."""
+    weight: Floats
+    """C."""
+
+    def of(self, column: int) -> "Standing":
+        """The same of one load."""
+        return Standing(*(values[..., column] for values in self))
+
+    def added_cost(self, taken: Floats) -> Floats:
+        """What the objective loses by each load of `taken`; `burden` is the sum of it."""
+        added = taken / self.share
+        cost: Floats = np.maximum(added + self.over, 0.0)
+        cost *= cost
+        cost -= self.before
+        pull = added + self.away
+        pull *= added
+        pull *= PULL
+        cost += pull
+        cost *= self.weight
+        return cost
+
+    def least_cost(self, low: Floats | float, high: Floats | float) -> Floats:
+        """... x C: the least `added_cost` of each load if something between `low` and `high` is taken; what is shed is
+        below 0.
+
+        It is convex and smooth, with one parabola up to the goal and another one above it. So the least is where one
+        of them turns, or at the end that is nearest to it.
+        """
+        above, below = -(2.0 * self.over + PULL * self.away) / (2.0 + 2.0 * PULL), -self.away / 2.0
+        costs = [self.added_cost(np.clip(turn * self.share, low, high)) for turn in (above, below)]
+        least: Floats = np.minimum(*costs)
+        return least
+
+
 def weighted(values: Floats, weight: Floats) -> Floats:
     """Sum over the last axis, times `weight`, column by column: a product of matrices rounds as the machine likes."""
     products = values * weight
@@ -246,20 +294,6 @@ def weighted(values: Floats, weight: Floats) -> Floats:
     for column in range(1, len(weight)):
         total = total + products[..., column]
     return total
-
-
-def added_cost(taken: Floats, share: Floats, over: Floats, before: Floats, away: Floats, weight: Floats) -> Floats:
-    """`burden` of each load, not summed: `over` is the excess in shares, `before` its cost, `away` its double pull."""
-    added = taken / share
-    cost: Floats = np.maximum(added + over, 0.0)
-    cost *= cost
-    cost -= before
-    pull = added + away
-    pull *= added
-    pull *= PULL
-    cost += pull
-    cost *= weight
-    return cost
 
 
 def lowest(values: Floats, count: int) -> Indices:

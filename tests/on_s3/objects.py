@@ -73,12 +73,16 @@ def objects(store_url: str, prefix: str = "") -> Iterator[tuple[str, int]]:
 
 def _answer(url: str) -> bytes:
     """The store's server fails now and then at a listing while objects come and go: then it is asked again."""
-    for tries_left in reversed(range(TRIES)):
+    for _ in range(TRIES - 1):
         try:
-            with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - a server of our own
-                return bytes(answer.read())
+            return _read(url)
         except urllib.error.HTTPError as error:
-            if not tries_left or error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+            if error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
             time.sleep(RETRY_INTERVAL_S)
-    raise AssertionError("the last try returns or raises")
+    return _read(url)
+
+
+def _read(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - a server of our own
+        return bytes(answer.read())

@@ -11,8 +11,8 @@ from assignor_core.planner import PlannerPolicy
 from assignor_core.planner.candidates import SearchState, movable_replicas
 from assignor_core.planner.moves import SHORTLIST_WIDE, ReplicaMoves
 from assignor_core.planner.placement import Indices
-from assignor_core.planner.problem import Problem, added_cost
-from assignor_core.planner.promising import LOOKED_AT, ROUNDING, ReliefBound, least_added, may_gain
+from assignor_core.planner.problem import Standing
+from assignor_core.planner.promising import LOOKED_AT, ROUNDING, promising_exchanges, promising_moves
 from assignor_core.planner.proposal import propose_counted
 from assignor_core.planner.statistic import first_window
 from tests.core.planner.cases import search_of
@@ -55,12 +55,12 @@ seeds, parts = st.integers(0, 10_000), st.sampled_from(GAIN_PARTS)
 def test_no_exchange_that_relieves_of_enough_is_left_out(seed: int, part: float) -> None:
     state, broker, excess = over_most(seed)
     here, gain_min = state.placement.loads[broker], part * excess
-    bound, given = ReliefBound(state.problem, here, broker), movable_replicas(state, broker)
+    standing, given = state.problem.standing(here, broker), movable_replicas(state, broker)
     for partner in set(range(BROKERS)) - {broker}:
         taken = movable_replicas(state, partner)
         rows, at = (grid.ravel() for grid in np.indices((len(given.partitions), len(taken.partitions))))
         relief = state.problem.relief(here, given.loads[rows] - taken.loads[at], broker)
-        kept = set(zip(*bound.promising(given.loads, taken.loads, rows, at, gain_min), strict=True))
+        kept = set(zip(*promising_exchanges(standing, given.loads, taken.loads, rows, at, gain_min), strict=True))
         assert {pair for pair, gain in zip(zip(rows, at, strict=True), relief, strict=True) if gain > gain_min} <= kept
 
 
@@ -78,7 +78,7 @@ def test_no_load_adds_less_than_the_least(seed: int, scale: float, shed: bool) -
     state, _, _ = over_most(seed)
     brokers, loads, problem = np.arange(BROKERS), state.placement.loads, state.problem
     taken = scale * np.random.default_rng(seed).uniform(-float(shed), 1.0, size=(200, *loads.shape))
-    least = least_added(problem, loads, brokers, -scale if shed else 0.0, scale)
+    least = problem.standing(loads, brokers).least_cost(-scale if shed else 0.0, scale)
     assert (problem.burden(loads, taken, brokers) >= least.sum(axis=1) - 1e-12).all()
     for column in range(loads.shape[1]):  # one load alone, so that each column's own least is held
         alone = np.zeros_like(taken)
@@ -91,29 +91,26 @@ def test_no_load_adds_less_than_the_least(seed: int, scale: float, shed: bool) -
 def test_the_least_is_what_a_search_of_the_range_finds(seed: int, low: float, width: float) -> None:
     """Also where a broker is below its goal, and only the pull to even counts, a hundred thousandth as much."""
     state, _, _ = over_most(seed)
-    problem, here = state.problem, state.placement.loads
-    share, over = problem.share, (here - problem.goal) / problem.share
+    here = state.placement.loads
+    standing = state.problem.standing(here, np.arange(BROKERS))
+    added = standing.added_cost
     left, right = np.full(here.shape, low), np.full(here.shape, low + width)
-
-    def added(taken: Floats) -> Floats:
-        return added_cost(taken, share, over, np.maximum(over, 0.0) ** 2, 2.0 * (here / share - 1.0), problem.weight)
-
     for _ in range(200):  # it is convex: the third that is farther from the least goes
         third = (right - left) / 3.0
         rises = added(left + third) < added(right - third)
         left, right = np.where(rises, left, left + third), np.where(rises, right - third, right)
-    least = least_added(problem, here, np.arange(BROKERS), low, low + width)
-    assert least == pytest.approx(added((left + right) / 2.0), rel=1e-9, abs=1e-18)
+    assert standing.least_cost(low, low + width) == pytest.approx(added((left + right) / 2.0), rel=1e-9, abs=1e-18)
 
 
 def test_a_replica_that_gains_just_enough_is_kept_and_others_are_not() -> None:
     state, _, _ = over_most(1)
-    problem, there, targets = state.problem, state.placement.loads, np.arange(BROKERS)
-    least = float(least_added(problem, there, targets, 0.0, np.inf).sum(axis=1).min())
+    targets = state.problem.standing(state.placement.loads, np.arange(BROKERS))
+    nowhere = state.problem.standing(state.placement.loads[:0], np.arange(0))
+    least = float(targets.least_cost(0.0, np.inf).sum(axis=1).min())
     assert least < -1e-8  # some broker has less than its share, and gains by what it takes
     relief = 0.25 + least + np.array([-3.0, -0.5, 0.5]) * ROUNDING
-    assert may_gain(problem, relief, there, targets, 0.25).tolist() == [1, 2]
-    assert may_gain(problem, relief, there[:0], targets[:0], relief[1] + ROUNDING / 2).tolist() == [1, 2]
+    assert promising_moves(relief, targets, 0.25).tolist() == [1, 2]
+    assert promising_moves(relief, nowhere, relief[1] + ROUNDING / 2).tolist() == [1, 2]
 
 
 @settings(max_examples=30)
@@ -137,7 +134,8 @@ def test_most_exchanges_are_left_out_after_few_loads() -> None:
     rows, at = (grid.ravel() for grid in np.indices((len(given.partitions), len(taken.partitions))))
     relief = state.problem.relief(here, given.loads[rows] - taken.loads[at], broker)
     gain_min = 0.9 * float(relief.max())
-    left, _ = ReliefBound(state.problem, here, broker).promising(given.loads, taken.loads, rows, at, gain_min)
+    standing = state.problem.standing(here, broker)
+    left, _ = promising_exchanges(standing, given.loads, taken.loads, rows, at, gain_min)
     assert 0 < (relief > gain_min).sum() <= len(left) < len(rows) / 4
 
 
@@ -146,7 +144,8 @@ def test_with_few_loads_nothing_is_left_out() -> None:
     here, given = state.placement.loads[0], movable_replicas(state, 0)
     assert len(here) <= LOOKED_AT
     rows = np.arange(len(given.partitions))
-    assert ReliefBound(state.problem, here, 0).promising(given.loads, given.loads, rows, rows, 1.0)[0] is rows
+    standing = state.problem.standing(here, 0)
+    assert promising_exchanges(standing, given.loads, given.loads, rows, rows, 1.0)[0] is rows
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3])
@@ -156,19 +155,18 @@ def test_the_plan_is_that_of_a_search_that_scores_all(seed: int, monkeypatch: py
     left_out = 0
 
     def all_exchanges(
-        bound: ReliefBound, given: Floats, taken: Floats, rows: Indices, at: Indices, gain_min: float
+        standing: Standing, given: Floats, taken: Floats, rows: Indices, at: Indices, gain_min: float
     ) -> tuple[Indices, Indices]:
         nonlocal left_out
-        left_out += len(rows) - len(promising(bound, given, taken, rows, at, gain_min)[0])
+        left_out += len(rows) - len(promising_exchanges(standing, given, taken, rows, at, gain_min)[0])
         return rows, at
 
-    def all_moves(problem: Problem, relief: Floats, there: Floats, targets: Indices, gain_min: float) -> Indices:
+    def all_moves(relief: Floats, targets: Standing, gain_min: float) -> Indices:
         nonlocal left_out
-        left_out += len(relief) - len(may_gain(problem, relief, there, targets, gain_min))
+        left_out += len(relief) - len(promising_moves(relief, targets, gain_min))
         return np.arange(len(relief))
 
-    promising = ReliefBound.promising
-    monkeypatch.setattr(ReliefBound, "promising", all_exchanges)
-    monkeypatch.setattr("assignor_core.planner.moves.may_gain", all_moves)
+    monkeypatch.setattr("assignor_core.planner.exchanges.promising_exchanges", all_exchanges)
+    monkeypatch.setattr("assignor_core.planner.moves.promising_moves", all_moves)
     assert propose_counted(cluster, policy) == planned
     assert left_out > 0
