@@ -1,6 +1,5 @@
 """Which lag holds movements back: real tables as the pipeline writes them, without Spark; time is what a test says."""
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +22,8 @@ PLAN_BROKERS = frozenset({1, 2})
 class Groups:
     """Writes windows of `group_lag` and asks for pressure."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = str(root / "tables")
+    def __init__(self, root: str) -> None:
+        self._root = root
         self._version = 0
         self.pressure = LagPressure(
             WindowTables(self._root, "main", WINDOW_MS, watermark_ms=0, windows_max=1),
@@ -62,8 +61,8 @@ class Groups:
 
 
 @pytest.fixture
-def groups(tmp_path: Path) -> Groups:
-    return Groups(tmp_path)
+def groups(tables_in_memory: str) -> Groups:
+    return Groups(tables_in_memory)
 
 
 def test_without_tables_nothing_is_held_back(groups: Groups) -> None:

@@ -1,7 +1,5 @@
 """Executions to their ends on a simulated cluster: copies take time, throttles count, processes are killed."""
 
-from pathlib import Path
-
 import pytest
 
 from assignor_core.execution.events import Event
@@ -24,8 +22,8 @@ ERRORS = ClientErrors(ClusterRequestFailed, ClusterUnreachable)
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+def settings(tables_in_memory: str) -> Settings:
+    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
 
 
 @pytest.fixture

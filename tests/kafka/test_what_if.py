@@ -40,9 +40,9 @@ WEIGHTS = (1, 2, 3)
 """Of partitions in turn: how long their records are, and their part of the bytes on disks."""
 FILLED_BYTES = 2_000_000
 """Of a partition of weight 1: what is written until a plan is carried out adds a hundredth or two to it."""
-RECORD = b"x" * 160
-ROUND_S = 0.5
-"""In which each partition gets one record, as long as its topic's traffic is as usual."""
+RECORD = b"x" * 320
+ROUND_S = 1.0
+"""In which each partition gets one record, as long as its topic's traffic is as usual. Each is a request of its own."""
 ROUND = threading.Lock()
 """Held while a round is written and while the brokers are looked at. A look within a round would give some partitions a
 record more than others: by other loads another plan may be the best.

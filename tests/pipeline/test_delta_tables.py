@@ -134,6 +134,7 @@ def stored(root: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in tables.read(root, "broker_load", columns=columns))
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(_batches)
 def test_a_window_at_a_time_gives_what_all_at_once_give(batches: list[dict[tuple[int, int], int]]) -> None:

@@ -86,6 +86,7 @@ def gain_of(plan: Plan, state: ClusterState, resource: str) -> float:
     return on_now.skew_before[resource]["max_over_mean"] - on_now.skew_after[resource]["max_over_mean"]
 
 
+@pytest.mark.long
 @settings(max_examples=150)
 @given(
     clusters(reads=True),
