@@ -16,11 +16,12 @@ are decided by position, which follows from ids, so the same input gives the sam
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from assignor_core.load import Floats, Ints
+from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.planner.effort import Effort
 from assignor_core.planner.placement import Edit, Flags, Indices, Placement
 from assignor_core.planner.problem import Problem, lowest
@@ -42,15 +43,6 @@ class Candidate(NamedTuple):
     """What decides between candidates: higher is better."""
 
 
-class SearchState(NamedTuple):
-    """What candidates are judged by: the rules, the placement as it is, what has been spent, and what was tried."""
-
-    problem: Problem
-    placement: Placement
-    spending: Spending
-    effort: Effort
-
-
 class Replicas(NamedTuple):
     """N replicas on one broker."""
 
@@ -63,6 +55,34 @@ class Replicas(NamedTuple):
     def take(self, rows: Indices) -> "Replicas":
         """The replicas of these rows."""
         return Replicas(self.partitions[rows], self.slots[rows], self.loads.take(rows, axis=0))
+
+
+@dataclass(slots=True)
+class SinceEdit:
+    """What was worked out since the last edit, for the next look: one that fails is followed by wider ones; mutable."""
+
+    edits: int = -1
+    """Of the placement, when it was."""
+    targets: Indices | None = None
+    broker: int = NO_BROKER
+    replicas: Replicas | None = None
+    """What may move of `broker`."""
+
+    def at(self, placement: Placement) -> "SinceEdit":
+        """Itself, without what an edit has changed since."""
+        if self.edits != placement.edits:
+            self.edits, self.targets, self.broker, self.replicas = placement.edits, None, NO_BROKER, None
+        return self
+
+
+class SearchState(NamedTuple):
+    """What candidates are judged by: the rules, the placement as it is, what has been spent, and what was tried."""
+
+    problem: Problem
+    placement: Placement
+    spending: Spending
+    effort: Effort
+    since_edit: SinceEdit
 
 
 def best_by_score(candidates: Iterable[Candidate | None]) -> Candidate | None:
@@ -89,10 +109,14 @@ def led_partitions(state: SearchState, broker: int) -> Indices:
 
 def movable_replicas(state: SearchState, broker: int) -> Replicas:
     """Replicas on `broker` that the policy lets move for balance."""
+    lately = state.since_edit.at(state.placement)
+    if lately.replicas is not None and lately.broker == broker:
+        return lately.replicas
     held = state.placement.held_by(broker)
     held = held[state.problem.may_balance[held]]
     slots = state.placement.slots_of(held, broker)
-    return Replicas(held, slots, state.placement.loads_at(held, slots))
+    lately.broker, lately.replicas = broker, Replicas(held, slots, state.placement.loads_at(held, slots))
+    return lately.replicas
 
 
 def shortlist(state: SearchState, broker: int, count: int) -> tuple[Replicas, Floats]:
@@ -121,6 +145,13 @@ def target_brokers(state: SearchState) -> Indices:
 
     Each rack keeps its emptiest: racks are hard rules, and the emptiest of the cluster may all stand in one rack.
     """
+    lately = state.since_edit.at(state.placement)
+    if lately.targets is None:
+        lately.targets = _target_brokers(state)
+    return lately.targets
+
+
+def _target_brokers(state: SearchState) -> Indices:
     problem, loads = state.problem, state.placement.loads
     takers = np.flatnonzero(problem.may_take)
     if len(takers) <= TARGETS_MAX:

@@ -15,7 +15,7 @@ from assignor_core.planner.candidates import (
     target_brokers,
 )
 from assignor_core.planner.placement import Edit
-from assignor_core.planner.promising import promising_moves
+from assignor_core.planner.promising import promising_moves, promising_pairs
 
 SHORTLIST = 32
 """Replicas of a broker whose targets are scored exactly."""
@@ -35,22 +35,32 @@ class ReplicaMoves:
     def __init__(
         self, state: SearchState, broker: int, shortlisted: int = SHORTLIST, gain_min: float | None = None
     ) -> None:
-        """With `gain_min` only those that may gain more: `best` is not asked for less then, nor after an `update`."""
+        """With `gain_min` only those that may gain more: `best` is not asked for less then.
+
+        After an `update` none of the others gains more than before: the broker has less to be relieved of, and targets
+        have no less.
+        """
         problem, placement, spending = state.problem, state.placement, state.spending
         self._state, self._broker = state, broker
-        self._targets = target_brokers(state)
+        targets = target_brokers(state)
         replicas, relief = shortlist(state, broker, shortlisted)
-        state.effort.look(len(placement.held_by(broker)) + len(replicas.partitions) * len(self._targets))
-        there = placement.loads[self._targets]
+        state.effort.look(len(placement.held_by(broker)) + len(replicas.partitions) * len(targets))
+        there = placement.loads[targets]
         if gain_min is not None:
-            replicas = replicas.take(promising_moves(relief, problem.standing(there, self._targets), gain_min))
-        self._replicas = replicas
+            rows = promising_moves(relief, problem.standing(there, targets), gain_min)
+            replicas, relief = replicas.take(rows), relief[rows]
+        burden = problem.burden(there, replicas.loads[:, None], targets)
+        if gain_min is not None:
+            rows, at = promising_pairs(relief, burden, gain_min)
+            replicas, targets, burden = replicas.take(rows), targets[at], burden[rows[:, None], at]
+        self._replicas, self._targets, self._burden = replicas, targets, burden
+        if not burden.size:
+            return
         partitions, _, loads = replicas
-        self._burden = problem.burden(there, loads[:, None], self._targets)
-        self._copied = spending.copied_bytes(partitions, broker, self._targets)
+        self._copied = spending.copied_bytes(partitions, broker, targets)
         self._price = spending.price(partitions, self._copied)
-        self._allowed = problem.allowed_targets(placement, partitions, broker, self._targets)
-        self._room = problem.with_room(placement, loads, self._targets)
+        self._allowed = problem.allowed_targets(placement, partitions, broker, targets)
+        self._room = problem.with_room(placement, loads, targets)
 
     def best(self, gain_min: float) -> Candidate | None:
         """The best one that gains more than `gain_min`."""
@@ -70,11 +80,13 @@ class ReplicaMoves:
 
     def update(self, edits: tuple[Edit, ...], brokers: set[int]) -> None:
         """Bring what `edits`, which changed the loads of `brokers`, have changed up to date."""
+        if not self._burden.size:
+            return
         problem, placement, loads = self._state.problem, self._state.placement, self._replicas.loads
         for edit in edits:
             self._allowed[self._replicas.partitions == edit.partition] = False
         at = np.flatnonzero(flags_of(brokers, len(placement.loads))[self._targets])
-        if not len(at) or not self._burden.size:
+        if not len(at):
             return
         changed = self._targets[at]
         self._state.effort.score_anew(len(loads) * len(at))

@@ -92,6 +92,8 @@ class Placement:
         """P: bytes of one replica."""
         self.disk_fraction: Floats = self.following[:, disk].max(axis=1)
         """P: the same as fraction of the cluster's disk."""
+        self.edits = 0
+        """Edits so far: as long as it is the same, so is all that is worked out from the placement."""
         self._index_replicas()
 
     def held_by(self, broker: int) -> Indices:
@@ -123,6 +125,7 @@ class Placement:
 
     def move(self, partition: int, slot: int, target: int) -> None:
         """The replica in `slot` goes to `target`, and keeps its slot."""
+        self.edits += 1
         source = int(self.replicas[partition, slot])
         load = self.leading[partition] if slot == 0 else self.following[partition]
         self.loads[source] -= load
@@ -135,6 +138,7 @@ class Placement:
 
     def lead(self, partition: int, slot: int) -> None:
         """The follower in `slot` becomes leader; the leader takes its slot."""
+        self.edits += 1
         old, new = int(self.replicas[partition, 0]), int(self.replicas[partition, slot])
         change = self.leading[partition] - self.following[partition]
         self.loads[old] -= change
@@ -147,6 +151,7 @@ class Placement:
 
     def restore(self, partition: int) -> None:
         """Put the replicas of `partition` back to where they were at first."""
+        self.edits += 1
         for slot, broker in enumerate(self.replicas[partition]):
             if broker != NO_BROKER:
                 self.loads[broker] -= (self.leading if slot == 0 else self.following)[partition]

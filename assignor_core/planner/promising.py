@@ -6,6 +6,8 @@ that can give most come first. With a load for each hour of the day most exchang
 
 A move gains no more than it relieves of, but for what its target can gain by it, which is next to nothing.
 
+Of what was scored, most pairs of a replica and a target gain too little: rules and prices are asked of the rest alone.
+
 Invariant: what gains more than is asked for is never left out.
 """
 
@@ -45,3 +47,10 @@ def promising_moves(relief: Floats, targets: Standing, gain_min: float) -> Indic
     """Which of N replicas that give `relief` (N) may gain more than `gain_min` at any of `targets`."""
     least_burden = targets.least_cost(0.0, np.inf).sum(axis=1).min(initial=0.0)
     return np.flatnonzero(relief - least_burden > gain_min - ROUNDING)
+
+
+def promising_pairs(relief: Floats, burden: Floats, gain_min: float) -> tuple[Indices, Indices]:
+    """Rows and columns of `burden` (N x T) with a pair that gains more than `gain_min`, as replicas relieve (N)."""
+    pairs = relief[:, None] - burden > gain_min - ROUNDING
+    rows = np.flatnonzero(pairs.any(axis=1))
+    return rows, np.flatnonzero(pairs[rows].any(axis=0))

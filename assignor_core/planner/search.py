@@ -21,6 +21,7 @@ from assignor_core.planner.candidates import (
     TARGETS_MAX,
     Candidate,
     SearchState,
+    SinceEdit,
     best_by_score,
 )
 from assignor_core.planner.effort import Effort, candidates_max
@@ -119,7 +120,7 @@ class Search:
         self.effort = effort or _effort_for(placement)
         self.journal: list[Applied] = []
         """Each edit so far, in order."""
-        self.state = SearchState(problem, placement, self.spending, self.effort)
+        self.state = SearchState(problem, placement, self.spending, self.effort, SinceEdit())
 
     def under(self, problem: Problem) -> "Search":
         """The same search, journal included, under other limits or goals."""
@@ -190,12 +191,11 @@ class Search:
         Until its violation is no more than `enough`, or there is none. Returns the brokers changed, and how many were
         applied. The first look costs most; after an edit only what it changed is scored anew.
         """
-        kinds: list[type[Handovers | ReplicaMoves]] = []
+        looks: list[Handovers | ReplicaMoves] = []
         if self.problem.sheds_by_leadership(self.placement.loads[broker], broker):
-            kinds.append(Handovers)
+            looks.append(Handovers(self.state, broker))
         if not self.problem.policy.leaders_only:
-            kinds.append(ReplicaMoves)
-        looks = [kind(self.state, broker) for kind in kinds]
+            looks.append(ReplicaMoves(self.state, broker, gain_min=gain_min))
         changed: set[int] = set()
         alone = np.array([broker])
         count_max = min(applied_max, APPLIED_PER_LOOK_MAX)

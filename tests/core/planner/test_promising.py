@@ -1,5 +1,7 @@
 """What is left out before it is scored gains too little: bounds against all exchanges and moves, scored one by one."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,12 +10,13 @@ from hypothesis import strategies as st
 from assignor_core.load import Floats
 from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
 from assignor_core.planner import PlannerPolicy
-from assignor_core.planner.candidates import SearchState, movable_replicas
+from assignor_core.planner.candidates import SearchState, SinceEdit, movable_replicas, target_brokers
 from assignor_core.planner.moves import SHORTLIST_WIDE, ReplicaMoves
 from assignor_core.planner.placement import Indices
 from assignor_core.planner.problem import Standing
 from assignor_core.planner.promising import LOOKED_AT, ROUNDING, promising_exchanges, promising_moves
 from assignor_core.planner.proposal import propose_counted
+from assignor_core.planner.search import Search
 from assignor_core.planner.statistic import first_window
 from tests.core.planner.cases import search_of
 
@@ -39,12 +42,18 @@ def of_hours(seed: int, *, partitions: int = 40, heavy: float = 3.0) -> ClusterS
     return ClusterState("hours", 0, tuple(Broker(number) for number in range(BROKERS)), tuple(rows))
 
 
-def over_most(seed: int, *, partitions: int = 40) -> tuple[SearchState, int, float]:
+def search_over_most(seed: int, *, partitions: int = 40) -> tuple[Search, int, float]:
     """A search, its broker that is furthest above its goal, and how far."""
     search = search_of(of_hours(seed, partitions=partitions))
     violation = search.violation()
     broker = int(np.argmax(violation))
-    return search.state, broker, float(violation[broker])
+    return search, broker, float(violation[broker])
+
+
+def over_most(seed: int, *, partitions: int = 40) -> tuple[SearchState, int, float]:
+    """The same as the state of that search."""
+    search, broker, excess = search_over_most(seed, partitions=partitions)
+    return search.state, broker, excess
 
 
 seeds, parts = st.integers(0, 10_000), st.sampled_from(GAIN_PARTS)
@@ -70,6 +79,43 @@ def test_no_move_that_gains_enough_is_left_out(seed: int, part: float) -> None:
     state, broker, excess = over_most(seed)
     every = ReplicaMoves(state, broker, SHORTLIST_WIDE).best(part * excess)
     assert ReplicaMoves(state, broker, SHORTLIST_WIDE, part * excess).best(part * excess) == every
+
+
+@settings(max_examples=30)
+@given(seed=seeds, part=parts, shortlisted=st.sampled_from((4, SHORTLIST_WIDE)))
+def test_what_was_left_out_gains_too_little_after_edits_too(seed: int, part: float, shortlisted: int) -> None:
+    search, broker, excess = search_over_most(seed)
+    gain_min = part * excess
+    every, some = (ReplicaMoves(search.state, broker, shortlisted, least) for least in (None, gain_min))
+    while candidate := every.best(gain_min):
+        assert some.best(gain_min) == candidate
+        brokers = search.apply(candidate)
+        for look in (every, some):
+            look.update(candidate.edits, brokers)
+    assert some.best(gain_min) is None
+
+
+@settings(max_examples=30)
+@given(seed=seeds)
+def test_what_a_look_is_spared_is_what_it_would_work_out(seed: int) -> None:
+    search, broker, _ = search_over_most(seed)
+    moved, led = (np.flatnonzero(search.placement.replicas[:, slot] == broker)[:2] for slot in (0, 1))
+    to = next(one for one in range(BROKERS) if one not in search.placement.replicas[moved[0]])
+
+    placement = search.placement
+    edits: list[Callable[[], None]] = [
+        lambda: None,
+        lambda: placement.move(int(moved[0]), 0, to),
+        lambda: placement.lead(int(led[0]), 1),
+        lambda: placement.restore(int(moved[0])),
+    ]
+    for edit in edits:
+        edit()
+        for one in (broker, to, broker):
+            targets, replicas = target_brokers(search.state), movable_replicas(search.state, one)
+            anew = search.state._replace(since_edit=SinceEdit())
+            assert targets.tolist() == target_brokers(anew).tolist()
+            assert [part.tolist() for part in replicas] == [part.tolist() for part in movable_replicas(anew, one)]
 
 
 @settings(max_examples=30)
