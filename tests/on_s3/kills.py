@@ -32,7 +32,7 @@ POLL_S = 0.5
 LIMIT_S = 2_400.0
 DRAIN_S = 300.0
 SECTIONS = {
-    "pipeline": {"window_ms": 10_000, "watermark_ms": 10_000, "trigger_interval_ms": 1_000, "driver_memory": "1g"},
+    "pipeline": {"window_ms": 10_000, "watermark_ms": 10_000, "trigger_interval_ms": 2_000, "driver_memory": "1g"},
     "collect": {"sample_interval_ms": 2_000},
     "trigger": {
         "windows_over": 2, "windows_considered": 3, "cooldown_ms": 60_000, "load_min_bytes_per_sec": 5_000,
