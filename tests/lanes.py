@@ -40,7 +40,7 @@ TESTS_MIN = 300
 """Fewer tests than this run in one process: their output then comes in order."""
 GARBAGE_AFTER = 50_000
 """New objects after which the garbage collector looks for cycles. After 700, as is usual, it would look at each test's
-objects dozens of times: a ninth of the CPU time of pure tests.
+objects dozens of times: a tenth of the CPU time of pure tests.
 """
 INDEX_BYTES = 4
 POLL_INTERVAL_S = 0.05

@@ -71,7 +71,7 @@ class SinceEdit:
     def at(self, placement: Placement) -> "SinceEdit":
         """Itself, without what an edit has changed since."""
         if self.edits != placement.edits:
-            self.edits, self.targets, self.broker, self.replicas = placement.edits, None, NO_BROKER, None
+            self.edits, self.targets, self.replicas = placement.edits, None, None
         return self
 
 

@@ -45,11 +45,11 @@ class ReplicaMoves:
         targets = target_brokers(state)
         replicas, relief = shortlist(state, broker, shortlisted)
         state.effort.look(len(placement.held_by(broker)) + len(replicas.partitions) * len(targets))
-        there = placement.loads[targets]
+        standing = problem.standing(placement.loads[targets], targets)
         if gain_min is not None:
-            rows = promising_moves(relief, problem.standing(there, targets), gain_min)
+            rows = promising_moves(relief, standing, gain_min)
             replicas, relief = replicas.take(rows), relief[rows]
-        burden = problem.burden(there, replicas.loads[:, None], targets)
+        burden = standing.burden(replicas.loads[:, None])
         if gain_min is not None:
             rows, at = promising_pairs(relief, burden, gain_min)
             replicas, targets, burden = replicas.take(rows), targets[at], burden[rows[:, None], at]

@@ -102,8 +102,7 @@ class Problem:
     def burden(self, here: Floats, taken: Floats, brokers: Indices | int) -> Floats:
         """What the objective of `brokers`, which carry `here` (... x C), loses if they take `taken` (... x C).
 
-        The shapes are broadcast, without C. It is the difference of two costs, column by column: most of the time of a
-        plan is spent here, and N x T x C at once would be the largest array of the search.
+        The shapes are broadcast, without C. It is the difference of two costs.
 
         >>> problem, placement, *_ = state_of((1,), (2,), loads=(3.0, 1.0))
         >>> here, taken = placement.loads[1], placement.leading[0]
@@ -111,16 +110,7 @@ class Problem:
         >>> bool(abs(problem.burden(here, taken, 1) - difference) < 1e-12)
         True
         """
-        standing = self.standing(here, brokers)
-        total: Floats = np.zeros(np.broadcast_shapes(standing.over.shape[:-1], taken.shape[:-1]))
-        if total.size <= FEW_PAIRS:
-            terms = standing.added_cost(taken)
-            for column in range(terms.shape[-1]):
-                total += terms[..., column]
-            return total
-        for column in range(len(self.weight)):
-            total += standing.of(column).added_cost(taken[..., column])
-        return total
+        return self.standing(here, brokers).burden(taken)
 
     def standing(self, here: Floats, brokers: Indices | int) -> "Standing":
         """How `brokers`, which carry `here` (... x C), stand to their shares and goals."""
@@ -260,6 +250,22 @@ class Standing(NamedTuple):
     def of(self, column: int) -> "Standing":
         """The same of one load."""
         return Standing(*(values[..., column] for values in self))
+
+    def burden(self, taken: Floats) -> Floats:
+        """What the objective loses by `taken` (... x C) in all; the shapes are broadcast, without C.
+
+        Column by column: most of the time of a plan is spent here, and N x T x C at once would be the largest array of
+        the search.
+        """
+        total: Floats = np.zeros(np.broadcast_shapes(self.over.shape[:-1], taken.shape[:-1]))
+        if total.size <= FEW_PAIRS:
+            terms = self.added_cost(taken)
+            for column in range(terms.shape[-1]):
+                total += terms[..., column]
+            return total
+        for column in range(len(self.weight)):
+            total += self.of(column).added_cost(taken[..., column])
+        return total
 
     def added_cost(self, taken: Floats) -> Floats:
         """What the objective loses by each load of `taken`; `burden` is the sum of it."""

@@ -42,18 +42,12 @@ def of_hours(seed: int, *, partitions: int = 40, heavy: float = 3.0) -> ClusterS
     return ClusterState("hours", 0, tuple(Broker(number) for number in range(BROKERS)), tuple(rows))
 
 
-def search_over_most(seed: int, *, partitions: int = 40) -> tuple[Search, int, float]:
+def over_most(seed: int, *, partitions: int = 40) -> tuple[SearchState, int, float]:
     """A search, its broker that is furthest above its goal, and how far."""
     search = search_of(of_hours(seed, partitions=partitions))
     violation = search.violation()
     broker = int(np.argmax(violation))
-    return search, broker, float(violation[broker])
-
-
-def over_most(seed: int, *, partitions: int = 40) -> tuple[SearchState, int, float]:
-    """The same as the state of that search."""
-    search, broker, excess = search_over_most(seed, partitions=partitions)
-    return search.state, broker, excess
+    return search.state, broker, float(violation[broker])
 
 
 seeds, parts = st.integers(0, 10_000), st.sampled_from(GAIN_PARTS)
@@ -84,8 +78,8 @@ def test_no_move_that_gains_enough_is_left_out(seed: int, part: float) -> None:
 @settings(max_examples=30)
 @given(seed=seeds, part=parts, shortlisted=st.sampled_from((4, SHORTLIST_WIDE)))
 def test_what_was_left_out_gains_too_little_after_edits_too(seed: int, part: float, shortlisted: int) -> None:
-    search, broker, excess = search_over_most(seed)
-    gain_min = part * excess
+    state, broker, excess = over_most(seed)
+    search, gain_min = Search(state.problem, state.placement, state.spending, state.effort), part * excess
     every, some = (ReplicaMoves(search.state, broker, shortlisted, least) for least in (None, gain_min))
     while candidate := every.best(gain_min):
         assert some.best(gain_min) == candidate
@@ -98,22 +92,21 @@ def test_what_was_left_out_gains_too_little_after_edits_too(seed: int, part: flo
 @settings(max_examples=30)
 @given(seed=seeds)
 def test_what_a_look_is_spared_is_what_it_would_work_out(seed: int) -> None:
-    search, broker, _ = search_over_most(seed)
-    moved, led = (np.flatnonzero(search.placement.replicas[:, slot] == broker)[:2] for slot in (0, 1))
-    to = next(one for one in range(BROKERS) if one not in search.placement.replicas[moved[0]])
-
-    placement = search.placement
+    state, broker, _ = over_most(seed)
+    placement = state.placement
+    led, followed = (int(np.flatnonzero(placement.replicas[:, slot] == broker)[0]) for slot in (0, 1))
+    to = next(one for one in range(BROKERS) if one not in placement.replicas[led])
     edits: list[Callable[[], None]] = [
         lambda: None,
-        lambda: placement.move(int(moved[0]), 0, to),
-        lambda: placement.lead(int(led[0]), 1),
-        lambda: placement.restore(int(moved[0])),
+        lambda: placement.move(led, 0, to),
+        lambda: placement.lead(followed, 1),
+        lambda: placement.restore(led),
     ]
     for edit in edits:
         edit()
         for one in (broker, to, broker):
-            targets, replicas = target_brokers(search.state), movable_replicas(search.state, one)
-            anew = search.state._replace(since_edit=SinceEdit())
+            targets, replicas = target_brokers(state), movable_replicas(state, one)
+            anew = state._replace(since_edit=SinceEdit())
             assert targets.tolist() == target_brokers(anew).tolist()
             assert [part.tolist() for part in replicas] == [part.tolist() for part in movable_replicas(anew, one)]
 
