@@ -4,8 +4,8 @@ Answers that grow with the cluster are decoded here into columns, in the thread 
 """
 
 import random
-import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kafka.errors import (
@@ -25,12 +25,10 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from streaming.cluster import classic_groups, metadata_rows
+from streaming.cluster import classic_groups, metadata_rows, offset_requests
 from streaming.cluster.answer_columns import (
     FETCH_OF_MANY,
     FETCH_VERSION_MAX,
-    OFFSETS_FLEXIBLE,
-    OFFSETS_WITH_EPOCH,
     LogDirRows,
     TopicRows,
     decode_list_offsets,
@@ -42,17 +40,13 @@ from streaming.cluster.classic_groups import ClassicGroups
 from streaming.cluster.described_groups import DescribedGroup, PartitionKey
 from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.cluster.metadata_columns import ClusterMetadata, MetadataDecoder
+from streaming.cluster.offset_requests import Led, OffsetRequests
 from streaming.cluster.offset_rows import OffsetRows
 from streaming.cluster.raw_requests import RawAnswer, RawRequest
 
-LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
-"""Kafka's timestamps of the log end, the log start, and the first offset on the leader's disk (KIP-405)."""
-OFFSETS_VERSION_MAX = 11
-OFFSETS_WITH_ISOLATION, OFFSETS_WITH_LOCAL, OFFSETS_WITH_TIMEOUT = 2, 8, 10
 ANY_TRIES = 3
 """So many brokers are asked for what each of them knows."""
 REASSIGNMENTS_TIMEOUT_MS = 10_000
-ANY_REPLICA, NO_EPOCH = -1, -1
 Reads = tuple[dict[str, Mapping[PartitionKey, int]], dict[str, str]]
 
 
@@ -62,6 +56,7 @@ class BrokerReads:
     def __init__(self, admin: MendedAdminClient) -> None:
         self._admin = admin
         self._classic = ClassicGroups()
+        self._offset_requests = OffsetRequests()
         self._metadata = MetadataDecoder()
         self._unanswering: set[int] = set()
         self._silent: dict[int, KafkaError] = {}
@@ -99,11 +94,11 @@ class BrokerReads:
             for row in topic.partitions
         }
 
-    def leader_offsets(self, broker: int, led: Mapping[str, Sequence[int]], timestamp: int) -> TopicRows:
+    def leader_offsets(self, broker: int, led: Led, timestamp: int) -> TopicRows:
         """Rows of `index`, `error`, `offset` of partitions, by topic, that this broker led; raises KafkaError."""
         request = RawRequest(
-            ListOffsetsRequest(min_version=1, max_version=OFFSETS_VERSION_MAX),
-            body=lambda version: list_offsets_body(version, led, timestamp),
+            ListOffsetsRequest(min_version=1, max_version=offset_requests.VERSION_MAX),
+            body=partial(self._offset_requests.of(broker, led, timestamp).body, timestamp=timestamp),
         )
         answer = self._admin.ask_raw(broker, request)
         return decode_list_offsets(answer.version, answer.body)
@@ -188,44 +183,6 @@ class BrokerReads:
                 self._unanswering.discard(broker)
                 return answer
         raise error
-
-
-def list_offsets_body(version: int, led: Mapping[str, Sequence[int]], timestamp: int) -> bytes:
-    """The request's fields of versions 1 to 11 (kafka-python takes some 3 us a partition to write them).
-
-    A broker that knows only older versions than 8 has no tiered storage: it is asked for the log start instead.
-    """
-    if timestamp == EARLIEST_LOCAL and version < OFFSETS_WITH_LOCAL:
-        timestamp = EARLIEST
-    flexible = version >= OFFSETS_FLEXIBLE
-    tags = b"\x00" if flexible else b""
-    epoch = struct.pack(">i", NO_EPOCH) if version >= OFFSETS_WITH_EPOCH else b""
-    after = epoch + struct.pack(">q", timestamp) + tags
-    parts = [struct.pack(">i", ANY_REPLICA), b"\x00" if version >= OFFSETS_WITH_ISOLATION else b""]
-    parts.append(_length(len(led), flexible=flexible))
-    for topic, numbers in led.items():
-        name = topic.encode()
-        parts += (_varint(len(name) + 1) if flexible else struct.pack(">h", len(name)), name)
-        parts.append(_length(len(numbers), flexible=flexible))
-        for number in numbers:
-            parts += (struct.pack(">i", number), after)
-        parts.append(tags)
-    parts.append(struct.pack(">i", REASSIGNMENTS_TIMEOUT_MS) if version >= OFFSETS_WITH_TIMEOUT else b"")
-    return b"".join((*parts, tags))
-
-
-def _length(count: int, *, flexible: bool) -> bytes:
-    return _varint(count + 1) if flexible else struct.pack(">i", count)
-
-
-def _varint(value: int) -> bytes:
-    """An unsigned number of seven bits a byte, the lowest first (KIP-482)."""
-    made = bytearray()
-    while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
-        value >>= 7
-    made.append(value)
-    return bytes(made)
 
 
 def _raise(answer: Any) -> None:

@@ -7,15 +7,13 @@ their oldest segment since. The configuration of topics is not needed.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from streaming.cluster.answer_columns import TopicRows
+from streaming.cluster.offset_requests import Led
 from streaming.collect.partition_table import UNKNOWN, Ints, PartitionNames, PartitionTable, column_at
-
-Led = Mapping[str, Sequence[int]]
-"""Numbers of partitions by topic."""
 
 
 def settled_starts(

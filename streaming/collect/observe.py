@@ -17,11 +17,12 @@ from kafka.errors import KafkaError, for_code
 
 from assignor_core.identity import cluster_mismatch
 from streaming.cluster.answer_columns import LogDirRows, TopicRows
-from streaming.cluster.broker_reads import EARLIEST, EARLIEST_LOCAL, LATEST, BrokerReads
+from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.metadata_columns import ClusterMetadata
+from streaming.cluster.offset_requests import EARLIEST, EARLIEST_LOCAL, LATEST, Led
 from streaming.collect.groups import GroupSampler, listed_groups
 from streaming.collect.jmx import read_counters
-from streaming.collect.log_starts import Led, local_starts, settled_starts
+from streaming.collect.log_starts import local_starts, settled_starts
 from streaming.collect.look import BROKERS_AT_A_TIME, Clock, Look
 from streaming.collect.observation import BrokerCounters, CounterPair, LogDirs, Observation
 from streaming.collect.partition_table import (

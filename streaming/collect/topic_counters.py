@@ -25,7 +25,7 @@ def places_of(after: Observation) -> tuple[Ints, Ints]:
 
 
 def counted_by_place(before: Observation, after: Observation, places: Ints, counter: TopicCounter) -> Floats:
-    """Bytes/s of each place by the leader's counter of the topic; NaN where it can't tell.
+    """Bytes/s of each place by the leader's counter of the topic; NaN where it can't tell. `places` are in order.
 
     A broker has no counter of a topic until that is used, and none after a restart.
     """
@@ -37,7 +37,7 @@ def counted_by_place(before: Observation, after: Observation, places: Ints, coun
         pair = after.counters_since(before, broker)
         if pair is None:
             continue
-        own = np.flatnonzero(brokers == broker)
+        own = slice(*np.searchsorted(brokers, (broker, broker + 1)))
         own_names = [names[topic] for topic in (places[own] % topics).tolist()]
         first, last = counter(pair.earlier), counter(pair.later)
         grown = np.array([last.get(name, 0.0) - first.get(name, 0.0) for name in own_names], dtype=np.float64)

@@ -13,10 +13,11 @@ from kafka.protocol.admin import DescribeGroupsResponse
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from streaming.cluster.broker_reads import BrokerReads, list_offsets_body
+from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.classic_groups import ClassicGroups
 from streaming.cluster.described_groups import DescribedGroup
 from streaming.cluster.metadata_columns import MetadataDecoder
+from streaming.cluster.offset_requests import EARLIEST, EARLIEST_LOCAL, LATEST, OffsetRequests
 from streaming.cluster.raw_requests import RawAnswer, RawRequest, TrafficCounters
 from tests.metadata_answers import metadata_answer
 
@@ -83,13 +84,10 @@ def test_a_torn_answer_of_metadata_is_refused_and_changes_nothing() -> None:
     assert decoder.decode(13, one_topic(13)) is first
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    st.dictionaries(NAME, st.lists(BROKER, max_size=3), max_size=3), st.integers(1, 11), st.sampled_from((-1, -2, -4))
-)
-def test_the_request_for_offsets_is_the_bytes_that_kafka_python_writes(
-    led: dict[str, list[int]], version: int, timestamp: int
-) -> None:
+OFFSETS_LED = st.dictionaries(NAME, st.lists(BROKER, max_size=3), max_size=3).map(lambda led: dict(sorted(led.items())))
+
+
+def request_of_kafka_python(led: dict[str, list[int]], version: int, timestamp: int) -> bytes:
     topic_of = ListOffsetsRequest.ListOffsetsTopic
     request = ListOffsetsRequest(
         replica_id=-1, isolation_level=0, timeout_ms=10_000,
@@ -108,7 +106,29 @@ def test_the_request_for_offsets_is_the_bytes_that_kafka_python_writes(
             for name, numbers in led.items()
         ],
     )  # fmt: skip
-    assert list_offsets_body(version, led, timestamp) == bytes(request.encode(version=version))
+    return bytes(request.encode(version=version))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 2), OFFSETS_LED, st.integers(1, 11), st.sampled_from((-1, -2, -4))), max_size=6)
+)
+def test_requests_for_offsets_are_the_bytes_that_kafka_python_writes(
+    asked: list[tuple[int, dict[str, list[int]], int, int]],
+) -> None:
+    requests = OffsetRequests()
+    for broker, led, version, timestamp in asked:
+        body = requests.of(broker, led, timestamp).body(version, timestamp)
+        assert body == request_of_kafka_python(led, version, timestamp)
+
+
+def test_a_request_for_offsets_is_written_once_for_as_long_as_a_broker_leads_the_same_partitions() -> None:
+    requests = OffsetRequests()
+    first = requests.of(1, {"orders": [0, 2]}, LATEST)
+    assert requests.of(1, {"orders": [1]}, EARLIEST) is not first
+    assert requests.of(1, {"orders": [0, 2]}, EARLIEST_LOCAL) is first
+    assert requests.of(2, {"orders": [0, 3]}, LATEST) is not first
+    assert requests.of(1, {"orders": [0, 3]}, LATEST) is not first
 
 
 def subscription(generation_id: int, rack_id: str | None, version: int) -> bytes:
