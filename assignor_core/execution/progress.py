@@ -140,8 +140,9 @@ def is_settled(movement: Movement, live: LivePartition | None, looks: PastLooks)
     """
     if live is None or live.reassigning or looks.counts(movement.key):
         return False
-    old, new = movement.old_replicas, movement.new_replicas
-    return live.replicas == old or (live.replicas == new and live.leader == new[0])
+    if live.replicas == movement.new_replicas:  # also those of before, where only the leader is to change
+        return live.leader == movement.new_replicas[0]
+    return live.replicas == movement.old_replicas
 
 
 def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: PastLooks) -> Progress:
