@@ -259,7 +259,8 @@ class ReplicaMoves:
 
     def _elect(self, look: Look, partitions: tuple[PartitionKey, ...]) -> None:
         """Ask for elections. What Kafka refuses for good keeps its leader, and nothing waits for it any more."""
-        if not self._requests.elections.tries.keys() >= set(partitions):  # else it is all asked for again
+        # A broker may show for long who led before: to ask again is no news.
+        if not self._requests.elections_asked.issuperset(partitions):
             count = counted(len(partitions), "partition", "partitions")
             self.reports.write(look, Event.ELECTING, f"preferred leaders of {count}")
         refused = self._requests.elect(partitions)

@@ -30,6 +30,8 @@ class Requests:
         """From now on the requests are those of another execution: nothing of it has been refused."""
         self.moves = Refusals()
         self.elections = Refusals()
+        self.elections_asked: frozenset[PartitionKey] = frozenset()
+        """Partitions whose election has been asked for."""
         self.cancelled: frozenset[PartitionKey] = frozenset()
         self._cancel_tries = 0
 
@@ -47,6 +49,7 @@ class Requests:
     def elect(self, partitions: Collection[PartitionKey]) -> Mapping[PartitionKey, str]:
         """Ask for elections of preferred leaders; returns the partitions that Kafka refused, with its error."""
         refused = self._refused(partitions, lambda: self._cluster.elect_preferred(partitions))
+        self.elections_asked |= frozenset(partitions)
         self.elections = self.elections.after(partitions, refused)
         return refused
 

@@ -154,3 +154,20 @@ def test_an_election_is_seen_at_the_next_tick(settings: Settings) -> None:
     assert events[-1] is Event.DONE
     assert {row.leader for row in carried.client.describe().partitions.values()} == {1}
     assert cluster.now_ms - began_ms <= 6 * TICK_MS
+
+
+def test_elections_that_metadata_shows_late_are_written_down_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = SimulatedCluster.of({1: "a", 2: "b"})
+    cluster.create_topic("t", {0: (1, 2)})
+    carried = Carried(settings, cluster, Plan("c", (Movement("t", 0, (1, 2), (2, 1), 0.0),), SKEW, SKEW))
+    asked: list[int] = []
+    monkeypatch.setattr(carried.client, "elect_preferred", lambda _partitions: asked.append(cluster.now_ms))
+    for _ in range(20):
+        assert not carried.tick()
+    assert len(asked) > 10
+    monkeypatch.undo()
+    events = carried.to_the_end()
+    assert events.count(Event.ELECTING) == 1
+    assert carried.client.describe().partitions["t", 0].leader == 2
