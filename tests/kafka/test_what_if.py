@@ -41,11 +41,19 @@ WEIGHTS = (1, 2, 3)
 FILLED_BYTES = 2_000_000
 """Of a partition of weight 1: what is written until a plan is carried out adds a hundredth or two to it."""
 RECORD = b"x" * 320
-ROUND_S = 2.5
+ROUND_S = 1.0
 """In which each partition gets one record, as long as its topic's traffic is as usual. Each is a request of its own."""
 ROUND = threading.Lock()
 """Held while a round is written and while the brokers are looked at. A look within a round would give some partitions a
 record more than others: by other loads another plan may be the best.
+"""
+CLOSE_THROTTLE = {
+    "replica.quota.window.num": "3",
+    "replica.fetch.response.max.bytes": "500000",
+    "replica.fetch.wait.max.ms": "100",
+}
+"""Brokers hold to a throttle on average over 11 s, and look at it before an answer of up to 10 MB, not within it: too
+coarse for plans of a minute or two in waves of 20 s.
 """
 RECORDED_WINDOWS = 6
 SETTLED_WINDOWS = 8
@@ -55,7 +63,7 @@ NEW_BROKER = 4
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(tmp_path_factory.mktemp("four"), broker_count=4) as cluster:
+    with EmbeddedCluster(tmp_path_factory.mktemp("four"), broker_count=4, broker_settings=CLOSE_THROTTLE) as cluster:
         yield cluster
 
 
