@@ -32,12 +32,11 @@ def counted_by_place(before: Observation, after: Observation, places: Ints, coun
     totals = np.full(len(places), np.nan)
     names = after.partitions.names.topics
     topics = max(1, len(names))
-    brokers = places // topics
     for broker in sorted(after.counters.keys() | after.counter_pairs.keys()):
         pair = after.counters_since(before, broker)
         if pair is None:
             continue
-        own = slice(*np.searchsorted(brokers, (broker, broker + 1)))
+        own = slice(*np.searchsorted(places, (broker * topics, (broker + 1) * topics)))
         own_names = [names[topic] for topic in (places[own] % topics).tolist()]
         first, last = counter(pair.earlier), counter(pair.later)
         grown = np.array([last.get(name, 0.0) - first.get(name, 0.0) for name in own_names], dtype=np.float64)

@@ -28,6 +28,7 @@ SENT_EVERY_MS = 250
 ms these took a quarter of the brokers' CPU time.
 """
 FETCH_BYTES_MIN = 1_000_000
+"""More than comes in that time: a broker answers a reader when the time is over."""
 REPORT_INTERVAL_S = 1.0
 FLUSH_TIMEOUT_S = 60.0
 FAST_BATCH = 2_000
