@@ -254,6 +254,7 @@ class EmbeddedCluster:
         command = [
             jars.java_command(), *JVM_OPTIONS, *self._java_options(broker), "-cp", jars.class_path(self.jars_of),
             f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dbroker.log={broker.folder / 'broker.log'}",
+            f"-Djava.io.tmpdir={broker.folder}",  # what it unpacks stays behind when it is killed
             "kafka.Kafka", str(broker.folder / "server.properties"),
         ]  # fmt: skip
         self._running[broker.broker_id] = processes.start(

@@ -6,6 +6,7 @@ speed on small tables depends on.
 
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from streaming.errors import SetUpIncomplete, UsageProblem
 from streaming.pipeline.causes import reason
 from streaming.pipeline.class_archive import JAVA_OPTIONS, driver_options
 from streaming.pipeline.s3_files import hadoop_options, needs_s3_files
+from streaming.pipeline.scratch import scratch_folder
 from streaming.runtime.files import current_umask
 from streaming.runtime.jars import check_extra_jars, jar_paths, java_command
 from streaming.settings import PipelineSettings, StorageSettings
@@ -71,6 +73,12 @@ def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
 def _started(settings: PipelineSettings, storage: StorageSettings) -> SparkSession:
     builder = SparkSession.Builder().appName(APPLICATION)
     options = {**_options(settings, storage), **hadoop_options(storage, os.environ)}
+    java_options = [options.pop(JAVA_OPTIONS, "")]
+    if settings.master.startswith("local") and "SPARK_ENV_LOADED" not in os.environ:
+        scratch = str(scratch_folder())
+        # Spark's own local folders are below Java's, unless SPARK_LOCAL_DIRS names others.
+        java_options.append(f"-Djava.io.tmpdir={shlex.quote(scratch)}")
+        options["spark.hadoop.hadoop.tmp.dir"] = scratch
     for key, value in options.items():
         builder = builder.config(key, value)
     # Python on the executors, for foreign formats, is the driver's: `python3` on the path may be another.
@@ -80,9 +88,8 @@ def _started(settings: PipelineSettings, storage: StorageSettings) -> SparkSessi
         builder = builder.config("spark.driver.host", LOOPBACK).config("spark.driver.bindAddress", LOOPBACK)
     if "SPARK_ENV_LOADED" not in os.environ:
         builder = builder.master(settings.master).config("spark.driver.memory", settings.driver_memory)
-        if settings.driver_java_options:
-            java_options = f"{options.get(JAVA_OPTIONS, '')} {settings.driver_java_options}".strip()
-            builder = builder.config(JAVA_OPTIONS, java_options)
+        java_options.append(settings.driver_java_options)
+        builder = builder.config(JAVA_OPTIONS, " ".join(filter(None, java_options)))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

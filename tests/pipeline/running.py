@@ -1,6 +1,7 @@
 """The pipeline as a process of its own, for tests and benchmarks that kill it, and what its tables must hold then."""
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -18,11 +19,18 @@ from tests.waiting import DEADLINE_S
 
 
 def start_pipeline(settings: Settings, folder: Path) -> subprocess.Popen[bytes]:
-    """Start `rebalancer pipeline` with these settings; its log lies in `folder`."""
+    """Start `rebalancer pipeline` with these settings; its log and its temporary files lie in `folder`."""
     config = folder / "pipeline.yaml"
     config.write_text(settings.model_dump_json(), encoding="utf-8")  # JSON is YAML
     command = [sys.executable, "-m", "streaming", "pipeline", "--config", str(config)]
-    return processes.start(command, log=folder / "pipeline.log")
+    temporary_files(folder).mkdir(exist_ok=True)
+    environment = {**os.environ, "TMPDIR": str(temporary_files(folder))}
+    return processes.start(command, log=folder / "pipeline.log", environment=environment)
+
+
+def temporary_files(folder: Path) -> Path:
+    """Where the pipeline that has its log in `folder` puts its temporary files."""
+    return folder / "temporary"
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -18,6 +18,7 @@ from tests.pipeline.running import (
     produce,
     samples_counted,
     start_pipeline,
+    temporary_files,
 )
 from tests.pipeline.test_windows import make_topics, own
 
@@ -79,6 +80,8 @@ def kill_and_compare(own: Settings, folder: Path, *, samples: int, blows: Sequen
         for blow in blows:
             before = wait_for_more(settings, process, than=samples_counted(settings), enough=samples - len(held_back))
             time.sleep(chance.uniform(0.0, 2.0))
+            assert len(list(temporary_files(folder).iterdir())) == 1, "all of its own, nothing of those killed before"
+            assert any(temporary_files(folder).rglob("librocksdbjni*"))
             blow(process)
             effective += before < samples - len(held_back)
             process = start_pipeline(settings, folder)
@@ -87,10 +90,19 @@ def kill_and_compare(own: Settings, folder: Path, *, samples: int, blows: Sequen
             wait_for_more(settings, process, than=samples_counted(settings), enough=samples)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=DEADLINE_S) == 0  # the batch under way is finished
+        wait_for_no_files(temporary_files(folder))
     finally:
         kill(process)
     assert_recounted(settings, records, folder)
     return effective
+
+
+def wait_for_no_files(folder: Path) -> None:
+    """Its own are gone once it has ended, and those of killed ones: Java ends a moment later."""
+    deadline = time.monotonic() + DEADLINE_S
+    while left := [str(path) for path in folder.rglob("*")]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
 
 
 def wait_for_more(settings: Settings, process: subprocess.Popen[bytes], *, than: int, enough: int) -> int:
