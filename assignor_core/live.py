@@ -29,6 +29,15 @@ class Reassignment:
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
 
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """Replicas once it is over.
+
+        >>> Reassignment((2, 1), adding_replicas=(2,), removing_replicas=(1,)).target_replicas
+        (2,)
+        """
+        return tuple(broker for broker in self.replicas if broker not in self.removing_replicas)
+
 
 @dataclass(frozen=True, slots=True)
 class LivePartition:
@@ -52,7 +61,7 @@ class LivePartition:
         >>> LivePartition((2, 1), 1, (1,), adding_replicas=(2,), removing_replicas=(1,)).target_replicas
         (2,)
         """
-        return tuple(broker for broker in self.replicas if broker not in self.removing_replicas)
+        return Reassignment(self.replicas, self.adding_replicas, self.removing_replicas).target_replicas
 
     @property
     def reassignment(self) -> Reassignment | None:

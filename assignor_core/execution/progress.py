@@ -12,7 +12,7 @@ from enum import StrEnum, auto
 from typing import Self
 
 from assignor_core.execution.staging import is_between
-from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey, Reassignment
 from assignor_core.plan import Movement, Plan
 
 MISSING_LOOKS_MIN = 10
@@ -134,6 +134,19 @@ def with_skipped(
     return {**states, **dict.fromkeys(skipped, Progress.SKIPPED), **dict.fromkeys(led_by_others, Progress.NOT_ELECTED)}
 
 
+def hidden_in_flight(
+    movements: Iterable[Movement], states: Mapping[PartitionKey, Progress], cluster: LiveCluster, *, staged: bool
+) -> list[PartitionKey]:
+    """Partitions that metadata misses, and that the controller lists on the way that these movements ask for."""
+    return [
+        row.key
+        for row in movements
+        if states.get(row.key) is Progress.MISSING
+        and row.key in cluster.listed
+        and _is_asked_for(row, cluster.listed[row.key], staged)
+    ]
+
+
 def is_settled(movement: Movement, live: LivePartition | None, looks: PastLooks) -> bool:
     """Whether the movement stands where it does because of its partition alone, not begun or made: while metadata shows
     the same partition, and looks count nothing of it, no look changes that.
@@ -193,12 +206,12 @@ def _is_unlisted(movement: Movement, live: LivePartition | None, staged: bool) -
     return not _is_step(movement, live.replicas) and _was_asked_for(movement, live, staged)
 
 
-def _is_asked_for(movement: Movement, live: LivePartition, staged: bool) -> bool:
+def _is_asked_for(movement: Movement, moving: LivePartition | Reassignment, staged: bool) -> bool:
     """Whether the reassignment under way is one that this execution asks for."""
-    target = live.target_replicas
+    target = moving.target_replicas
     if target == movement.new_replicas:
         return True
-    return staged and len(live.adding_replicas) == 1 and _is_step(movement, target)
+    return staged and len(moving.adding_replicas) == 1 and _is_step(movement, target)
 
 
 def _was_asked_for(movement: Movement, live: LivePartition, staged: bool) -> bool:

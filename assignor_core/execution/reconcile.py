@@ -210,18 +210,21 @@ def _to_submit(
     Waves are barriers. The planner proves loads and capacities for whole waves only: replicas that leave in one wave
     make the place that the next one fills. A barrier keeps that proof as it is.
     """
-    moving = [cluster.partitions[key] for key, state in progress.items() if state is Progress.MOVING]
+    under_way = {key for key, state in progress.items() if state is Progress.MOVING}
+    # Brokers may elect the new leaders of these before metadata shows the new order.
+    reordered = {row.key for row in plan.movements if row.key in under_way and row.kind == "leader"}
+    moving = [cluster.partitions[key] for key in under_way - reordered]
     # What others copy, or an earlier execution could not cancel, is work for a broker, too.
     foreign = cluster.reassigning() - cluster.waiting_for_brokers() - progress.keys()
     others = [cluster.partitions[key] for key in foreign]
     per_broker = Counter(broker for live in (*moving, *others) for broker in _busy_brokers(live, live.adding_replicas))
     hidden = [row for row in plan.movements if progress[row.key] is Progress.MISSING]  # these may be copying, too
     per_broker.update(broker for row in hidden for broker in set(row.new_replicas) - set(row.old_replicas))
-    in_flight = (Progress.MOVING, Progress.MISSING)
-    per_topic = Counter(key[0] for key, state in progress.items() if state in in_flight)
+    per_topic = Counter(topic for topic, _ in [*(under_way - reordered), *(row.key for row in hidden)])
     in_flight_left = limits.movements_in_flight_max - len(moving) - len(hidden)
     taken: Counter[int] = Counter()
-    elections_room = limits.elections_at_once_max - sum(state is Progress.PLACED for state in progress.values())
+    placed = sum(state is Progress.PLACED for state in progress.values())
+    elections_room = limits.elections_at_once_max - placed - len(reordered)
     chosen: dict[PartitionKey, tuple[int, ...]] = {}
     for movement in wave_pending(plan, progress):
         if in_flight_left <= 0:

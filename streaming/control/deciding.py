@@ -13,6 +13,7 @@ import structlog
 
 from assignor_core.deciding.observation import DecisionPolicy, Observation, brokers_counted
 from assignor_core.deciding.step import Decision, step
+from assignor_core.deciding.trigger import TriggerState
 from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.deciding.windows import skew_figures
 from assignor_core.disks import LogDirs
@@ -83,8 +84,11 @@ class Decider:
             recurring=self._recurring.after(windows, policy, counted, changed_ms=moved_ms),
         )
         evidence = TableEvidence(self._cluster, live, self._journal, self._tables, policy, self._planner, now_ms)
-        self._state, decision = step(self._state, observation, policy, evidence)
-        self._write(decision, skew_figures(windows[-1], policy.capacities, observation.counted), policy.trigger, now_ms)
+        state, decision = step(self._state, observation, policy, evidence)
+        skew = skew_figures(windows[-1], policy.capacities, observation.counted)
+        self._write(decision, state, skew, policy.trigger, now_ms)
+        # Not before all is written: what the store refuses is decided again at the next tick, as if for the first time.
+        self._state = state
         self._evaluated_ms = windows[-1].end_ms
         return decision.proposed if decision.may_act else None
 
@@ -98,7 +102,9 @@ class Decider:
         self._journal.write_log_dirs(log_dirs, now_ms=now_ms)
         return log_dirs
 
-    def _write(self, decision: Decision, skew: Mapping[str, Any], trigger: TriggerPolicy, now_ms: int) -> None:
+    def _write(
+        self, decision: Decision, state: TriggerState, skew: Mapping[str, Any], trigger: TriggerPolicy, now_ms: int
+    ) -> None:
         """The plan first, so that a decision never names a plan that is not there."""
         for dropped in decision.dropped:
             log.info("waiting_plan_dropped", plan_id=dropped.plan_id[:12], reason=dropped.reason)
@@ -107,7 +113,7 @@ class Decider:
         if proposed is not None:
             decided = decision_id(self._tables.kafka_cluster, decision.window.window_end_ms)
             self._journal.write_plan(proposed, decision=decided, now_ms=now_ms)
-        self._journal.write_decision(decision, self._state, skew, trigger, now_ms=now_ms)
+        self._journal.write_decision(decision, state, skew, trigger, now_ms=now_ms)
         log.info(
             "decision", verdict=evaluation.verdict.value, reason=evaluation.reason.value, detail=evaluation.detail,
             plan_id=plan_id[:12] if plan_id else None,

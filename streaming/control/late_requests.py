@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import structlog
 
 from assignor_core.execution.events import Event
-from assignor_core.execution.progress import Progress, progress_of
+from assignor_core.execution.progress import Progress, hidden_in_flight, progress_of
 from assignor_core.execution.refusals import refusals_text
 from assignor_core.identity import another_cluster, topics_made_again, without_made_again, without_topics
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
-from assignor_core.plan import Movement
+from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
@@ -113,16 +113,17 @@ class LateRequests:
         """Cancel what belongs to a plan of movements between brokers; returns what was done, in words."""
         live_now = without_topics(live, topics_made_again(kept.topic_ids, live))
         progress = progress_of(kept.plan, live_now, staged=self._staged)
-        moving = self._moving(progress, live_now)
+        moving = self._moving(kept.plan, progress, live_now)
         parts = [*self._cancel(moving), *self._on_steps(watched, kept, progress, live_now)]
         parts += self._taken_back(watched, kept, progress, live_now)
         parts += self._clear(watched, kept, live.reassigning() - set(moving))
         return parts
 
-    def _moving(self, progress: Mapping[PartitionKey, Progress], live: LiveCluster) -> list[PartitionKey]:
+    def _moving(self, plan: Plan, progress: Mapping[PartitionKey, Progress], live: LiveCluster) -> list[PartitionKey]:
         """Partitions on their way to exactly the replicas of the plan (or a staged step on the way to them)."""
         moving = (key for key, state in progress.items() if state is Progress.MOVING)
-        return sorted(key for key in moving if live.partitions[key].reassigning)
+        shown = [key for key in moving if live.partitions[key].reassigning]
+        return sorted(shown + hidden_in_flight(plan.movements, progress, live, staged=self._staged))
 
     def _on_steps(
         self, watched: _Watched, kept: KeptPlan, progress: Mapping[PartitionKey, Progress], live: LiveCluster

@@ -14,6 +14,7 @@ from assignor_core.execution.progress import (
     NO_LOOKS,
     PastLooks,
     Progress,
+    hidden_in_flight,
     is_settled,
     progress_among,
     with_skipped,
@@ -45,6 +46,8 @@ class Look:
     """Partitions whose election is skipped, with Kafka's error."""
     progress: Mapping[PartitionKey, Progress] = field(default_factory=dict)
     looks: PastLooks = NO_LOOKS
+    hidden_in_flight: tuple[PartitionKey, ...] = ()
+    """Partitions that metadata misses though the controller lists their move of the plan."""
     made_again: tuple[str, ...] = ()
     """Topics of the plan that were deleted and made again: `live` leaves them out."""
     obsolete: str | None = None
@@ -57,8 +60,13 @@ class Look:
 
     @property
     def moving(self) -> list[PartitionKey]:
-        """Partitions of the plan that Kafka is reassigning now."""
+        """Partitions of the plan that metadata shows on their way."""
         return [key for key, state in self.progress.items() if state is Progress.MOVING]
+
+    @property
+    def in_flight(self) -> list[PartitionKey]:
+        """What must be cancelled before the plan is given up: all that moves, also where metadata misses it."""
+        return [*self.moving, *self.hidden_in_flight]
 
     @property
     def result(self) -> str:
@@ -141,7 +149,8 @@ class Looks:
         progress = with_skipped(self._states, refused, not_elected)
         self._in_play = topics_in_play({row.key: progress[row.key] for row in changed}, live)
         back = replaced_broker_back(plan, live, progress, self.replaced)
-        return Look(record, plan, live, now_ms, refused, not_elected, progress, self._looks, made_again, back)
+        hidden = tuple(hidden_in_flight(changed, progress, live, staged=self._staged))
+        return Look(record, plan, live, now_ms, refused, not_elected, progress, self._looks, hidden, made_again, back)
 
     def _unsettled(self, plan: Plan, live: LiveCluster) -> list[Movement]:
         """Movements that this look may show elsewhere than the one before it; of a plan of thousands that is a few."""

@@ -129,9 +129,9 @@ class ReplicaMoves:
             if not isinstance(step, Submit):
                 self._disk_room.wait(look.now_ms)
         if obsolete is not None and not isinstance(step, Abort):
-            step = Abort(obsolete, tuple(sorted(look.moving)))
+            step = Abort(obsolete, tuple(sorted(look.in_flight)))
         self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
-        if closed is not None and isinstance(step, Wait) and not look.moving:
+        if closed is not None and isinstance(step, Wait) and not look.in_flight:
             # A throttle would slow replicas that come back meanwhile.
             self._clear_and_write(look, Event.PAUSED, step.reason)
             return False
@@ -279,7 +279,7 @@ class ReplicaMoves:
 
         What it refuses too often goes on to the replicas of the plan: the last event names it.
         """
-        refused = self._requests.cancel(look.moving)
+        refused = self._requests.cancel(look.in_flight)
         if refused:
             log.warning("cancel_refused", execution_id=look.execution.execution_id, refused=refusals_text(refused))
         if refused and self._requests.may_cancel:

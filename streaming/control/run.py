@@ -12,10 +12,10 @@ from types import FrameType
 import structlog
 
 from assignor_core.deciding.step import DELETED_AFTER_MS
-from assignor_core.execution.caution import bad_plans_in_a_row
 from streaming.cluster.clients import admin_client
 from streaming.cluster.permissions import check_may_execute
 from streaming.cluster.ports import ClusterReader, ControlledCluster
+from streaming.control.automatic import AutomaticPlans
 from streaming.control.carrier import RETRIED_ERRORS, Carrier
 from streaming.control.cluster_marker import ClusterMarker
 from streaming.control.identity import cluster_of, lease_of, leased_cluster
@@ -152,6 +152,7 @@ class ControlLoop:
         self._journal.make_tables()
         self._windows = ClosedWindows(self._window_tables)
         absences = absences_of(settings)
+        self._automatic = AutomaticPlans(self._journal, settings.control)
         self._decider = decider_of(shown or cluster, self._journal, settings, absences)
         look_age = LookAge() if lease is None else lease.look_age
         self._sweeper = Sweeper(cluster, self._journal, look_age)
@@ -187,17 +188,9 @@ class ControlLoop:
         if self._unmeasured is not None:
             self._measure(self._unmeasured, now_ms=now_ms)
         self._upkeep.run_if_due(now_ms=now_ms)
-        proposal = self._decider.tick(now_ms=now_ms)
-        if proposal is None or self._settings.control.mode != "apply":
-            return False
-        approved = self._journal.plan(proposal.plan.plan_id)
-        distrust = self._distrust(now_ms)
-        if distrust:
-            self._journal.refuse(approved, distrust, now_ms=now_ms)
-            log.error("automatic_mode_stopped", plan_id=approved.plan.plan_id[:12], reason=distrust)
-            return False
-        self._journal.approve(approved, "mode apply", now_ms=now_ms, in_windows_only=True)
-        return True
+        if not self._automatic.are_due:
+            self._automatic.decided(self._decider.tick(now_ms=now_ms), now_ms=now_ms)
+        return self._automatic.approve(now_ms=now_ms)
 
     def _look_at_ended(self, now_ms: int) -> None:
         """What other processes have left: a result not measured, throttles. The carrier takes up what is open."""
@@ -212,16 +205,6 @@ class ControlLoop:
         self._owing += [record] if record.execution.owes else []
         if record.execution.started_ms is not None:
             self._unmeasured = record if record.execution.to_be_measured else None
-
-    def _distrust(self, now_ms: int) -> str | None:
-        """Why plans are no longer carried out without a person, or None. A plan that delivers restores the trust."""
-        bad = bad_plans_in_a_row(self._journal.outcomes(now_ms=now_ms))
-        if bad < self._settings.control.bad_plans_max:
-            return None
-        return (
-            f"the last {bad} plans brought less than half of what they promised: automatic mode waits until a plan "
-            "that a person applied delivers"
-        )
 
     def _measure(self, record: ExecutionRecord, *, now_ms: int) -> None:
         """Once enough windows have closed after the end, write down what the brokers really carry."""

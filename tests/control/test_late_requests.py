@@ -25,15 +25,20 @@ def settings(tables_in_memory: str) -> Settings:
 
 def approve(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
     """A plan that moves t-0 from broker 1 to 2; t-0 is too large to be copied within a test."""
-    for broker in cluster.cluster.contents.topics["t"].partitions.values():
-        broker.end_bytes = broker.acknowledged_bytes = 10**11
-        for copy in broker.copies.values():
-            copy.end_bytes = 10**11
+    let_it_copy_for_long(cluster)
     made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
     journal = journal_of(settings)
     proposed = ProposedPlan(made, Observed.of(made, cluster.describe()), elapsed_ms=1.0)
     journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
     return ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+
+
+def let_it_copy_for_long(cluster: NotedCluster) -> None:
+    """No partition of t is copied within a test."""
+    for partition in cluster.cluster.contents.topics["t"].partitions.values():
+        partition.end_bytes = partition.acknowledged_bytes = 10**11
+        for copy in partition.copies.values():
+            copy.end_bytes = 10**11
 
 
 def aborted_while_late(settings: Settings, cluster: NotedCluster, request: RequestKind) -> ExecutionRecord:

@@ -1,6 +1,6 @@
 """What to do next, told from small clusters that a reader can check by head."""
 
-from assignor_core.execution.progress import Progress, progress_of
+from assignor_core.execution.progress import NO_LOOKS, Progress, progress_of
 from assignor_core.execution.reconcile import (
     Abort,
     Done,
@@ -138,6 +138,17 @@ def test_leaders_change_a_few_at_a_time() -> None:
     assert following(waiting, waiting, *[before] * 3, at(3)) == ElectLeaders((("t", 0), ("t", 1)))
     # More may wait after a setting was lowered.
     assert following(*[waiting] * 5, at(3)) == ElectLeaders((("t", 0), ("t", 1)))
+
+
+def test_leaders_change_a_few_at_a_time_while_metadata_does_not_show_the_new_order() -> None:
+    wanted = plan(*[((1, 2), (2, 1))] * 5, ((1,), (3,)), ((1,), (3,)))
+    few = Limits(elections_at_once_max=2, movements_in_flight_max=1, movements_per_topic_max=1)
+    stale = cluster(*[at(1, 2)] * 5, at(1), at(1))
+    begun = {("t", 0): (2, 1), ("t", 1): (2, 1), ("t", 5): (3,)}
+    assert next_step(wanted, stale, few, worked_ms=0) == Submit(begun)
+    looks = NO_LOOKS.after(wanted, stale).taken({("t", 0): (2, 1), ("t", 1): (2, 1)}).after(wanted, stale)
+    # Two wait for their order and leave no room for others; no cap on copies counts them.
+    assert next_step(wanted, stale, few, worked_ms=0, looks=looks) == Submit({("t", 5): (3,)})
 
 
 def test_metadata_that_is_a_moment_behind_is_not_taken_for_somebody_else() -> None:

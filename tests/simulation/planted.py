@@ -20,6 +20,7 @@ from assignor_core.simulated_cluster import controller, requests
 from assignor_core.simulated_cluster.state import SimulatedPartition
 from streaming.control import (
     absences,
+    automatic,
     cluster_marker,
     disk_room,
     executor,
@@ -297,7 +298,7 @@ PLANTED = (
     Planted(
         "automatic mode trusts every plan",
         "8 automatic mode stops",
-        run.ControlLoop,
+        automatic.AutomaticPlans,
         "_distrust",
         lambda _: lambda _self, _now_ms: None,
         3,
