@@ -1,4 +1,7 @@
-"""The clocks: the only module that reads one. Entries (a role's run.py, a command) ask it and hand the time on."""
+"""The clocks: the only module that reads one. Entries (a role's run.py, a command) ask it and hand the time on.
+
+Whether an interval is over by such a time: `assignor_core/intervals.py`, which the core and all rooms may import.
+"""
 
 import time
 
