@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from assignor_core.execution.caution import next_throttle_factor, throttle_rates
+from assignor_core.intervals import is_due
 
 ADAPT_INTERVAL_MS = 10_000
 CHANGE_MIN = 0.05
@@ -37,9 +38,9 @@ class RateState:
     sent: Mapping[int, int] = field(default_factory=dict)
 
 
-def is_due(state: RateState, policy: RatePolicy, *, now_ms: int) -> bool:
+def rates_are_due(state: RateState, policy: RatePolicy, *, now_ms: int) -> bool:
     """Whether rates are looked at again now."""
-    return policy.adaptive and now_ms - state.adapted_ms >= ADAPT_INTERVAL_MS
+    return policy.adaptive and is_due(state.adapted_ms, ADAPT_INTERVAL_MS, now_ms)
 
 
 def adapted(state: RateState, policy: RatePolicy, *, pressed: bool, now_ms: int) -> RateState:

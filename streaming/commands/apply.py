@@ -176,7 +176,8 @@ class _Following:
             execution = self._step(execution)
             self._worked_s = time.monotonic()
         except (LeaseLost, *RETRIED_ERRORS) as error:
-            self._carrier = None  # the next one finds in the journal what has come of it
+            if isinstance(error, LeaseLost):
+                self._carrier = None  # the next one finds in the journal what has come of it
             if time.monotonic() - self._worked_s > self._settings.control.execution_deadline_ms / 1000:
                 raise
             log.warning("tick_failed", error=str(error))

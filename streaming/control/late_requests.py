@@ -25,6 +25,7 @@ from streaming.control.look_age import LookAge
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import Requests
 from streaming.control.throttle import ThrottleScope, throttle_scope
+from streaming.errors import ClusterRequestFailed
 
 log = structlog.get_logger()
 
@@ -82,10 +83,17 @@ class LateRequests:
         """The looks that are due; to be called while no execution is under way."""
         for watched in self._watched:
             if now_ms >= watched.due_ms:
-                self._look(watched, now_ms)
+                self._look_or_note(watched, now_ms)
                 # One look stands for all that were missed.
                 watched.looks = sum(now_ms >= watched.ended_ms + after_ms for after_ms in LOOKS_AFTER_MS)
         self._watched = [row for row in self._watched if row.looks < len(LOOKS_AFTER_MS)]
+
+    def _look_or_note(self, watched: _Watched, now_ms: int) -> None:
+        """What Kafka refuses now it will mostly refuse at the next tick, too: deciding and measuring must not wait."""
+        try:
+            self._look(watched, now_ms)
+        except ClusterRequestFailed as error:
+            log.warning("late_look_refused", execution_id=watched.record.execution.execution_id, error=str(error))
 
     def _look(self, watched: _Watched, now_ms: int) -> None:
         execution = watched.record.execution

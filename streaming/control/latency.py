@@ -8,6 +8,7 @@ endpoint is not given, or does not answer, holds nothing back.
 from collections.abc import Mapping
 
 from assignor_core.execution.caution import LatencyBound, brokers_too_slow
+from assignor_core.intervals import is_due
 from streaming.cluster.jmx_endpoints import sample_value, scrape
 
 READ_INTERVAL_MS = 5_000
@@ -24,7 +25,8 @@ class LatencyPressure:
         """`endpoints`: URL of `/metrics` by broker id."""
         self._endpoints = endpoints
         self._bound = bound
-        self._read_ms = 0
+        self._read_ms: int | None = None
+        self._before_ms: float | None = None
         self._reason: str | None = None
 
     def highest_ms(self) -> float | None:
@@ -33,8 +35,10 @@ class LatencyPressure:
 
     def reason(self, before_ms: float | None, *, now_ms: int) -> str | None:
         """Why to hold back, naming the slowest broker; None if nothing does. `before_ms` is `highest_ms` then."""
-        if before_ms is not None and now_ms - self._read_ms >= READ_INTERVAL_MS:
-            self._read_ms = now_ms
+        if before_ms is None:
+            return None
+        if before_ms != self._before_ms or is_due(self._read_ms, READ_INTERVAL_MS, now_ms):
+            self._read_ms, self._before_ms = now_ms, before_ms
             slow = brokers_too_slow(before_ms, self._latencies(), self._bound)
             self._reason = _reason_text(slow[0], before_ms) if slow else None
         return self._reason

@@ -16,11 +16,10 @@ from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.statistic import Statistic
 from assignor_core.resources import Resource
+from streaming.control.windows import stale_after_ms
 from streaming.settings import ControlSettings, PlannerSettings, Settings, TriggerSettings
 from streaming.views.broker_windows import capacities_of
 
-STALE_WINDOWS = 5
-"""Data whose newest closed window is older than this many windows (and a minute) is stale."""
 EXECUTING_INTERVAL_MS = 1_000
 """Between two ticks while an execution is under way: what has room begins at the next one."""
 
@@ -39,7 +38,7 @@ def trigger_policy(trigger: TriggerSettings, *, window_ms: int) -> TriggerPolicy
         windows_over_urgent=trigger.windows_over_urgent,
         completeness_min=trigger.completeness_min,
         load_min_bytes_per_sec=trigger.load_min_bytes_per_sec,
-        stale_after_ms=60_000 + STALE_WINDOWS * window_ms,
+        stale_after_ms=stale_after_ms(window_ms),
         broker_failure_grace_ms=trigger.broker_failure_grace_ms,
         relief_max_away_share=trigger.relief_max_away_share,
     )

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assignor_core.execution.caution import LagBound, groups_falling_behind
+from assignor_core.intervals import is_due
 from assignor_core.live import LivePartition, PartitionKey
 from streaming import tables
-from streaming.control.windows import WindowTables
+from streaming.control.windows import WindowTables, stale_after_ms
 from streaming.errors import UsageProblem
 from streaming.views.group_lag import POPULATED
 from streaming.views.lag_columns import KEY
@@ -52,7 +53,7 @@ class LagPressure:
             self._groups = re.compile(groups)
         except re.error as error:
             raise UsageProblem(f"control.lag_groups: {groups!r} is no pattern: {error}") from None
-        self._read_ms = 0
+        self._read_ms: int | None = None
         self._reason: str | None = None
         self._newest_of: tuple[int | None, int, int] | None = None
         self._newest: pa.Table | None = None
@@ -64,7 +65,7 @@ class LagPressure:
 
         Counts groups that read from one of these brokers, have members, and have committed something since.
         """
-        if now_ms - self._read_ms >= READ_INTERVAL_MS:
+        if started_ms != self._baseline_of_ms or is_due(self._read_ms, READ_INTERVAL_MS, now_ms):
             self._read_ms = now_ms
             self._reader.look_again()
             self._reason = self._look(brokers, partitions, started_ms, now_ms)
@@ -92,12 +93,14 @@ class LagPressure:
         return self._baseline
 
     def _newest_after(self, started_ms: int, now_ms: int) -> pa.Table | None:
-        """Each partition's newest sample of the newest windows, of those after `started_ms`; None without any."""
+        """Each partition's newest sample of the newest windows, of those after `started_ms`; None without any, and
+        where the newest window is old.
+        """
         newest = self._reader.newest_of_cluster("group_lag", "window_start", self._tables.kafka_cluster)
-        if newest is None:
+        if newest is None or now_ms - tables.to_ms(newest) > stale_after_ms(self._tables.window_ms):
             return None
         # A sampler's clock may be ahead.
-        newest_ms = min(int(newest.timestamp() * 1000), now_ms)
+        newest_ms = min(tables.to_ms(newest), now_ms)
         since_ms = max(0, newest_ms - CURRENT_WINDOWS * self._tables.window_ms)
         shown = (self._reader.version("group_lag"), since_ms, started_ms)
         if self._newest is None or shown != self._newest_of:

@@ -18,10 +18,11 @@ from assignor_core.execution.adaptive_rates import (
     adapted,
     differs,
     headroom,
-    is_due,
+    rates_are_due,
     wanted_rates,
 )
 from assignor_core.execution.life_cycle import Execution
+from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.model import Capacity
 from assignor_core.plan import Plan
@@ -41,6 +42,7 @@ RATES_AT_A_LOOK_MAX = 20
 """Rates of so many brokers are read at a look, each by a request of its own; those of the others at the next ones."""
 RATES_OF_BROKER = 2
 """One for what it sends as a leader, one for what it receives as a follower; control sets both."""
+DIRECTIONS = (Resource.BYTES_IN, Resource.BYTES_OUT)
 CLEAR_TRIES_MAX = 60
 """So often control tries to remove a throttle that Kafka refuses to remove, a tick apart. Then the execution ends."""
 
@@ -92,7 +94,7 @@ class Throttle:
     def forget(self) -> None:
         """From now on the throttle is that of another execution: it is set anew."""
         self._set = False
-        self._looked_ms = 0
+        self._looked_ms: int | None = None
         self._next_rates = 0
         """The broker from which on the next look reads rates."""
         self._clear_tries = 0
@@ -140,7 +142,7 @@ class Throttle:
             self._send(self._rates.initial(ours, now_ms=now_ms))
             self._set, self._looked_ms = True, now_ms
             return True
-        if copying and now_ms - self._looked_ms >= LOOK_INTERVAL_MS:
+        if copying and is_due(self._looked_ms, LOOK_INTERVAL_MS, now_ms):
             self._look_at_rates(ours & _copying_brokers(plan, copying))
             self._keep_lists(plan, {topic for topic, _ in copying} - set(without))
             self._looked_ms = now_ms
@@ -223,6 +225,7 @@ class AdaptiveRates:
         self._windows = ClosedWindows(window_tables)
         self._capacities = capacities
         self._state = RateState()
+        self._known_headrooms: dict[int, float] = {}
         self._lowest: int | None = None
 
     def initial(self, brokers: frozenset[int], *, now_ms: int) -> dict[int, int]:
@@ -235,7 +238,7 @@ class AdaptiveRates:
         again: it was away, and may not have taken what was sent.
         """
         self._state = replace(self._state, sent={row: rate for row, rate in self._state.sent.items() if row in brokers})
-        if is_due(self._state, self._policy, now_ms=now_ms):
+        if rates_are_due(self._state, self._policy, now_ms=now_ms):
             self._state = adapted(self._state, self._policy, pressed=pressed, now_ms=now_ms)
         elif brokers <= self._state.sent.keys():
             return None
@@ -262,12 +265,14 @@ class AdaptiveRates:
         return wanted_rates(self._state, self._policy, brokers, headrooms)
 
     def _headrooms(self, brokers: frozenset[int], now_ms: int) -> dict[int, float]:
-        """The lesser headroom of the two directions, bytes/s, where both capacity and load are known."""
+        """The lesser headroom of the two directions, bytes/s, where capacity and load are known.
+
+        A broker that has not reported since keeps the newest that is known: it may be too busy to answer its collector.
+        """
         windows = self._windows.newest(now_ms=now_ms)
-        lesser: dict[int, float] = {}
-        for resource in (Resource.BYTES_IN, Resource.BYTES_OUT):
-            loads = windows[-1].values(resource) if windows else {}
-            known = resource_capacities(self._capacities, resource, brokers) or {}
-            for broker, left in headroom(known, loads).items():
-                lesser[broker] = min(left, lesser.get(broker, left))
-        return lesser
+        capacities = {row: resource_capacities(self._capacities, row, brokers) or {} for row in DIRECTIONS}
+        for window in windows:
+            left = [headroom(capacities[row], window.values(row)) for row in DIRECTIONS]
+            for broker in set().union(*left):
+                self._known_headrooms[broker] = min(side[broker] for side in left if broker in side)
+        return {broker: self._known_headrooms[broker] for broker in brokers & self._known_headrooms.keys()}

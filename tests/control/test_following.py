@@ -10,8 +10,9 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.marker import MARKER_TTL_MS, Marker
 from streaming.commands.apply import _Following
 from streaming.control.lease import Lease
+from streaming.control.throttle import CLEAR_TRIES_MAX
 from streaming.control.wiring import executor_of, journal_of
-from streaming.errors import ClusterUnreachable
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NotedCluster, approve
 
@@ -56,7 +57,7 @@ def test_who_gives_up_says_what_stays_open(settings: Settings, capsys: pytest.Ca
 
 
 def test_a_marker_that_nobody_renews_keeps_a_command_waiting_for_its_time_only(settings: Settings) -> None:
-    """Each failed step begins with a new carrier; what was seen of the marker stays known."""
+    """Whatever fails meanwhile, what was seen of the marker stays known."""
     cluster = NotedCluster(moves=True)
     cluster.cluster.contents.markers.append(Marker("0" * 32, "a-machine-that-burned/1", 5, 5))
     execution = approve(journal_of(settings), 0, now_ms=now_ms()).execution
@@ -130,3 +131,25 @@ def test_what_a_dead_control_has_left_is_carried_out_first(settings: Settings) -
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def test_a_throttle_that_kafka_refuses_to_remove_ends_it_after_as_many_tries_as_by_control(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> list[int]:
+        raise ClusterRequestFailed("throttle of topic t can't be changed: PolicyViolationError")
+
+    cluster, journal = NotedCluster(), journal_of(settings)
+    monkeypatch.setattr(cluster, "clear_throttle", refused)
+    record = approve(journal, 0, now_ms=now_ms())
+    follower = following(settings, cluster)
+    execution = follower._poll(record.execution)
+    while not execution.started_ms:
+        execution = follower._poll(execution)
+    journal.request_abort(execution, now_ms=now_ms())
+    tries = 0
+    while not execution.ended and tries <= CLEAR_TRIES_MAX:
+        execution = follower._poll(execution)
+        tries += 1
+    assert execution.ended
+    assert "PolicyViolationError" in execution.last.detail

@@ -11,7 +11,7 @@ from streaming.control.late_requests import LOOKS_AFTER_MS
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import journal_of
-from streaming.errors import ClusterUnreachable
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster
 
@@ -181,3 +181,23 @@ def test_what_a_late_request_of_an_earlier_plan_took_back_is_named_once(settings
     assert swept == [
         "late requests, carried out after the end: partitions that lie where an earlier plan wanted them: t-0 on [2]"
     ]
+
+
+def test_a_look_that_kafka_refuses_keeps_control_from_nothing_else(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = NotedCluster()
+    aborted_while_late(settings, cluster, RequestKind.CHANGE_THROTTLES)
+
+    def refused(*_: object) -> list[int]:
+        raise ClusterRequestFailed("throttle of topic t can't be changed: PolicyViolationError")
+
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
+    decided: list[int] = []
+    monkeypatch.setattr(loop._decider, "tick", lambda now_ms: decided.append(now_ms))
+    monkeypatch.setattr(cluster, "clear_throttle", refused)
+    ticks = [NOON_MS + 1_000 + LOOKS_AFTER_MS[0] + 60_000 * minute for minute in range(30)]
+    for now_ms in ticks:
+        loop.tick(now_ms=now_ms)
+    assert decided == ticks
+    assert cluster.throttled_replicas(["t"]) != {}

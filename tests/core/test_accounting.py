@@ -11,7 +11,7 @@ from assignor_core.execution.adaptive_rates import (
     RateState,
     adapted,
     differs,
-    is_due,
+    rates_are_due,
     wanted_rates,
 )
 from assignor_core.execution.events import Event, EventRecord, Figures
@@ -91,7 +91,10 @@ def test_rates_halve_under_pressure_recover_without_and_stay_within_their_bounds
     assert wanted_rates(state, policy, brokers, {2: 500.0}) == {1: 1_000, 2: 400}
     pressed = adapted(state, policy, pressed=True, now_ms=10_000)
     assert wanted_rates(pressed, policy, brokers, {2: 500.0}) == {1: 500, 2: 200}
-    assert (is_due(pressed, policy, now_ms=19_999), is_due(pressed, policy, now_ms=20_000)) == (False, True)
+    assert (rates_are_due(pressed, policy, now_ms=19_999), rates_are_due(pressed, policy, now_ms=20_000)) == (
+        False,
+        True,
+    )
     for _ in range(10):
         pressed = adapted(pressed, policy, pressed=True, now_ms=20_000)
     assert wanted_rates(pressed, policy, brokers, {2: 500.0}) == {1: 100, 2: 100}
@@ -108,13 +111,13 @@ def test_a_least_rate_above_the_setting_is_the_setting() -> None:
 
 def test_the_first_look_comes_after_one_interval() -> None:
     policy = RatePolicy(1_000, 100, adaptive=True)
-    assert not is_due(RateState(), policy, now_ms=ADAPT_INTERVAL_MS - 1)
-    assert is_due(RateState(), policy, now_ms=ADAPT_INTERVAL_MS)
+    assert not rates_are_due(RateState(), policy, now_ms=ADAPT_INTERVAL_MS - 1)
+    assert rates_are_due(RateState(), policy, now_ms=ADAPT_INTERVAL_MS)
 
 
 def test_a_throttle_that_is_not_adaptive_is_the_setting_to_the_end() -> None:
     policy = RatePolicy(1_000, 100, adaptive=False)
-    assert not is_due(RateState(), policy, now_ms=10**9)
+    assert not rates_are_due(RateState(), policy, now_ms=10**9)
     assert wanted_rates(RateState(factor=0.1), policy, frozenset({1}), {1: 5.0}) == {1: 1_000}
 
 
