@@ -50,8 +50,8 @@ def missing_permissions(
 def check_may_execute(admin: KafkaAdminClient) -> None:
     """Raise UsageProblem, in one line, if the user lacks a right on the cluster without which no plan is carried out.
 
-    Raises ClusterUnreachable without an answer. Rights on topics are left out: a topic that may not be changed costs
-    its own movements.
+    Raises ClusterUnreachable without an answer. Rights on topics are left out: a plan waits while one of its topics
+    may not be changed, with Kafka's answer in its events.
     """
     with translated("list permissions", role="control"):
         granted = frozenset(admin.describe_cluster()["authorized_operations"])
