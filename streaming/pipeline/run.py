@@ -74,10 +74,13 @@ def run_pipeline(settings: Settings, lease_on: LeaseOn | None = None) -> int:
 
             ids = _wait_for_topics(settings.kafka, topics_read(settings.topics), stopping, meanwhile)
             if ids is None:
-                return 0
+                return _stopped()
             made_with = fingerprint(settings.topics, settings.pipeline)
             windows_version = check_fingerprint(storage.checkpoints, made_with, ids)
-            return _run_queries(spark.session(), settings, windows_version, stopping, still_ours)
+            session = spark.session()
+            if stopping.is_set():  # a first batch would take long, and be waited for
+                return _stopped()
+            return _run_queries(session, settings, windows_version, stopping, still_ours)
 
 
 def _run_queries(
@@ -178,5 +181,9 @@ def _watch(
             checked_ms = now_ms
             last_good = _check_topics(settings, last_good)
     stop_queries(queries)
+    return _stopped()
+
+
+def _stopped() -> int:
     log.info("pipeline_stopped")
     return 0

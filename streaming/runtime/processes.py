@@ -89,8 +89,10 @@ def end_noted(file: Path) -> list[str]:
     return []
 
 
-def end(processes: Sequence[psutil.Process], grace_s: float = TERMINATE_GRACE_S) -> None:
-    """SIGTERM to all, then SIGKILL to those that are still there after `grace_s`; waits until they are gone."""
+def end(processes: Sequence[psutil.Process], grace_s: float = TERMINATE_GRACE_S) -> list[int]:
+    """SIGTERM to all, then SIGKILL to those that are still there after `grace_s`, whose ids are returned; waits until
+    all are gone.
+    """
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
@@ -99,6 +101,7 @@ def end(processes: Sequence[psutil.Process], grace_s: float = TERMINATE_GRACE_S)
         with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(stubborn, timeout=grace_s)
+    return [process.pid for process in stubborn]
 
 
 def wait_for_port(host: str, port: int, process: subprocess.Popen[bytes], deadline_s: float) -> bool:

@@ -27,7 +27,8 @@ POLL_INTERVAL_S = 0.5
 RESTART_WAIT_S = 2.0
 QUICK_DEATH_S = 60.0
 QUICK_DEATHS_MAX = 5
-STOP_GRACE_S = 30.0
+STOP_GRACE_S = 60.0
+"""A pipeline that is told to end while it starts has Spark's start, a batch and Spark's end before it."""
 SIGNAL_BASE = 128
 
 
@@ -74,12 +75,15 @@ class Supervisor:
 
     def stop(self) -> None:
         """End every role: SIGTERM, then SIGKILL after a grace in which a batch can be finished."""
-        alive = [
-            psutil.Process(supervised.process.pid)
+        alive = {
+            supervised.process.pid: supervised.role
             for supervised in self._running
             if supervised.process is not None and supervised.process.poll() is None
-        ]
-        processes.end(alive, grace_s=STOP_GRACE_S)
+        }
+        log.info("stopping", roles=list(alive.values()))
+        killed = processes.end([psutil.Process(pid) for pid in alive], grace_s=STOP_GRACE_S)
+        if killed:
+            log.warning("roles_killed", roles=[alive[pid] for pid in killed], grace_s=STOP_GRACE_S)
         for supervised in self._running:
             if supervised.process is not None:
                 supervised.process.wait()

@@ -1,9 +1,10 @@
 """The process around the queries: waiting for topics, brokers that are away, a Spark that can't start."""
 
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from kafka.errors import KafkaConnectionError
@@ -115,3 +116,37 @@ def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
     settings = Settings.model_validate({"pipeline": {"extra_jars": [str(tmp_path / "gone.jar")]}})
     with pytest.raises(UsageProblem, match=r"^pipeline\.extra_jars: .*gone\.jar is no file$"):
         build_session(settings.pipeline)
+
+
+def test_told_to_stop_while_spark_starts_it_begins_no_query(
+    reach: Reach, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first batch takes long, and what is under way is waited for."""
+    reach(BOTH)
+
+    class Starting:
+        """Spark's start, in the middle of which SIGTERM comes."""
+
+        def __init__(self, *_: object) -> None:
+            """Nothing is started."""
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing is to be stopped."""
+
+        def start(self) -> None:
+            """Nothing to do."""
+
+        def session(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    def began(*_: object, **__: object) -> None:
+        raise AssertionError("a query was begun")
+
+    monkeypatch.setattr(run, "StartingSession", Starting)
+    monkeypatch.setattr(run, "start_queries", began)
+    storage = {"tables": str(tmp_path / "tables"), "checkpoints": str(tmp_path / "checkpoints")}
+    assert run.run_pipeline(Settings.model_validate({"storage": storage})) == 0
+    assert "pipeline_stopped" in capsys.readouterr().out

@@ -50,3 +50,24 @@ def test_a_role_that_keeps_ending_ends_the_run_with_its_code(
     finally:
         supervised.stop()
     assert codes == [exit_code]
+
+
+def test_a_role_that_does_not_end_in_time_is_killed_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.1)
+    deaf = tmp_path / "deaf"
+    script = (
+        f"import signal, pathlib; signal.signal({signal.SIGTERM:d}, signal.SIG_IGN); "
+        f"pathlib.Path({str(deaf)!r}).touch(); signal.pause()"
+    )
+    supervised = Failing(script, tmp_path)
+    supervised.start()
+    try:
+        until("the role takes no SIGTERM", deaf.exists)
+    finally:
+        supervised.stop()
+    assert supervised.process_id("role") is None
+    out = capsys.readouterr().out
+    assert "stopping" in out
+    assert "roles_killed" in out
