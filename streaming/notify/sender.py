@@ -25,6 +25,10 @@ SENT_AT_A_TIME = 20
 """Most notifications that one webhook gets at a look; the others at the next."""
 OF_GROUPS_MAX = 1_000
 """Most occurrences of groups kept until they are sent."""
+UNSENT = (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError, RebalancerError)
+"""What a try may fail with. httpx raises the three of Python where SSL_CERT_FILE is away or no certificate, and where
+HTTPS_PROXY has a scheme that it does not know or that wants another package.
+"""
 
 
 class Notifier:
@@ -113,7 +117,7 @@ class Notifier:
             # What a receiver answers with is not read: it could be without end.
             with httpx.stream("POST", url, content=body, headers=headers, timeout=TIMEOUT_S) as answer:
                 status, is_success = answer.status_code, answer.is_success
-        except (httpx.HTTPError, httpx.InvalidURL, RebalancerError) as error:
+        except UNSENT as error:
             return None, f"{type(error).__name__}: {error}"[:500]
         return status, "" if is_success else f"HTTP status {status}"
 
@@ -124,6 +128,8 @@ class Notifier:
                 self.look()
             except RebalancerError as error:
                 failure = str(error)
+            except Exception as error:  # noqa: BLE001 - a thread that ends would send nothing more, and nobody would see
+                failure = repr(error)
             if failure != self._failure:
                 log.warning("notifications_wait", reason=failure) if failure else log.info("notifications_go_on")
             self._failure = failure

@@ -5,7 +5,8 @@ import hmac
 import json
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,6 +27,7 @@ from streaming.settings import Settings
 from streaming.views.groups import GroupTopic
 from streaming.views.notifications import WebhookState
 from tests.serve.synthetic import NOW_MS, Synthetic
+from tests.waiting import until
 
 KEY = "a key of the receiver"
 HOUR_MS = 3_600_000
@@ -83,10 +85,9 @@ def synthetic(root: str) -> Synthetic:
     return Synthetic(root)
 
 
-def settings_of(root: str, *, mode: str = "propose", **webhooks: dict[str, Any]) -> Settings:
-    settings = Settings.model_validate(
-        {"kafka": {"cluster_name": "test"}, "control": {"mode": mode}, "notify": {"webhooks": webhooks}}
-    )
+def settings_of(root: str, *, mode: str = "propose", interval_ms: int = 5_000, **webhooks: dict[str, Any]) -> Settings:
+    notify = {"webhooks": webhooks, "interval_ms": interval_ms}
+    settings = Settings.model_validate({"kafka": {"cluster_name": "test"}, "control": {"mode": mode}, "notify": notify})
     return settings.model_copy(update={"storage": settings.storage.model_copy(update={"tables": root})})
 
 
@@ -218,6 +219,65 @@ def test_a_webhook_that_cannot_be_reached_holds_up_no_other(
     failed = [row for row in tables.read(root, "notification") if row["stage"] == "failed"]
     assert sorted({row["webhook"] for row in failed}) == ["absent", "closed"]
     assert all(row["error"] for row in failed)
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[[Notifier], None]]:
+    """Starts the thread of a notifier and ends it after the test."""
+    with ExitStack() as stack:
+
+        def run(notifier: Notifier) -> None:
+            notifier.start()
+            stack.callback(notifier.stop)
+
+        yield run
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("SSL_CERT_FILE", "/nowhere/ca.pem"), ("ALL_PROXY", "socks5://127.0.0.1:1080")]
+)
+def test_an_environment_that_cannot_be_used_fails_tries_and_does_not_end_the_thread(
+    receiver: Receiver,
+    root: str,
+    synthetic: Synthetic,
+    running: Callable[[Notifier], None],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    value: str,
+) -> None:
+    """A file of certificates may be away for a moment, while it is renewed."""
+    clock = Clock()
+    settings = settings_of(root, interval_ms=20, chat={"url": receiver.url}, ops={"url": receiver.url})
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+    with monkeypatch.context() as patched:
+        patched.setenv(variable, value)
+        running(Notifier(settings, list, clock))
+        until("tries fail", lambda: stages(root, "failed") == ["chat", "ops"])
+    clock.now_ms += 60_000
+    until("both are sent", lambda: stages(root, "sent") == ["chat", "ops"])
+    assert len(receiver.requests) == 2
+
+
+def test_a_bug_does_not_end_the_thread(
+    receiver: Receiver, root: str, synthetic: Synthetic, running: Callable[[Notifier], None]
+) -> None:
+    looks = iter(range(100_000))
+
+    def topics() -> list[GroupTopic]:
+        if next(looks) == 0:
+            raise KeyError("a bug")
+        return []
+
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+    running(Notifier(settings_of(root, interval_ms=20, ops={"url": receiver.url}), topics, Clock()))
+    until("it is sent", lambda: stages(root, "sent") == ["ops"])
+
+
+def stages(root: str, stage: str) -> list[str]:
+    """Webhooks of the tries that ended so."""
+    return sorted(row["webhook"] for row in tables.read(root, "notification") if row["stage"] == stage)
 
 
 def test_metrics_show_webhooks_that_wait_and_what_was_given_up(
