@@ -16,7 +16,7 @@ from streaming.settings import Settings
 from streaming.settings.notify import WebhookSettings
 from streaming.tables import TableReader
 from streaming.views.groups import GroupTopic
-from streaming.views.notifications import FAILED, GIVEN_UP, SENT
+from streaming.views.notifications import FAILED, GIVEN_UP, KNOWN_FOR, SENT
 
 log = structlog.get_logger()
 
@@ -68,7 +68,7 @@ class Notifier:
         now_ms, give_up_ms = self._clock(), self._settings.notify.give_up_ms
         self._begun_before |= set() if self._knows_past else self._deliveries.webhooks()
         self._knows_past = True
-        known = self._deliveries.known(since_ms=now_ms - 2 * give_up_ms)
+        known = self._deliveries.known(since_ms=now_ms - KNOWN_FOR * give_up_ms)
         happened = self._happened(now_ms - give_up_ms, now_ms)
         for webhook, target in self._settings.notify.webhooks.items():
             own = {one_id: delivery for (name, one_id), delivery in known.items() if name == webhook}

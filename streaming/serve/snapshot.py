@@ -90,7 +90,9 @@ class SnapshotReader:
             "memberships": _Part(("group_lag", "group_event"), memberships.read, ()),
             "control": _Part(("decision", "plan", "execution"), control.read, ControlPart()),
             "log_dirs": _Part(("log_dir",), lambda: read_log_dirs(self._reader, settings.kafka.cluster_name), ()),
-            "webhooks": _Part(("notification",), lambda: read_webhooks(self._reader, settings.kafka.cluster_name), ()),
+            "webhooks": _Part(
+                ("notification",), lambda: read_webhooks(self._reader, settings.kafka.cluster_name, settings.notify), ()
+            ),
             "streams": _Part(("pipeline_batch", "rejected_record"), streams.read, StreamPart()),
         }
 
@@ -111,6 +113,8 @@ class SnapshotReader:
         if values["tables"] and "control" not in failures:
             values["control"] = values["control"].from_zero()
         settings = self._settings
+        give_up_ms = settings.notify.give_up_ms
+        values["webhooks"] = tuple(row.state(give_up_ms, now_ms=now_ms) for row in values["webhooks"])
         return Snapshot(
             kafka_cluster=settings.kafka.cluster_name,
             mode=settings.control.mode,

@@ -301,6 +301,56 @@ def test_metrics_show_webhooks_that_wait_and_what_was_given_up(
     assert exported == [Sample("notification_given_up_timestamp_seconds", ("closed",), clock.now_ms / 1000)]
 
 
+def test_what_serve_was_away_for_too_long_to_send_counts_as_given_up(root: str, synthetic: Synthetic) -> None:
+    """Else it would wait until its rows expire: nobody tries it again."""
+    settings = settings_of(root, closed={"url": "http://127.0.0.1:1/"})
+    give_up_ms, clock = settings.notify.give_up_ms, Clock()
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+    Notifier(settings, list, clock).look()
+    snapshots = SnapshotReader(settings)
+    last_known_ms = NOW_MS + 2 * give_up_ms
+    assert list(snapshots.read(last_known_ms).webhooks) == [WebhookState("closed", NOW_MS, None)]
+    rows = len(tables.read(root, "notification"))
+    clock.now_ms = last_known_ms + 60_000
+    Notifier(settings, list, clock).look()  # of another serve
+    assert len(tables.read(root, "notification")) == rows
+    given_up = [WebhookState("closed", None, last_known_ms)]
+    assert list(snapshots.read(clock.now_ms).webhooks) == given_up  # with no new row
+    assert list(SnapshotReader(settings).read(clock.now_ms).webhooks) == given_up
+
+
+def test_a_notification_waits_as_long_as_serve_would_send_it(root: str, synthetic: Synthetic) -> None:
+    """Serve knows it for some time after its newest row, not after what occurred."""
+    settings = settings_of(root, closed={"url": "http://127.0.0.1:1/"})
+    give_up_ms, clock = settings.notify.give_up_ms, Clock()
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+    notifier = Notifier(settings, list, clock)
+    notifier.look()
+    clock.now_ms += give_up_ms // 2
+    notifier.look()
+    clock.now_ms += 2 * give_up_ms
+    assert list(SnapshotReader(settings).read(clock.now_ms).webhooks) == [WebhookState("closed", NOW_MS, None)]
+    Notifier(settings, list, clock).look()
+    assert stages(root, "given_up") == ["closed"]
+    assert list(SnapshotReader(settings).read(clock.now_ms).webhooks) == [WebhookState("closed", None, clock.now_ms)]
+
+
+def test_nothing_waits_for_a_webhook_that_the_settings_no_longer_have(root: str, synthetic: Synthetic) -> None:
+    closed = {"url": "http://127.0.0.1:1/"}
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+    Notifier(settings_of(root, closed=closed, other=closed), list, Clock()).look()
+
+    def shown(settings: Settings) -> list[WebhookState]:
+        return list(SnapshotReader(settings).read(NOW_MS).webhooks)
+
+    assert shown(settings_of(root, closed=closed)) == [WebhookState("closed", NOW_MS, None)]
+    assert shown(settings_of(root, closed=closed | {"kinds": ["plan_waits"]})) == []
+    assert shown(settings_of(root)) == []
+
+
 @pytest.mark.parametrize(
     ("mode", "decision_id", "age_ms", "told"),
     [("propose", "d", 0, 1), ("propose", None, 0, 0), ("apply", "d", 0, 0), ("apply", "d", 60_000, 1)],
