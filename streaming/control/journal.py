@@ -128,7 +128,7 @@ class Journal:
             rows,
             kafka_cluster=self._cluster,
             transaction_id=transaction_id,
-            transaction_version=now_ms,
+            transaction_version=tables.AtTime(now_ms),
         )
 
     def write_plan(self, proposed: ProposedPlan, *, decision: str | None, now_ms: int) -> None:
@@ -137,7 +137,7 @@ class Journal:
         movements = movement_rows(plan, now_ms=now_ms)
         if not self._append("movement", movements, f"movement:{plan.plan_id}", 0) and not self._has_movements(plan):
             # The same plan was made before, and its rows have expired.
-            self._append("movement", movements, f"movement:{plan.plan_id}", now_ms)
+            self._append("movement", movements, f"movement:{plan.plan_id}", tables.AtTime(now_ms))
         row = {
             "plan_id": plan.plan_id,
             "kafka_cluster": self._cluster,
@@ -155,7 +155,7 @@ class Journal:
             "plan_json": json.dumps(proposed.to_json(), sort_keys=True),
         }
         # A plan that is made again later lives anew: its new row carries the new time of expiry.
-        self._append("plan", [row], f"plan:{plan.plan_id}", now_ms)
+        self._append("plan", [row], f"plan:{plan.plan_id}", tables.AtTime(now_ms))
 
     def _has_movements(self, plan: Plan) -> bool:
         reader = tables.TableReader(self._root)
@@ -331,7 +331,7 @@ class Journal:
         """A new one for each question: a reader that is kept shows the version that it saw first."""
         return tables.TableReader(self._root)
 
-    def _append(self, name: str, rows: list[dict[str, Any]], transaction_id: str, version: int) -> bool:
+    def _append(self, name: str, rows: list[dict[str, Any]], transaction_id: str, version: int | tables.AtTime) -> bool:
         return tables.append(self._root, name, rows, transaction_id=transaction_id, transaction_version=version)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
+from assignor_core.intervals import is_due
 from streaming import tables
 from streaming.contract import PIPELINE_BATCH
 from streaming.errors import TableUnavailable
@@ -29,15 +30,24 @@ REPORT_INTERVAL_MS = 10_000
 class Totals:
     """Sums over the batches of one query that this process has seen."""
 
-    last_progress: str = ""
+    last_report: tuple[str, int] | None = None
+    """Time and batch of the newest report that is counted. Times alone would not do: a clock may be set back."""
     batches: int = 0
     input_rows: int = 0
     rejected_rows: int = 0
     late_rows: int = 0
 
-    def add(self, progress: Any, counted: CountedSamples) -> None:
-        """Count one progress report. An idle query reports too, without a batch of its own."""
-        self.last_progress = progress["timestamp"]
+    def add_new(self, reports: Sequence[Any], counted: CountedSamples) -> None:
+        """Count those of Spark's newest progress reports, oldest first, that came since the last call."""
+        keys = [(report["timestamp"], report["batchId"]) for report in reports]
+        seen = len(keys) - keys[::-1].index(self.last_report) if self.last_report in keys else 0
+        for report in reports[seen:]:
+            self._add(report, counted)
+        if keys:
+            self.last_report = keys[-1]
+
+    def _add(self, progress: Any, counted: CountedSamples) -> None:
+        """An idle query reports too, without a batch of its own."""
         if "addBatch" not in progress["durationMs"]:
             return
         self.batches += 1
@@ -62,34 +72,46 @@ class BatchReporter:
         self._root = root
         self._trigger_interval_ms = settings.trigger_interval_ms
         self._totals = {str(query.id): Totals() for query in queries}
-        self._written_ms = 0
+        self._written_ms: int | None = None
+        self._knows_time = False
+        """Whether no row is of a time that is yet to come, as far as this process has written or looked."""
         self._maintenance = Maintenance(root, PIPELINE_BATCH, settings)
 
     def report(self, *, now_ms: int) -> None:
         """Take note of new batches; write if the interval has passed. To be called more often than batches end."""
         for query in self._queries:
-            totals = self._totals[str(query.id)]
-            for progress in query.recentProgress:
-                if progress["timestamp"] > totals.last_progress:
-                    totals.add(progress, self._counted)
-        if now_ms - self._written_ms < REPORT_INTERVAL_MS:
+            self._totals[str(query.id)].add_new(query.recentProgress, self._counted)
+        if not is_due(self._written_ms, REPORT_INTERVAL_MS, now_ms):
             return
         rows = [self._row(query, now_ms) for query in self._queries if query.lastProgress is not None]
         if not rows:
             return
+        if self._written_ms is not None and now_ms < self._written_ms:
+            self._knows_time = False
         self._written_ms = now_ms
         try:
+            self._drop_rows_ahead(now_ms)
             tables.append(
                 self._root,
                 PIPELINE_BATCH.name,
                 rows,
                 transaction_id=f"heartbeat:{rows[0]['query_id']}",
-                transaction_version=now_ms,
+                transaction_version=tables.AtTime(now_ms),
             )
         except TableUnavailable as error:
             log.warning("heartbeat_not_written", error=str(error))
             return
         self._maintenance.run_if_due(now_ms=now_ms)
+
+    def _drop_rows_ahead(self, now_ms: int) -> None:
+        """Rows of a clock that was ahead would be the newest until then, and show a pipeline that has died as alive."""
+        if self._knows_time:
+            return
+        own = tables.one_of("query_name", [query.name for query in self._queries])
+        dropped = tables.delete(self._root, PIPELINE_BATCH.name, own & tables.above("finished_at", tables.utc(now_ms)))
+        if dropped:
+            log.warning("heartbeats_ahead_dropped", rows=dropped)
+        self._knows_time = True
 
     def _row(self, query: StreamingQuery, now_ms: int) -> dict[str, Any]:
         progress: Any = query.lastProgress

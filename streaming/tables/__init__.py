@@ -3,7 +3,8 @@
 `reader` answers questions, put as `conditions`; `store` creates and writes, `definitions` say how a table must be,
 `upgrade` names what those of an earlier release lack, `upkeep` joins and removes files, `opening` reads logs, `places`
 tells folders from object stores, `object_stores` says how these are reached, `conditional_puts` tries what commits
-there rest on, `memory` stands in for Delta below `memory:` roots. Knows no role and no Spark.
+there rest on, `versions` has those of transactions that are times, `memory` stands in for Delta below `memory:` roots.
+Knows no role and no Spark.
 """
 
 from streaming.tables.arrow import arrow_schema, row_schema
@@ -25,9 +26,11 @@ from streaming.tables.reader import Row, TableReader, TableState, newest, read, 
 from streaming.tables.store import append, create_table, delete, ensure_table, replace, table_exists
 from streaming.tables.times import instant, to_ms, utc
 from streaming.tables.upkeep import join_small_files, remove_old_files, tidy
+from streaming.tables.versions import AtTime
 
 __all__ = [
     "ALL_ROWS",
+    "AtTime",
     "Condition",
     "Row",
     "TableReader",

@@ -18,6 +18,7 @@ from streaming.errors import TableUnavailable
 from streaming.settings import MEMORY_ROOT
 from streaming.tables.arrow import row_schema
 from streaming.tables.conditions import ALL_ROWS, Condition
+from streaming.tables.versions import AtTime
 
 Row = Mapping[str, Any]
 
@@ -59,7 +60,7 @@ class MemoryStore:
         replaced: Callable[[Row], bool] | None,
         *,
         transaction_id: str,
-        transaction_version: int,
+        transaction_version: int | AtTime,
     ) -> bool:
         """Add `rows`, in the place of those for which `replaced` holds; False where this transaction was written
         before. Raises TableUnavailable for rows that don't fit.
@@ -69,6 +70,8 @@ class MemoryStore:
         self.ensure(name)
         table = self.tables[name]
         written = table.transactions.get(transaction_id)
+        if isinstance(transaction_version, AtTime):
+            transaction_version = transaction_version.after(written)
         if written is not None and written >= transaction_version:
             return False
         kept = table.rows if replaced is None else tuple(row for row in table.rows if not replaced(row))

@@ -23,6 +23,7 @@ from streaming.tables.object_stores import storage_options
 from streaming.tables.opening import first_line, log_entry, open_table, table_uri
 from streaming.tables.places import local_folder
 from streaming.tables.reader import Row
+from streaming.tables.versions import AtTime
 
 APPEND_TRIES = 5
 KEPT_MAX = 32
@@ -136,16 +137,24 @@ def table_exists(root: str, name: str) -> bool:
     return open_table(root, name) is not None if store is None else name in store.tables
 
 
-def append(root: str, name: str, rows: Sequence[Row], *, transaction_id: str, transaction_version: int) -> bool:
+def append(
+    root: str, name: str, rows: Sequence[Row], *, transaction_id: str, transaction_version: int | AtTime
+) -> bool:
     """Append `rows` once: False where this transaction had been written already. Raises TableUnavailable."""
     store = memory_store(root)
     if store is not None:
         return store.write(name, rows, None, transaction_id=transaction_id, transaction_version=transaction_version)
-    return _write(root, name, rows, None, Transaction(transaction_id, transaction_version))
+    return _write(root, name, rows, None, transaction_id, transaction_version)
 
 
 def replace(
-    root: str, name: str, rows: Sequence[Row], *, kafka_cluster: str, transaction_id: str, transaction_version: int
+    root: str,
+    name: str,
+    rows: Sequence[Row],
+    *,
+    kafka_cluster: str,
+    transaction_id: str,
+    transaction_version: int | AtTime,
 ) -> bool:
     """Put `rows` in the place of all of one cluster, once, as `append` does."""
     store = memory_store(root)
@@ -155,7 +164,7 @@ def replace(
             name, rows, of_cluster.holds, transaction_id=transaction_id, transaction_version=transaction_version
         )
     predicate = f"kafka_cluster = '{kafka_cluster.replace(chr(39), chr(39) * 2)}'"
-    return _write(root, name, rows, predicate, Transaction(transaction_id, transaction_version))
+    return _write(root, name, rows, predicate, transaction_id, transaction_version)
 
 
 def delete(root: str, name: str, where: Condition) -> int:
@@ -175,7 +184,9 @@ def delete(root: str, name: str, where: Condition) -> int:
         raise TableUnavailable(f"rows of table {name} can't be deleted: {first_line(error)}") from None
 
 
-def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, transaction: Transaction) -> bool:
+def _write(
+    root: str, name: str, rows: Sequence[Row], replaced: str | None, transaction_id: str, version: int | AtTime
+) -> bool:
     """Write `rows` in the place of those for which the SQL predicate `replaced` holds; None appends.
 
     An append is tried again where somebody has deleted rows meanwhile; its transaction keeps it from being written
@@ -184,7 +195,10 @@ def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, tran
     uri = table_uri(root, name)
     for tries_left in reversed(range(APPEND_TRIES if replaced is None else 1)):
         try:
-            return _commit(root, name, rows, replaced, transaction)
+            delta = create_table(root, name)
+            if isinstance(version, AtTime):  # once: all tries are of one version
+                version = version.after(delta.transaction_version(transaction_id))
+            return _commit(root, delta, name, rows, replaced, Transaction(transaction_id, version))
         except CommitFailedError as error:
             _tables_kept().pop(uri, None)
             if not tries_left:
@@ -194,8 +208,9 @@ def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, tran
     raise AssertionError("the last try returns or raises")
 
 
-def _commit(root: str, name: str, rows: Sequence[Row], replaced: str | None, transaction: Transaction) -> bool:
-    delta = create_table(root, name)
+def _commit(
+    root: str, delta: DeltaTable, name: str, rows: Sequence[Row], replaced: str | None, transaction: Transaction
+) -> bool:
     # A retention shorter than the table's life would let an old duplicate in again, so none is set.
     written = delta.transaction_version(transaction.app_id)
     if written is not None and written >= transaction.version:

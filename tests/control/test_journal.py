@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from assignor_core.disks import LogDirDescription
 from assignor_core.execution.caution import Outcome
 from assignor_core.execution.events import Event
 from assignor_core.log_dir_movement import LogDirMovement
@@ -22,6 +23,7 @@ from streaming.control.wiring import journal_of
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
 from streaming.views.executions import folded
+from streaming.views.log_dirs import read_log_dirs
 from tests.serve.synthetic import Synthetic
 
 NEW_COLUMNS = {"in_windows_only", "disk_max_over_mean_predicted"}
@@ -224,3 +226,26 @@ def test_a_plan_within_brokers_is_kept_with_its_movements(settings: Settings) ->
     assert (row["movement_count"], row["leader_movement_count"], row["bytes_in_max_over_mean_before"]) == (2, 0, None)
     rows = tables.TableReader(settings.storage.tables).rows("movement")
     assert {(row["kind"], row["old_log_dir"], row["new_log_dir"]) for row in rows} == {("log_dir", "/a", "/b")}
+
+
+def test_after_a_clock_was_ahead_log_dirs_are_shown_as_they_are_now(settings: Settings) -> None:
+    journal, ahead_ms, now_ms = journal_of(settings), 100_000_000, 1_000
+    journal.write_log_dirs({1: (LogDirDescription("/d", 100, 90),)}, now_ms=ahead_ms)
+    for usable in (2, 1):
+        now_ms += 60_000
+        journal_of(settings).write_log_dirs({1: (LogDirDescription("/d", 100, usable),)}, now_ms=now_ms)
+    (row,) = read_log_dirs(tables.TableReader(settings.storage.tables), settings.kafka.cluster_name)
+    assert (row.usable_bytes, row.event_ms) == (1, now_ms)
+
+
+def test_a_plan_that_a_clock_ahead_has_made_is_kept_when_its_rows_have_gone_and_it_is_made_again(
+    in_memory: Settings,
+) -> None:
+    journal, root = journal_of(in_memory), in_memory.storage.tables
+    plan = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),))
+    for now_ms in (50_000, 100_000_000, 60_000):
+        for name in ("plan", "movement"):
+            tables.delete(root, name, tables.ALL_ROWS)
+        journal.write_plan(ProposedPlan(plan), decision=None, now_ms=now_ms)
+        assert journal.plan(plan.plan_id).plan == plan
+        assert len(tables.read(root, "movement")) == 1

@@ -1,10 +1,12 @@
 """The rows of pipeline_batch show a query that works, one that is idle and one that hangs, and serve reads them so."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streaming import tables
 from streaming.pipeline.batch_reporter import REPORT_INTERVAL_MS, BatchReporter
 from streaming.pipeline.lateness import CountedSamples
 from streaming.serve.snapshot import read_snapshot
@@ -40,14 +42,18 @@ def settings(tmp_path: Path) -> Settings:
     return settings_for(tmp_path)
 
 
-def test_a_query_that_hangs_and_one_that_is_idle_are_told_apart(settings: Settings) -> None:
-    working, idle, hanging = queries = [Query(name) for name in ("byte_rate", "consumer_lag", "rejects")]
-    reporter = BatchReporter(
+def reporter_of(settings: Settings, *queries: Query) -> BatchReporter:
+    return BatchReporter(
         queries,  # type: ignore[arg-type]
         settings.storage.tables,
         settings.pipeline,
         CountedSamples(),
     )
+
+
+def test_a_query_that_hangs_and_one_that_is_idle_are_told_apart(settings: Settings) -> None:
+    working, idle, hanging = queries = [Query(name) for name in ("byte_rate", "consumer_lag", "rejects")]
+    reporter = reporter_of(settings, *queries)
     for number in range(ROUNDS):
         now_ms = NOW_MS + number * REPORT_INTERVAL_MS
         working.report(now_ms, number, addBatch=900, triggerExecution=1_000)
@@ -63,3 +69,39 @@ def test_a_query_that_hangs_and_one_that_is_idle_are_told_apart(settings: Settin
     }  # fmt: skip
     assert (shown["byte_rate"].batches_total, shown["byte_rate"].input_rows_total) == (ROUNDS, 5 * ROUNDS)
     assert (shown["consumer_lag"].batches_total, shown["rejects"].batches_total) == (0, 2)
+
+
+@pytest.mark.parametrize("is_new_process", [True, False])
+def test_after_a_clock_was_ahead_heartbeats_show_what_is_now(settings: Settings, is_new_process: bool) -> None:
+    """Else they would be those of the time to come until it is there, and a pipeline that dies would look alive."""
+    query, end_ms = Query("byte_rate"), NOW_MS + (ROUNDS - 1) * REPORT_INTERVAL_MS
+    reporter = reporter_of(settings, query)
+    for number in range(2):
+        ahead_ms = NOW_MS + 3_600_000 + number * REPORT_INTERVAL_MS
+        query.report(ahead_ms, number, addBatch=900, triggerExecution=1_000)
+        reporter.report(now_ms=ahead_ms)
+    if is_new_process:
+        query = Query("byte_rate")
+        reporter = reporter_of(settings, query)
+    for number in range(ROUNDS):
+        now_ms = NOW_MS + number * REPORT_INTERVAL_MS
+        query.report(now_ms, number + 2, addBatch=900, triggerExecution=1_000)
+        reporter.report(now_ms=now_ms)
+    (shown,) = read_snapshot(settings, end_ms).streams.queries
+    assert (shown.finished_ms, shown.changed_ms) == (end_ms, end_ms)
+    assert shown.batches_total == (ROUNDS if is_new_process else ROUNDS + 2)
+    rows = tables.read(settings.storage.tables, "pipeline_batch")
+    assert len(rows) == ROUNDS
+    assert max(tables.to_ms(row["finished_at"]) for row in rows) == end_ms
+
+
+def test_each_report_of_a_query_counts_once_however_many_are_new(settings: Settings) -> None:
+    query, batches = Query("byte_rate"), itertools.count()
+    reporter = reporter_of(settings, query)
+    for number, new in enumerate((1, 3, 0, 2)):
+        for _ in range(new):  # all in one millisecond
+            query.report(NOW_MS, next(batches), addBatch=900, triggerExecution=1_000)
+        query.recentProgress = query.recentProgress[-4:]  # Spark keeps the newest
+        reporter.report(now_ms=NOW_MS + number * REPORT_INTERVAL_MS)
+    newest = max(tables.read(settings.storage.tables, "pipeline_batch"), key=lambda row: row["finished_at"])
+    assert newest["batches_total"] == 6

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from deltalake import write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from streaming import tables
 from streaming.errors import TableUnavailable
@@ -29,7 +30,7 @@ def intent(broker: int, at_ms: int, *, cluster: str = "c", by: str = "it's me") 
     }  # fmt: skip
 
 
-def add(root: str, version: int, *rows: dict[str, Any], transaction: str = "t") -> bool:
+def add(root: str, version: int | tables.AtTime, *rows: dict[str, Any], transaction: str = "t") -> bool:
     return tables.append(root, "broker_intent", rows, transaction_id=transaction, transaction_version=version)
 
 
@@ -61,6 +62,20 @@ def test_a_transaction_is_written_once_and_older_ones_never(root: str) -> None:
     assert add(root, 4, intent(4, START_MS))
     assert add(root, 0, intent(5, START_MS), transaction="another")
     assert brokers(root) == [1, 4, 5]
+
+
+def test_after_a_clock_was_ahead_rows_are_written_at_once_and_each_time_once(root: str) -> None:
+    """Else none would be before real time catches up, whoever writes."""
+    for broker, at_ms in enumerate((START_MS + 86_400_000, START_MS, START_MS + 5, START_MS + 6)):
+        add(root, tables.AtTime(at_ms), intent(broker, at_ms))
+    assert brokers(root) == [0, 1, 2, 3]
+
+
+def test_a_write_of_the_same_time_is_the_same_write(root: str) -> None:
+    assert add(root, tables.AtTime(START_MS), intent(1, START_MS))
+    assert not add(root, tables.AtTime(START_MS), intent(2, START_MS))
+    assert add(root, tables.AtTime(START_MS + 1), intent(3, START_MS))
+    assert brokers(root) == [1, 3]
 
 
 def test_replacing_takes_the_rows_of_one_cluster_once(root: str) -> None:
@@ -192,3 +207,22 @@ def test_an_append_is_repeated_where_rows_are_deleted_meanwhile(
     assert deleted == [1]
     assert brokers(root) == [0, 2, 3]
     assert not add(root, 3, intent(3, START_MS))
+
+
+@pytest.mark.parametrize("at_ms", [START_MS, START_MS + 86_400_000])
+def test_all_tries_of_a_write_are_one_write_at_whatever_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_ms: int
+) -> None:
+    """A commit may take place and yet be shown as failed."""
+    root, tries = str(tmp_path), list[int]()
+    add(root, tables.AtTime(START_MS + 3_600_000), intent(0, START_MS))
+
+    def written_and_failed(*arguments: Any, **options: Any) -> None:
+        tries.append(at_ms)
+        write_deltalake(*arguments, **options)
+        raise CommitFailedError("another writer was first")
+
+    monkeypatch.setattr(store, "write_deltalake", written_and_failed)
+    assert not add(root, tables.AtTime(at_ms), intent(1, at_ms))
+    assert tries == [at_ms]
+    assert brokers(root) == [0, 1]
