@@ -11,6 +11,7 @@ import structlog
 
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
+from assignor_core.intervals import is_due
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.control.cluster_marker import ClusterMarker
@@ -132,7 +133,7 @@ class Carrier:
     def _note_refusal(self, record: ExecutionRecord, error: ClusterRequestFailed, now_ms: int) -> None:
         """Every few seconds write down what Kafka refuses, such as a throttle: else only the log would show it."""
         execution = record.execution
-        if execution.paused or now_ms - execution.last.at_ms < PROGRESS_INTERVAL_MS:
+        if execution.paused or not is_due(execution.last.at_ms, PROGRESS_INTERVAL_MS, now_ms):
             return
         self._journal.write_event(record, Event.PROGRESS, f"tried again: {error}", now_ms=now_ms)
 

@@ -11,6 +11,7 @@ from itertools import islice
 
 from assignor_core.execution.attention import is_troubled
 from assignor_core.identity import another_cluster
+from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, Reassignment
 from streaming.cluster.ports import ClusterReader
 from streaming.errors import AnotherCluster
@@ -52,7 +53,8 @@ class ClusterView:
         self._whole_ms: int | None = None
         self._settled: tuple[str, Mapping[int, str | None]] | None = None
         """Cluster id and brokers at the last whole look."""
-        self._unsettled_until_ms = 0
+        self._unsettled_ms: int | None = None
+        """When brokers had come or gone last."""
 
     @property
     def is_whole(self) -> bool:
@@ -100,7 +102,7 @@ class ClusterView:
         self._ended = {key for key in self._ended if key[0] not in by_topic}
         self._asked = None if self._asked is None else self._asked | by_topic.keys()
         if (answer.cluster_id, answer.broker_racks) != self._settled:
-            self._unsettled_until_ms = now_ms + WHOLE_LOOK_INTERVAL_MS
+            self._unsettled_ms = now_ms
             self._whole_ms = None  # if the next line gets no answer, the next look tries again
             self.look_at_all(now_ms=now_ms)
 
@@ -118,10 +120,8 @@ class ClusterView:
         return LiveCluster(newest.cluster_id, newest.broker_racks, shown, ids, newest.listed, hidden_topics=hidden)
 
     def _whole_look_is_due(self, now_ms: int) -> bool:
-        if self._whole_ms is None:
-            return True
-        interval_ms = UNSETTLED_INTERVAL_MS if now_ms < self._unsettled_until_ms else WHOLE_LOOK_INTERVAL_MS
-        return not 0 <= now_ms - self._whole_ms < interval_ms  # a clock that was set back makes it due
+        is_settled = is_due(self._unsettled_ms, WHOLE_LOOK_INTERVAL_MS, now_ms)
+        return is_due(self._whole_ms, WHOLE_LOOK_INTERVAL_MS if is_settled else UNSETTLED_INTERVAL_MS, now_ms)
 
     def _take_in(self, answer: LiveCluster, by_topic: Mapping[str, Mapping[PartitionKey, LivePartition]]) -> None:
         """The answer is the truth about these topics: what it leaves out is gone, or hidden."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assignor_core.disks import LogDirDescription, catching_up
+from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, PartitionKey
 from streaming.cluster.ports import ClusterReader
 
@@ -97,7 +98,7 @@ class DiskLooks:
 
     def _is_silent(self, broker: int, now_ms: int) -> bool:
         since_ms = self._silent_since_ms.get(broker)
-        if since_ms is not None and not 0 <= now_ms - since_ms < SILENCE_MS:
+        if since_ms is not None and is_due(since_ms, SILENCE_MS, now_ms):
             del self._silent_since_ms[broker]
             return False
         return since_ms is not None

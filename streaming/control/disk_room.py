@@ -12,6 +12,7 @@ from assignor_core.disks import LogDirs, catching_up, largest_replicas, replica_
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Limits, wave_pending, without_room
 from assignor_core.execution.room import Room, WaitsForRoom, overflowing, waiting_text
+from assignor_core.intervals import is_due
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
 from streaming.control.disk_looks import DiskLooks
@@ -40,8 +41,9 @@ class DiskRoom:
         """From now on it is about another execution."""
         self._waits = WaitsForRoom()
         self._lacking: Mapping[PartitionKey, str] = {}
-        self._next_look_ms = 0
-        self._next_fill_look_ms = 0
+        self._waits_since_ms: int | None = None
+        """When a look has left nothing to submit; None if none has since the last that found something."""
+        self._fill_look_ms: int | None = None
         self._full_bytes: dict[PartitionKey, int] = {}
         """What new replicas of partitions will hold, as far as this process has learned."""
         self._ahead: list[PartitionKey] = []
@@ -55,7 +57,8 @@ class DiskRoom:
 
     def held_back(self, now_ms: int) -> str | None:
         """Why nothing is submitted before the next look, or None."""
-        return waiting_text(self._lacking) if self._lacking and now_ms < self._next_look_ms else None
+        is_next = is_due(self._waits_since_ms, LOOK_INTERVAL_MS, now_ms)
+        return None if is_next or not self._lacking else waiting_text(self._lacking)
 
     def all_fit(
         self,
@@ -92,7 +95,7 @@ class DiskRoom:
         room = self._room_for(pending, receiving, live, now_ms)
         self._lacking = without_room(plan, live, progress, limits, room)
         self._waits = self._waits.after(self._lacking, now_ms)
-        self._next_look_ms = 0
+        self._waits_since_ms = None
         return room
 
     def submitted(self, live: LiveCluster, targets: Mapping[PartitionKey, tuple[int, ...]]) -> None:
@@ -106,9 +109,9 @@ class DiskRoom:
         """
         self._looks.note(live)
         receiving = {broker for key in moving for broker in live.partitions[key].adding_replicas}
-        if not receiving or now_ms < self._next_fill_look_ms:
+        if not receiving or not is_due(self._fill_look_ms, LOOK_INTERVAL_MS, now_ms):
             return []
-        self._next_fill_look_ms = now_ms + LOOK_INTERVAL_MS
+        self._fill_look_ms = now_ms
         partitions = {*moving, *(key for keys in catching_up(live, receiving).values() for key in keys)}
         wanted = _wanted(live, receiving, partitions)
         log_dirs = self._looks.read(wanted, partitions.union(self._ahead), now_ms=now_ms, max_age_ms=0)
@@ -179,7 +182,7 @@ class DiskRoom:
 
     def wait(self, now_ms: int) -> None:
         """The look has left nothing to submit."""
-        self._next_look_ms = now_ms + LOOK_INTERVAL_MS
+        self._waits_since_ms = now_ms
 
 
 def _wanted(

@@ -36,6 +36,7 @@ from assignor_core.execution.within_brokers import (
     standing_of,
 )
 from assignor_core.identity import without_made_again
+from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, ReplicaKey, replica_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
@@ -123,7 +124,8 @@ class LogDirMoves:
         self._seen = SeenSoFar()
         self._in_play: frozenset[str] | None = None
         """Topics of what is not finished; None before the first look."""
-        self._next_try_ms = 0
+        self._waits_since_ms: int | None = None
+        """When something had no room, or was refused, last."""
         self._waits_for: str | None = None
         self._aborts_for: str | None = None
         """Why it is being given up, once it is."""
@@ -180,7 +182,7 @@ class LogDirMoves:
             return self.abort(look, self._aborts_for)
         self._stop_overflowing(look)
         held_back = closed or (f"held back: {pressure}" if pressure else None)
-        if held_back is None and look.now_ms < self._next_try_ms:
+        if held_back is None and not is_due(self._waits_since_ms, LOOK_INTERVAL_MS, look.now_ms):
             held_back = self._waits_for
         step = self._next_step(look, held_back)
         if isinstance(step, MoveWithin):
@@ -224,7 +226,7 @@ class LogDirMoves:
         lacking = lacking_within(pending, room)
         self._requests.hinder({row.replica for row in pending}, lacking, look.now_ms)
         if not isinstance(step, MoveWithin):
-            self._next_try_ms = look.now_ms + LOOK_INTERVAL_MS
+            self._waits_since_ms = look.now_ms
             self._waits_for = step.reason if isinstance(step, Wait) else None
             log.info("movements_within_brokers_wait", wanted=len(wanted.targets), reason=self._waits_for)
         return step
@@ -264,7 +266,7 @@ class LogDirMoves:
         accepted = len(targets) - len(refused)
         detail = f"{accepted} movements within brokers"
         if refused:
-            self._next_try_ms = look.now_ms + LOOK_INTERVAL_MS
+            self._waits_since_ms = look.now_ms
             self._waits_for = f"{len(refused)} refused by brokers: {_refusals_text(refused)}"
             detail += f", {self._waits_for}"
         if accepted:

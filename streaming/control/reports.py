@@ -8,6 +8,7 @@ import structlog
 from assignor_core.execution.accounting import remaining
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
+from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
 from streaming.control.journal import Journal
@@ -61,7 +62,7 @@ class Reports(Generic[LookT]):
 
     def forget(self) -> None:
         """From now on they are of another execution."""
-        self._last_progress_ms = 0
+        self._last_progress_ms: int | None = None
 
     def write(self, look: LookT, event: Event, detail: str, **figures: Any) -> None:
         """One event with the progress that this look shows; `figures` go before it."""
@@ -107,4 +108,4 @@ class Reports(Generic[LookT]):
             self._journal.write_event(record, Event.PROGRESS, f"held: {reason}", now_ms=now_ms)
 
     def _is_due(self, now_ms: int) -> bool:
-        return now_ms - self._last_progress_ms >= PROGRESS_INTERVAL_MS
+        return is_due(self._last_progress_ms, PROGRESS_INTERVAL_MS, now_ms)

@@ -9,6 +9,7 @@ import structlog
 from assignor_core.execution.events import Event
 from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.identity import another_cluster, without_made_again
+from assignor_core.intervals import is_due
 from assignor_core.live import ReplicaKey, replica_name
 from assignor_core.plan import Plan
 from assignor_core.wording import counted, first_named
@@ -39,15 +40,16 @@ class Sweeper:
         self._cluster = cluster
         self._journal = journal
         self._look_age = look_age or LookAge()
-        self._again_ms: dict[str, int] = {}
-        """By execution that owes: when the next look is due."""
+        self._looked: dict[str, tuple[int, int]] = {}
+        """By execution that owes: when its brokers were looked at, and how long they are left alone since, ms."""
         self._requests: dict[str, LogDirRequests] = {}
         """The same: what was asked for within brokers since its end."""
 
     def sweep(self, record: ExecutionRecord, *, now_ms: int) -> bool:
         """Remove the rates that brokers owe; True once nothing is left."""
         execution = record.execution
-        if now_ms < self._again_ms.get(execution.execution_id, now_ms):
+        looked_ms, pause_ms = self._looked.get(execution.execution_id, (None, 0))
+        if not is_due(looked_ms, pause_ms, now_ms):
             return False
         kept = self._journal.plan_of(execution)
         plan = kept.plan if kept is not None and kept.plan.within_brokers else None
@@ -55,7 +57,7 @@ class Sweeper:
         other = another_cluster(kept.kafka_cluster_id if kept else None, live)
         if other is not None:
             log.warning("sweep_held", execution_id=execution.execution_id, reason=other)
-            self._again_ms[execution.execution_id] = now_ms + LOOK_INTERVAL_MS
+            self._looked[execution.execution_id] = now_ms, LOOK_INTERVAL_MS
             return False
         owed = execution.throttled_brokers
         given_up: list[ReplicaKey] = []
@@ -68,7 +70,7 @@ class Sweeper:
             left = tuple(sorted({*self._clear([row for row in owed if row not in copying], plan), *copying}))
         except ClusterRequestFailed as error:
             log.warning("sweep_refused", execution_id=execution.execution_id, brokers=owed, error=str(error))
-            self._again_ms[execution.execution_id] = now_ms + REFUSED_AGAIN_MS
+            self._looked[execution.execution_id] = now_ms, REFUSED_AGAIN_MS
             return False
         if left != owed or given_up:
             detail = f"throttle of brokers {sorted(set(owed) - set(left))} removed after the end"
@@ -77,9 +79,9 @@ class Sweeper:
                 detail += f"; {made} given up: {first_named(given_up, NAMED_MAX, replica_name)}"
             self._journal.write_event(record, Event.SWEPT, detail, now_ms=now_ms, throttled_brokers=left)
         if left:
-            self._again_ms[execution.execution_id] = now_ms + (COPY_LOOK_INTERVAL_MS if copying else LOOK_INTERVAL_MS)
+            self._looked[execution.execution_id] = now_ms, COPY_LOOK_INTERVAL_MS if copying else LOOK_INTERVAL_MS
             return False
-        self._again_ms.pop(execution.execution_id, None)
+        self._looked.pop(execution.execution_id, None)
         self._requests.pop(execution.execution_id, None)
         return True
 

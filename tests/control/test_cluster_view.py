@@ -183,6 +183,19 @@ def test_a_broker_that_goes_or_comes_is_a_reason_to_look_at_everything(story: Wa
     assert None in story.client.questions[asked:]
 
 
+def test_after_the_clock_was_set_back_everything_is_looked_at_as_often_as_before(story: Watched) -> None:
+    """A broker that came or went makes it more often for a while."""
+    story.take(story.steps()[0])
+    story.cluster.kill_broker(2)
+    story.cluster.advance(20_000)  # its session ends
+    now_ms = story.cluster.now_ms
+    story.view.look((), now_ms=now_ms)
+    asked = len(story.client.questions)
+    for second in range(2 * WHOLE_LOOK_INTERVAL_MS // TICK_MS):
+        story.view.look((), now_ms=now_ms - 3_600_000 + second * TICK_MS)
+    assert story.client.questions[asked:].count(None) == 2
+
+
 def test_after_a_question_without_an_answer_the_change_of_brokers_is_still_known(story: Watched) -> None:
     story.take(story.steps()[0])
     story.cluster.kill_broker(2)

@@ -45,11 +45,17 @@ class Carried:
         self.executor = executor_of(self.client, self.journal, self.settings)
         assert self.executor.begin(self.record, approved, now_ms=NOON_MS)
         self.most_used = 0
+        self.set_back_ms = 0
+        """By how much the wall clock was set back."""
+
+    @property
+    def now_ms(self) -> int:
+        return NOON_MS + self.cluster.now_ms - self.set_back_ms
 
     def pass_time(self, duration_ms: int) -> bool:
         """Ticks so long; True once it has ended. The reserve of the disk is never touched."""
         for _ in range(duration_ms // TICK_MS):
-            if self.executor.tick(self.record, self.plan, now_ms=NOON_MS + self.cluster.now_ms):
+            if self.executor.tick(self.record, self.plan, now_ms=self.now_ms):
                 return True
             self.cluster.advance(TICK_MS)
             shown = SimulatedClient(self.cluster).log_dirs([2])[2][0]
@@ -59,7 +65,7 @@ class Carried:
     def pass_time_on_full_disk(self, duration_ms: int) -> bool:
         """The same where others have taken a part of the reserve."""
         for _ in range(duration_ms // TICK_MS):
-            if self.executor.tick(self.record, self.plan, now_ms=NOON_MS + self.cluster.now_ms):
+            if self.executor.tick(self.record, self.plan, now_ms=self.now_ms):
                 return True
             self.cluster.advance(TICK_MS)
         return False
@@ -197,6 +203,35 @@ def test_a_copy_is_cancelled_where_others_fill_its_log_dir_and_begun_again_once_
     assert carried.pass_time(600_000)
     assert carried.on_broker_2 == [0]
     assert not carried.client.throttle_rates()
+
+
+def test_after_the_clock_was_set_back_what_waits_goes_on_once_there_is_room(tables_in_memory: str) -> None:
+    carried = Carried(tables_in_memory, room=10 * MB)
+    assert not carried.pass_time(60_000)
+    carried.set_back_ms = 3_600_000
+    carried.disk.other_bytes -= 100 * MB
+    assert carried.pass_time(60_000)
+    assert carried.on_broker_2 == [0, 1]
+
+
+def test_after_the_clock_was_set_back_progress_is_noted_as_often_as_before(tables_in_memory: str) -> None:
+    carried = Carried(tables_in_memory, room=150 * MB, partitions=1, throttle_bytes_per_sec=MB)
+    assert not carried.pass_time(20_000)
+    carried.set_back_ms, noted = 3_600_000, len(carried.details())
+    assert not carried.pass_time(20_000)
+    assert len(carried.details()) - noted == 2
+
+
+def test_after_the_clock_was_set_back_a_log_dir_that_fills_is_seen(tables_in_memory: str) -> None:
+    carried = Carried(
+        tables_in_memory, room=150 * MB, partitions=1, throttle_bytes_per_sec=MB, throttle_min_bytes_per_sec=MB
+    )
+    assert not carried.pass_time(20_000)
+    carried.set_back_ms = 3_600_000
+    carried.disk.other_bytes = DISK - 40 * MB
+    assert not carried.pass_time_on_full_disk(60_000)
+    assert not carried.disk.offline
+    assert carried.on_broker_2 == []
 
 
 def test_a_copy_that_others_leave_no_room_is_named_at_the_end_without_a_throttle(tables_in_memory: str) -> None:

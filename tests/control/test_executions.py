@@ -351,6 +351,19 @@ def test_a_broker_that_is_away_is_looked_at_now_and_then_and_swept_once_it_is_ba
     assert (record.execution.last_event, record.execution.owes) == ("swept", False)
 
 
+def test_after_the_clock_was_set_back_a_broker_that_is_back_is_swept_at_once(settings: Settings) -> None:
+    cluster, journal = NotedCluster(), journal_of(settings)
+    record = on_cluster_c(settings, cluster)
+    journal.write_event(record, Event.ABORTED, "broker 2 was down", now_ms=NOON_MS, throttled_brokers=(2,))
+    cluster.cluster.kill_broker(2)
+    cluster.cluster.advance(60_000)
+    sweeper = Sweeper(cluster, journal)
+    assert not sweeper.sweep(record, now_ms=NOON_MS)
+    cluster.cluster.restart_broker(2)
+    cluster.cluster.advance(60_000)
+    assert sweeper.sweep(record, now_ms=NOON_MS - HOUR_MS)
+
+
 def test_a_throttle_that_another_process_has_left_is_swept_by_a_control_that_runs(settings: Settings) -> None:
     """A former holder of the lease has written the end: it changed nothing, so it was not asked for its lease."""
     cluster, journal = NotedCluster(), journal_of(settings)

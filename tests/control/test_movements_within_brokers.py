@@ -81,10 +81,12 @@ class Carried:
         execution = self.journal.approve(self.approved, "a test", now_ms=NOON_MS, in_windows_only=in_windows_only)
         self.record = ExecutionRecord(execution)
         self.executor = log_dir_executor_of(self.client, self.journal, settings)
+        self.set_back_ms = 0
+        """By how much the wall clock was set back."""
 
     @property
     def now_ms(self) -> int:
-        return NOON_MS + self.cluster.now_ms
+        return NOON_MS + self.cluster.now_ms - self.set_back_ms
 
     def begin(self) -> bool:
         return self.executor.begin(self.record, self.approved, now_ms=self.now_ms)
@@ -254,6 +256,18 @@ def test_room_that_comes_back_is_used(carried: Carried) -> None:
     assert "needs 5,000,000 bytes in /disk-1" in carried.record.execution.last.detail
     log_dir.other_bytes = 0
     assert carried.to_the_end().startswith("every movement")
+
+
+def test_after_the_clock_was_set_back_room_that_comes_back_is_used(carried: Carried) -> None:
+    log_dir = carried.cluster.contents.brokers[1].log_dirs[1]
+    log_dir.other_bytes = 95 * MB
+    for _ in range(30):
+        assert not carried.tick()
+    carried.set_back_ms = 3_600_000
+    log_dir.other_bytes = 0
+    assert any(carried.tick() for _ in range(120))
+    assert carried.record.execution.last_event is Event.DONE
+    assert carried.lie_in(B) == [0, 1, 2]
 
 
 def test_a_target_that_goes_offline_ends_what_was_copied_there(carried: Carried) -> None:

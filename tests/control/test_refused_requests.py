@@ -149,6 +149,19 @@ def test_a_throttle_that_kafka_refuses_to_set_is_named_in_the_journal(settings: 
     ]
 
 
+def test_what_kafka_refuses_is_named_in_the_journal_after_the_clock_was_set_back(settings: Settings) -> None:
+    cluster, journal = NotedCluster(throttles_refused=True), journal_of(settings)
+    record = approve(journal, 0)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    for second in (0, -3_600, -3_595, -3_590):
+        with pytest.raises(ClusterRequestFailed):
+            loop.tick(now_ms=NOON_MS + 1_000 * second)
+    events = journal.execution(record.execution.execution_id).events[2:]
+    assert [(event.event.value, event.at_ms - NOON_MS) for event in events] == [
+        ("progress", -3_600_000), ("progress", -3_590_000),
+    ]  # fmt: skip
+
+
 def tick_until(loop: ControlLoop, settings: Settings, record: ExecutionRecord, *, ticks_max: int) -> int:
     """Ticks as control takes them until the execution has ended: a refusal is tried again at the next."""
     for tick in range(ticks_max):
