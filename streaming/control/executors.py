@@ -1,4 +1,6 @@
-"""The executor that fits a plan: one for movements between brokers, one for movements within them."""
+"""The executor that fits a plan: one for movements between brokers, one for movements within them, and one that ends
+an execution of which no movement is known.
+"""
 
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
@@ -11,9 +13,10 @@ from streaming.control.records import ExecutionRecord
 class Executors:
     """Behaves as the executor of the plan's kind: see there for each method."""
 
-    def __init__(self, between: Executor[Look], within: Executor[LookWithin]) -> None:
+    def __init__(self, between: Executor[Look], within: Executor[LookWithin], unknown: Executor[Look]) -> None:
         self._between = between
         self._within = within
+        self._unknown = unknown
 
     def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
         """Check the approved plan against the live cluster and start it; False where it was refused."""
@@ -23,10 +26,13 @@ class Executors:
         """From now on `tick` is for another execution. Without its plan its kind is not known yet."""
         self._between.resume(kept, give_up=give_up)
         self._within.resume(kept, give_up=give_up)
+        self._unknown.resume(kept, give_up=give_up)
 
     def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
         """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
         return self._of(plan).tick(record, plan, now_ms=now_ms)
 
     def _of(self, plan: Plan) -> Executor[Look] | Executor[LookWithin]:
-        return self._within if plan.within_brokers else self._between
+        if plan.within_brokers:
+            return self._within
+        return self._between if plan.movements else self._unknown

@@ -9,7 +9,7 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.throttle import CLEAR_TRIES_MAX, AdaptiveRates, Remains
+from streaming.control.throttle import CLEAR_TRIES_MAX, AdaptiveRates, Remains, Throttle
 from streaming.errors import ClusterRequestFailed
 
 
@@ -70,3 +70,25 @@ class LogDirThrottle:
     def _send(self, rates: dict[int, int]) -> None:
         self._cluster.set_log_dir_rates(rates)
         self._rates.sent(rates)
+
+
+class UnknownThrottle(Throttle):
+    """That of an execution of which nothing but its events is known: its brokers may have rates of either kind.
+
+    A rate that others have set of the kind that it had not goes, too: nobody can tell it from ours.
+    """
+
+    def __init__(self, cluster: ControlledCluster, rates: AdaptiveRates) -> None:
+        self._within = LogDirThrottle(cluster, rates)
+        super().__init__(cluster, rates)
+
+    def forget(self) -> None:
+        """From now on the throttle is that of another execution."""
+        super().forget()
+        self._within.forget()
+
+    def clear(self, execution: Execution, plan: Plan) -> Remains:
+        """Remove both; raises as they do."""
+        within, between = self._within.clear(execution), super().clear(execution, plan)
+        brokers = tuple(sorted({*within.brokers, *between.brokers}))
+        return Remains(brokers, within.refused or between.refused)

@@ -12,6 +12,7 @@ from assignor_core.identity import another_cluster, without_made_again
 from assignor_core.intervals import is_due
 from assignor_core.live import ReplicaKey, replica_name
 from assignor_core.plan import Plan
+from assignor_core.proposed_plan import KeptPlan
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
@@ -67,7 +68,7 @@ class Sweeper:
             given_up, going_on = self._give_up(execution.execution_id, own)
         copying = {broker for broker, _ in going_on} & {*owed}
         try:
-            left = tuple(sorted({*self._clear([row for row in owed if row not in copying], plan), *copying}))
+            left = tuple(sorted({*self._clear([row for row in owed if row not in copying], kept), *copying}))
         except ClusterRequestFailed as error:
             log.warning("sweep_refused", execution_id=execution.execution_id, brokers=owed, error=str(error))
             self._looked[execution.execution_id] = now_ms, REFUSED_AGAIN_MS
@@ -92,10 +93,11 @@ class Sweeper:
         copying, going_on = give_up(self._cluster, self._look_age, plan, requests)
         return sorted((requests.cancelled - before) & copying), going_on
 
-    def _clear(self, brokers: Collection[int], plan: Plan | None) -> list[int]:
-        """Remove rates, of movements within brokers where such a plan is given; returns the brokers that keep them."""
-        if not brokers:
-            return []
-        if plan is not None:
-            return self._cluster.clear_log_dir_rates(brokers)
-        return self._cluster.clear_throttle(brokers, {}, {})
+    def _clear(self, brokers: Collection[int], kept: KeptPlan | None) -> set[int]:
+        """Remove rates of the plan's kind, or of both where the plan is gone; returns the brokers that keep them."""
+        left: set[int] = set()
+        if brokers and (kept is None or kept.plan.within_brokers):
+            left |= {*self._cluster.clear_log_dir_rates(brokers)}
+        if brokers and (kept is None or not kept.plan.within_brokers):
+            left |= {*self._cluster.clear_throttle(brokers, {}, {})}
+        return left

@@ -18,7 +18,7 @@ from streaming.control.executors import Executors
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
 from streaming.control.log_dir_moves import LogDirMoves, LookWithin
-from streaming.control.log_dir_throttle import LogDirThrottle
+from streaming.control.log_dir_throttle import LogDirThrottle, UnknownThrottle
 from streaming.control.look_age import LookAge
 from streaming.control.looks import Look
 from streaming.control.policies import decision_policy
@@ -85,6 +85,8 @@ def executor_of(
     settings: Settings,
     look_age: LookAge | None = None,
     absences: Absences | None = None,
+    *,
+    throttle: type[Throttle] = Throttle,
 ) -> Executor[Look]:
     """An executor of plans on `cluster`, of movements between brokers; `look_age` is that of the lease which `cluster`
     asks, if it asks one. Without `absences` nothing ends for a broker that fails. Raises UsageProblem for a pattern of
@@ -95,7 +97,7 @@ def executor_of(
     moves = ReplicaMoves(
         cluster,
         journal,
-        Throttle(cluster, rates_of(settings)),
+        throttle(cluster, rates_of(settings)),
         disk_looks,
         DiskRoom(disk_looks, settings.planner),
         settings.control,
@@ -150,9 +152,11 @@ def executors_of(
     look_age: LookAge,
     absences: Absences | None = None,
 ) -> Executors:
-    """Executors of plans of either kind."""
+    """Executors of plans of either kind, and of what is left where the plan is gone."""
     between = executor_of(cluster, journal, settings, look_age, absences)
-    return Executors(between, log_dir_executor_of(cluster, journal, settings, look_age, absences))
+    within = log_dir_executor_of(cluster, journal, settings, look_age, absences)
+    unknown = executor_of(cluster, journal, settings, look_age, absences, throttle=UnknownThrottle)
+    return Executors(between, within, unknown)
 
 
 def _lag_pressure(settings: Settings) -> LagPressure:

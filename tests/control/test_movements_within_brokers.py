@@ -26,10 +26,11 @@ from streaming.control.late_requests import LOOKS_AFTER_MS, LateRequests
 from streaming.control.look_age import LookAge
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
-from streaming.control.sweeping import COPY_LOOK_INTERVAL_MS, Sweeper
+from streaming.control.sweeping import COPY_LOOK_INTERVAL_MS, LOOK_INTERVAL_MS, Sweeper
 from streaming.control.wiring import journal_of, log_dir_executor_of
 from streaming.errors import AnotherCluster, ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused
 from streaming.settings import Settings
+from streaming.tables import ALL_ROWS, delete
 from tests.control.noted_cluster import NOON_MS
 
 MB = 1_000_000
@@ -558,6 +559,36 @@ def test_a_broker_that_was_down_at_the_end_loses_its_rate_later(carried: Carried
     assert Sweeper(carried.client, carried.journal).sweep(carried.record, now_ms=carried.now_ms)
     assert carried.at_rest()
     assert carried.lie_in(A) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("lost", [("plan",), ("plan", "movement")])
+@pytest.mark.parametrize("is_down", [False, True])
+def test_where_the_plan_is_gone_no_rate_stays(carried: Carried, lost: tuple[str, ...], is_down: bool) -> None:
+    """Without the movements nobody knows whether it was a plan within brokers."""
+    for _ in range(3):
+        assert not carried.tick()
+    assert carried.client.log_dir_rates() == {1: MB}
+    for name in lost:
+        delete(carried.settings.storage.tables, name, ALL_ROWS)
+    if is_down:
+        carried.cluster.kill_broker(1)
+        carried.cluster.advance(60_000)
+    loop = ControlLoop(carried.client, carried.settings, now_ms=carried.now_ms)
+    execution_id = carried.record.execution.execution_id
+    for _ in range(TICKS_MAX):
+        loop.tick(now_ms=carried.now_ms)
+        carried.cluster.advance(TICK_MS)
+        if carried.journal.execution(execution_id).ended:
+            break
+    ended = carried.journal.execution(execution_id)
+    assert (ended.last_event, ended.owes) == (Event.ABORTED, is_down)
+    if is_down:
+        carried.cluster.restart_broker(1)
+        for _ in range(LOOK_INTERVAL_MS // TICK_MS + 1):
+            loop.tick(now_ms=carried.now_ms)
+            carried.cluster.advance(TICK_MS)
+    assert not carried.journal.execution(execution_id).owes
+    assert carried.client.log_dir_rates() == {}
 
 
 def test_the_result_is_measured_once_kafka_has_deleted_what_left(carried: Carried) -> None:
