@@ -43,7 +43,7 @@ def stamped_by_producers(admin: KafkaAdminClient, names: Collection[str]) -> tup
     resources = [ConfigResource(ConfigResourceType.TOPIC, name, {TIMESTAMP_TYPE: ""}) for name in sorted(names)]
     with translated(f"read {TIMESTAMP_TYPE} of topics", role="control"):
         answers = admin.describe_configs(resources, config_filter="all").get("topic", {})
-    # Kafka answers without the setting where the user may not read it, and the client passes over the error.
+    # A topic that is gone shows no settings; one whose settings the user may not read is an error above.
     hidden = [name for name in sorted(names) if TIMESTAMP_TYPE not in answers.get(name, {})]
     if hidden:
         raise ClusterRequestFailed(f"the cluster does not show {TIMESTAMP_TYPE} of topic {hidden[0]}")

@@ -8,21 +8,31 @@ from typing import Any, cast
 import pytest
 from kafka import KafkaAdminClient
 from kafka.errors import (
+    ClusterAuthorizationFailedError,
     KafkaProtocolError,
     NotControllerError,
     RequestTimedOutError,
     SaslAuthenticationFailedError,
+    TopicAuthorizationFailedError,
     UnknownBrokerIdError,
+    UnknownTopicOrPartitionError,
 )
 from kafka.net.selector import NetworkSelector
-from kafka.protocol.admin import DescribeLogDirsRequest, ListGroupsRequest
+from kafka.protocol.admin import DescribeConfigsResponse, DescribeLogDirsRequest, ListGroupsRequest
 from kafka.protocol.admin.cluster import DescribeLogDirsResponse
 
 from assignor_core.disks import FutureReplica, LogDirDescription
+from assignor_core.throttles import LEADER_RATE, LEADER_REPLICAS
+from streaming.cluster.admin import Cluster
 from streaming.cluster.first_contact import SharingManager
 from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.cluster.log_dirs import log_dir_of
 from streaming.cluster.raw_requests import RawAnswer
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
+
+TOPIC, BROKER = 2, 4
+SET_ON_ITSELF = {TOPIC: 1, BROKER: 2}
+"""Kafka's source of a setting that is set on the resource itself, by kind of resource."""
 
 
 class Wire:
@@ -130,6 +140,52 @@ def test_a_controller_that_can_not_be_found_is_an_error_of_kafkas_and_looked_for
     assert made._controller_id is None
 
 
+Shown = tuple[int, int, str, dict[str, str]]
+"""What is shown of one resource: error code, kind, name, and its own settings."""
+
+
+def settings_shown(*results: Shown) -> Callable[[Any], Any]:
+    """The answer to a request for settings."""
+    rows: list[Any] = []
+    for code, kind, name, settings in results:
+        own: list[Any] = [
+            (key, value, False, SET_ON_ITSELF[kind], False, [], 2, None) for key, value in settings.items()
+        ]
+        rows.append((code, None if code == 0 else "not allowed", kind, name, own))
+    body = bytes(DescribeConfigsResponse(throttle_time_ms=0, results=rows).encode(version=4))
+    return lambda _request: DescribeConfigsResponse.decode(body, version=4)
+
+
+def shown_by(answer: Callable[[Any], Any]) -> Cluster:
+    made = client(Wire(answer))
+    made.describe_cluster = lambda: {"cluster_id": "c", "brokers": [{"broker_id": 1, "rack": None}]}
+    return Cluster(made)
+
+
+def test_settings_that_a_broker_refuses_to_show_do_not_pass_for_settings_that_nobody_has_set() -> None:
+    """Else a rate that others have set would be taken for none, replaced, and removed at the end."""
+    refused = shown_by(settings_shown((ClusterAuthorizationFailedError.errno, BROKER, "1", {})))
+    for read in (refused.throttle_rates, refused.log_dir_rates):
+        with pytest.raises(ClusterRequestFailed, match=r"ClusterAuthorizationFailedError.*rebalancer check") as caught:
+            read()
+        assert caught.value.kafka_error == "ClusterAuthorizationFailedError"
+    late = shown_by(settings_shown((RequestTimedOutError.errno, BROKER, "1", {})))
+    with pytest.raises(ClusterUnreachable, match="RequestTimedOutError"):
+        late.throttle_rates()
+    shown = shown_by(settings_shown((0, BROKER, "1", {LEADER_RATE: "5"})))
+    assert shown.throttle_rates() == {1: {LEADER_RATE: 5}}
+
+
+def test_of_topics_one_that_is_gone_has_no_settings_and_one_that_is_refused_is_an_error() -> None:
+    there: Shown = (0, TOPIC, "t", {LEADER_REPLICAS: "0:1"})
+    gone: Shown = (UnknownTopicOrPartitionError.errno, TOPIC, "gone", {})
+    cluster = shown_by(settings_shown(there, gone))
+    assert cluster.throttled_replicas(["t", "gone"]) == {("t", LEADER_REPLICAS): "0:1"}
+    refused: Shown = (TopicAuthorizationFailedError.errno, TOPIC, "secret", {})
+    with pytest.raises(ClusterRequestFailed, match="TopicAuthorizationFailedError"):
+        shown_by(settings_shown(there, refused)).throttled_replicas(["t", "secret"])
+
+
 def test_every_private_method_that_is_overridden_exists_upstream() -> None:
     own = {name for name, value in vars(MendedAdminClient).items() if callable(value) and name.startswith("_")}
     added = {
@@ -142,7 +198,7 @@ def test_every_private_method_that_is_overridden_exists_upstream() -> None:
         "_sent",
     }
     overridden = own - added - {"_refreshing_brokers"}
-    assert len(overridden) == 6
+    assert len(overridden) == 7
     assert [name for name in sorted(overridden) if not hasattr(KafkaAdminClient, name)] == []
 
 
