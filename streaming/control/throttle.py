@@ -202,8 +202,12 @@ class Throttle:
         return Remains(tuple(down))
 
     def _with_rate(self, brokers: Collection[int]) -> tuple[int, ...]:
-        """Of these brokers those that still have a rate, or are down."""
-        alive, rates = self._cluster.describe(topics=()).broker_racks, self._cluster.throttle_rates(brokers)
+        """Of these brokers those that still have a rate or are down; all where Kafka does not show their rates."""
+        alive = self._cluster.describe(topics=()).broker_racks
+        try:
+            rates = self._cluster.throttle_rates(brokers)
+        except ClusterRequestFailed:
+            return tuple(sorted(brokers))
         return tuple(sorted(broker for broker in brokers if broker in rates or broker not in alive))
 
     def _send(self, rates: dict[int, int]) -> None:

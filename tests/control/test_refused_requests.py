@@ -238,3 +238,20 @@ def test_a_plan_that_is_approved_without_the_right_to_move_is_refused_once_with_
         assert (end.event.value, end.detail) == ("refused", problem)
     assert [row["event"] for row in logged] == ["plan_refused"] * 2
     assert cluster.describe() == before
+
+
+def test_brokers_whose_rates_kafka_does_not_show_owe_them(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttle, "CLEAR_TRIES_MAX", TRIES)
+    cluster = Stubborn()
+    record = approve(journal_of(settings), 0)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    loop.tick(now_ms=NOON_MS)
+    cluster.clear_refused = True
+
+    def refused(*_: object) -> dict[int, dict[str, int]]:
+        raise ClusterRequestFailed("read settings of brokers: ClusterAuthorizationFailedError")
+
+    monkeypatch.setattr(cluster, "throttle_rates", refused)
+    journal_of(settings).request_abort(record.execution, now_ms=NOON_MS)
+    tick_until(loop, settings, record, ticks_max=TRIES + 5)
+    assert journal_of(settings).execution(record.execution.execution_id).throttled_brokers == (1, 2)
