@@ -197,6 +197,8 @@ class LogDirMoves:
             return True
         if isinstance(step, Abort):
             return self.abort(look, step.reason)
+        brokers = self._throttle.more_brokers(look.execution, look.plan, look.live, now_ms=look.now_ms)
+        self.reports.more_throttled(look, brokers)
         alive = look.live.broker_racks
         self._throttle.keep(look.execution, alive=alive, pressed=pressure is not None, now_ms=look.now_ms)
         self.reports.throttle(look, self._throttle.new_lowest(), pressure)

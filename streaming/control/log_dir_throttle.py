@@ -10,6 +10,7 @@ from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.throttle import CLEAR_TRIES_MAX, AdaptiveRates, Remains, Throttle
+from streaming.control.throttled_brokers import ThrottledBrokers
 from streaming.errors import ClusterRequestFailed
 
 
@@ -19,20 +20,25 @@ class LogDirThrottle:
     def __init__(self, cluster: ControlledCluster, rates: AdaptiveRates) -> None:
         self._cluster = cluster
         self._rates = rates
+        self._brokers = ThrottledBrokers(cluster.log_dir_rates)
         self.forget()
 
     def forget(self) -> None:
         """From now on they are those of another execution: they are set anew."""
+        self._brokers.forget()
         self._set = False
         self._clear_tries = 0
         self._rates.take_lowest()
 
     def brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
         """Brokers to throttle, to be recorded before `keep`."""
-        ours = set(execution.throttled_brokers)
-        alive = plan.brokers & live.broker_racks.keys()
-        foreign = self._cluster.log_dir_rates(alive).keys() - ours
-        return tuple(sorted((alive - foreign) | ours))
+        return self._brokers.all(execution, plan.brokers & live.broker_racks.keys())
+
+    def more_brokers(
+        self, execution: Execution, plan: Plan, live: LiveCluster, *, now_ms: int
+    ) -> tuple[int, ...] | None:
+        """All brokers to throttle, to be recorded before `keep`, if some are to be added since; None otherwise."""
+        return self._brokers.with_new(execution, plan.brokers & live.broker_racks.keys(), now_ms=now_ms)
 
     def keep(self, execution: Execution, *, alive: Collection[int], pressed: bool, now_ms: int) -> None:
         """Set the rates where this process hasn't yet, and adapt them from then on. A broker that was away takes its

@@ -146,6 +146,8 @@ class ReplicaMoves:
 
     def _keep_throttle(self, look: Look, pressure: str | None) -> bool:
         """Set the throttle where this process hasn't yet (True), and adapt it from then on."""
+        brokers = self._throttle.more_brokers(look.execution, look.plan, look.live, now_ms=look.now_ms)
+        self.reports.more_throttled(look, brokers)
         is_new = self._throttle.keep(
             look.execution,
             look.plan,

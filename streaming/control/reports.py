@@ -95,6 +95,14 @@ class Reports(Generic[LookT]):
         detail = f"the throttle of the slowest broker is {lowest:,} bytes/s instead of {before:,}: {why}"
         self.write(look, Event.PROGRESS, detail, throttle_bytes_per_sec=lowest)
 
+    def more_throttled(self, look: LookT, brokers: tuple[int, ...] | None) -> None:
+        """That brokers take the throttle which did not before, before they do; None if there are none."""
+        if brokers is None:
+            return
+        new = sorted(set(brokers) - set(look.execution.throttled_brokers))
+        detail = f"brokers {new} take the throttle, too: they were away, or had a rate of somebody else's"
+        self.write(look, Event.PROGRESS, detail, throttled_brokers=brokers)
+
     def waits(self, look: LookT, reason: str) -> None:
         """What the execution waits for, every few seconds."""
         if self._is_due(look.now_ms):

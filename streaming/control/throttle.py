@@ -29,6 +29,7 @@ from assignor_core.plan import Plan
 from assignor_core.resources import Resource
 from assignor_core.throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS, ThrottledReplicas, missing_entries
 from streaming.cluster.ports import ControlledCluster
+from streaming.control.throttled_brokers import LOOK_INTERVAL_MS, RATES_AT_A_LOOK_MAX, ThrottledBrokers
 from streaming.control.windows import ClosedWindows, WindowTables
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
@@ -36,10 +37,6 @@ __all__ = ["ADAPT_INTERVAL_MS", "AdaptiveRates", "Throttle", "ThrottleScope", "t
 
 log = structlog.get_logger()
 
-LOOK_INTERVAL_MS = 5_000
-"""Time between two looks at the lists of throttled replicas and the rates of what copies: others may change them."""
-RATES_AT_A_LOOK_MAX = 20
-"""Rates of so many brokers are read at a look, each by a request of its own; those of the others at the next ones."""
 RATES_OF_BROKER = 2
 """One for what it sends as a leader, one for what it receives as a follower; control sets both."""
 DIRECTIONS = (Resource.BYTES_IN, Resource.BYTES_OUT)
@@ -89,10 +86,12 @@ class Throttle:
     def __init__(self, cluster: ControlledCluster, rates: "AdaptiveRates") -> None:
         self._cluster = cluster
         self._rates = rates
+        self._brokers = ThrottledBrokers(cluster.throttle_rates)
         self.forget()
 
     def forget(self) -> None:
         """From now on the throttle is that of another execution: it is set anew."""
+        self._brokers.forget()
         self._set = False
         self._looked_ms: int | None = None
         self._next_rates = 0
@@ -111,10 +110,14 @@ class Throttle:
         """Brokers to throttle, to be recorded before `keep`. A broker that is gone takes no rate, and a rate that
         somebody else has set is respected: it is not ours to remove.
         """
-        ours = set(execution.throttled_brokers)
-        alive = self._scope_of(plan).brokers & live.broker_racks.keys()
-        foreign = self._cluster.throttle_rates(alive).keys() - ours
-        return tuple(sorted((alive - foreign) | ours))
+        return self._brokers.all(execution, self._scope_of(plan).brokers & live.broker_racks.keys())
+
+    def more_brokers(
+        self, execution: Execution, plan: Plan, live: LiveCluster, *, now_ms: int
+    ) -> tuple[int, ...] | None:
+        """All brokers to throttle, to be recorded before `keep`, if some are to be added since; None otherwise."""
+        wanted = self._scope_of(plan).brokers & live.broker_racks.keys()
+        return self._brokers.with_new(execution, wanted, now_ms=now_ms)
 
     def keep(
         self,

@@ -13,7 +13,8 @@ from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.disk_looks import ANSWER_AGE_MAX_MS, SILENCE_MS, DiskLooks
 from streaming.control.disk_room import AMPLE, LOOK_INTERVAL_MS, DiskRoom
-from streaming.control.throttle import RATES_AT_A_LOOK_MAX, Throttle
+from streaming.control.throttle import Throttle
+from streaming.control.throttled_brokers import RATES_AT_A_LOOK_MAX
 from streaming.control.wiring import rates_of
 from streaming.settings import PlannerSettings, Settings
 from tests.control.noted_cluster import SKEW

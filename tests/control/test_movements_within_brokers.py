@@ -55,6 +55,10 @@ def settings(tables_in_memory: str) -> Settings:
 
 @pytest.fixture
 def cluster() -> SimulatedCluster:
+    return cluster_of_two_log_dirs()
+
+
+def cluster_of_two_log_dirs() -> SimulatedCluster:
     """Broker 1 with three replicas of 5 MB in the first of its two log dirs."""
     brokers = [SimulatedBroker(row, None, [LogDir(100 * MB), LogDir(100 * MB)], 100 * MB, 100 * MB) for row in (1, 2)]
     made = SimulatedCluster("simulated", brokers)

@@ -17,7 +17,7 @@ from assignor_core.throttles import (
 )
 from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.records import ExecutionRecord
-from streaming.control.throttle import LOOK_INTERVAL_MS
+from streaming.control.throttled_brokers import LOOK_INTERVAL_MS
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings
