@@ -19,6 +19,7 @@ from streaming.views.lag_columns import OFFSETS, PARTITION_MAX, LagWindow, Parti
 TABLE, TIME = "group_lag", "window_start"
 
 
+@tables.unfit_as_unavailable(TABLE)
 def read_fallen_lags(
     reader: tables.TableReader, window_tables: WindowTables, first_ms: int, last_ms: int
 ) -> list[LagSpan]:

@@ -129,13 +129,15 @@ class LagPressure:
 def _by_group(newest: pa.Table) -> dict[str, _GroupLag]:
     """Groups from the newest row of each of their partitions; a state that isn't known counts as one with members."""
     populated = pc.or_kleene(pc.is_null(newest["group_state"]), pc.is_in(newest["group_state"], pa.array(POPULATED)))
+    lags = tables.as_floats(newest["lag_records"])  # some may add up to more than 64 bits hold
     totals = (
-        newest.append_column("populated", populated)
+        newest.set_column(newest.column_names.index("lag_records"), "lag_records", lags)
+        .append_column("populated", populated)
         .group_by("group_id")
         .aggregate([("lag_records", "sum"), ("committed_offset", "sum"), ("populated", "any")])
     )
     return {
-        row["group_id"]: _GroupLag(row["lag_records_sum"], row["committed_offset_sum"], row["populated_any"])
+        row["group_id"]: _GroupLag(int(row["lag_records_sum"]), row["committed_offset_sum"], row["populated_any"])
         for row in totals.sort_by("group_id").to_pylist()
     }
 

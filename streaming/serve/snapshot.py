@@ -1,7 +1,8 @@
 """One immutable picture of the whole product, read from the tables: what metrics, API, page and `status` show.
 
 Each part is read on its own. A part that can't be read keeps its last known figures and is named in `failures`, so a
-broken table never hides a healthy one. Imports neither a web framework nor the metrics library.
+broken table, or a row that can't be shown, never hides a healthy one. Imports neither a web framework nor the metrics
+library.
 """
 
 import time
@@ -13,7 +14,7 @@ import structlog
 
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
-from streaming.tables import TableReader, TableState
+from streaming.tables import TableReader, TableState, unfit_as_unavailable
 from streaming.views.broker_load import LoadPart, LoadReader
 from streaming.views.control import ControlPart, ControlReader
 from streaming.views.groups import GroupPart, GroupReader
@@ -151,8 +152,10 @@ class _Part:
     versions: tuple[int | None, ...] | None = None
 
     def refresh(self, reader: TableReader) -> None:
+        """Read it if its tables have changed. Raises TableUnavailable, also for rows that can't be shown."""
         reader.check_folder()
         versions = tuple(reader.version(name) for name in self.tables)
         if not self.tables or versions != self.versions:
-            self.value = self.read()
+            with unfit_as_unavailable(*self.tables):
+                self.value = self.read()
             self.versions = versions

@@ -1,13 +1,14 @@
 """Delta tables without a JVM: what control, serve, the commands and small batches of the pipeline use.
 
 `reader` answers questions, put as `conditions`; `store` creates and writes, `definitions` say how a table must be,
-`upgrade` names what those of an earlier release lack, `upkeep` joins and removes files, `opening` reads logs, `places`
-tells folders from object stores, `object_stores` says how these are reached, `conditional_puts` tries what commits
-there rest on, `versions` has those of transactions that are times, `memory` stands in for Delta below `memory:` roots.
+`upgrade` names what those of an earlier release lack, `unfit_rows` makes bad rows a failure of their table, `upkeep`
+joins and removes files, `opening` reads logs, `places` tells folders from object stores, `object_stores` says how these
+are reached, `conditional_puts` tries what commits there rest on, `versions` has those of transactions that are times,
+`memory` stands in for Delta below `memory:` roots.
 Knows no role and no Spark.
 """
 
-from streaming.tables.arrow import arrow_schema, row_schema
+from streaming.tables.arrow import arrow_schema, as_floats, as_whole, row_schema
 from streaming.tables.conditions import (
     ALL_ROWS,
     Condition,
@@ -25,6 +26,7 @@ from streaming.tables.opening import file_statistics, first_line, open_table, op
 from streaming.tables.reader import Row, TableReader, TableState, newest, read, read_arrow
 from streaming.tables.store import append, create_table, delete, ensure_table, replace, table_exists
 from streaming.tables.times import instant, to_ms, utc
+from streaming.tables.unfit_rows import unfit_as_unavailable
 from streaming.tables.upkeep import join_small_files, remove_old_files, tidy
 from streaming.tables.versions import AtTime
 
@@ -38,6 +40,8 @@ __all__ = [
     "above",
     "append",
     "arrow_schema",
+    "as_floats",
+    "as_whole",
     "at_least",
     "at_most",
     "below",
@@ -65,5 +69,6 @@ __all__ = [
     "table_uri",
     "tidy",
     "to_ms",
+    "unfit_as_unavailable",
     "utc",
 ]

@@ -1,6 +1,7 @@
-"""The Arrow forms of the contract's tables."""
+"""The Arrow forms of the contract's tables, and of whole numbers that neither a float nor 64 bits hold exactly."""
 
 import pyarrow as pa
+from pyarrow import compute as pc
 
 from streaming.contract import ColumnType, Table
 
@@ -14,6 +15,19 @@ ARROW_TYPES: dict[ColumnType, pa.DataType] = {
     ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
     ColumnType.INTEGER_LIST: pa.list_(pa.int32()),
 }
+
+_WHOLE_MAX = float(2**63 - 1024)
+"""Greatest float that 64 bits hold as a whole number."""
+
+
+def as_floats(numbers: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Whole numbers as floats. Above 2^53 they lose their last digits; Arrow by itself would raise ArrowInvalid."""
+    return numbers.cast(pa.float64(), safe=False)
+
+
+def as_whole(floats: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Floats without a fraction as whole numbers, at most as great as 64 bits hold; null where they are null."""
+    return pc.min_element_wise(floats, _WHOLE_MAX, skip_nulls=False).cast(pa.int64())
 
 
 def arrow_schema(table: Table) -> pa.Schema:

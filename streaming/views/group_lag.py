@@ -29,6 +29,7 @@ from assignor_core.lag import (
 )
 from assignor_core.lag.history import Flags, Floats, Ints
 from assignor_core.lag.reasons import PartitionFigures, reason
+from streaming.tables import as_floats, as_whole
 from streaming.views.lag_columns import KEY, OFFSETS, LagWindow, PartitionKeys, of_group, of_topic, starts_of
 from streaming.views.lag_points import history_of
 from streaming.views.lag_verdicts import CURRENT_WINDOWS, VERDICT_WINDOWS, judged, looked_at
@@ -174,7 +175,7 @@ def picture_of(
     columns |= {name: samples[name].take(pa.array(order)) for name in SHOWN}
     for name, values in figures.items():
         column = pa.array(values[order], from_pandas=True)
-        columns[name] = column.cast(pa.int64()) if name in WHOLE else column
+        columns[name] = as_whole(column) if name in WHOLE else column
     return LagPicture(pa.table(columns), newest_ms, keys, tuple(windows), policy)
 
 
@@ -201,7 +202,7 @@ def _standing(samples: pa.Table, keys: Ints) -> Standing:
     owned = _flags(pc.is_valid(samples["member_id"]))
     populated = _flags(pc.fill_null(pc.is_in(samples["group_state"], pa.array(POPULATED)), False))
     group_owns, topic_owned = (_any(owned, starts_of(numbers)) for numbers in (of_group(keys), of_topic(keys)))
-    log_start: Floats = pc.cast(samples["log_start_offset"], pa.float64()).to_numpy()
+    log_start: Floats = as_floats(samples["log_start_offset"]).to_numpy()
     return Standing(owned, populated, populated & group_owns & ~topic_owned, log_start)
 
 

@@ -11,9 +11,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from streaming.tables import as_floats
+
 BY_TOPIC, BY_PARTITION, OF_LOG = "group_topic", "group_partition", "log"
 """What a row is about: a group and a topic, a group and a partition, a partition that groups read."""
 _ROWS_AT_A_TIME = 4_096
+_SUMMED = ("committed_offset", "lag_records")
 _FIGURES = ("committed_offset", "lag_records", "log_end_offset", "log_start_offset")
 
 
@@ -41,11 +44,18 @@ def offsets_of(partitions: pa.Table, groups: Sequence[str], *, rows_max: int) ->
     named = pa.table({**names, **{name: partitions[name] for name in ("partition", *_FIGURES)}})
     rank = pc.index_in(named["group"], value_set=pa.array(groups, pa.string())).to_numpy()
     named = named.take(pa.array(np.argsort(rank, kind="stable")))
-    by_topic = _aggregated(named, ("group", "topic"), ("committed_offset", "lag_records"), "sum")
+    by_topic = _aggregated(_summable(named), ("group", "topic"), _SUMMED, "sum")
     of_log = _aggregated(named, ("topic", "partition"), ("log_end_offset", "log_start_offset"), "max")
     by_partition = named.select(["group", "topic", "partition", "committed_offset", "lag_records"])
     tables = {BY_TOPIC: by_topic, BY_PARTITION: by_partition, OF_LOG: of_log}
     return {kind: _bounded(table, rows_max) for kind, table in tables.items()}
+
+
+def _summable(rows: pa.Table) -> pa.Table:
+    """With floats: some offsets may add up to more than 64 bits hold."""
+    for name in _SUMMED:
+        rows = rows.set_column(rows.column_names.index(name), name, as_floats(rows[name]))
+    return rows
 
 
 def _aggregated(rows: pa.Table, keys: tuple[str, ...], figures: tuple[str, ...], function: str) -> pa.Table:

@@ -17,7 +17,7 @@ from pyarrow import compute as pc
 from assignor_core.lag import LagStatus
 from assignor_core.lag.history import Ints, last_true
 from streaming.settings import Settings
-from streaming.tables import TableReader
+from streaming.tables import TableReader, as_floats
 from streaming.views.as_json import LEFT_OUT_OF_STATUS, TextOnDemand
 from streaming.views.group_lag import LagPicture, reason_of
 from streaming.views.group_looks import known_members
@@ -94,6 +94,8 @@ class GroupReader:
         self._offsets_max = settings.serve.series_max if settings.serve.compatible_metrics else 0
         self._part = GroupPart()
         self._members: Mapping[str, int | None] = {}
+        self._is_old = False
+        """Whether windows have changed since: they may be read, and then fail to be judged."""
 
     def read(self) -> GroupPart:
         """The part, of the newest windows, however old they are. Raises TableUnavailable."""
@@ -107,11 +109,13 @@ class GroupReader:
 
     def _refresh(self) -> None:
         # Windows of numbers are kept, the rows of a picture are not: they take as much again.
-        if not self._windows.refresh():
+        self._is_old |= self._windows.refresh()
+        if not self._is_old:
             return
         picture = self._windows.picture()
         self._part = part_of(picture, offsets_max=self._offsets_max) if picture else GroupPart()
         self._members = dict(members_by_group(picture.partitions)) if picture else {}
+        self._is_old = False
 
 
 def part_of(picture: LagPicture, *, offsets_max: int = 0) -> GroupPart:
@@ -133,7 +137,7 @@ def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
     lags, waits = runs.totals(rows["lag_records"]), runs.highest(rows["lag_seconds"])
     worst = _worst_partitions(rows, runs)
     # Groups that are equal stay in the order of their names.
-    order = np.lexsort((-np.array([lag or 0 for lag in lags]), -status[worst]))
+    order = np.lexsort((-np.array([lag or 0 for lag in lags], dtype=np.float64), -status[worst]))
     shown = picture.with_figures(worst[order]).select(REASON_COLUMNS)
     reasons = _Reasons(shown, [counts[number] for number in order.tolist()])
     names, types = listed(shown["group_id"]), listed(shown["group_type"])
@@ -253,8 +257,8 @@ def _by_topic(rows: pa.Table, groups: Iterable[GroupVerdict]) -> tuple[GroupTopi
 def _retention_ratio(rows: pa.Table) -> pa.ChunkedArray:
     """Lag per records retained, 1 where all that was still to be read is deleted; null where nothing was deleted yet:
     a group that has read nothing of a young topic has all of it before it and loses none."""
-    lag = pc.cast(rows["lag_records"], pa.float64())
-    retained = pc.cast(pc.subtract(rows["log_end_offset"], rows["log_start_offset"]), pa.float64())
+    lag = as_floats(rows["lag_records"])
+    retained = as_floats(pc.subtract(rows["log_end_offset"], rows["log_start_offset"]))
     of_nothing = pc.cast(pc.greater(lag, 0), pa.float64())
     ratio = pc.if_else(pc.greater(retained, 0), pc.divide(lag, retained), of_nothing)
     return pc.if_else(pc.greater(rows["log_start_offset"], 0), ratio, None)

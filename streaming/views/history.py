@@ -3,7 +3,7 @@
 The finest table is read whose periods and rows stay within bounds, so an answer costs the same however long its span.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,18 @@ from streaming.contract import (
 )
 from streaming.contract.rates import RATES
 from streaming.errors import UsageProblem
-from streaming.tables import ALL_ROWS, Condition, TableReader, at_least, below, equal, of_cluster, utc
+from streaming.tables import (
+    ALL_ROWS,
+    Condition,
+    TableReader,
+    as_floats,
+    as_whole,
+    at_least,
+    below,
+    equal,
+    of_cluster,
+    utc,
+)
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -156,9 +167,19 @@ def _step(span: Span, period_ms: int) -> int:
 
 
 def _summed(rows: pa.Table, start: str, keys: Sequence[str], values: Sequence[str]) -> pa.Table:
+    """Sums by key; whole numbers, like lags, at most as great as 64 bits hold."""
     by = [start, *keys]
+    whole = [name for name in values if pa.types.is_integer(rows.schema.field(name).type)]
+    rows = _converted(rows, whole, as_floats)
     sums = rows.group_by(by, use_threads=False).aggregate([(name, "sum") for name in values])
-    return sums.select([*by, *(f"{name}_sum" for name in values)]).rename_columns([*by, *values])
+    sums = sums.select([*by, *(f"{name}_sum" for name in values)]).rename_columns([*by, *values])
+    return _converted(sums, whole, as_whole)
+
+
+def _converted(rows: pa.Table, names: Sequence[str], convert: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> pa.Table:
+    for name in names:
+        rows = rows.set_column(rows.column_names.index(name), name, convert(rows[name]))
+    return rows
 
 
 def _in_steps(rows: pa.Table, start: str, family: Family, values: Sequence[str], step_ms: int) -> pa.Table:

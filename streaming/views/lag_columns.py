@@ -13,6 +13,7 @@ from pyarrow import compute as pc
 
 from assignor_core.lag.history import Flags, Floats, Ints
 from streaming.errors import TableUnavailable
+from streaming.tables import as_floats
 
 PARTITION_BITS, TOPIC_BITS, GROUP_BITS = 24, 19, 20
 """Of the number of a partition as a group reads it: with the sign 64 in all."""
@@ -294,5 +295,5 @@ def _since(times_ms: pa.ChunkedArray, places: Ints, start_ms: int) -> NDArray[np
 
 
 def _floats(values: pa.ChunkedArray) -> Floats:
-    floats: Floats = pc.cast(values, pa.float64()).to_numpy()
+    floats: Floats = as_floats(values).to_numpy()
     return floats

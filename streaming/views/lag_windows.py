@@ -25,6 +25,7 @@ from streaming.tables import (
     of_cluster,
     one_of,
     to_ms,
+    unfit_as_unavailable,
     utc,
 )
 from streaming.views.group_lag import COLUMNS, SHOWN, LagPicture, current_since, picture_of, since
@@ -105,6 +106,7 @@ class LagWindows:
         self._windows: dict[int, LagWindow] = {}
         self._shown: dict[int, pa.Table] = {}
 
+    @unfit_as_unavailable(TABLE)
     def refresh(self) -> bool:
         """Read what has changed since the last time; True if anything has. Raises TableUnavailable."""
         version = self._reader.version(TABLE)
@@ -121,6 +123,7 @@ class LagWindows:
         pa.default_memory_pool().release_unused()  # of rows that were read, and are numbers now
         return has_changed
 
+    @unfit_as_unavailable(TABLE)
     def complete(self, groups: Sequence[str] | None = None, *, columns: tuple[str, ...] = OFFSETS) -> None:
         """Read, until the next `refresh`, the windows that `verdicts_only` leaves out: of these groups, or of all.
 
@@ -133,10 +136,12 @@ class LagWindows:
         begin, end = (since(newest, window_ms=self._window_ms, verdicts_only=known) for known in (False, True))
         self._read_backwards(columns, begin, end, ALL_ROWS if groups is None else one_of("group_id", groups))
 
+    @unfit_as_unavailable(TABLE)
     def picture(self, groups: Sequence[str] | None = None, *, as_of: LagWindow | None = None) -> LagPicture | None:
         """Verdicts as the table was at the last `refresh`, of these groups or of all; None before there are any.
 
-        `as_of`: the newest window of all, empty, where other rows of it are left out.
+        `as_of`: the newest window of all, empty, where other rows of it are left out. Raises TableUnavailable for rows
+        that can't be shown.
         """
         windows = [self._windows[start_ms] for start_ms in sorted(self._windows)]
         if as_of is not None and windows and windows[-1].start_ms == as_of.start_ms:

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
-from assignor_core.lag.history import Ints
+from assignor_core.lag.history import Floats, Ints
+from streaming.tables import as_floats, as_whole
 
 
 def listed(values: pa.ChunkedArray) -> list[Any]:
@@ -52,15 +53,20 @@ class Runs:
 
     def totals(self, values: pa.ChunkedArray) -> list[int | None]:
         """Sums of whole numbers where they are known; None where all are unknown."""
-        sums = np.add.reduceat(pc.fill_null(values, 0).to_numpy(), self.starts)
-        known = np.logical_or.reduceat(pc.is_valid(values).to_numpy(), self.starts)
-        listed: list[int | None] = pa.array(sums, mask=~known).to_pylist()
-        return listed
+        sums = self.sums(values).tolist()
+        known = np.logical_or.reduceat(pc.is_valid(values).to_numpy(), self.starts).tolist()
+        return [int(total) if is_known else None for total, is_known in zip(sums, known, strict=True)]
+
+    def sums(self, values: pa.ChunkedArray) -> Floats:
+        """Sums of whole numbers, exact up to 2^53; what is unknown adds nothing."""
+        # Some offsets may add up to more than 64 bits hold.
+        sums: Floats = np.add.reduceat(as_floats(pc.fill_null(values, 0)).to_numpy(), self.starts)
+        return sums
 
     def highest(self, values: pa.ChunkedArray) -> list[Any]:
         """Greatest value known; None where all are unknown."""
-        highest = np.fmax.reduceat(pc.cast(values, pa.float64()).to_numpy(), self.starts)
-        listed: list[Any] = pa.array(highest, from_pandas=True).cast(values.type).to_pylist()
+        highest = pa.array(np.fmax.reduceat(as_floats(values).to_numpy(), self.starts), from_pandas=True)
+        listed: list[Any] = (as_whole(highest) if pa.types.is_integer(values.type) else highest).to_pylist()
         return listed
 
     def spread(self, values: Ints) -> Ints:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
 from streaming.views.runs import Runs
@@ -26,7 +25,7 @@ def ranked_groups(partitions: pa.Table) -> list[RankedGroup]:
     """Worst first, then most lag, then by name. `partitions` are those of a `LagPicture`."""
     runs = Runs.of(partitions, "group_id")
     status = np.maximum.reduceat(partitions["status"].to_numpy(), runs.starts)
-    lag = np.add.reduceat(pc.fill_null(partitions["lag_records"], 0).to_numpy(), runs.starts)
+    lag = runs.sums(partitions["lag_records"])
     is_final = np.logical_and.reduceat(partitions["lag_seconds_is_final"].to_numpy(), runs.starts)
     order = np.lexsort((-lag, -status))  # groups that are equal stay in the order of their names
     labels = {int(verdict): verdict.label for verdict in LagStatus}

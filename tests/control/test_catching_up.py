@@ -117,6 +117,13 @@ def test_partitions_come_and_go_between_windows(written: Written) -> None:
     assert written.records_per_sec(0, 0) == {2: pytest.approx(500 / 45)}
 
 
+def test_a_commit_that_no_log_will_reach_ends_nothing(written: Written) -> None:
+    written.lag(0, (0, 1_000), (300, 1_800))
+    written.lag(0, (10**18, 1_000), (10**18, 1_800), group="odd")
+    written.lag(1, (1_000, 2_000), (2_600, 2_700))
+    assert written.records_per_sec(0, 1) == {1: pytest.approx(900 / 105)}
+
+
 def test_files_show_the_same(written: Written, tmp_path: Path) -> None:
     on_disk = Written(str(tmp_path / "tables"))
     for one in (written, on_disk):

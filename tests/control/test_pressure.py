@@ -226,3 +226,12 @@ def test_a_clock_that_is_set_back_does_not_keep_it_from_looking(groups: Groups) 
     assert groups.reason(3) is not None
     groups.write(20, 1, committed=9_000)
     assert groups.reason(2) is None
+
+
+def test_lags_that_add_up_to_more_than_64_bits_hold_are_compared(groups: Groups) -> None:
+    for partition in range(20):
+        groups.write(100, -1, partition=partition)
+        groups.write(10**18, 1, partition=partition)
+    assert (
+        groups.reason(1) == f"1 consumer groups fall behind, first readers: {20 * 10**18:,} records, 2,000 at the start"
+    )

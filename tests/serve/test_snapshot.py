@@ -2,7 +2,9 @@
 
 import shutil
 from pathlib import Path
+from unittest import mock
 
+import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
@@ -11,8 +13,10 @@ from streaming import tables
 from streaming.control.upkeep import expire
 from streaming.serve.samples import samples
 from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot
+from streaming.views import lag_windows
 from streaming.views.as_json import to_json
 from streaming.views.control import ControlPart
+from streaming.views.groups import GroupPart
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
 
 START_MS = NOW_MS - 10 * WINDOW_MS
@@ -65,6 +69,25 @@ def test_a_folder_that_goes_away_is_told_and_its_figures_stay(skewed_folder: Pat
     away = reader.read(NOW_MS)
     assert away.failures.keys() == set(PARTS)
     assert (away.load, away.control, away.streams) == (whole.load, whole.control, whole.streams)
+
+
+@pytest.mark.parametrize("error", [pa.ArrowInvalid("5 not in range"), ValueError("no number"), IndexError("index 9")])
+def test_rows_that_can_t_be_shown_hide_no_other_part(
+    skewed_folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Whatever the contract forgot: it is logged once, and the figures come back with the first rows that fit."""
+    settings = settings_for(skewed_folder)
+    reader = SnapshotReader(settings)
+    with monkeypatch.context() as broken, capture_logs() as logged:
+        broken.setattr(lag_windows, "picture_of", mock.Mock(side_effect=error))
+        first, second = reader.read(NOW_MS), reader.read(NOW_MS)
+    assert first.failures.keys() == second.failures.keys() == {"groups", "memberships"}
+    assert first.failures["groups"] == f"table group_lag: rows can't be shown: {type(error).__name__}: {error}"
+    assert (first.load.brokers != (), first.groups) == (True, GroupPart())
+    assert [row["event"] for row in logged] == ["snapshot_part_failed"]
+    mended = reader.read(NOW_MS)
+    assert not mended.failures
+    assert mended.groups == read_snapshot(settings, NOW_MS).groups != GroupPart()
 
 
 def test_figures_are_those_of_the_newest_closed_window(tables_in_memory: str) -> None:
