@@ -2,12 +2,15 @@
 Before windows go, hours and days are made of them.
 
 Each table is maintained by its one writer, between two of its writes, so that nothing ever conflicts with it. A step
-that fails is logged and left for the next run: the table is slower until then, not wrong.
+that fails is logged and left for the next run: the table is slower until then, not wrong. It holds back no other step
+but the one that deletes windows: these go once every hour and day is made of them.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 
 import pyarrow as pa
 import structlog
@@ -34,6 +37,9 @@ log = structlog.get_logger()
 BUDGET_MS = 20_000
 """No further step is begun after this; those left out come first next time."""
 
+_Step = Callable[[DeltaTable, int], None]
+"""Of the table, at this time."""
+
 
 def retention_ms(table: Table, settings: PipelineSettings) -> int:
     """How long rows of `table` are kept."""
@@ -56,9 +62,11 @@ class Maintenance:
             RollingUp(root, rollup, watermark_ms=settings.watermark_ms, kept_ms=retention_ms(rollup.target, settings))
             for rollup in rollups_of(table)
         ]
-        self._kept_since: datetime | None = None
-        self._steps: list[Callable[[DeltaTable, int], None]] = [
-            self._roll_up, self._expire, _join_small_files, _remove_old_files,
+        self._left: dict[str, datetime | None] = {}
+        """By table that is made of this one: the first period that is not made yet. Without those that have failed."""
+        self._steps: list[tuple[str, _Step]] = [
+            *((f"roll_up {rollup.target}", partial(self._roll_up, rollup)) for rollup in self._rollups),
+            ("expire", self._expire), ("join_small_files", _join_small_files), ("remove_old_files", _remove_old_files),
         ]  # fmt: skip
         self._of_rollups = [Maintenance(root, rollup.target, settings) for rollup in rollups_of(table)]
 
@@ -67,33 +75,40 @@ class Maintenance:
         if now_ms < self._due_ms:
             return False
         self._due_ms = now_ms + self._interval_ms
-        started = time.monotonic()
-        try:
-            delta = opened(self._uri)
-            for step in tuple(self._steps):
-                if (time.monotonic() - started) * 1000 > BUDGET_MS:
-                    break
-                step(delta, now_ms)
-                self._steps = [*self._steps[1:], step]
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            log.warning("maintenance_failed", table=self._table.name, error=first_line(error))
-            return True
-        elapsed_ms = round((time.monotonic() - started) * 1000)
-        log.info("maintained", table=self._table.name, files=len(delta.file_uris()), elapsed_ms=elapsed_ms)
+        with self._failures_logged("open"):
+            self._run(opened(self._uri), now_ms)
         for maintenance in self._of_rollups:
             maintenance.run_if_due(now_ms=now_ms)
         return True
 
-    def _roll_up(self, delta: DeltaTable, now_ms: int) -> None:
-        """Hours and days that are over; what isn't in them yet must stay."""
-        left = [rollup.run(delta, now_ms=now_ms, budget_ms=BUDGET_MS) for rollup in self._rollups]
-        self._kept_since = min((start for start in left if start is not None), default=None)
+    def _run(self, delta: DeltaTable, now_ms: int) -> None:
+        started = time.monotonic()
+        for name, step in tuple(self._steps):
+            if (time.monotonic() - started) * 1000 > BUDGET_MS:
+                break
+            self._steps = [*self._steps[1:], (name, step)]
+            with self._failures_logged(name):
+                step(delta, now_ms)
+        elapsed_ms = round((time.monotonic() - started) * 1000)
+        log.info("maintained", table=self._table.name, files=len(delta.file_uris()), elapsed_ms=elapsed_ms)
+
+    @contextmanager
+    def _failures_logged(self, step: str) -> Iterator[None]:
+        try:
+            yield
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            log.warning("maintenance_failed", table=self._table.name, step=step, error=first_line(error))
+
+    def _roll_up(self, rollup: RollingUp, delta: DeltaTable, now_ms: int) -> None:
+        """Hours or days that are over; what isn't in them yet must stay."""
+        self._left.pop(rollup.target, None)
+        self._left[rollup.target] = rollup.run(delta, now_ms=now_ms, budget_ms=BUDGET_MS)
 
     def _expire(self, delta: DeltaTable, now_ms: int) -> None:
         """Delete rows beyond retention; no commit where there are none."""
-        oldest_kept = utc(now_ms - self._retention_ms)
-        if self._kept_since is not None:
-            oldest_kept = min(oldest_kept, self._kept_since)
+        if len(self._left) < len(self._rollups):  # one has failed, or has not run yet
+            return
+        oldest_kept = min([utc(now_ms - self._retention_ms), *filter(None, self._left.values())])
         column = self._table.time_column
         oldest = pc.min(file_statistics(delta, column)["least"]).as_py()
         if oldest is not None and oldest < oldest_kept:

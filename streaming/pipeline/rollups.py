@@ -30,7 +30,7 @@ from streaming.contract import (
 from streaming.contract.rates import RATE_NAMES, RATES, REPLICA_RATES
 from streaming.contract.records import BROKER_STATES, REPLICA_STATES
 from streaming.settings import HOUR_MS
-from streaming.tables import create_table, opened, row_schema, table_uri, to_ms, utc
+from streaming.tables import as_floats, create_table, opened, row_schema, table_uri, to_ms, utc
 
 DAY_MS = 24 * HOUR_MS
 
@@ -130,6 +130,11 @@ class RollingUp:
         return None
 
     @property
+    def target(self) -> str:
+        """Name of the table that it makes."""
+        return self._rollup.target.name
+
+    @property
     def _transaction_id(self) -> str:
         return f"rollup:{self._rollup.target.name}"
 
@@ -148,7 +153,7 @@ def rolled_up(windows: ds.Dataset, rollup: Rollup, period_start_ms: int, *, now_
             hour &= pc.field("role") == "leader"
         rows = windows.to_table(columns=_columns_read(rollup), filter=hour)
         if rows.num_rows:
-            part = _part(rows.sort_by("window_start"), rollup)
+            part = _part(_with_summands(rows.sort_by("window_start"), rollup), rollup)
             parts = part if parts is None else _joined(pa.concat_tables([parts, part]), rollup)
     schema = row_schema(rollup.target)
     if parts is None:
@@ -185,10 +190,21 @@ def _columns_read(rollup: Rollup) -> list[str]:
     return list(dict.fromkeys(named))
 
 
+def _with_summands(rows: pa.Table, rollup: Rollup) -> pa.Table:
+    """With a column of floats by the name of each mean: a day of offsets may add up to more than 64 bits hold."""
+    for name in rollup.means:
+        summands = as_floats(rows[_SOURCE_OF_MEAN.get(name, name)])
+        if name in rows.column_names:
+            rows = rows.set_column(rows.column_names.index(name), name, summands)
+        else:
+            rows = rows.append_column(name, summands)
+    return rows
+
+
 def _part(rows: pa.Table, rollup: Rollup) -> pa.Table:
     """Windows in their order into one row per key that can be joined with others of the same."""
     wanted = [
-        *((_SOURCE_OF_MEAN.get(name, name), how) for name in rollup.means for how in ("sum", "count")),
+        *((name, how) for name in rollup.means for how in ("sum", "count")),
         *((source, "max") for _, source in rollup.maxima),
         *((name, "first") for name in rollup.firsts),
         *((name, "last") for name in rollup.lasts),
@@ -213,11 +229,8 @@ def _joined(parts: pa.Table, rollup: Rollup) -> pa.Table:
 def _finished(parts: pa.Table, rollup: Rollup, stamps: Mapping[str, datetime]) -> pa.Table:
     columns = {name: parts[name] for name in rollup.key}
     for name in rollup.means:
-        source = _SOURCE_OF_MEAN.get(name, name)
-        count = pc.cast(parts[f"{source}_count"], pa.float64())
-        columns[name] = pc.divide(
-            pc.cast(parts[f"{source}_sum"], pa.float64()), pc.if_else(pc.greater(count, 0), count, None)
-        )
+        count = as_floats(parts[f"{name}_count"])
+        columns[name] = pc.divide(parts[f"{name}_sum"], pc.if_else(pc.greater(count, 0), count, None))
     columns |= {name: parts[f"{source}_max"] for name, source in rollup.maxima}
     columns |= {name: parts[f"{name}_first"] for name in rollup.firsts}
     columns |= {name: parts[f"{name}_last"] for name in rollup.lasts}

@@ -9,11 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as example_count
 from hypothesis import strategies as st
+from pyarrow import ArrowInvalid
+from structlog.testing import capture_logs
 
 from streaming import tables
-from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, Table
+from streaming.contract import BROKER_LOAD, BROKER_LOAD_HOURLY, GROUP_LAG, PARTITION_LOAD, Table
+from streaming.contract.records import OFFSET_MAX
+from streaming.pipeline import rollups
 from streaming.pipeline.maintenance import Maintenance
-from streaming.pipeline.rollups import DAY_MS, ROLLUPS, rolled_up
+from streaming.pipeline.rollups import DAY_MS, ROLLUPS, Rollup, rolled_up
 from streaming.settings import HOUR_MS, PipelineSettings
 from tests.serve.synthetic import Synthetic
 
@@ -76,6 +80,54 @@ def test_windows_stay_until_their_day_is_made_and_then_go(tmp_path: Path) -> Non
     assert (day["bytes_in_per_sec"], day["bytes_in_per_sec_max"]) == (fmean([0, 10, 40]), 40.0)
     assert day["window_count"] == 3
     assert tables.to_ms(day["period_end"]) == DAY0_MS + DAY_MS
+
+
+def test_the_day_of_the_greatest_lags_has_their_mean(tmp_path: Path) -> None:
+    """Lags that no float holds exactly, and whose sum is more than 64 bits hold."""
+    made = Synthetic(str(tmp_path))
+    with made.together():
+        for minute in range(20):
+            made.group_lag(DAY0_MS + minute * WINDOW_MS, [("g", "t", 0, 0, OFFSET_MAX), ("h", "t", 0, 0, 2**53 + 1)])
+        made.group_lag(DAY0_MS + 3 * DAY_MS, [("g", "t", 0, 0, 100)])
+    maintenance_of(tmp_path, GROUP_LAG, retention_ms=HOUR_MS).run_if_due(now_ms=DAY0_MS + 3 * DAY_MS)
+    days = {row["group_id"]: row for row in tables.read(str(tmp_path), "group_lag_daily")}
+    assert days["g"]["lag_records_mean"] == OFFSET_MAX
+    assert (days["g"]["lag_records"], days["g"]["lag_records_max"]) == (OFFSET_MAX, OFFSET_MAX)
+    assert days["h"]["lag_records_mean"] == pytest.approx(2**53)
+    assert days["h"]["lag_records"] == 2**53 + 1
+    assert len(tables.read(str(tmp_path), "group_lag")) == 1, "the day is made, so its windows have gone"
+
+
+def test_a_rollup_that_fails_holds_back_its_windows_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Synthetic(str(tmp_path))
+    for hour in (0, 1, 25, 49):
+        made.broker_load(DAY0_MS + hour * HOUR_MS, {1: 1.0})
+    maintenance = maintenance_of(tmp_path, retention_ms=HOUR_MS)
+
+    def refused(windows: Any, rollup: Rollup, *rest: Any, **named: Any) -> Any:
+        if rollup.target is BROKER_LOAD_HOURLY:
+            raise ArrowInvalid("a figure that nobody thought of")
+        return rolled_up(windows, rollup, *rest, **named)
+
+    now_ms = DAY0_MS + 50 * HOUR_MS
+    with monkeypatch.context() as broken, capture_logs() as logged:
+        broken.setattr(rollups, "rolled_up", refused)
+        for run in range(3):
+            assert maintenance.run_if_due(now_ms=now_ms + run * HOUR_MS)
+    failures = [row for row in logged if row["event"] == "maintenance_failed"]
+    assert {(row["table"], row["step"], row["error"]) for row in failures} == {
+        ("broker_load", "roll_up broker_load_hourly", "a figure that nobody thought of")
+    }
+    assert len(tables.read(str(tmp_path), "broker_load")) == 4, "no hour is made of these windows yet"
+    assert len(tables.read(str(tmp_path), "broker_load_daily")) == 2
+    table = tables.open_table(str(tmp_path), "broker_load")
+    assert table is not None
+    assert len(table.file_uris()) == 1, "its small files are joined"
+    maintenance.run_if_due(now_ms=now_ms + 3 * HOUR_MS)
+    assert len(tables.read(str(tmp_path), "broker_load_hourly")) == 3
+    assert len(tables.read(str(tmp_path), "broker_load")) == 1
 
 
 def test_days_of_partitions_and_groups(tmp_path: Path) -> None:
