@@ -20,6 +20,8 @@ COUNTER_MAX = 1e21
 INTERVAL_MAX_MS = 30 * 86_400_000
 OFFSET_MAX = 10**18
 """Offsets and lags: one is added to the other, and daily means add up a day of them."""
+PARTITION_MAX = 999_999
+"""Partitions of a topic are numbered from 0 on. What is kept by topic has a place for each number up to the highest."""
 EVENT_TIME_MIN_MS = 1_000_000_000_000
 """September 2001: what is older was not meant in milliseconds."""
 
@@ -82,7 +84,9 @@ INTERVAL_MS = Field(
 )  # fmt: skip
 BROKER = Field("broker", _INTEGER, "", "Broker id", required=True, not_negative=True)
 TOPIC = Field("topic", _STRING, "", "Topic; of byte rates null for a broker's totals")
-PARTITION = Field("partition", _INTEGER, "", "Partition number; null with the topic", not_negative=True)
+PARTITION = Field(
+    "partition", _INTEGER, "", "Partition number; null with the topic", not_negative=True, most=PARTITION_MAX
+)
 ROLE = Field("role", _STRING, "", "`leader` or `follower`; null with the topic")
 RACK = Field("rack", _STRING, "", "Rack of the broker")
 SIZE_BYTES = Field("size_bytes", _LONG, "bytes", "Log size of the replica on its broker's disk", not_negative=True)
@@ -141,7 +145,9 @@ def _offset(name: str, meaning: str) -> Field:
 
 GROUP = Field("group", _STRING, "", "Consumer group", required=True)
 TOPIC_READ = Field("topic", _STRING, "", "Topic that the group reads", required=True)
-PARTITION_READ = Field("partition", _INTEGER, "", "Partition number", required=True, not_negative=True)
+PARTITION_READ = Field(
+    "partition", _INTEGER, "", "Partition number", required=True, not_negative=True, most=PARTITION_MAX
+)
 COMMITTED_OFFSET = _offset("committed_offset", "Committed offset; of a share group log end less lag; null where none")
 LOG_END_OFFSET = _offset("log_end_offset", "Log end offset")
 LOG_START_OFFSET = _offset("log_start_offset", "Log start offset")

@@ -21,7 +21,7 @@ NAMES_SPARE = 10_000
 """Names that are gone are kept up to so many and as many as are in use."""
 KNOWN_MAX = 3
 """Arrays of keys that a window is compared with: partitions that come and go make new ones."""
-PARTITION_MAX = (1 << PARTITION_BITS) - 1
+_PARTITION_MASK = (1 << PARTITION_BITS) - 1
 _INT32 = np.iinfo(np.int32)
 UNKNOWN = _INT32.min
 KEY = ("group_id", "topic", "partition")
@@ -98,7 +98,7 @@ class PartitionKeys:
         return cls(Names("groups", GROUP_BITS), Names("topics", TOPIC_BITS))
 
     def of(self, rows: pa.Table) -> Ints:
-        """The key of each row, whose partition is `PARTITION_MAX` at most; raises TableUnavailable."""
+        """The key of each row, whose partition is at most what the contract allows; raises TableUnavailable."""
         partitions = rows["partition"].to_numpy().astype(np.int64)
         groups, topics = self.groups.codes(rows["group_id"]), self.topics.codes(rows["topic"])
         keys: Ints = (groups << TOPIC_BITS | topics) << PARTITION_BITS | partitions
@@ -143,7 +143,7 @@ def starts_of(numbers: Ints) -> Ints:
 
 def _parts(keys: Ints) -> tuple[Ints, Ints, Ints]:
     topics = of_topic(keys) & ((1 << TOPIC_BITS) - 1)
-    return of_group(keys), topics, keys & PARTITION_MAX
+    return of_group(keys), topics, keys & _PARTITION_MASK
 
 
 def _named(codes: Ints, names: Names) -> pa.DictionaryArray:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from assignor_core.lag.history import Ints
+from streaming.contract.records import PARTITION_MAX
 from streaming.tables import (
     ALL_ROWS,
     Condition,
@@ -29,7 +30,7 @@ from streaming.tables import (
     utc,
 )
 from streaming.views.group_lag import COLUMNS, SHOWN, LagPicture, current_since, picture_of, since
-from streaming.views.lag_columns import OFFSETS, PARTITION_MAX, LagWindow, PartitionKeys, windows_of
+from streaming.views.lag_columns import OFFSETS, LagWindow, PartitionKeys, windows_of
 
 TABLE, TIME = "group_lag", "window_start"
 READ_ROWS_MAX = 500_000

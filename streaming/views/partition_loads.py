@@ -8,10 +8,12 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from streaming import tables
-from streaming.contract.records import REMOTE_SIZE_BYTES
-from streaming.tables import TableReader, equal, of_cluster
+from streaming.contract.records import PARTITION_MAX, REMOTE_SIZE_BYTES
+from streaming.tables import TableReader, at_most, equal, of_cluster
 
 TABLE = "partition_load"
+FAR_OFF = 1_000
+"""So many times the partitions of a topic that are shown, and so many, is a number that no partition of it has."""
 _COLUMNS = ("broker", "topic", "partition", "role", "bytes_in_per_sec", REMOTE_SIZE_BYTES.name)
 
 
@@ -61,7 +63,7 @@ class PartitionLoadReader:
         has_same_rows = files is not None and files == self._files and self._is_known(start_ms)
         if not has_same_rows:
             self._version = None
-            where = self._of_cluster & equal("window_start", tables.utc(start_ms))
+            where = self._of_cluster & equal("window_start", tables.utc(start_ms)) & at_most("partition", PARTITION_MAX)
             self._known = _sums(self._reader.encoded(TABLE, columns=_COLUMNS, where=where), self._hottest_max)
         self._version, self._files = version, files
         return self._known
@@ -119,11 +121,13 @@ def _hottest(led: pa.Table, count: int) -> tuple[HotPartition, ...]:
 
 
 def _by_topic(led: pa.Table) -> dict[str, tuple[float | None, ...]]:
-    """Rates in partition order; partitions between others that no row shows are unknown."""
+    """Rates in partition order; partitions between others that no row shows are unknown, numbers far off left out."""
     if not led.num_rows:
         return {}
     topics = led["topic"].combine_chunks().dictionary_encode()
     topic, partition = topics.indices.to_numpy(), led["partition"].to_numpy()
+    is_near = partition < FAR_OFF + FAR_OFF * np.bincount(topic)[topic]
+    topic, partition, led = topic[is_near], partition[is_near], led.filter(pa.array(is_near))
     lengths = np.zeros(len(topics.dictionary), dtype=np.int64)
     np.maximum.at(lengths, topic, partition + 1)
     starts = np.cumsum(lengths) - lengths

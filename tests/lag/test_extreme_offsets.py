@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from streaming.contract.records import OFFSET_MAX
+from streaming.contract.records import OFFSET_MAX, PARTITION_MAX
 from streaming.serve.snapshot import SnapshotReader
-from streaming.tables import TableReader
+from streaming.tables import ALL_ROWS, TableReader
 from streaming.views.group_offsets import BY_TOPIC
 from streaming.views.history import GROUPS, Span, read_history
+from streaming.views.lag_columns import PARTITION_BITS
 from streaming.views.lag_windows import read_picture
 from streaming.views.worst_groups import ranked_groups
 from tests.lag.test_command import command
@@ -72,8 +73,6 @@ def test_the_history_of_such_a_group_shows_as_much_as_a_whole_number_can_be(tmp_
     settings = settings_for(tmp_path)
     write(Synthetic(settings.storage.tables), 0, OFFSET_MAX, partitions=20)
     reader = TableReader(settings.storage.tables)
-    from streaming.tables import ALL_ROWS
-
     span = Span(NOW_MS - 10 * WINDOW_MS, NOW_MS)
     shown = read_history(
         reader, GROUPS, span, ALL_ROWS, kafka_cluster="test", window_ms=WINDOW_MS, rows_per_period=21, rows_max=100
@@ -82,3 +81,14 @@ def test_the_history_of_such_a_group_shows_as_much_as_a_whole_number_can_be(tmp_
     assert lags["usual"] == 10
     assert 9 * OFFSET_MAX < lags["odd"] < 2**63
     assert all(isinstance(lag, int) for lag in lags.values())
+
+
+def test_a_number_of_a_partition_that_no_topic_has_is_left_out(tmp_path: Path) -> None:
+    assert PARTITION_MAX < 1 << PARTITION_BITS
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    rows = [("g", "t", number, 90, 100) for number in (0, PARTITION_MAX, PARTITION_MAX + 1, 2**31 - 1)]
+    synthetic.group_lag(NOW_MS - WINDOW_MS, rows)
+    snapshot = SnapshotReader(settings).read(NOW_MS)
+    assert not snapshot.failures
+    assert [(row.group, row.partitions) for row in snapshot.groups.groups] == [("g", 2)]

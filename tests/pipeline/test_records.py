@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.contract.records import BYTE_RATE, CONSUMER_LAG, COUNTER_MAX, FOREIGN_BYTE_RATE
+from streaming.contract.records import BYTE_RATE, CONSUMER_LAG, COUNTER_MAX, FOREIGN_BYTE_RATE, PARTITION_MAX
 from streaming.pipeline.records import VALUE_BYTES_MAX, accepted, judged, rejected
 from tests.pipeline.test_windows import BASE_MS, lag_record, load_record, session
 
@@ -61,6 +61,8 @@ LOADS: list[tuple[bytes | None, str | None, str | None]] = [
     (value(bytes_out_per_sec=-0.5), "negative", "bytes_out_per_sec"),
     (value(partition=-1), "negative", "partition"),
     (value(interval_ms=2**62), "out_of_range", "interval_ms"),
+    (value(partition=PARTITION_MAX), None, None),
+    (value(partition=PARTITION_MAX + 1), "out_of_range", "partition"),
     (value(bytes_out_per_sec=1e300), "out_of_range", "bytes_out_per_sec"),
     (value(event_time_ms=BASE_MS // 1000), "past", "event_time_ms"),
     (value(event_time_ms=BASE_MS + SKEW_MS + 1), "future", "event_time_ms"),
@@ -70,6 +72,7 @@ LAGS: list[tuple[bytes | None, str | None, str | None]] = [
     (json.dumps(lag_record(0, 0, None, 7)).encode(), None, None),
     (json.dumps({**lag_record(0, 0, 1, 7), "group": None}).encode(), "missing_field", "group"),
     (json.dumps({**lag_record(0, 0, 1, 7), "lag_records": -1}).encode(), "negative", "lag_records"),
+    (json.dumps({**lag_record(0, 0, 1, 7), "partition": 2**31 - 1}).encode(), "out_of_range", "partition"),
     (json.dumps({**lag_record(0, 0, 1, 7), "committed_offset": 2**62}).encode(), "out_of_range", "committed_offset"),
     (json.dumps({**lag_record(0, 0, 1, 7), "lag_records": 2**63 - 1}).encode(), "out_of_range", "lag_records"),
 ]

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
+from streaming.contract.records import PARTITION_MAX
 from streaming.settings import Settings
 from streaming.tables import ALL_ROWS, Condition, TableReader
 from streaming.views.broker_load import LoadPart, LoadReader, read_load
@@ -92,3 +94,24 @@ def test_a_table_that_comes_after_the_window_is_seen(tmp_path: Path) -> None:
     assert kept.look()[0].leader_rates == {}
     synthetic.partition_load(NOW_MS, [(1, "t", 0, "leader", 1e6)])
     assert kept.look()[0].leader_rates == {"t": (1e6,)}
+
+
+@pytest.mark.parametrize("number", [PARTITION_MAX, PARTITION_MAX + 1, 200_000_000, 2**31 - 1])
+def test_a_partition_number_that_no_topic_has_costs_nothing(tmp_path: Path, number: int) -> None:
+    """In tables of an earlier release it may stand."""
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    window(synthetic, 0, 1e6, is_final=True)
+    synthetic.partition_load(NOW_MS, [(1, "odd", number, "leader", 1.0), (1, "t", number, "leader", 1.0)])
+    load = read_load(TableReader(settings.storage.tables), settings)
+    assert load.leader_rates["t"] == (1e6, 5e5)
+    assert sum(map(len, load.leader_rates.values())) == 2
+
+
+def test_partitions_between_others_that_no_row_shows_are_unknown(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    window(synthetic, 0, 1e6, is_final=True)
+    synthetic.partition_load(NOW_MS, [(1, "few", 900, "leader", 7.0)])
+    load = read_load(TableReader(settings.storage.tables), settings)
+    assert load.leader_rates["few"] == (*[None] * 900, 7.0)
