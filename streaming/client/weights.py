@@ -12,8 +12,9 @@ from math import nan
 import httpx
 import structlog
 
+from streaming.contract.records import PARTITION_MAX
 from streaming.errors import TableUnavailable
-from streaming.tables import TableReader, above, equal, is_known, of_cluster, one_of
+from streaming.tables import TableReader, above, at_most, equal, is_known, of_cluster, one_of
 
 log = structlog.get_logger()
 
@@ -61,6 +62,7 @@ def _mean_rates(reader: TableReader, kafka_cluster: str, topics: Sequence[str]) 
         & above("window_start", newest - LOOK_BACK)
         & equal("role", "leader")
         & is_known(MEASURE)
+        & at_most("partition", PARTITION_MAX)
         & one_of("topic", topics)
     )
     rows = reader.arrow("partition_load", columns=("topic", "partition", MEASURE), where=where)

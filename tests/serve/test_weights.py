@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from assignor_core.assignors import GroupSpec, MemberSpec, assign
+from streaming.contract.records import PARTITION_MAX
 from streaming.runtime.processes import free_port
 from streaming.serve.api.pages import as_json
 from streaming.serve.snapshot import read_snapshot
@@ -45,6 +46,12 @@ def test_newer_windows_of_another_cluster_hide_none(tables: str) -> None:
     other.partition_load(NOW_MS + 60 * WINDOW_MS, [(1, "orders", 0, "leader", 1.0)])
     assert table_weights(tables, "test")(["orders"]) == {"orders": [9e6, 2e6, 3e6]}
     assert table_weights(tables, "other")(["orders"]) == {"orders": [1.0]}
+
+
+def test_a_partition_number_that_no_topic_has_is_left_out(tables: str) -> None:
+    other = Synthetic(tables, _commits=20)
+    other.partition_load(NOW_MS + WINDOW_MS, [(1, "orders", PARTITION_MAX + 1, "leader", 1.0)])
+    assert table_weights(tables, "test")(["orders"]) == {"orders": [9e6, 2e6, 3e6]}
 
 
 @pytest.mark.long
