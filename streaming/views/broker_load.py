@@ -172,7 +172,8 @@ def _load_part(
 def read_leaders(
     reader: TableReader, kafka_cluster: str, load: LoadPart, topics: Sequence[str]
 ) -> dict[tuple[str, int], int]:
-    """Broker that led each (topic, partition) of these topics in the window of `load`; nothing before there is one."""
+    """Broker that led each (topic, partition) of these topics in the window of `load`, of two the later one; nothing
+    before there is one."""
     if load.window_start_ms is None:
         return {}
     where = (
@@ -181,7 +182,8 @@ def read_leaders(
         & equal("role", "leader")
         & one_of("topic", topics)
     )
-    rows = reader.rows("partition_load", columns=("broker", "topic", "partition"), where=where)
+    rows = reader.rows("partition_load", columns=("broker", "topic", "partition", "last_event_time_ms"), where=where)
+    rows.sort(key=lambda row: (row["last_event_time_ms"], row["broker"]))
     return {(row["topic"], row["partition"]): row["broker"] for row in rows}
 
 

@@ -14,7 +14,9 @@ from streaming.tables import TableReader, at_most, equal, of_cluster
 TABLE = "partition_load"
 FAR_OFF = 1_000
 """So many times the partitions of a topic that are shown, and so many, is a number that no partition of it has."""
-_COLUMNS = ("broker", "topic", "partition", "role", "bytes_in_per_sec", REMOTE_SIZE_BYTES.name)
+_COLUMNS = (
+    "broker", "topic", "partition", "role", "bytes_in_per_sec", REMOTE_SIZE_BYTES.name, "last_event_time_ms",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,11 @@ class PartitionLoadReader:
 
 
 def _sums(rows: pa.Table, hottest_max: int) -> PartitionLoads:
-    led = rows.filter(pc.equal(rows["role"], "leader"))
+    reported = rows.filter(pc.equal(rows["role"], "leader"))
+    led = _newest_leaders(reported)
     replicas, leaders = _counts(rows["broker"]), _counts(led["broker"])
-    sums = led.group_by("broker").aggregate([("bytes_in_per_sec", "sum")])
+    # A broker's own load has what it led for a part of the window, too.
+    sums = reported.group_by("broker").aggregate([("bytes_in_per_sec", "sum")])
     return PartitionLoads(
         counts={broker: (leaders.get(broker, 0), count) for broker, count in sorted(replicas.items())},
         bytes_in_per_sec={row["broker"]: row["bytes_in_per_sec_sum"] or 0.0 for row in sums.to_pylist()},
@@ -95,6 +99,17 @@ def _sums(rows: pa.Table, hottest_max: int) -> PartitionLoads:
         hottest=_hottest(led, hottest_max),
         leader_rates=_by_topic(led),
     )
+
+
+def _newest_leaders(led: pa.Table) -> pa.Table:
+    """One row for each partition: of one that moves, two brokers report it in one window, and the later one leads."""
+    topics = led["topic"].combine_chunks().dictionary_encode().indices.to_numpy()
+    numbers = topics.astype(np.int64) * (PARTITION_MAX + 1) + led["partition"].to_numpy()
+    if len(np.unique(numbers)) == len(numbers):
+        return led
+    latest_first = np.lexsort((led["broker"].to_numpy(), led["last_event_time_ms"].to_numpy()))[::-1]
+    _, newest = np.unique(numbers[latest_first], return_index=True)
+    return led.take(pa.array(np.sort(latest_first[newest])))
 
 
 def _counts(values: pa.ChunkedArray) -> dict[int, int]:

@@ -9,7 +9,7 @@ import pytest
 from streaming.contract.records import PARTITION_MAX
 from streaming.settings import Settings
 from streaming.tables import ALL_ROWS, Condition, TableReader
-from streaming.views.broker_load import LoadPart, LoadReader, read_load
+from streaming.views.broker_load import LoadPart, LoadReader, read_leaders, read_load
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 
@@ -115,3 +115,20 @@ def test_partitions_between_others_that_no_row_shows_are_unknown(tmp_path: Path)
     synthetic.partition_load(NOW_MS, [(1, "few", 900, "leader", 7.0)])
     load = read_load(TableReader(settings.storage.tables), settings)
     assert load.leader_rates["few"] == (*[None] * 900, 7.0)
+
+
+def test_a_partition_that_moves_within_a_window_is_its_newest_leaders(tmp_path: Path) -> None:
+    """The replica of before is gone, so both brokers lead it by their newest samples."""
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(NOW_MS, {1: 1e6, 2: 1e6})
+    synthetic.partition_load(NOW_MS, [(2, "t", 0, "leader", 2e6), (1, "t", 1, "leader", 5e5)])
+    earlier = {"last_event_time_ms": NOW_MS + 20_000, "remote_size_bytes": 9}
+    synthetic.partition_load(NOW_MS, [(1, "t", 0, "leader", 1e6)], **earlier)
+    load = read_load(TableReader(settings.storage.tables), settings)
+    assert load.leader_rates == {"t": (2e6, 5e5)}
+    assert [(row.broker, row.topic, row.partition) for row in load.hot_partitions] == [(2, "t", 0), (1, "t", 1)]
+    assert [(row.leaders, row.remote_log_bytes) for row in load.brokers] == [(1, None), (1, None)]
+    synthetic.partition_load(NOW_MS, [(3, "t", 1, "leader", 5e5)], last_event_time_ms=NOW_MS + 10_000)
+    leaders = read_leaders(TableReader(settings.storage.tables), "test", load, ["t"])
+    assert leaders == {("t", 0): 2, ("t", 1): 1}
