@@ -23,6 +23,11 @@ WeightSource = Callable[[Sequence[str]], Mapping[str, Sequence[float]]]
 
 LOOK_BACK = timedelta(minutes=10)
 MEASURE = "bytes_in_per_sec"
+_UNANSWERED = (
+    httpx.HTTPError, httpx.InvalidURL,
+    OSError, ValueError, ImportError,  # of httpx, for certificates and proxies in the environment that can't be used
+    LookupError, TypeError, AttributeError,  # another answer
+)  # fmt: skip
 
 
 def endpoint_weights(url: str, *, timeout_s: float = 3.0) -> WeightSource:
@@ -32,10 +37,10 @@ def endpoint_weights(url: str, *, timeout_s: float = 3.0) -> WeightSource:
         try:
             answer = httpx.get(f"{url.rstrip('/')}/api/weights", params={"topic": list(topics)}, timeout=timeout_s)
             rates_by_topic = answer.raise_for_status().json()[MEASURE]
-        except (httpx.HTTPError, ValueError, KeyError) as error:
+            return {topic: [nan if rate is None else rate for rate in rates] for topic, rates in rates_by_topic.items()}
+        except _UNANSWERED as error:
             log.warning("weights_unavailable", source=url, error=f"{type(error).__name__}: {error}")
             return {}
-        return {topic: [nan if rate is None else rate for rate in rates] for topic, rates in rates_by_topic.items()}
 
     return weights
 

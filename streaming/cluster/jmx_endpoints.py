@@ -11,6 +11,8 @@ from ssl import SSLContext
 
 import httpx
 
+from streaming.runtime.http_errors import HTTP_ERRORS
+
 REQUESTS_AT_A_TIME = 32
 SCRAPE_BYTES_MAX = 64_000_000
 """A broker with 10,000 topics answers with some 5 MB."""
@@ -67,7 +69,7 @@ async def _scrape(
             # The client's own limit begins anew with each byte that arrives.
             async with free, asyncio.timeout(limit_s):
                 text = await answer_text(client, url)
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
+        except HTTP_ERRORS as error:
             scrapes.problems[broker] = type(error).__name__
             return
         if text is None:
@@ -76,7 +78,11 @@ async def _scrape(
         on_answer(broker)
         scrapes.answers[broker] = text
 
-    async with httpx.AsyncClient(timeout=limit_s, transport=transport, verify=_verification(urls)) as client:
+    try:
+        made = httpx.AsyncClient(timeout=limit_s, transport=transport, verify=_verification(urls))
+    except HTTP_ERRORS as error:
+        return Scrapes(problems=dict.fromkeys(sorted(urls), type(error).__name__))
+    async with made as client:
         await asyncio.gather(*(ask(client, broker, url) for broker, url in sorted(urls.items())))
     return scrapes
 

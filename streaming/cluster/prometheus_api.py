@@ -14,6 +14,7 @@ import httpx
 
 from streaming.cluster.jmx_endpoints import answer_text
 from streaming.errors import RebalancerError, UsageProblem
+from streaming.runtime.http_errors import HTTP_ERRORS
 from streaming.runtime.secrets import first_line, without_user_info
 from streaming.settings import CollectSettings
 
@@ -64,7 +65,7 @@ class PrometheusApi:
             problem = f"HTTP {error.response.status_code} {reason}"
         except UsageProblem as error:
             problem = str(error)
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError, ValueError) as error:
+        except HTTP_ERRORS as error:
             problem = type(error).__name__
         raise QueryFailed(f"{without_user_info(self.url)}: {problem[:REASON_CHARACTERS_MAX]}") from None
 

@@ -20,6 +20,7 @@ import structlog
 
 from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.runtime import clocks
+from streaming.runtime.http_errors import HTTP_ERRORS
 from streaming.runtime.secrets import oauthbearer_client_secret, oauthbearer_file_token, without_user_info
 from streaming.settings import KafkaSettings
 
@@ -140,7 +141,7 @@ class TokenEndpoint:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 status, body = self._ask(secret, limit_s)
-            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            except HTTP_ERRORS as error:
                 problem = f"no token from {self._url}: {type(error).__name__}"
             else:
                 if status == httpx.codes.OK:

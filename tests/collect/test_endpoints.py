@@ -22,6 +22,7 @@ from streaming.config import load_effective
 from streaming.control.latency import SERIES, LatencyPressure
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
+from tests.http_environment import UNUSABLE
 
 SCRAPE = f"""# TYPE {PREFIX}bytesin_total untyped
 {PREFIX}bytesin_total 300
@@ -160,6 +161,16 @@ def test_a_login_inside_a_url_is_not_logged() -> None:
 
 def test_a_url_that_the_http_client_refuses_is_no_endpoint() -> None:
     assert counters(SCRAPE, OTHERWISE_WRONG) is None
+
+
+@pytest.mark.parametrize(("variable", "value", "problem"), UNUSABLE)
+def test_an_environment_that_the_http_client_refuses_costs_the_counters_alone(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, problem: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    urls = {2: "https://127.0.0.1:1/metrics", 1: "http://127.0.0.1:1/metrics"}
+    assert scrape(urls, limit_s=1.0) == Scrapes(problems={1: problem, 2: problem})
+    assert LatencyPressure(urls, LatencyBound(2.0, 100.0)).highest_ms() is None
 
 
 def test_latencies_are_read_past_a_url_that_the_http_client_refuses() -> None:

@@ -26,6 +26,7 @@ from streaming.errors import UsageProblem
 from streaming.runtime.secrets import secrets_of
 from streaming.settings import CollectSettings, Settings
 from streaming.settings.prometheus import PrometheusFields
+from tests.http_environment import UNUSABLE
 
 GOLDEN: dict[str, Any] = json.loads(Path(__file__).with_name("prometheus_presets.json").read_text(encoding="utf-8"))
 URL = "http://prometheus:9090"
@@ -230,6 +231,15 @@ def test_no_answer_and_one_that_is_too_large_are_named(monkeypatch: pytest.Monke
     monkeypatch.setattr(jmx_endpoints, "SCRAPE_BYTES_MAX", 100)
     with pytest.raises(QueryFailed, match="AnswerTooLarge"):
         source(answering((1, 2))).found(now_s=100.0)
+
+
+@pytest.mark.parametrize(("variable", "value", "problem"), UNUSABLE)
+def test_an_environment_that_the_http_client_refuses_is_a_failed_query(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, problem: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(QueryFailed, match=f"^https://127.0.0.1:1: {problem}$"):
+        PrometheusApi("https://127.0.0.1:1").query("up", time_s=1.0)
 
 
 def test_logins_go_into_the_header_and_nowhere_else(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from streaming.cluster.tokens import FileTokens, KeptTokens, Token, TokenEndpoin
 from streaming.config import load_effective
 from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.settings import KafkaSettings
+from tests.http_environment import UNUSABLE
 from tests.kafka.secured import make_certificates
 from tests.tokens import CLIENT, make_key, token_server
 from tests.tokens import SECRET as CLIENT_SECRET
@@ -115,6 +116,18 @@ def test_an_endpoint_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPa
         return httpx.Response(200, json={"access_token": "a"})
 
     assert endpoint(answer).fetch().value == "a"
+
+
+@pytest.mark.parametrize(("variable", "value", "problem"), UNUSABLE)
+def test_an_environment_that_the_http_client_refuses_gives_no_token(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, problem: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(tokens, "ATTEMPT_PAUSE_S", 0)
+    login = {"sasl_oauthbearer_client_id": CLIENT, "sasl_oauthbearer_client_secret": CLIENT_SECRET}
+    url = "https://127.0.0.1:1/token"
+    with pytest.raises(ClusterUnreachable, match=f"^no token from {url}: {problem}$"):
+        TokenEndpoint(settings_of(sasl_oauthbearer_token_endpoint_url=url, **login)).fetch()
 
 
 def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from streaming.serve.oidc import issuer as issuer_module
 from streaming.serve.oidc.identity import TokenRefused
 from streaming.serve.oidc.tokens import ASKED_AGAIN_MS, KEYS_FRESH_MS, KEYS_KEPT_MS, KEYS_MAX, IssuerTokens
 from streaming.settings import ServeSettings
+from tests.http_environment import UNUSABLE
 from tests.issuer import AUDIENCE, LocalIssuer, local_issuer, make_key
 from tests.serve.asking import ask
 from tests.serve.believing import NOW_S, ROLES, Believing
@@ -288,6 +289,15 @@ def test_an_answer_that_never_ends_is_left(
     with capture_logs() as logs:
         assert refusal(believing.acts(issuer.token()))[0] == 503
     assert logs[0]["error"].endswith("TimeoutError")
+
+
+@pytest.mark.parametrize(("variable", "value", "problem"), UNUSABLE)
+def test_an_environment_that_the_http_client_refuses_is_an_issuer_out_of_reach(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, problem: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(issuer_module.IssuerUnreachable, match=problem):
+        asyncio.run(issuer_module.Issuer("https://127.0.0.1:1").ask("GET", "https://127.0.0.1:1/keys"))
 
 
 def test_many_who_come_at_once_ask_the_issuer_once(issuer: LocalIssuer) -> None:

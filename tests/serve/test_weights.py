@@ -2,7 +2,9 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from assignor_core.assignors import GroupSpec, MemberSpec, assign
@@ -14,6 +16,7 @@ from streaming.serve.status import weights_of
 from streaming.views.as_json import to_json
 from streaming.views.broker_load import LoadPart
 from streaming.weights import WeightSource, endpoint_weights, table_weights
+from tests.http_environment import UNUSABLE
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 from tests.serve.test_server import start
 
@@ -69,6 +72,21 @@ def test_the_endpoint_gives_the_newest_window_of_the_topics_asked_for(tables: st
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize(("variable", "value"), [row[:2] for row in UNUSABLE])
+def test_an_environment_that_the_http_client_refuses_leaves_the_group_to_counts(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert endpoint_weights("https://127.0.0.1:1")(["t"]) == {}
+
+
+@pytest.mark.parametrize("answer", [[], {"bytes_in_per_sec": []}, {"bytes_in_per_sec": {"t": 5}}, {}, "no"])
+def test_an_answer_of_something_else_leaves_the_group_to_counts(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    request = httpx.Request("GET", "http://monitor")
+    monkeypatch.setattr(httpx, "get", lambda *_, **__: httpx.Response(200, json=answer, request=request))
+    assert endpoint_weights("http://monitor")(["t"]) == {}
 
 
 @pytest.mark.parametrize(

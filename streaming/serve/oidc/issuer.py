@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from streaming.errors import RebalancerError
+from streaming.runtime.http_errors import HTTP_ERRORS
 from streaming.settings.oidc import is_safe
 
 LIMIT_S = 5.0
@@ -73,7 +74,7 @@ class Issuer:
         try:
             async with asyncio.timeout(LIMIT_S):
                 status, body = await self._ask(method, url, how)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is an OSError
+        except HTTP_ERRORS as error:
             raise IssuerUnreachable(f"{url}: {type(error).__name__}") from None
         if status != httpx.codes.OK:
             raise IssuerUnreachable(f"{url}: answers {status}", status)
