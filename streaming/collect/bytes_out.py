@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from streaming.collect.follower_reads import Readers, Replicas, followers_serve, readers_of, summed
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import BROKER_BITS, Ints, positions
+from streaming.collect.partition_table import BROKER_BITS, Ints, column_at, positions
 from streaming.collect.topic_counters import counted_by_place
 
 Floats = npt.NDArray[np.float64]
@@ -91,17 +91,28 @@ def _readers(before: Observation, after: Observation, record_bytes: Floats) -> t
     row = partitions.rows_of(rows.names)
     chosen = np.flatnonzero((earlier >= 0) & (row >= 0) & (committed >= 0))
     first, last = committed_before[earlier[chosen]], committed[chosen]
+    is_idle = last == first
+    ends = column_at(before.partitions.end, before.partitions.rows_of(rows_before.names))[earlier[chosen]]
+    first, last = _within_log(first, last, ends, partitions.end[row[chosen]])
     size = record_bytes[row[chosen]]
     began_ms = _read_ms(before)[rows_before.group[earlier[chosen]]]
     ended_ms = _read_ms(after)[rows.group[chosen]]
     passed_ms = np.where(ended_ms > began_ms, ended_ms - began_ms, np.nan)
     # An idle group's offsets may be the same fetch in both looks.
-    rates = np.where(last == first, 0.0, (last - first) * size * 1000 / passed_ms)
+    rates = np.where(is_idle, 0.0, (last - first) * size * 1000 / passed_ms)
     counts = (first >= 0) & (last >= first) & ~np.isnan(size) & ~np.isnan(rates)
     of_row, group = row[chosen][counts], rows.group[chosen][counts]
     committing = np.bincount(of_row, minlength=len(partitions)) > 0
     readers = readers_of(after, of_row, group, lambda: rows.names.keys_of_rows(chosen[counts].tolist()), rates[counts])
     return readers, committing
+
+
+def _within_log(first: Ints, last: Ints, end_before: Ints, end_after: Ints) -> tuple[Ints, Ints]:
+    """Committed offsets of two looks, cut to the ends of the logs where both are known: any client may commit an offset
+    that its log will never reach, and nobody reads records that are not there.
+    """
+    known = (end_before >= 0) & (end_after >= 0)
+    return np.where(known, np.minimum(first, end_before), first), np.where(known, np.minimum(last, end_after), last)
 
 
 def _read_ms(observation: Observation) -> Ints:

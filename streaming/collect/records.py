@@ -19,7 +19,7 @@ from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, colum
 from streaming.collect.rates import FOLLOWER, LEADER, BrokerRates, ReplicaRateTable
 from streaming.contract import RECORD_VERSION
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN
-from streaming.contract.records import REMOTE_RECORDS, REMOTE_SIZE_BYTES
+from streaming.contract.records import RATE_MAX, REMOTE_RECORDS, REMOTE_SIZE_BYTES
 
 AT_A_TIME = 10_000
 """Rows whose figures are put into words together: so many are in memory as text."""
@@ -29,13 +29,16 @@ NULL = "null"
 def broker_records(
     cluster: str, before: Observation, after: Observation, brokers: Mapping[int, BrokerRates]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) of the totals of each broker."""
+    """(key, value) of the totals of each broker; none where the clock has stepped back between the looks."""
+    if after.time_ms <= before.time_ms:
+        return
     for broker, totals in sorted(brokers.items()):
         disks = after.log_dirs.get(broker)
         record = {
             **_common(cluster, after.time_ms, after.time_ms - before.time_ms),
             "broker": broker, "topic": None, "partition": None, "role": None,
-            **totals, "size_bytes": disks.used_bytes if disks else None,
+            **{name: _within_contract(rate) for name, rate in totals.items()},
+            "size_bytes": disks.used_bytes if disks else None,
             "rack": after.racks[broker],
             "log_dir_used_bytes": disks.used_bytes if disks else None,
             "log_dir_usable_bytes": disks.usable_bytes if disks else None,
@@ -179,7 +182,12 @@ def _remote_texts(replicas: ReplicaRateTable, places: Ints) -> Iterable[str]:
 
 def _rate_texts(column: npt.NDArray[np.float64]) -> list[str]:
     """As JSON writes them."""
-    return [repr(value) if value == value else NULL for value in column.tolist()]  # NaN alone isn't
+    return [repr(value) if value <= RATE_MAX else NULL for value in column.tolist()]  # NaN isn't
+
+
+def _within_contract(rate: float | None) -> float | None:
+    """None for a rate that would have its whole record rejected."""
+    return rate if rate is not None and rate <= RATE_MAX else None
 
 
 def _text(value: object) -> str:

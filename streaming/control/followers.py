@@ -16,6 +16,9 @@ from streaming import tables
 from streaming.contract.rates import BYTES_OUT
 from streaming.control.windows import WindowTables
 
+COMMITTED = ("committed_offset_first", "committed_offset")
+LOG_END = ("log_end_offset_first", "log_end_offset")
+"""Of the first sample and of the newest."""
 TOPICS_MAX = 200
 """Topics that a condition names; of more the rows of all topics are read."""
 
@@ -58,10 +61,10 @@ def _read_by_rack(
     """Records that groups committed within the windows, by the rack of the member that owned the partition."""
     if not tables.table_exists(window_tables.root, "group_lag"):
         return {}
-    columns = ["window_start", "topic", "partition", "rack_id", "committed_offset", "committed_offset_first"]
+    columns = ["window_start", "topic", "partition", "rack_id", *COMMITTED, *LOG_END]
     where = tables.of_cluster(window_tables.kafka_cluster) & span
     rows = tables.read_arrow(window_tables.root, "group_lag", columns=columns, where=where)
-    records_read = pc.subtract(rows["committed_offset"], rows["committed_offset_first"])
+    records_read = _records_read(rows)
     rows = rows.append_column("records_read", records_read).filter(pc.greater(records_read, 0))
     sums = rows.group_by(["topic", "partition", "rack_id"], use_threads=False).aggregate([("records_read", "sum")])
     read: dict[PartitionKey, dict[str | None, float]] = defaultdict(dict)
@@ -71,6 +74,20 @@ def _read_by_rack(
         if key in keys:
             read[key][rack] = float(records)
     return dict(read)
+
+
+def _records_read(rows: pa.Table) -> pa.ChunkedArray:
+    """By the progress of commits. These are cut to the ends of the log where both are known: any client may commit an
+    offset that the log will never reach.
+    """
+    first, last = (rows[name] for name in COMMITTED)
+    end_first, end_last = (rows[name] for name in LOG_END)
+    known = pc.and_(pc.is_valid(end_first), pc.is_valid(end_last))
+    within = (
+        pc.if_else(known, pc.min_element_wise(offset, end), offset)
+        for offset, end in ((last, end_last), (first, end_first))
+    )
+    return pc.if_else(pc.equal(first, last), 0, pc.subtract(*within))
 
 
 def _keys(rows: pa.Table) -> list[PartitionKey]:

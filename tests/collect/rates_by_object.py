@@ -158,13 +158,23 @@ def _consumed(before: Observation, after: Observation) -> dict[PartitionKey, flo
         first_ms, last_ms = earlier.read_ms or before.time_ms, group.read_ms or after.time_ms
         for key, offset in group.committed.items():
             size, first = mean_record_bytes(key, after), earlier.committed.get(key)
-            if first is None or size is None or offset < first:
+            if first is None or size is None:
                 continue
-            # An idle group's offsets may be the same fetch in both looks.
-            rate = 0.0 if offset == first else _per_second((offset - first) * size, first_ms, last_ms)
+            rate: float | None = 0.0
+            if offset != first:  # an idle group's offsets may be the same fetch in both looks
+                first, offset = _within_log(
+                    first, offset, before.partitions.log_end_of(key), after.partitions.log_end_of(key)
+                )
+                rate = _per_second((offset - first) * size, first_ms, last_ms) if offset >= first else None
             if rate is not None:
                 rates[key] += rate
     return dict(rates)
+
+
+def _within_log(first: int, last: int, end_before: int | None, end_after: int | None) -> tuple[int, int]:
+    if end_before is None or end_after is None:
+        return first, last
+    return min(first, end_before), min(last, end_after)
 
 
 def _topic_bytes_out(broker: int, topic: str, before: Observation, after: Observation) -> float | None:

@@ -24,6 +24,7 @@ from streaming.collect.rates import BrokerRates, broker_rates, replica_rates
 from streaming.collect.record_bytes import mean_record_bytes_of
 from streaming.collect.records import consumer_lag_records
 from streaming.contract.rates import RATES
+from streaming.contract.records import RATE_MAX
 from tests.collect.look_records import byte_rate_records
 
 KEY = ("t", 0)
@@ -244,6 +245,46 @@ def test_an_idle_groups_offsets_from_one_fetch_are_no_reads_and_not_unknown() ->
 def test_consumers_are_seen_by_their_commits() -> None:
     before, after = look(0, 1_000, 10, committed=0), look(1_000, 2_000, 20, committed=5)
     assert replica_rates(before, after)[(1, KEY)].bytes_out == pytest.approx(500.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "records"),
+    [
+        (900, 10**16, 200),  # to the end of the log, wherever the commit is
+        (10**16, 10**16, 0),  # still there
+        (10**16, 1_050, 50),  # from the end of then
+        (1_001, 1_050, 50),  # read a moment after the end
+        (900, 950, 50),
+    ],
+)
+def test_a_commit_beyond_the_end_of_the_log_reads_to_that_end(first: int, last: int, records: int) -> None:
+    before, after = look(0, 100_000, 1_000, committed=first), look(10_000, 110_000, 1_100, committed=last)
+    assert replica_rates(before, after)[(1, KEY)].bytes_out == pytest.approx(records * 100 / 10)
+
+
+def test_without_both_ends_commits_are_taken_as_they_are() -> None:
+    """An end that only one look knows would cut the one commit and not the other."""
+    before, after = look(0, 100_000, 1_000, committed=1_001), look(10_000, 110_000, 1_100, committed=1_001)
+    unknown = PartitionTable.of({KEY: replace(before.partitions[KEY], log_end_offset=None)})
+    assert replica_rates(replace(before, partitions=unknown), after)[(1, KEY)].bytes_out == 0.0
+
+
+def test_a_rate_beyond_the_contract_is_unknown_and_costs_no_record() -> None:
+    before, after = look(0, 0, 1), look(1, 2 * 10**12, 2 * 10**12)
+    replicas = replica_rates(before, after)
+    assert replicas[(1, KEY)].bytes_in == 2e15 > RATE_MAX
+    records = list(byte_rate_records("c", before, after, replicas, broker_rates(before, after, replicas)))
+    rows = [json.loads(value) for _, value in records]
+    assert [(row["broker"], row["bytes_in_per_sec"], row["size_bytes"]) for row in rows] == [
+        (1, None, 2 * 10**12), (1, None, None), (2, 0.0, None),
+    ]  # fmt: skip
+
+
+def test_a_clock_that_steps_back_makes_no_byte_rates() -> None:
+    before, after = look(20_000, 1_000, 10), look(10_000, 2_000, 20)
+    for later in (after, replace(after, time_ms=20_000)):
+        rates = replica_rates(before, later)
+        assert not list(byte_rate_records("c", before, later, rates, broker_rates(before, later, rates)))
 
 
 def test_lag_is_never_negative_and_unknown_offsets_stay_null() -> None:

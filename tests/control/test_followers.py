@@ -68,6 +68,27 @@ def test_followers_have_their_mean_and_readers_their_racks(settings: Settings) -
     assert follower_loads(window_tables, windows) == FollowerLoads({READ: {2: 30.0}}, {READ: {None: 300.0, "b": 150.0}})
 
 
+@pytest.mark.parametrize(
+    ("first", "newest", "read"),
+    [(100, 10**17, 1_900.0), (10**17, 10**17, None), (10**17, 1_500, 500.0), (100, 600, 500.0)],
+)
+def test_a_commit_beyond_the_end_of_the_log_reads_to_that_end(
+    settings: Settings, first: int, newest: int, read: float | None
+) -> None:
+    write_windows(settings, cluster().live, end_ms=NOON_MS, windows=WINDOWS)
+    write_followers(settings)
+    row = {
+        **window_columns(settings.kafka.cluster_name, NOON_MS - WINDOW_MS, WINDOW_MS),
+        "group_id": "g", "topic": READ[0], "partition": READ[1], "rack_id": "b",
+        "committed_offset_first": first, "committed_offset": newest,
+        "log_end_offset_first": 1_000, "log_end_offset": 2_000,
+    }  # fmt: skip
+    tables.append(settings.storage.tables, "group_lag", [row], transaction_id="lag", transaction_version=NOON_MS)
+    window_tables = window_tables_of(settings)
+    loads = follower_loads(window_tables, closed_windows(window_tables, now_ms=NOON_MS))
+    assert loads == FollowerLoads({READ: {2: 30.0}}, {READ: {"b": read}} if read is not None else {})
+
+
 def test_a_plan_has_the_bytes_out_of_each_replica(settings: Settings) -> None:
     """Leaders send nothing to consumers here, and 1 MB/s of each partition to its follower. Broker 2 is emptied, and
     broker 3 leads one partition then; rack b goes on reading from its own replica."""
