@@ -52,8 +52,12 @@ class Form:
 
     @classmethod
     def of(cls, accept: str, accept_encoding: str = "") -> "Form":
-        """The form that these headers of a request ask for."""
-        return cls(choose_encoder(accept)[1], gzip_accepted(accept_encoding))
+        """The form that these headers of a request ask for; text for a version that is none."""
+        try:
+            content_type = choose_encoder(accept)[1]
+        except (TypeError, ValueError):  # it compares the parts of a version as they come
+            content_type = choose_encoder("")[1]
+        return cls(content_type, gzip_accepted(accept_encoding))
 
 
 USUAL_FORMS = tuple(

@@ -32,6 +32,7 @@ from streaming.views.control import ControlPart
 from streaming.views.groups import GroupPart, GroupTopic, GroupVerdict
 from streaming.views.memberships import GroupMembership
 from streaming.views.streams import StreamPart
+from tests.serve.asking import app_of, ask
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -300,6 +301,17 @@ def test_usual_forms_lie_ready_before_anybody_asks_and_others_once_somebody_did(
     exposition.ready(usual[0])
     exposition.update(of_skewed)
     assert exposition.ready(usual[0])
+
+
+@pytest.mark.parametrize("version", ["abc", "1.x", "1..", "1e3", "9" * 5_000, "1.1.x", "", "-1"])
+@pytest.mark.parametrize("form", ["application/openmetrics-text", "text/plain"])
+def test_a_version_that_is_none_is_answered(skewed: Settings, of_skewed: Snapshot, form: str, version: str) -> None:
+    app = app_of(of_skewed, skewed, now_ms=NOW_MS)
+    answer = ask(app, "GET", "/metrics", headers={"Accept": f"{form}; version={version}"})
+    assert answer.status_code == 200
+    assert "rebalancer_snapshot_timestamp_seconds" in answer.text
+    if version == "abc":
+        assert answer.headers["content-type"] == USUAL_FORMS[0].content_type
 
 
 def test_whoever_names_versions_without_end_makes_no_more_work(skewed: Settings, of_skewed: Snapshot) -> None:
