@@ -1,4 +1,4 @@
-"""Connections of serve: TLS, trusted proxies, and for how long a request may keep serve waiting."""
+"""Connections of serve: TLS, trusted proxies, and for how long requests and unread answers may keep serve waiting."""
 
 import asyncio
 from typing import Any
@@ -13,6 +13,9 @@ from streaming.settings import ServeSettings
 
 REQUEST_WAIT_S = 10.0
 """How long the head of a request may take to come, and the rest of one that is answered before its end."""
+ANSWER_WAIT_S = 30.0
+"""In this time a client has to take `ANSWER_BYTES_MIN` of what waits for it, or all of it."""
+ANSWER_BYTES_MIN = 65_536
 HEAD_BYTES_MAX = 65_536
 """Of a larger head the request gets 400."""
 CONNECTIONS_MAX = 500
@@ -20,13 +23,20 @@ CONNECTIONS_MAX = 500
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's own, which ends connections whose requests don't come: without that anybody could use them all up."""
+    """uvicorn's own, which ends connections whose requests don't come and whose answers nobody reads: without that
+    anybody could use them all up.
+    """
 
     _timer: asyncio.TimerHandle | None = None
+    _answer_timer: asyncio.TimerHandle | None = None
+    _unsent_bytes = 0
+    """When the answer's timer was set."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection, or refuse it at once."""
         super().connection_made(transport)
+        # Each byte that the system does not take pauses writing: of some kB that wait nobody would hear otherwise.
+        transport.set_write_buffer_limits(high=1, low=0)
         if len(self.connections) > CONNECTIONS_MAX:
             transport.abort()
         self._watch()
@@ -44,7 +54,33 @@ class BoundedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
         self._stop_timer()
+        self._stop_answer_timer()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not read what is sent to it, or not as fast."""
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        """The client has read, and nothing waits for it."""
+        self._stop_answer_timer()
+        super().resume_writing()
+
+    def _await_reader(self) -> None:
+        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self._answer_timer = self.loop.call_later(ANSWER_WAIT_S, self._end_if_unread)
+
+    def _end_if_unread(self) -> None:
+        if self._unsent_bytes - self.transport.get_write_buffer_size() < ANSWER_BYTES_MIN:
+            self.transport.abort()
+        else:
+            self._await_reader()
+
+    def _stop_answer_timer(self) -> None:
+        if self._answer_timer is not None:
+            self._answer_timer.cancel()
+            self._answer_timer = None
 
     def _watch(self) -> None:
         if not self._is_awaited() or self.transport.is_closing():

@@ -11,14 +11,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 import pytest
+from uvicorn.server import ServerState
 
 from streaming.errors import UsageProblem
 from streaming.runtime.api_tokens import Role
 from streaming.serve import connections
-from streaming.serve.connections import server_config
+from streaming.serve.connections import BoundedProtocol, server_config
 from streaming.serve.run import Server
 from streaming.settings import ServeSettings
 from tests.serve.asking import ask
@@ -184,6 +186,68 @@ def test_more_connections_than_there_may_be_are_refused(
         return False
 
     until("a place is free again", answered, pause_s=0.01)
+
+
+def unread(connection: socket.socket) -> None:
+    """Ask for many answers, as far as the server takes the requests, and read none."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+    connection.setblocking(False)
+    with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError):
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1_000)
+
+
+def test_clients_that_read_no_answer_lose_their_place(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(connections, "ANSWER_WAIT_S", 0.1)
+    with contextlib.ExitStack() as held:
+        for _ in range(3):
+            unread(held.enter_context(connected(address)))
+        until("a place is free", lambda: is_answered(f"http://127.0.0.1:{address[1]}/healthz"), pause_s=0.05)
+
+
+def test_nor_do_those_of_tls_keep_it(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(connections, "ANSWER_WAIT_S", 0.1)
+    certificate, key = made_key(tmp_path)
+    served = Served(tmp_path, root, tls_certificate_file=str(certificate), tls_key_file=str(key))
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    with listening(served) as address, trusted.wrap_socket(connected(address), server_hostname="127.0.0.1") as one:
+        unread(one)
+        url = f"https://127.0.0.1:{address[1]}/healthz"
+        until("the place is free", lambda: is_answered(url, verify=trusted), pause_s=0.05)
+
+
+def is_answered(url: str, **how: Any) -> bool:
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(url, timeout=DEADLINE_S, **how).text == "ok\n"
+    return False
+
+
+def test_who_reads_slowly_gets_the_whole_answer() -> None:
+    """As long as some of it goes in each interval."""
+    loop, transport = mock.Mock(), mock.Mock()
+    transport.get_extra_info.return_value = None
+    protocol = BoundedProtocol(server_config(no_app, ServeSettings()), ServerState(), {}, loop)
+    protocol.connection_made(transport)
+
+    def waits(unsent_bytes: int) -> None:
+        """So many bytes are left when the timer that was set last is over."""
+        transport.get_write_buffer_size.return_value = unsent_bytes
+        loop.call_later.call_args.args[1]()
+
+    transport.get_write_buffer_size.return_value = 1_000_000
+    protocol.pause_writing()
+    waits(900_000)
+    waits(100_000)
+    assert not transport.abort.called
+    protocol.resume_writing()
+    assert loop.call_later.return_value.cancel.called, "all of it has gone"
+    transport.get_write_buffer_size.return_value = 100_000
+    protocol.pause_writing()
+    waits(99_000)
+    assert transport.abort.called
 
 
 def test_an_upgrade_is_a_request_like_others(tmp_path: Path, root: str) -> None:
