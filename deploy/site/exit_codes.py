@@ -57,6 +57,7 @@ OWN_CODES: Mapping[str, Mapping[str, str]] = {
     "demo": {
         "0": "the brokers measured a balance within 1.05, and no acknowledged record is lost",
         "1": "one of both was not reached",
+        "3": "another demo runs in the folder of `--home`; nothing of it was touched",
     },
     "run": {
         "0": STOPPED,

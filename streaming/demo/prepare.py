@@ -1,8 +1,11 @@
 """What a demo needs before it starts: its folder, its settings, its topics."""
 
 import json
+import os
 import secrets
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,9 +14,10 @@ import yaml
 from streaming.cluster.clients import admin_client
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.demo.scenario import A_PER_BROKER, B_PER_BROKER, PARTITIONS_PER_TOPIC, FoundingScenario, placement
-from streaming.errors import UsageProblem
+from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.runtime import processes, users
 from streaming.runtime.api_tokens import Role
+from streaming.runtime.locks import exclusive
 from streaming.settings import KafkaSettings
 
 KEPT_SEGMENT_BYTES = 4 << 20
@@ -43,21 +47,54 @@ PERSON = "demo"
 USERS = "users.json"
 MARKER = "rebalancer-demo.json"
 """Stands in every folder that a demo made: a folder without it is never emptied."""
+LOCK = "rebalancer-demo"
+LOCK_FILE = f".{LOCK}.lock"
+"""Stays when the folder is emptied: a lock on a file that was removed would keep nobody out."""
 
 
-def claim(home: Path) -> None:
-    """Take `home` for this run: what a demo left there is cleared, anything else is left alone. Raises UsageProblem."""
+@contextmanager
+def claimed(home: Path) -> Iterator[None]:
+    """Hold `home` for this run: what a demo that has ended left there is cleared, anything else is left alone.
+
+    Raises UsageProblem; RefusedForSafety while another demo runs there.
+    """
     marker = home / MARKER
     try:
-        if home.exists() and any(home.iterdir()) and not marker.exists():
+        if home.exists() and not marker.exists() and any(row.name != LOCK_FILE for row in home.iterdir()):
             raise UsageProblem(f"--home {home}: is not empty and no demo made it; name a new folder")
-        if marker.exists():
-            processes.end_noted(home / "kafka" / "processes.json")
-            shutil.rmtree(home)
-        (home / "logs").mkdir(parents=True)
-        marker.write_text(json.dumps({"made_by": "rebalancer demo"}))
+        home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageProblem(f"--home {home}: can't be used: {error.strerror}") from None
+    # The kernel keeps the lock for this process alone: what it starts gets no files of its own but the standard ones.
+    with exclusive(str(home.absolute()), LOCK) as is_ours:
+        if not is_ours:
+            raise RefusedForSafety(f"a demo is running in {home}{_pid_of(marker)}: end it, or name another --home")
+        try:
+            _clear(home, marker)
+        except OSError as error:
+            raise UsageProblem(f"--home {home}: can't be used: {error.strerror}") from None
+        yield
+
+
+def _clear(home: Path, marker: Path) -> None:
+    """End and remove what an earlier run left. The marker comes first: whoever is refused reads there who runs."""
+    marker.write_text(json.dumps({"made_by": "rebalancer demo", "pid": os.getpid()}))
+    processes.end_noted(home / "kafka" / "processes.json")
+    for entry in home.iterdir():
+        if entry.name in (MARKER, LOCK_FILE):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    (home / "logs").mkdir()
+
+
+def _pid_of(marker: Path) -> str:
+    """Who runs, in words; nothing where the marker doesn't tell, as in its first moment."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return f" (pid {json.loads(marker.read_text())['pid']})"
+    return ""
 
 
 def write_settings(home: Path, cluster: EmbeddedCluster, mode: Literal["propose", "apply"]) -> Path:

@@ -19,7 +19,7 @@ from streaming.cluster.clients import admin_client
 from streaming.config import load_settings
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.demo.measure import BrokerProbe, count_records
-from streaming.demo.prepare import PERSON, add_person, bounded_log_configs, claim, create_topics, write_settings
+from streaming.demo.prepare import PERSON, add_person, bounded_log_configs, claimed, create_topics, write_settings
 from streaming.demo.report import write_report
 from streaming.demo.result import DemoResult, partitions_short, result_lines
 from streaming.demo.scenario import PARTITIONS_PER_TOPIC, FoundingScenario
@@ -73,7 +73,10 @@ class Demo:
 
     def run(self) -> int:
         """Run to the measured result; 0 when balance was reached and no record lost, else 1. Raises RebalancerError."""
-        claim(self.order.home)
+        with claimed(self.order.home):
+            return self._run()
+
+    def _run(self) -> int:
         view = View(self.console)
         with self._signals_interrupt(), EmbeddedCluster(self.order.home / "kafka") as cluster:
             view.add_step(self._seconds(), f"three brokers run: {', '.join(cluster.bootstrap_servers)}")

@@ -1,16 +1,20 @@
 """Settings and topics of a demo."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psutil
 import pytest
 
 from streaming.config import load_settings
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.demo.prepare import PERSON, add_person, bounded_log_configs, claim, write_settings
+from streaming.demo.prepare import PERSON, add_person, bounded_log_configs, claimed, write_settings
 from streaming.demo.scenario import PARTITIONS_PER_TOPIC
-from streaming.errors import UsageProblem
+from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.runtime.api_tokens import Role
 from streaming.runtime.users import read_users, user_with
 
@@ -41,11 +45,58 @@ def test_topics_of_a_kept_demo_are_bounded_but_keep_what_will_be_read_back() -> 
 def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
     mine = tmp_path / "mine.txt"
     mine.write_text("precious")
-    with pytest.raises(UsageProblem, match="is not empty and no demo made it"):
-        claim(tmp_path)
+    with pytest.raises(UsageProblem, match="is not empty and no demo made it"), claimed(tmp_path):
+        pass
+    assert [row.name for row in tmp_path.iterdir()] == ["mine.txt"]
     assert mine.read_text() == "precious"
+
+
+def test_what_a_demo_that_has_ended_left_is_cleared(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    claim(home)
-    (home / "old.txt").write_text("of an earlier demo")
-    claim(home)
-    assert not (home / "old.txt").exists()
+    with claimed(home):
+        (home / "old.txt").write_text("of an earlier demo")
+        (home / "tables").mkdir()
+    with claimed(home):
+        assert not (home / "old.txt").exists()
+        assert not (home / "tables").exists()
+
+
+def test_a_demo_that_runs_keeps_its_folder(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with claimed(home):
+        (home / "kept.txt").write_text("of the demo that runs")
+        with (
+            pytest.raises(RefusedForSafety, match=rf"a demo is running in .*home \(pid {os.getpid()}\)"),
+            claimed(home),
+        ):
+            pass
+        assert (home / "kept.txt").exists()
+
+
+def test_a_killed_demo_holds_nothing_though_a_process_that_it_started_lives_on(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with subprocess.Popen([sys.executable, "-c", CLAIMS_AND_STARTS, str(home)], stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        child = psutil.Process(int(killed.stdout.readline()))
+        with pytest.raises(RefusedForSafety, match=rf"\(pid {killed.pid}\)"), claimed(home):
+            pass
+        assert child.status() != psutil.STATUS_ZOMBIE, "what runs there is not ended"
+        killed.kill()
+    with claimed(home):
+        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "what a dead run left is"
+
+
+CLAIMS_AND_STARTS = """
+import pathlib, sys
+from streaming.demo.prepare import claimed
+from streaming.runtime import processes
+
+home = pathlib.Path(sys.argv[1])
+with claimed(home):
+    (home / "kafka").mkdir()
+    child = processes.start(["sleep", "600"], log=home / "child.log", orphan_allowed=True)
+    processes.note({"broker": child.pid}, home / "kafka" / "processes.json")
+    print(child.pid, flush=True)
+    sys.stdin.read()
+    child.wait()
+"""
