@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assignor_core.errors import CoreError
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.wording import counted
+from streaming.commands.approved_before import approved_before
 from streaming.serve.api.actions import Outcome
 from streaming.settings import Settings
 from streaming.tables import TableReader, of_cluster, to_ms
@@ -53,10 +54,9 @@ class JournalActions:
         except (CoreError, KeyError, TypeError, ValueError) as error:
             detail = f"the plan can't be read: {type(error).__name__}: {error}"
             return Outcome("unreadable", detail, 409)
-        of_plan = [row for row in journal.executions(now_ms=now_ms) if row.plan_id == plan_id]
-        for row in of_plan:
-            if not row.ended or row.approved_ms >= kept.created_ms:
-                return _approved_before(row)
+        earlier = approved_before(journal.executions(now_ms=now_ms), kept)
+        if earlier is not None:
+            return _approved_before(earlier)
         if now_ms >= kept.expires_ms:
             return Outcome("expired", "the plan has expired: make a new one", 409, {"expires_ms": kept.expires_ms})
         if not kept.plan.movement_count:

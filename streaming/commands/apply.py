@@ -18,9 +18,11 @@ import structlog
 
 from assignor_core.resources import Resource
 from assignor_core.wording import counted
+from streaming.commands.approved_before import approved_before, executions_of
+from streaming.commands.asking import confirmed
 from streaming.commands.console import echo
 from streaming.commands.options import in_use, settings_from, settings_options
-from streaming.errors import LeaseLost, UsageProblem
+from streaming.errors import LeaseLost, RefusedForSafety, UsageProblem
 from streaming.runtime import clocks
 from streaming.settings import Settings
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from assignor_core.execution.events import EventRecord
     from assignor_core.execution.life_cycle import Execution
     from assignor_core.plan import Plan
-    from assignor_core.proposed_plan import ProposedPlan
+    from assignor_core.proposed_plan import KeptPlan, ProposedPlan
     from streaming.cluster.ports import ClusterReader, ControlledCluster
     from streaming.control.carrier import Carrier
     from streaming.control.cluster_marker import ClusterMarker
@@ -67,17 +69,11 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
         check_tables(settings)
     approved = journal.plan(_import_plan(plan, journal, settings.kafka.cluster_name) if from_file else plan)
     _show(approved.plan)
-    for other in journal.open_executions(now_ms=clocks.now_ms()):
-        turn = (
-            "it goes on"
-            if other.plan_id == approved.plan.plan_id
-            else "this plan waits for its end, which rebalancer abort brings"
-        )
-        echo(f"Execution {other.execution_id} is open ({other.last_event}: {other.last.detail}): {turn}.")
+    _show_executions(journal, approved)
     hours = maintenance_windows(settings.control)
     if not may_act(hours, clocks.now_ms()):
         echo(f"No maintenance window is open: this plan does not wait for {next_opening(hours, clocks.now_ms())}.")
-    if not yes and not click.confirm("Carry out this plan on the live cluster?"):
+    if not confirmed("Carry out this plan on the live cluster?", yes=yes):
         return 3
     admin = admin_client(settings.kafka)
     try:
@@ -218,6 +214,39 @@ class _Following:
             self._leaves = True
             raise KeyboardInterrupt
         self._interrupted.set()
+
+
+def _show_executions(journal: "Journal", approved: "KeptPlan") -> None:
+    """What has come of this plan before, and what it waits for. Raises RefusedForSafety if it was carried out since it
+    was made; what an abort has left of it may be carried out.
+    """
+    executions = journal.executions(now_ms=clocks.now_ms())
+    ended = [row for row in executions_of(executions, approved) if row.ended]
+    if ended:
+        _show_end(ended[-1], is_since=approved_before(executions, approved) is ended[-1])
+    for other in journal.open_executions(now_ms=clocks.now_ms()):
+        turn = (
+            "it goes on"
+            if other.plan_id == approved.plan.plan_id
+            else "this plan waits for its end, which rebalancer abort brings"
+        )
+        echo(f"Execution {other.execution_id} is open ({other.last_event}: {other.last.detail}): {turn}.")
+
+
+def _show_end(earlier: "Execution", *, is_since: bool) -> None:
+    """How the newest execution of this plan ended; `is_since`: the plan was not made anew after it."""
+    from assignor_core.execution.events import Event
+    from streaming.tables import utc
+
+    assert earlier.end is not None
+    end, when = earlier.end, f"{utc(earlier.end.at_ms):%Y-%m-%d %H:%M} UTC"
+    if end.event is not Event.DONE:
+        echo(f"Execution {earlier.execution_id} of this plan ended at {when} ({end.event}: {end.detail}).")
+        return
+    carried_out = f"this plan was carried out by execution {earlier.execution_id}, which ended at {when}"
+    if is_since:
+        raise RefusedForSafety(f"{carried_out}: make a new plan")
+    echo(f"{carried_out}, and was made anew since.")
 
 
 def _import_plan(file: str, journal: "Journal", kafka_cluster: str) -> str:

@@ -8,6 +8,7 @@ import click
 
 from assignor_core.wording import counted
 from streaming.commands.apply import apply
+from streaming.commands.asking import confirmed
 from streaming.commands.console import echo
 from streaming.commands.options import in_use
 from streaming.commands.plan_model import show
@@ -49,7 +50,7 @@ def show_and_carry_out(
         raise RefusedForSafety(unfit)
     moves = proposed.plan.movement_count
     size = counted(moves, "movement", "movements")
-    if not yes and not click.confirm(f"Carry out {size} on the live cluster?", err=True):
+    if not confirmed(f"Carry out {size} on the live cluster?", yes=yes, err=True):
         return 3
     prepare()
     if not moves:

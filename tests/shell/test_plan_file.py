@@ -1,5 +1,6 @@
 """`rebalancer apply FILE` up to its question: what is kept of a plan file, what is refused, and what is shown."""
 
+import io
 import json
 import time
 from collections.abc import Mapping
@@ -10,12 +11,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assignor_core.errors import CoreError
+from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan, plan_to_json
 from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
+from streaming.cli import run
+from streaming.commands import lifecycle
 from streaming.commands.apply import _propose_again, apply
+from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import journal_of
-from streaming.errors import UsageProblem
+from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.settings import Settings
 from tests.control.test_deciding import crowded
 from tests.control.windows import write_windows
@@ -149,6 +154,62 @@ def test_what_an_apply_waits_for_and_what_it_does_not_is_shown_before_it_asks(ow
     assert f"Execution {execution.execution_id} is open (approved: " in answer.output
     assert "this plan waits for its end, which rebalancer abort brings." in answer.output
     assert "No maintenance window is open: this plan does not wait for " in answer.output
+
+
+def ended(own: Settings, content: Mapping[str, Any], event: Event, *, made_ago_ms: int, ended_ago_ms: int) -> str:
+    """The plan is made, and its execution ends; returns the execution's id."""
+    journal, now_ms = journal_of(own), time.time_ns() // 1_000_000
+    journal.write_plan(ProposedPlan.from_json(dict(content)), decision=None, now_ms=now_ms - made_ago_ms)
+    kept, at_ms = journal.plan(content["plan_id"]), now_ms - ended_ago_ms
+    record = ExecutionRecord(journal.approve(kept, "a test", now_ms=at_ms))
+    journal.write_event(record, Event.STARTED, "", now_ms=at_ms)
+    journal.write_event(record, event, "so it ended", now_ms=at_ms)
+    return record.execution.execution_id
+
+
+def test_a_plan_that_was_carried_out_is_refused_until_it_is_made_anew(own: Settings) -> None:
+    content = written(MOVE, observed=OBSERVED, elapsed_ms=1.5)
+    execution = ended(own, content, Event.DONE, made_ago_ms=2 * HOUR_MS, ended_ago_ms=HOUR_MS)
+    for arguments in ([content["plan_id"]], [content["plan_id"][:12], "--yes"]):
+        given = [*arguments, "--set", f"storage.tables={own.storage.tables}"]
+        with pytest.raises(RefusedForSafety, match=rf"was carried out by execution {execution}, which ended at 2\d"):
+            CliRunner().invoke(apply, given, standalone_mode=False, catch_exceptions=False)
+    journal_of(own).write_plan(ProposedPlan.from_json(content), decision=None, now_ms=time.time_ns() // 1_000_000)
+    answer = asked(own, content)
+    assert answer.return_value == 3
+    assert f"was carried out by execution {execution}" in answer.output
+    assert "made anew since" in answer.output
+
+
+def test_what_an_abort_has_left_of_a_plan_may_be_carried_out(own: Settings) -> None:
+    content = written(MOVE, observed=OBSERVED, elapsed_ms=1.5)
+    execution = ended(own, content, Event.ABORTED, made_ago_ms=2 * HOUR_MS, ended_ago_ms=HOUR_MS)
+    answer = asked(own, content)
+    assert f"Execution {execution} of this plan ended at " in answer.output
+    assert "(aborted: so it ended)." in answer.output
+    assert "Carry out this plan on the live cluster?" in answer.output
+
+
+def test_a_no_is_one_line_and_no_error(own: Settings) -> None:
+    answer = asked(own, written(MOVE))
+    assert answer.return_value == 3
+    assert answer.stderr == "not carried out: nothing was changed on the cluster\n"
+
+
+@pytest.mark.parametrize("command", ["apply", "drain"])
+def test_where_nobody_answers_the_option_is_named(
+    command: str, own: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = written(MOVE, observed=OBSERVED, elapsed_ms=1.5)
+    proposed = ProposedPlan.from_json(content)
+    journal_of(own).write_plan(proposed, decision=None, now_ms=time.time_ns() // 1_000_000)
+    monkeypatch.setattr(lifecycle, "plan_for_broker", lambda *_, **_now: proposed)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    arguments = {"apply": [content["plan_id"]], "drain": ["1", "--apply"]}[command]
+    assert run([command, *arguments, "--set", f"storage.tables={own.storage.tables}"]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.splitlines()[-1] == "error: no terminal to ask on: use --yes"
+    assert (shown.out + shown.err).count("?") == 1
 
 
 def test_where_a_plan_no_longer_fits_a_new_one_is_shown(
