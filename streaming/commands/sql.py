@@ -20,8 +20,9 @@ from pyarrow.fs import PyFileSystem
 from streaming import tables
 from streaming.commands.options import settings_from, settings_options
 from streaming.commands.tables_named import tables_named
-from streaming.contract import TABLES, ColumnType
+from streaming.contract import TABLES, ColumnType, Table
 from streaming.errors import UsageProblem
+from streaming.runtime import clocks
 from streaming.runtime.printable import printable_lines
 from streaming.tables.object_stores import use_object_store
 from streaming.tables.places import full_place, local_folder
@@ -68,13 +69,14 @@ def sql(
     Bytes (rejected_record.value) are shown as UTF-8, what is none as U+FFFD; SELECT to_base64(value) has them whole.
     In JSON a number that is none (NaN, infinite) is null.
     """
+    shape = "json" if as_json else output_format
     if list_tables:
-        return _list_tables()
+        return _list_tables(shape)
     if not query:
         raise UsageProblem("sql: no query given; try `rebalancer sql --tables`")
     root = _root(tables_dir, config_file, assignments)
     columns, rows = run_query(query, root, _moment(at_text))
-    _print(columns, [tuple(map(_readable, row)) for row in rows], "json" if as_json else output_format)
+    _print(columns, [tuple(map(_readable, row)) for row in rows], shape)
     return 0
 
 
@@ -91,6 +93,8 @@ def _root(tables_dir: str | None, config_file: Path | None, assignments: tuple[s
 def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Column names and rows of one SELECT over the tables below `root`; raises UsageProblem."""
     connection = duckdb.connect(config={"enable_external_access": False})
+    # Which UTC time a zoned one is cast to, and which a text in the query is taken for, goes by this setting.
+    connection.execute("SET TimeZone = 'UTC'")
     try:
         statements = duckdb.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
@@ -173,7 +177,10 @@ def _moment(text: str | None) -> datetime | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageProblem(f"--at: {text!r} is no ISO 8601 time, like 2026-11-21T14:05:00") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment > tables.utc(clocks.now_ms()):
+        raise UsageProblem(f"--at {text}: allowed is a time in the past")
+    return moment
 
 
 def _print(columns: list[str], rows: list[tuple[Any, ...]], output_format: str) -> None:
@@ -224,9 +231,21 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def _list_tables() -> int:
-    for table in TABLES.values():
-        click.echo(f"{table.name}: {table.comment}")
-        for column in table.columns:
-            click.echo(f"    {column.name:<34} {column.type:<15} {column.comment}")
+def _list_tables(output_format: str) -> int:
+    if output_format == "json":
+        click.echo(json.dumps([_described(table) for table in TABLES.values()]))
+    elif output_format == "csv":
+        of_all = [(table.name, row) for table in TABLES.values() for row in table.columns]
+        rows = [(name, column.name, str(column.type), column.comment) for name, column in of_all]
+        _print(["table", "column", "type", "comment"], rows, output_format)
+    else:
+        for table in TABLES.values():
+            click.echo(f"{table.name}: {table.comment}")
+            for column in table.columns:
+                click.echo(f"    {column.name:<34} {column.type:<15} {column.comment}")
     return 0
+
+
+def _described(table: Table) -> dict[str, Any]:
+    columns = [{"name": row.name, "type": str(row.type), "comment": row.comment} for row in table.columns]
+    return {"name": table.name, "comment": table.comment, "columns": columns}

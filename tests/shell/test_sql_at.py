@@ -1,7 +1,12 @@
 """`rebalancer sql --at`: the version of that time, and a refusal where none so old is kept."""
 
+import csv
+import io
+import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +16,7 @@ import pytest
 from streaming import tables
 from streaming.cli import run
 from streaming.commands.sql import run_query
+from streaming.contract import TABLES
 from streaming.errors import TableUnavailable, UsageProblem
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
 
@@ -61,6 +67,32 @@ def test_a_time_before_the_oldest_version_that_is_kept_is_refused(root: str) -> 
         UsageProblem, match=f"--at: the oldest version of table broker_load that is kept is of {oldest}"
     ):
         run_query(COUNT, root, days_ago(DAYS_KEPT + 1))
+
+
+@pytest.mark.parametrize("time_text", ["2999-01-01", "2999-01-01T00:00:00+09:00"])
+def test_a_time_in_the_future_is_refused(root: str, time_text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", COUNT, "--tables-dir", root, "--at", time_text]) == 2
+    assert capsys.readouterr().err == f"error: --at {time_text}: allowed is a time in the past\n"
+
+
+@pytest.mark.parametrize("zone", ["Asia/Seoul", "America/Los_Angeles"])
+def test_times_are_utc_in_any_time_zone_of_the_machine(made_today: Path, zone: str) -> None:
+    moment = f"{datetime.fromtimestamp(NOW_MS / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    query = f"SELECT min(window_start) AS first, count(*) FROM broker_load WHERE window_start >= '{moment}'"  # noqa: S608
+    command = [sys.executable, "-m", "streaming", "sql", query, "--tables-dir", str(made_today), "--format", "csv"]
+    shown = subprocess.run(command, env={**os.environ, "TZ": zone}, capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines()[1] == f"{moment},4"
+
+
+def test_tables_and_columns_are_listed_for_programs_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "--tables", "--json"]) == 0
+    listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert listed.keys() == TABLES.keys()
+    column = next(row for row in listed["broker_load"]["columns"] if row["name"] == "window_start")
+    assert (column["type"], bool(column["comment"])) == ("timestamp", True)
+    assert run(["sql", "--tables", "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert {row["table"] for row in rows} == TABLES.keys()
 
 
 def test_a_table_that_was_made_later_held_nothing_then(root: str) -> None:
