@@ -8,6 +8,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import httpx
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -24,10 +25,10 @@ SAMPLES_MAX = 7_200
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Counters of one moment: bytes that clients have written to each broker since it started."""
+    """Counters of one moment: bytes that clients have written to each broker since it started, None if unknown."""
 
     time_ms: int
-    bytes_in: Mapping[int, float]
+    bytes_in: Mapping[int, float | None]
 
 
 @dataclass(slots=True)
@@ -50,45 +51,64 @@ class BrokerProbe:
         if self._thread:
             self._thread.join(timeout=10.0)
 
-    def rates(self, start_ms: int, end_ms: int) -> dict[int, float]:
-        """Mean bytes/s of each broker between the samples nearest inside start and end; {} with fewer than two."""
-        inside = [sample for sample in tuple(self.samples) if start_ms <= sample.time_ms <= end_ms]
-        if len(inside) < 2:
-            return {}
-        first, last = inside[0], inside[-1]
-        seconds = (last.time_ms - first.time_ms) / 1000
-        return {broker: (count - first.bytes_in[broker]) / seconds for broker, count in last.bytes_in.items()}
+    def rates(self, start_ms: int, end_ms: int) -> dict[int, float | None]:
+        """Mean bytes/s of each broker between its samples nearest inside start and end.
 
-    def series(self, step_ms: int = 2_000) -> list[tuple[int, dict[int, float]]]:
-        """Rates over time in steps: (end of the step, bytes/s by broker)."""
-        points = []
-        samples = tuple(self.samples)
-        anchor = samples[0] if samples else None
-        for sample in samples[1:]:
-            assert anchor is not None
-            seconds = (sample.time_ms - anchor.time_ms) / 1000
-            if seconds * 1000 >= step_ms:
-                rates = {
-                    broker: (sample.bytes_in[broker] - anchor.bytes_in[broker]) / seconds for broker in sample.bytes_in
-                }
-                points.append((sample.time_ms, rates))
-                anchor = sample
+        None is unknown: there are fewer than two, or its counter began anew between them, as after a restart.
+        """
+        inside = [sample for sample in tuple(self.samples) if start_ms <= sample.time_ms <= end_ms]
+        return {broker: _rate(inside, broker) for broker in self.endpoints}
+
+    def series(self, step_ms: int = 2_000) -> list[tuple[int, dict[int, float | None]]]:
+        """Rates over time in steps: (end of the step, bytes/s by broker as in `rates`)."""
+        points, step = [], list[Sample]()
+        for sample in tuple(self.samples):
+            step.append(sample)
+            if sample.time_ms - step[0].time_ms >= step_ms:
+                points.append((sample.time_ms, {broker: _rate(step, broker) for broker in self.endpoints}))
+                step = [sample]
         return points
 
     def _run(self) -> None:
         with httpx.Client(timeout=5.0) as client:
             while not self._stopping.wait(POLL_INTERVAL_S):
-                try:
-                    counts = {broker: _bytes_in(client.get(url).text) for broker, url in self.endpoints.items()}
-                except httpx.HTTPError:
-                    continue
+                counts = {broker: _read(client, url) for broker, url in self.endpoints.items()}
                 self.samples.append(Sample(clocks.now_ms(), counts))
 
 
-def max_over_mean(rates: Mapping[int, float]) -> float:
-    """Worst broker against the mean; 1 = even. Written out here so that it doesn't rest on the product's own."""
-    mean = sum(rates.values()) / len(rates) if rates else 0.0
-    return max(rates.values()) / mean if mean else 1.0
+def _read(client: httpx.Client, url: str) -> float | None:
+    try:
+        return _bytes_in(client.get(url).text)
+    except (httpx.HTTPError, ValueError):  # no answer, or one that is no exposition
+        return None
+
+
+def max_over_mean(rates: Mapping[int, float | None]) -> float | None:
+    """Worst broker against the mean; 1 = even, None unknown. Written out here so that it doesn't rest on the product's.
+
+    >>> max_over_mean({1: 3.0, 2: 1.0}), max_over_mean({1: 3.0, 2: None}), max_over_mean({1: 0.0}), max_over_mean({})
+    (1.5, None, None, None)
+    """
+    known = [rate for rate in rates.values() if rate is not None]
+    total = sum(known)
+    return max(known) / (total / len(known)) if total and len(known) == len(rates) else None
+
+
+def ratio_text(ratio: float | None, places: int = 3) -> str:
+    """A max/mean as it is shown.
+
+    >>> ratio_text(1.25), ratio_text(None)
+    ('1.250', 'unknown')
+    """
+    return "unknown" if ratio is None else f"{ratio:.{places}f}"
+
+
+def _rate(samples: Sequence[Sample], broker: int) -> float | None:
+    counts = [(row.time_ms, count) for row in samples if (count := row.bytes_in.get(broker)) is not None]
+    if len(counts) < 2 or any(later < before for (_, before), (_, later) in pairwise(counts)):
+        return None
+    (first_ms, first), (last_ms, last) = counts[0], counts[-1]
+    return (last - first) * 1000 / (last_ms - first_ms)
 
 
 def count_records(bootstrap_servers: Sequence[str], topics: Sequence[str], partitions: int) -> dict[str, int]:
@@ -129,11 +149,16 @@ def _is_before_end(message: Message, ends: Mapping[tuple[str, int], int]) -> boo
     return offset < ends[(topic, partition)]
 
 
-def _bytes_in(exposition: str) -> float:
-    """The broker's total: the series without a topic."""
-    return sum(
+def _bytes_in(exposition: str) -> float | None:
+    """The broker's total: the series without a topic. None where it is not shown, as before the first record.
+
+    >>> _bytes_in(f"{BYTES_IN} 5.0"), _bytes_in("up 1")
+    (5.0, None)
+    """
+    totals = [
         sample.value
         for family in text_string_to_metric_families(exposition)
         for sample in family.samples
         if sample.name == BYTES_IN and "topic" not in sample.labels
-    )
+    ]
+    return sum(totals) if totals else None

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+from math import nan
 from pathlib import Path
 
 import jinja2
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 
 from assignor_core.plan import Movement
 from assignor_core.proposed_plan import ProposedPlan
+from streaming.demo.measure import ratio_text
 from streaming.demo.result import DemoResult, result_lines
 from streaming.runtime import clocks
 from streaming.tables import utc
@@ -29,6 +31,7 @@ def write_report(result: DemoResult, folder: Path) -> tuple[Path, Path]:
     environment = jinja2.Environment(loader=jinja2.PackageLoader("streaming.demo", "."), autoescape=True)
     page = environment.get_template("report.html.jinja").render(
         result=result,
+        ratio_text=ratio_text,
         lines="\n".join(result_lines(result)),
         image=base64.b64encode(png.getvalue()).decode(),
         made_at=utc(clocks.now_ms()).strftime("%Y-%m-%d %H:%M UTC"),
@@ -47,8 +50,10 @@ def plot(result: DemoResult) -> Figure:
     colours = dict(zip(brokers, COLOURS, strict=False))
     started_ms = result.traffic.started_ms
     for broker in brokers:
-        points = [((time_ms - started_ms) / 1000, rates[broker] / 1e3) for time_ms, rates in result.series]
-        over_time.plot(*zip(*points, strict=True), label=f"broker {broker}", color=colours[broker], linewidth=1.6)
+        # What is unknown is a gap.
+        times_s = [(time_ms - started_ms) / 1000 for time_ms, _ in result.series]
+        rates = [nan if (rate := row[broker]) is None else rate / 1e3 for _, row in result.series]
+        over_time.plot(times_s, rates, label=f"broker {broker}", color=colours[broker], linewidth=1.6)
     story = result.story
     if story.detected_ms:
         at = (story.detected_ms - started_ms) / 1000
@@ -64,10 +69,14 @@ def plot(result: DemoResult) -> Figure:
     over_time.set_ylim(bottom=0)
     over_time.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=4)
     for index, broker in enumerate(brokers):
-        heights = [result.rates_before[broker] / 1e3, result.rates_after.get(broker, 0.0) / 1e3]
+        heights = [(rates.get(broker) or 0.0) / 1e3 for rates in (result.rates_before, result.rates_after)]
         bars.bar([index * 0.26, 1.2 + index * 0.26], heights, width=0.24, color=colours[broker])
     bars.set_xticks(
-        [0.26, 1.46], [f"before\nmax/mean {result.ratio_before:.2f}", f"after\nmax/mean {result.ratio_after:.2f}"]
+        [0.26, 1.46],
+        [
+            f"before\nmax/mean {ratio_text(result.ratio_before, 2)}",
+            f"after\nmax/mean {ratio_text(result.ratio_after, 2)}",
+        ],
     )
     bars.set(title="Before and after", ylabel="bytes in, kB/s (JMX)")
     return figure

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from streaming.demo.measure import max_over_mean
+from assignor_core.wording import counted
+from streaming.demo.measure import max_over_mean, ratio_text
 from streaming.demo.scenario import FoundingScenario
 from streaming.demo.story import Story
 from streaming.demo.traffic import TrafficReport
@@ -16,27 +17,27 @@ LeadersByTopic = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """Rates are bytes/s by broker, measured over JMX; leaders are counts by topic and broker."""
+    """Rates are bytes/s by broker, measured over JMX, None if unknown; leaders are counts by topic and broker."""
 
     scenario: FoundingScenario
     story: Story
     traffic: TrafficReport
     leaders_before: LeadersByTopic
     leaders_after: LeadersByTopic
-    rates_before: Mapping[int, float]
-    rates_after: Mapping[int, float]
-    series: Sequence[tuple[int, Mapping[int, float]]]
+    rates_before: Mapping[int, float | None]
+    rates_after: Mapping[int, float | None]
+    series: Sequence[tuple[int, Mapping[int, float | None]]]
     records_read_back: int
     partitions_short: tuple[str, ...]
 
     @property
-    def ratio_before(self) -> float:
-        """max/mean of bytes in before the plan."""
+    def ratio_before(self) -> float | None:
+        """max/mean of bytes in before the plan; None if unknown."""
         return max_over_mean(self.rates_before)
 
     @property
-    def ratio_after(self) -> float:
-        """max/mean of bytes in after it."""
+    def ratio_after(self) -> float | None:
+        """max/mean of bytes in after it; None if unknown."""
         return max_over_mean(self.rates_after)
 
     @property
@@ -47,14 +48,14 @@ class DemoResult:
             problems.append(f"the plan failed: {self.story.failed}")
         elif self.story.balanced_ms is None:
             problems.append("balance was not reached in time")
-        if self.ratio_before < SKEWED_MIN:
-            problems.append(f"max/mean before was {self.ratio_before:.3f}, expected at least {SKEWED_MIN}")
-        if not self.rates_after or self.ratio_after > BALANCED_MAX:
-            problems.append(f"max/mean after was {self.ratio_after:.3f}, expected at most {BALANCED_MAX}")
+        if self.ratio_before is None or self.ratio_before < SKEWED_MIN:
+            problems.append(f"max/mean before was {ratio_text(self.ratio_before)}, expected at least {SKEWED_MIN}")
+        if self.ratio_after is None or self.ratio_after > BALANCED_MAX:
+            problems.append(f"max/mean after was {ratio_text(self.ratio_after)}, expected at most {BALANCED_MAX}")
         if self.partitions_short:
             problems.append(f"records are missing in {', '.join(self.partitions_short[:3])}")
         if self.traffic.failed:
-            problems.append(f"{self.traffic.failed} records were never acknowledged")
+            problems.append(f"{counted(self.traffic.failed, 'record was', 'records were')} never acknowledged")
         return tuple(problems)
 
     @property
@@ -88,17 +89,16 @@ def result_lines(result: DemoResult) -> list[str]:
         before = [result.leaders_before.get(topic, {}).get(broker, 0) for topic in scenario.topics]
         after = [result.leaders_after.get(topic, {}).get(broker, 0) for topic in scenario.topics]
         lines.append(
-            f"{broker:<8}{result.rates_before[broker]:>14,.0f}{before[0]:>6}{before[1]:>6}   ->"
-            f"{result.rates_after.get(broker, float('nan')):>14,.0f}{after[0]:>6}{after[1]:>6}"
+            f"{broker:<8}{_figure(result.rates_before[broker]):>14}{before[0]:>6}{before[1]:>6}   ->"
+            f"{_figure(result.rates_after.get(broker)):>14}{after[0]:>6}{after[1]:>6}"
         )
     lines.append(
-        f"max/mean{result.ratio_before:>14.3f}{'':>12}   ->{result.ratio_after:>14.3f}   (JMX, on the brokers)"
+        f"max/mean{ratio_text(result.ratio_before):>14}{'':>12}   ->{ratio_text(result.ratio_after):>14}"
+        "   (JMX, on the brokers)"
     )
     if story.plan is not None:
-        lines += [
-            "",
-            f"moved    {story.plan['movement_count']} partitions, {story.plan['bytes_to_move']:,} bytes planned",
-        ]
+        moved = counted(story.plan["movement_count"], "partition", "partitions")
+        lines += ["", f"moved    {moved}, {story.plan['bytes_to_move']:,} bytes planned"]
     moments = (
         ("detected", story.detected_ms),
         ("planned", story.planned_ms),
@@ -109,8 +109,12 @@ def result_lines(result: DemoResult) -> list[str]:
     lines.append(f"times    from the first record: {', '.join(times)}")
     lines.append(
         f"records  {result.traffic.acknowledged_total:,} acknowledged, {result.records_read_back:,} read back, "
-        f"{len(result.partitions_short)} partitions short, {result.traffic.failed} failed"
+        f"{counted(len(result.partitions_short), 'partition', 'partitions')} short, {result.traffic.failed} failed"
     )
     verdict = "balanced, nothing lost" if result.succeeded else "; ".join(result.problems)
     lines.append(f"verdict  {verdict}")
     return lines
+
+
+def _figure(rate: float | None) -> str:
+    return "unknown" if rate is None else f"{rate:,.0f}"

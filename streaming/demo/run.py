@@ -190,7 +190,9 @@ class Demo:
     def _check(self, supervisor: Supervisor) -> None:
         code = supervisor.poll()
         if code is not None:
-            raise RebalancerError(f"a role keeps failing (exit code {code}): see {self.order.home / 'logs'}")
+            ended = [role for role in supervisor.roles if supervisor.process_id(role) is None]
+            logs = " and ".join(str(self.order.home / "logs" / f"{role}.log") for role in ended)
+            raise RebalancerError(f"{' and '.join(ended)} keeps failing (exit code {code}): see {logs}")
 
     def _show_how_to_approve(self, view: View, serve: ServeSettings, seen: Story, story: Story) -> None:
         """One line for each plan that waits: control makes a new one while the skew lasts."""
