@@ -8,6 +8,7 @@ Commands return them; none ends the process itself.
 import atexit
 import errno
 import importlib
+import io
 import os
 import signal
 import sys
@@ -144,6 +145,8 @@ def main() -> None:
     # Whoever closes them (`>&-`) wants nothing printed; to Python and the libraries it would be an error.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal can't show ends no command
     code = run(sys.argv[1:])
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -21,7 +21,15 @@ from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.deciding.worst_hour import judged
 from assignor_core.disks import LogDirs, all_hide_log_dirs, catching_up, largest_replicas, rooms, silent_brokers
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
-from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, partition_name
+from assignor_core.live import (
+    NO_LEADER,
+    LiveCluster,
+    LivePartition,
+    PartitionKey,
+    offline,
+    offline_text,
+    partition_name,
+)
 from assignor_core.model import (
     LOAD_KEYS,
     RATE_KEYS,
@@ -142,7 +150,7 @@ def build_model(
             capacities.get(broker, NO_CAPACITY),
             0.0 if broker in unknown_disks | silent else room.get(broker),
         )
-        for broker in sorted(hosting | set(live.broker_racks))
+        for broker in sorted(hosting | live.hosts_away() | set(live.broker_racks))
     )
     newest = windows[-1]
     return Model(
@@ -194,7 +202,7 @@ def propose_on(
     tiered = local_bytes_note(plan.movements, model.remote_bytes)
     hidden = ["whether partitions are being reassigned is unknown: the cluster refuses to list reassignments"]
     notes = (
-        *_assumptions(model, unreported), *([] if tiered is None else [tiered]),
+        *_offline_line(live), *_assumptions(model, unreported), *([] if tiered is None else [tiered]),
         *(hidden if live.reassignments_hidden else []),
     )  # fmt: skip
     plan = replace(plan, diagnosis=(*plan.diagnosis, *notes))
@@ -251,6 +259,13 @@ def _disagreement_line(model: Model) -> str | None:
         f"broker {worst} reports {abs(by):.2f} of a broker's mean bytes in {'more' if by > 0 else 'less'} than its "
         f"partitions add up to, {model.disagreement_max} is allowed: their samples disagree"
     )
+
+
+def _offline_line(live: LiveCluster) -> Iterable[str]:
+    """Partitions that `build_model` leaves out, in words."""
+    without_leader = offline(live)
+    if without_leader:
+        yield f"{offline_text(without_leader)}: left out, as there is no replica to copy from"
 
 
 def _assumptions(model: Model, unreported: frozenset[int]) -> Iterable[str]:

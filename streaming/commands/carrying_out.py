@@ -44,7 +44,7 @@ def show_and_carry_out(
     show(proposed, out_file=None, as_json=as_json, accuracy=accuracy)
     if not carry_out:
         command = f"rebalancer {context.info_name} {arguments} --apply{in_use()}"
-        echo(f"nothing has been changed; to carry it out: {command}", err=True)
+        echo(f"nothing has been changed{_what_next(proposed, unfit, command)}", err=True)
         return 0
     if unfit is not None:
         raise RefusedForSafety(unfit)
@@ -59,3 +59,11 @@ def show_and_carry_out(
         apply, plan=proposed.plan.plan_id, config_file=config_file, assignments=assignments, yes=True, revalidate=False
     )
     return answer
+
+
+def _what_next(proposed: "ProposedPlan", unfit: str | None, command: str) -> str:
+    if unfit is not None:
+        return f", and --apply would be refused: {unfit}"
+    if proposed.plan.movement_count:
+        return f"; to carry it out: {command}"
+    return f", and there is nothing to move; to have it noted alone: {command}"

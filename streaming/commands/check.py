@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from assignor_core.disks import all_hide_log_dirs
-from assignor_core.live import LiveCluster, lagging_text
+from assignor_core.live import LiveCluster
 from assignor_core.wording import counted
 from streaming import tables
 from streaming.cluster.clients import admin_client
@@ -22,6 +22,7 @@ from streaming.cluster.ports import ClusterReader, MarkerReader, ReadableCluster
 from streaming.cluster.releases import broker_releases, missing_features, release_finding
 from streaming.collect.prometheus import PrometheusSource
 from streaming.collect.prometheus import finding as prometheus_finding
+from streaming.commands.check_health import brokers_alive, partitions_healthy
 from streaming.commands.check_samples import input_topics, reports
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
@@ -110,7 +111,8 @@ def _findings(settings: Settings, roles: tuple[str, ...], level: Level = Level.E
         yield _guarded("cluster reached", lambda: _reached(cluster))
         yield from _release(admin)
         yield _guarded("cluster id", lambda: _cluster_id(cluster, settings))
-        yield _guarded("partitions healthy", lambda: _healthy(cluster))
+        yield _guarded("brokers alive", lambda: brokers_alive(cluster.describe()))
+        yield _guarded("partitions healthy", lambda: partitions_healthy(cluster.describe()))
         yield _guarded("input topics", lambda: _input_topics(cluster, settings))
         if level.includes(Level.LOAD):
             yield _reassignments(cluster)
@@ -253,14 +255,6 @@ def _release(admin: Any) -> Iterator[Finding]:
     yield Finding("Kafka release", *release_finding(releases))
     missing = [f"{feature.name} (Kafka {feature.since})" for feature in missing_features(releases.values())]
     yield Finding("Kafka features", True, f"not shown: {', '.join(missing)}" if missing else "all are there")
-
-
-def _healthy(cluster: ClusterReader) -> tuple[bool, str]:
-    live = cluster.describe()
-    short = [key for key, partition in live.partitions.items() if len(partition.isr) < len(partition.replicas)]
-    if short:
-        return False, lagging_text(len(short), short[0])
-    return True, "every replica is in sync"
 
 
 def _log_dirs(cluster: ClusterReader, planner: PlannerSettings) -> tuple[bool, str]:

@@ -6,6 +6,7 @@ Both know what is not there yet before the first run.
 from collections.abc import Collection
 
 from streaming.collect.shards import Shard
+from streaming.commands.broker_names import broker_names
 from streaming.settings import CollectSettings, Settings
 from streaming.tables import TableReader
 from streaming.views.broker_load import LoadPart, read_load
@@ -37,11 +38,11 @@ def reports(brokers: Collection[int], settings: Settings, *, now_ms: int) -> tup
         return True, f"nothing to compare: the newest window ended {age_ms / 1000:,.0f} s ago"
     twice = load.brokers_reported_twice
     if twice:
-        return False, f"more than one collector reports brokers {_list(twice)}: collect.shard must differ"
+        return False, f"more than one collector reports {broker_names(twice)}: collect.shard must differ"
     silent = sorted(set(brokers) - _reported(load))
     if silent:
         not_taken = _shards_not_taken(brokers, silent, settings.collect)
-        return False, f"no collector reports brokers {_list(silent)}{not_taken}"
+        return False, f"no collector reports {broker_names(silent)}{not_taken}"
     return True, f"one collector reports each of {len(brokers)} brokers"
 
 
@@ -57,7 +58,3 @@ def _shards_not_taken(brokers: Collection[int], silent: Collection[int], collect
     members = {shard: {broker for broker in brokers if shard.takes_broker(broker)} for shard in shards}
     idle = [str(shard) for shard, own in members.items() if own and own <= set(silent)]
     return f": does a collector run with collect.shard {' and '.join(idle)}?" if count > 1 and idle else ""
-
-
-def _list(brokers: Collection[int]) -> str:
-    return ", ".join(map(str, brokers))

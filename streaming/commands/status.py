@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaming.commands.broker_names import broker_names
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from streaming.views.broker_load import LoadPart
 
 WATCH_INTERVAL_S = 2.0
-BAR_WIDTH = 30
-BROKERS_SHOWN = 20
 DECISION_SHOWN = ("decided_at", "verdict", "reason", "detail", "plan_id")
 
 
@@ -149,22 +148,13 @@ def _ratios(execution: "Execution") -> dict[str, dict[str, float | None]]:
 def drawn(status: dict[str, Any]) -> "RenderableType":
     """What `read_status` has read, for people."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
+    from streaming.commands.load_table import LoadTable
     from streaming.commands.plan_price import accuracy_line
     from streaming.commands.status_log_dirs import log_dir_lines
     from streaming.commands.status_plan import plan_line
 
-    table = Table("broker", "bytes in/s", "bytes out/s", "disk", "", box=None, pad_edge=False)
-    rates = [row["bytes_in_per_sec"] for row in status["brokers"].values() if row["bytes_in_per_sec"] is not None]
-    highest = max(rates, default=0.0) or 1.0
-    mean = sum(rates) / len(rates) if rates else 0.0
-    for broker, row in status["brokers"].items():
-        rate = row["bytes_in_per_sec"] or 0.0
-        style = "red" if mean and rate / mean > status["threshold_enter"] else "green"
-        bar = Text("█" * round(BAR_WIDTH * rate / highest), style=style)
-        table.add_row(broker, *(_number(row[key]) for key in row), bar)
     ratio, age = status["bytes_in_max_over_mean"], status["window_age_s"]
     lines = [f"cluster {status['kafka_cluster']}, mode {status['mode']}"]
     if ratio is None:
@@ -190,31 +180,25 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
     accuracy = accuracy_line(status["accuracy"])
     lines += [accuracy] if accuracy else []
     if status["throttles_left"]:
-        lines.append(f"brokers {status['throttles_left']} keep the throttle of an execution that has ended")
+        brokers, keep = status["throttles_left"], "keeps" if len(status["throttles_left"]) == 1 else "keep"
+        lines.append(f"{broker_names(brokers)} {keep} the throttle of an execution that has ended")
     lines += log_dir_lines(status)
     if status["plan"]:
         lines.append(plan_line(status["plan"]))
-    return Group(Text("\n".join(map(printable, lines))), Text(), table)
+    return Group(
+        Text("\n".join(map(printable, lines))), Text(), LoadTable(status["brokers"], status["threshold_enter"])
+    )
 
 
 def _collecting_lines(status: dict[str, Any]) -> list[str]:
     """Brokers of the newest window that not exactly one collector reports."""
     lines = []
     if status["silent_brokers"]:
-        brokers = _list(status["silent_brokers"])
         lines.append(
-            f"no samples from brokers {brokers} in this window: `rebalancer check` shows if a shard is not taken"
+            f"no samples from {broker_names(status['silent_brokers'])} in this window: "
+            "`rebalancer check` shows if it is a broker that is down, or a shard that is not taken"
         )
     if status["brokers_reported_twice"]:
-        brokers = _list(status["brokers_reported_twice"])
-        lines.append(f"more than one collector reports brokers {brokers}: collect.shard must differ")
+        brokers = broker_names(status["brokers_reported_twice"])
+        lines.append(f"more than one collector reports {brokers}: collect.shard must differ")
     return lines
-
-
-def _list(brokers: list[int]) -> str:
-    rest = f" and {len(brokers) - BROKERS_SHOWN} more" if len(brokers) > BROKERS_SHOWN else ""
-    return ", ".join(map(str, brokers[:BROKERS_SHOWN])) + rest
-
-
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.0f}"

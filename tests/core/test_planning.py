@@ -1,5 +1,6 @@
 """Plans on loads of which some are unknown or not credible: any cluster, any silent broker. Pure."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,7 +9,7 @@ from assignor_core.deciding.planning import Model, PartitionLoads, build_model, 
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import LogDirDescription
 from assignor_core.errors import NothingToPlanOn
-from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy
 
@@ -189,3 +190,23 @@ def test_each_broker_is_compared_over_the_windows_in_which_it_reports() -> None:
     )
     assert mean_disagreement(windows, {0: {1: 1e6}, 10: {1: 3e6}}) == {1: -1.0, 2: 1.0}
     assert mean_disagreement(windows, {0: {1: 1e6}, 10: {1: 3e6, 2: 2e6}}) == {1: 0.0, 2: 0.0}
+
+
+GONE = {("t", number): LivePartition((3,), NO_LEADER, ()) for number in (1, 2)}
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["holds others too", "holds nothing else"])
+def test_partitions_without_a_leader_are_named_among_what_is_left_out(there: bool) -> None:
+    """A broker that is gone, with the only replica of some partitions: nothing can be copied from anywhere."""
+    led = LivePartition((1, 3) if there else (1, 2), 1, (1,))
+    live = LiveCluster("c", {1: None, 2: None}, {("t", 0): led, **GONE})
+    disk = (LogDirDescription("/d", 10**9, 10**9, {("t", 0): 1_000}),)
+    model = build_model(
+        live, {1: disk, 2: disk}, PartitionLoads({("t", 0): (MB, 0.0)}, {0: {1: MB}}),
+        (ClosedWindow(0, 10, frozenset({1, 2}), {"bytes_in": {1: MB, 2: 0.0}}, {1: MB}),), cluster_name="c",
+        capacities={}, disk_reserve=0.0, drained=frozenset(), now_ms=10, disagreement_max=0.2,
+    )  # fmt: skip
+    for drain in (frozenset({3}), frozenset[int]()):
+        policy = PlannerPolicy(only_brokers=drain, drain=drain)
+        plan = propose_on(model, live, policy, elapsed_s=lambda: 0.0).plan
+        assert "2 partitions are offline, first t-1: left out, as there is no replica to copy from" in plan.diagnosis

@@ -1,7 +1,11 @@
 """`rebalancer status` over tables that the test writes: the plan and the execution that matter now are shown."""
 
 import json
+import os
+import subprocess
+import sys
 import time
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,7 @@ from rich.console import Console
 
 from streaming import tables
 from streaming.cli import run
+from streaming.commands.load_table import LoadTable
 from streaming.commands.plan_price import price_texts
 from streaming.commands.status import drawn, read_status
 from streaming.commands.status_groups import read_groups_status
@@ -209,10 +214,44 @@ def test_brokers_that_no_collector_reports_or_two_are_named(tables_in_memory: st
     synthetic.broker_load(NOW_MS - WINDOW_MS, {3: 10.0}, covered_ms=2 * WINDOW_MS, sample_count=12)
     status = read_status(settings, now_ms=NOW_MS)
     assert (status["silent_brokers"], status["brokers_reported_twice"]) == ([2, 4], [3])
-    assert lines(settings) == [
-        "no samples from brokers 2, 4 in this window: `rebalancer check` shows if a shard is not taken",
-        "more than one collector reports brokers 3: collect.shard must differ",
-    ]
+    silent, twice = lines(settings)
+    assert silent == (
+        "no samples from brokers 2, 4 in this window: `rebalancer check` shows if it is a broker that is down, "
+        "or a shard that is not taken"
+    )
+    assert twice == "more than one collector reports broker 3: collect.shard must differ"
+
+
+def test_bars_take_the_room_that_is_left_and_show_the_skew_or_are_not_there() -> None:
+    loads = {"1": 4e6, "2": 2e6, "3": None}
+    row = {
+        broker: dict.fromkeys(("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes"), rate)
+        for broker, rate in loads.items()
+    }
+    for width, longest in ((200, 30), (60, 16), (48, 0)):
+        shown = table_shown(row, width)
+        assert ["bytes in" in line.replace("bytes in/s", "") for line in shown] == [longest > 0, False, False, False]
+        bars = [line.count("█") for line in shown[1:]]
+        assert bars[0] == 2 * bars[1] or not longest
+        assert bars[2] == 0, "an unknown rate has no bar"
+        assert (bars[0] > 0) == (longest > 0)
+        assert max(map(len, shown)) <= width
+
+
+def table_shown(loads: Mapping[str, Mapping[str, float | None]], width: int) -> list[str]:
+    output = StringIO()
+    Console(file=output, width=width).print(LoadTable(loads, 1.2))
+    return [line.rstrip() for line in output.getvalue().splitlines()]
+
+
+def test_where_nothing_but_ascii_can_be_shown_bars_still_are(skewed_folder: Path) -> None:
+    settings = settings_for(skewed_folder)
+    chosen = ["--set", f"storage.tables={settings.storage.tables}", "--set", "kafka.cluster_name=test"]
+    command = [sys.executable, "-m", "streaming", "status", *chosen]
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert b"#####" in shown.stdout
 
 
 def test_of_many_silent_brokers_the_first_are_named(tables_in_memory: str) -> None:
@@ -228,4 +267,8 @@ def lines(settings: Settings) -> list[str]:
     """What is shown of brokers that not exactly one collector reports."""
     output = StringIO()
     Console(file=output, width=200).print(drawn(read_status(settings, now_ms=NOW_MS)))
-    return [line.strip() for line in output.getvalue().splitlines() if " brokers " in line and "cluster" not in line]
+    return [
+        line.strip()
+        for line in output.getvalue().splitlines()
+        if " broker" in line and "bytes in" not in line and "cluster" not in line
+    ]

@@ -67,7 +67,7 @@ def test_brokers_of_a_shard_that_nobody_takes_are_named_with_the_shard(tmp_path:
 
 def test_a_single_silent_broker_is_no_shard(tmp_path: Path) -> None:
     settings = windows(tmp_path, {1: 6, 2: 6, 3: 6}, shard="1/2")
-    assert reports((1, 2, 3, 4), settings, now_ms=NOW_MS) == (False, "no collector reports brokers 4")
+    assert reports((1, 2, 3, 4), settings, now_ms=NOW_MS) == (False, "no collector reports broker 4")
 
 
 def test_brokers_that_two_collectors_report_are_named(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.model import BrokerState, ClusterState
+from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.commands import lifecycle
@@ -47,3 +48,18 @@ def test_a_broker_that_is_alive_is_not_emptied_in_part(tmp_path: Path, monkeypat
 
 def test_of_a_broker_that_is_gone_as_much_is_made_anew_as_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert drained(full_cluster(away=1, used=0.85), tmp_path, monkeypatch) == 3
+
+
+def test_what_comes_next_is_named_only_where_there_is_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = ProposedPlan(Plan("c", ()))
+    for plan, next_step in (
+        (nothing, "and there is nothing to move; to have it noted alone: rebalancer drain 6 --apply"),
+        (proposed(full_cluster(away=0, used=0.85)), "and --apply would be refused: broker 6 can't be emptied: "),
+        (proposed(full_cluster(away=1, used=0.85)), "nothing has been changed; to carry it out: rebalancer drain 6"),
+    ):
+        monkeypatch.setattr(lifecycle, "plan_for_broker", lambda *_, made=plan, **_now: made)
+        result = CliRunner().invoke(lifecycle.drain, ["6", "--set", f"storage.tables={tmp_path / 'tables'}"])
+        assert (result.exit_code, result.exception) == (0, None)
+        assert next_step in result.stderr

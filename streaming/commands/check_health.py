@@ -1,0 +1,26 @@
+"""Checks of brokers that are down, and of partitions without a leader or with replicas out of sync."""
+
+from assignor_core.live import NO_LEADER, LiveCluster, lagging_text, offline, offline_text
+from assignor_core.wording import counted
+from streaming.commands.broker_names import broker_names
+
+
+def brokers_alive(live: LiveCluster) -> tuple[bool, str]:
+    """Whether every broker that holds replicas is alive."""
+    away = live.hosts_away()
+    if not away:
+        return True, f"all that hold replicas, {counted(len(live.broker_racks), 'broker', 'brokers')}"
+    held = sum(bool(away.intersection(row.replicas)) for row in live.partitions.values())
+    verb = "is" if len(away) == 1 else "are"
+    return False, f"{broker_names(away)} {verb} down, with replicas of {counted(held, 'partition', 'partitions')}"
+
+
+def partitions_healthy(live: LiveCluster) -> tuple[bool, str]:
+    """Whether every partition has a leader, and every replica of the others is in sync."""
+    without_leader = offline(live)
+    short = [
+        key for key, row in live.partitions.items() if row.leader != NO_LEADER and len(row.isr) < len(row.replicas)
+    ]
+    problems = [offline_text(without_leader)] if without_leader else []
+    problems += [lagging_text(len(short), short[0])] if short else []
+    return not problems, "; ".join(problems) or "every replica is in sync"
