@@ -19,11 +19,13 @@ import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
+from assignor_core.wording import counted
 from streaming.errors import UsageProblem
 from streaming.settings import MEMORY_ROOT, Settings
 
 ENVIRONMENT_PREFIX = "REBALANCER_"
 NESTING = "__"
+PROBLEMS_SHOWN = 10
 
 Nested = dict[str, Any]
 
@@ -201,8 +203,8 @@ def _types(path: list[str]) -> set[object]:
 
 def _message(error: ValidationError, effective: Effective) -> str:
     details = error.errors(include_url=False)
-    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-    return _describe(details[0], effective) + more
+    more = f"; and {len(details) - PROBLEMS_SHOWN} more" if len(details) > PROBLEMS_SHOWN else ""
+    return "; ".join(_describe(detail, effective) for detail in details[:PROBLEMS_SHOWN]) + more
 
 
 def _describe(detail: ErrorDetails, effective: Effective) -> str:
@@ -211,10 +213,21 @@ def _describe(detail: ErrorDetails, effective: Effective) -> str:
     if detail["type"] == "extra_forbidden":
         return f"{key}: unknown key ({origin}){_suggestion(key)}"
     shown = "" if isinstance(detail["input"], dict) else f", found {detail['input']!r}"
-    if "password" in key or "token" in key or "@" in shown:  # a URL with a login, too
+    if any(word in f"{key}{shown}" for word in ("password", "token", "secret", "@")):  # "@": a URL with a login, too
         shown = ""
-    reason = detail["msg"].removeprefix("Value error, ")
-    return f"{key}: {reason[:1].lower()}{reason[1:]}{shown} ({origin})"
+    return f"{key}: {_reason(detail)}{shown} ({origin})"
+
+
+def _reason(detail: ErrorDetails) -> str:
+    """Why a value is wrong. pydantic's words for it name Python's classes here and there."""
+    if detail["type"] in ("model_type", "model_attributes_type"):
+        return "must be a section with keys of its own"
+    if detail["type"] in ("too_short", "too_long"):
+        is_short = detail["type"] == "too_short"
+        bound = detail["ctx"]["min_length" if is_short else "max_length"]
+        return f"must hold at {'least' if is_short else 'most'} {counted(bound, 'entry', 'entries')}"
+    reason = detail["msg"].removeprefix("Value error, ").replace("valid dictionary", "section of keys and values")
+    return f"{reason[:1].lower()}{reason[1:]}"
 
 
 def _suggestion(key: str) -> str:

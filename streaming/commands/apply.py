@@ -207,7 +207,8 @@ class _Following:
         figures = execution.figures
         if figures.movements_done != self._shown:
             self._shown = figures.movements_done
-            echo(f"{self._shown} of {figures.movements_total} movements, {figures.bytes_moved:,} bytes")
+            total = counted(figures.movements_total, "movement", "movements")
+            echo(f"{self._shown} of {total}, {counted(figures.bytes_moved, 'byte', 'bytes')}")
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
         if self._interrupted.is_set():

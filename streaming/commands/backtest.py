@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assignor_core.errors import NothingToPlanOn
+from assignor_core.wording import counted
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
@@ -137,7 +139,7 @@ def _made_up(scenario: str | None, hours: float, noise: float | None, seed: int 
 
 
 def _recorded(settings: Settings, hours: float, since_ms: int) -> "Trace":
-    """Closed windows since then; raises UsageProblem where there is none."""
+    """Closed windows since then; raises NothingToPlanOn where there is none."""
     from streaming.control.replaying import recorded_trace
     from streaming.control.wiring import window_tables_of
     from streaming.views.broker_windows import capacities_of
@@ -145,12 +147,12 @@ def _recorded(settings: Settings, hours: float, since_ms: int) -> "Trace":
     capacities = capacities_of(settings.planner)
     trace = recorded_trace(window_tables_of(settings), settings.trigger.resources, capacities, since_ms=since_ms)
     if not trace.window_end_ms:
-        raise UsageProblem(f"--hours {hours:g}: found no closed window in {settings.storage.tables}")
+        raise NothingToPlanOn(f"--hours {hours:g}: found no closed window in {settings.storage.tables}")
     return trace
 
 
 def _history(settings: Settings, *, made_up: Generated | None, since_ms: int) -> "History":
-    """The generated hours, or those recorded since then; raises InputError, UsageProblem."""
+    """The generated hours, or those recorded since then; raises InputError, UsageProblem, NothingToPlanOn."""
     if made_up:
         return made_up.history(settings.pipeline.window_ms)
     from streaming.tables import TableReader
@@ -168,13 +170,18 @@ def _replay(settings: Settings, trace: "Trace", as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps({"brokers": len(trace.brokers), **asdict(report)}))
         return 0
-    minutes = report.windows_in_skew * settings.pipeline.window_ms / 60_000
+    minutes = counted(round(report.windows_in_skew * settings.pipeline.window_ms / 60_000), "minute", "minutes")
+    windows, brokers = counted(report.windows, "window", "windows"), counted(len(trace.brokers), "broker", "brokers")
+    plans, gave_back = (
+        counted(report.triggers, "plan", "plans"),
+        "that gave load back to a broker relieved within the day before",
+    )
     for line in (
-        f"{report.windows} windows of {len(trace.brokers)} brokers, {_policy_text(settings.trigger)}",
-        f"{report.triggers} plans, {report.false_triggers} of them false: the skew would have passed by itself",
-        f"{report.flaps} times skewed again within an hour of having been even",
-        f"{report.reversals} plans that gave load back to a broker relieved within the day before",
-        f"{minutes:.0f} minutes in skew, {report.load_moved:.2f} of the cluster's load moved in all",
+        f"{windows} of {brokers}, {_policy_text(settings.trigger)}",
+        f"{plans}, {report.false_triggers} of them false: the skew would have passed by itself",
+        f"{counted(report.flaps, 'time', 'times')} skewed again within an hour of having been even",
+        f"{counted(report.reversals, 'plan', 'plans')} {gave_back}",
+        f"{minutes} in skew, {report.load_moved:.2f} of the cluster's load moved in all",
     ):
         click.echo(line)
     return 0

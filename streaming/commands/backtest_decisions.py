@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from assignor_core.errors import NothingToPlanOn
+from assignor_core.wording import counted
 from streaming.control.replaying import DecidedAgain
-from streaming.errors import UsageProblem
 from streaming.settings import Settings
 
 SHOWN_MAX = 20
@@ -21,7 +22,7 @@ def backtest_decisions(settings: Settings, since_ms: int, *, as_json: bool) -> i
 
     rows = decisions_again(settings, decision_policy(settings, ()), since_ms=since_ms)
     if not rows:
-        raise UsageProblem(f"--decisions: found none in that time in {settings.storage.tables}")
+        raise NothingToPlanOn(f"--decisions: found none in that time in {settings.storage.tables}")
     differing = [row for row in rows if not row.is_same]
     if as_json:
         same = len(rows) - len(differing)
@@ -35,7 +36,8 @@ def backtest_decisions(settings: Settings, since_ms: int, *, as_json: bool) -> i
 def _print(rows: Sequence[DecidedAgain], differing: Sequence[DecidedAgain]) -> None:
     from streaming.commands.console import echo, print_whole
 
-    echo(f"{len(rows)} decisions, {len(rows) - len(differing)} of them are the same now")
+    same = counted(len(rows) - len(differing), "of them is", "of them are")
+    echo(f"{counted(len(rows), 'decision', 'decisions')}, {same} the same now")
     if differing:
         columns = ("decided at", "then", "now", "detail now")
         print_whole(columns, [_shown(row) for row in differing[:SHOWN_MAX]])

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from assignor_core.what_if import History, Replay
+from assignor_core.wording import counted
 from streaming.commands.options import settings_from
 from streaming.commands.plan_price import duration_text
 from streaming.commands.whole_files import write_whole
@@ -60,7 +61,8 @@ def backtest_plans(
 def _print(history: History, kind: str, runs: Replayed) -> None:
     from streaming.commands.console import echo, print_whole
 
-    echo(f"{len(history.hour_start_ms)} {kind} hours of {len(history.brokers)} brokers")
+    hours = counted(len(history.hour_start_ms), f"{kind} hour", f"{kind} hours")
+    echo(f"{hours} of {counted(len(history.brokers), 'broker', 'brokers')}")
     columns = (
         "policy",
         "plans",

@@ -228,7 +228,7 @@ def _pipelines_storage(settings: Settings) -> Iterator[Finding]:
 def _s3_checkpoints(checkpoints: str) -> tuple[bool | None, str]:
     count = len(jar_paths("s3"))
     passed, detail = try_conditional_put(checkpoints)
-    return passed, f"{count} jars for S3 are there; checkpoints at {detail}" if passed else detail
+    return passed, f"{counted(count, 'jar', 'jars')} for S3 found; checkpoints at {detail}" if passed else detail
 
 
 def _readable(storage: StorageSettings) -> tuple[bool, str]:
@@ -236,13 +236,16 @@ def _readable(storage: StorageSettings) -> tuple[bool, str]:
     if not readable:
         return True, "no table is there yet: `rebalancer run` makes them"
     missing = sorted(set(TABLES) - set(readable))
-    return True, f"{len(readable)} tables" + (f", not there yet: {', '.join(missing)}" if missing else "")
+    return True, counted(len(readable), "table", "tables") + (
+        f", not there yet: {', '.join(missing)}" if missing else ""
+    )
 
 
 def _reached(cluster: ClusterReader) -> tuple[bool, str]:
     live = cluster.describe()
     racks = {rack for rack in live.broker_racks.values() if rack}
-    return True, f"{len(live.broker_racks)} brokers, {len(racks)} racks, {len(live.partitions)} partitions"
+    sizes = ((live.broker_racks, "broker"), (racks, "rack"), (live.partitions, "partition"))
+    return True, ", ".join(counted(len(rows), one, f"{one}s") for rows, one in sizes)
 
 
 def _release(admin: Any) -> Iterator[Finding]:
@@ -273,7 +276,8 @@ def _log_dirs(cluster: ClusterReader, planner: PlannerSettings) -> tuple[bool, s
     unbounded = [str(broker) for broker in unknown if broker not in by_hand]
     if unbounded:
         return False, f"brokers that do not show what is free get no replicas: {', '.join(unbounded)}"
-    return True, f"{sum(len(row.replica_bytes) for rows in log_dirs.values() for row in rows)} replicas have a size"
+    sized = sum(len(row.replica_bytes) for rows in log_dirs.values() for row in rows)
+    return True, f"{counted(sized, 'replica has', 'replicas have')} a size"
 
 
 def _input_topics(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:

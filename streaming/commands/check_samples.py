@@ -5,6 +5,7 @@ Both know what is not there yet before the first run.
 
 from collections.abc import Collection
 
+from assignor_core.wording import counted
 from streaming.collect.shards import Shard
 from streaming.commands.broker_names import broker_names
 from streaming.settings import CollectSettings, Settings
@@ -43,7 +44,7 @@ def reports(brokers: Collection[int], settings: Settings, *, now_ms: int) -> tup
     if silent:
         not_taken = _shards_not_taken(brokers, silent, settings.collect)
         return False, f"no collector reports {broker_names(silent)}{not_taken}"
-    return True, f"one collector reports each of {len(brokers)} brokers"
+    return True, f"one collector reports each of {counted(len(brokers), 'broker', 'brokers')}"
 
 
 def _reported(load: LoadPart) -> set[int]:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import click
 
+from assignor_core.wording import counted
+from streaming.commands.console import echo
 from streaming.commands.options import flags_of, json_option, settings_options
 from streaming.config import flatten, load_effective
 from streaming.runtime.secrets import Masking
+from streaming.settings import KafkaSettings
 
 
 @click.command()
@@ -17,6 +20,7 @@ from streaming.runtime.secrets import Masking
 def config(config_file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:
     """Effective settings and where each came from (default, file, environment, flag), secrets masked."""
     effective = load_effective(config_file, flags_of(assignments), os.environ)
+    _warn(effective.settings.kafka)
     masking = Masking()  # secrets are masked by their type; this one is for URLs that carry a login
     rows = [(key, masking.value(value), effective.origin(key)) for key, value in flatten(effective.settings).items()]
     if as_json:
@@ -30,3 +34,15 @@ def config(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
     styles = ["" if origin == "default" else "bold" for _, _, origin in rows]
     print_whole(("setting", "value", "from"), shown, styles)
     return 0
+
+
+def _warn(kafka: KafkaSettings) -> None:
+    """A login that nobody uses would be taken for one that counts."""
+    unused = kafka.without_effect()
+    if unused:
+        named = ", ".join(f"kafka.{name}" for name in unused)
+        protocol = f"kafka.security_protocol is {kafka.security_protocol}"
+        echo(
+            f"warning: {protocol}, so {counted(len(unused), 'setting has', 'settings have')} no effect: {named}",
+            err=True,
+        )

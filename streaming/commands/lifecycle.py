@@ -59,6 +59,7 @@ def drain(context: click.Context, /, broker: int, log_dir: str | None, **options
 @settings_options
 def undrain(broker: int, log_dir: str | None, config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """End the drain of BROKER, or of one of its log dirs, and move nothing: it may get replicas again."""
+    from streaming.commands.tables_there import check_tables
     from streaming.tables import TableReader
     from streaming.views.intents import Intent, drained_brokers
 
@@ -67,6 +68,7 @@ def undrain(broker: int, log_dir: str | None, config_file: Path | None, assignme
         from streaming.commands.log_dirs import undrain_log_dir
 
         return undrain_log_dir(broker, log_dir, settings)
+    check_tables(settings)
     drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name)
     if broker not in drained:
         named = ", ".join(map(str, sorted(drained))) or "none"

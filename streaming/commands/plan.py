@@ -1,6 +1,7 @@
 """`rebalancer plan`: a plan from a cluster model, or from the newest windows and the live cluster."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import click
 from assignor_core.planner import PlannerPolicy
 from streaming.commands.live_cluster import live_cluster
 from streaming.commands.options import flags_of, json_option, settings_from, settings_options
-from streaming.commands.plan_model import plan_from_model, policy_from, policy_options, read_model, show
+from streaming.commands.plan_model import brokers_of, plan_from_model, policy_from, policy_options, read_model, show
 from streaming.config import load_effective
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
@@ -47,9 +48,8 @@ def plan(
     """
     policy_from(knobs)  # a wrong option is refused before anything is read
     accuracy = None
-    if log_dirs and model_file is not None:
-        raise UsageProblem("--log-dirs: brokers are asked how full their log dirs are, so it can't go with --model")
     if log_dirs:
+        _check_log_dirs_alone(model_file, knobs)
         result = _plan_log_dirs(config_file, assignments, knobs)
     elif model_file is not None:
         result = _plan_model(model_file, config_file, assignments, knobs)
@@ -70,10 +70,21 @@ def _plan_model(
     effective = load_effective(config_file, flags_of(assignments), os.environ)
     named = effective.origin("planner.excluded_topics") != "default"
 
-    def policy_for(topics: frozenset[str]) -> PlannerPolicy:
-        return policy_from(knobs, policy_of_plans(effective.settings, topics if named else ()), topics)
+    def policy_for(topics: frozenset[str], brokers: Mapping[int, bool]) -> PlannerPolicy:
+        return policy_from(knobs, policy_of_plans(effective.settings, topics if named else ()), topics, brokers)
 
     return plan_from_model(read_model(model_file), policy_for)
+
+
+def _check_log_dirs_alone(model_file: str | None, knobs: dict[str, Any]) -> None:
+    """An option that counts for nothing would be taken to have counted; raises UsageProblem."""
+    if model_file is not None:
+        raise UsageProblem("--log-dirs: brokers are asked how full their log dirs are, so it can't go with --model")
+    options = {param.name: param.opts[0] for param in click.get_current_context().command.params}
+    others = [options[name] for name, value in knobs.items() if value not in (None, (), False)]
+    others = [option for option in others if option != "--only-broker"]
+    if others:
+        raise UsageProblem(f"--log-dirs: moves replicas within brokers, so it can't go with {' or '.join(others)}")
 
 
 def _plan_log_dirs(config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]) -> "ProposedPlan":
@@ -89,6 +100,7 @@ def plan_log_dirs_on(
 
     Raises UsageProblem for a broker that does not show several log dirs.
     """
+    from dataclasses import replace
     from functools import partial
 
     from assignor_core.log_dirs.planning import FillPolicy, even_out
@@ -103,7 +115,11 @@ def plan_log_dirs_on(
         raise UsageProblem(f"--only-broker {unfit[0]}: shows no two log dirs, allowed are {named}")
     excluded = policy_of_plans(settings, {topic for topic, _ in live.partitions}).excluded_topics
     make = partial(even_out, policy=FillPolicy(reserve=settings.planner.disk_reserve))
-    return keep_within(settings, live, shown, only_brokers or several, make, excluded_topics=excluded, now_ms=now_ms)
+    made = keep_within(settings, live, shown, only_brokers or several, make, excluded_topics=excluded, now_ms=now_ms)
+    if several:
+        return made
+    nothing = "no broker shows more than one log dir: there is nothing to move between"
+    return replace(made, plan=replace(made.plan, diagnosis=(*made.plan.diagnosis, nothing)))
 
 
 def _plan_live(
@@ -125,7 +141,7 @@ def plan_on(cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any],
 
     def policy_for(live: "LiveCluster") -> PlannerPolicy:
         topics = {topic for topic, _ in live.partitions}
-        return policy_from(knobs, policy_of_plans(settings, topics), topics)
+        return policy_from(knobs, policy_of_plans(settings, topics), topics, brokers_of(live))
 
     journal, window_tables = journal_of(settings), window_tables_of(settings)
     return propose_and_keep(cluster, journal, window_tables, settings.planner, now_ms=now_ms, policy_for=policy_for)

@@ -8,7 +8,7 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,19 +16,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assignor_core.errors import InputError
-from assignor_core.model import cluster_from_json
+from assignor_core.model import BrokerState, cluster_from_json
 from assignor_core.planner import PlannerPolicy, Statistic, propose
 from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.wording import counted, first_named
+from streaming.commands.broker_names import BROKERS_SHOWN
 from streaming.commands.plan_price import accuracy_line, bytes_text, duration_text, price_texts
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from assignor_core.live import LiveCluster
 
 STANDARD_INPUT = "-"
 ROWS_SHOWN = 20
 NO_SETTINGS = PlannerPolicy()
 
 Command = Callable[..., Any]
+PolicyFor = Callable[[frozenset[str], Mapping[int, bool]], PlannerPolicy]
 
 
 def policy_options(command: Command) -> Command:
@@ -39,16 +44,22 @@ def policy_options(command: Command) -> Command:
 
 
 def policy_from(
-    knobs: dict[str, Any], settings: PlannerPolicy = NO_SETTINGS, topics: Collection[str] | None = None
+    knobs: dict[str, Any],
+    settings: PlannerPolicy = NO_SETTINGS,
+    topics: Collection[str] | None = None,
+    brokers: Mapping[int, bool] | None = None,
 ) -> PlannerPolicy:
     """The policy of the options of `policy_options`; where they say nothing, that of the `settings`. Raises InputError
-    for options that contradict each other, and for one that names none of `topics`, where those are known.
+    for options that contradict each other, and for one that names none of `topics` or `brokers`, where those are known.
 
-    With --drain alone only the drained brokers' replicas move: a small plan, not a whole rebalance.
+    `brokers` tells of each whether it is alive. With --drain alone only the drained brokers' replicas move: a small
+    plan, not a whole rebalance.
     """
     _check_options(knobs)
     if topics is not None:
         _check_topics(knobs, settings, topics)
+    if brokers is not None:
+        _check_brokers(knobs, brokers)
     drain = frozenset(knobs["drain"])
     given = {name: knobs[name] for name in _AS_IN_SETTINGS if knobs[name] is not None}
     if knobs["statistic"] is not None:
@@ -82,6 +93,20 @@ def _check_topics(knobs: dict[str, Any], settings: PlannerPolicy, topics: Collec
             raise InputError(f"{OPTIONS[name]}: there is no topic {topic!r}{meant}")
     for topic in sorted(set(knobs["only_topics"]) & settings.excluded_topics):
         raise InputError(f"{OPTIONS['only_topics']} {topic}: planner.excluded_topics keeps it from moving")
+
+
+def _check_brokers(knobs: dict[str, Any], brokers: Mapping[int, bool]) -> None:
+    for name in ("only_brokers", "excluded_brokers", "drain", "add"):
+        for broker in sorted(set(knobs[name]) - brokers.keys()):
+            known = first_named(sorted(brokers), BROKERS_SHOWN)
+            raise InputError(f"{OPTIONS[name]} {broker}: there is no such broker, allowed are {known}")
+    if knobs["drain"] and not any(alive for broker, alive in brokers.items() if broker not in knobs["drain"]):
+        raise InputError(f"{OPTIONS['drain']}: names every broker that is alive: none is left to take what they hold")
+
+
+def brokers_of(live: "LiveCluster") -> dict[int, bool]:
+    """Brokers that are alive or hold replicas, and whether they are alive."""
+    return {**dict.fromkeys(live.hosts_away(), False), **dict.fromkeys(live.broker_racks, True)}
 
 
 OPTIONS = {
@@ -148,12 +173,14 @@ def read_model(model_file: str) -> str:
     try:
         raw = sys.stdin.buffer.read() if model_file == STANDARD_INPUT else Path(model_file).read_bytes()
         return raw.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"model {model_file}: {error}") from None
+    except OSError as error:
+        raise InputError(f"model {model_file}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"model {model_file}: is not UTF-8 text") from None
 
 
-def plan_from_model(text: str, policy_for: Callable[[frozenset[str]], PlannerPolicy]) -> ProposedPlan:
-    """A plan for a model in JSON, by the policy of its topics; raises InputError."""
+def plan_from_model(text: str, policy_for: PolicyFor) -> ProposedPlan:
+    """A plan for a model in JSON, by the policy of its topics and brokers; raises InputError."""
     # Millions of small objects that all stay alive: walking them again and again takes longer than making them.
     collecting = gc.isenabled()
     gc.disable()
@@ -164,7 +191,10 @@ def plan_from_model(text: str, policy_for: Callable[[frozenset[str]], PlannerPol
             raise InputError(f"model: found no valid JSON: {error}") from None
         cluster = cluster_from_json(obj)
         del obj
-        policy = policy_for(frozenset(partition.topic for partition in cluster.partitions))
+        policy = policy_for(
+            frozenset(partition.topic for partition in cluster.partitions),
+            {broker.broker_id: broker.state is BrokerState.ALIVE for broker in cluster.brokers},
+        )
         began = time.perf_counter()
         plan = propose(cluster, policy)
         elapsed_ms = (time.perf_counter() - began) * 1000
@@ -186,7 +216,7 @@ def show(
         try:
             out_file.write_text(json.dumps(content) + "\n")
         except OSError as error:
-            raise InputError(f"--out {out_file}: {error}") from None
+            raise InputError(f"--out {out_file}: {error.strerror or error}") from None
     if as_json:
         click.echo(json.dumps(content))
     else:
@@ -218,8 +248,8 @@ def _print_text(proposed: ProposedPlan, accuracy: Mapping[str, Any] | None) -> N
     if hidden > 0:
         to.print(f"... and {hidden} more (--json shows all)")
     to.print(
-        f"{plan.movement_count} {'movement' if plan.movement_count == 1 else 'movements'}, "
-        f"{bytes_text(plan.bytes_to_move)} to copy, {len(plan.waves)} {'wave' if len(plan.waves) == 1 else 'waves'}, "
+        f"{counted(plan.movement_count, 'movement', 'movements')}, "
+        f"{bytes_text(plan.bytes_to_move)} to copy, {counted(len(plan.waves), 'wave', 'waves')}, "
         f"planned in {proposed.elapsed_ms / 1000:.2f} s"
     )
     _print_price(proposed, to)
@@ -234,18 +264,27 @@ def _print_price(proposed: ProposedPlan, to: "Console") -> None:
     """What each broker copies and when, how long it takes, and what would bring most of it."""
     from rich.table import Table
 
-    price, rows = proposed.to_json(), 0
-    table = Table("wave", "starts after", "takes", "broker", "receives", "sends")
-    for number, wave in enumerate(price["schedule"], start=1):
-        times = ["" if wave[key] is None else duration_text(wave[key]) for key in ("starts_after_ms", "duration_ms")]
-        for row in wave["brokers"]:
-            rows += 1
-            if rows <= ROWS_SHOWN:
-                figures = (bytes_text(row[key]) for key in ("received_bytes", "sent_bytes"))
-                table.add_row(str(number), *times, str(row["broker"]), *figures)
+    price = proposed.to_json()
+    rows = list(_wave_rows(price["schedule"]))
     if rows:
+        table = Table("wave", "starts after", "takes", "broker", "receives", "sends")
+        for row in rows[:ROWS_SHOWN]:
+            table.add_row(*row)
         to.print(table)
-    if rows > ROWS_SHOWN:
-        to.print(f"... and {rows - ROWS_SHOWN} more (--json shows all)")
+    if len(rows) > ROWS_SHOWN:
+        to.print(f"... and {len(rows) - ROWS_SHOWN} more (--json shows all)")
     for line in price_texts(price, whole_bytes=proposed.plan.bytes_to_move):
         to.print(line)
+
+
+def _wave_rows(schedule: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """A row for each broker of each wave; one for a wave that copies nothing, if others do."""
+    if not any(wave["brokers"] for wave in schedule):
+        return
+    for number, wave in enumerate(schedule, start=1):
+        times = ["" if wave[key] is None else duration_text(wave[key]) for key in ("starts_after_ms", "duration_ms")]
+        for row in wave["brokers"]:
+            figures = (bytes_text(row[key]) for key in ("received_bytes", "sent_bytes"))
+            yield str(number), *times, str(row["broker"]), *figures
+        if not wave["brokers"]:
+            yield str(number), *times, "none", bytes_text(0), bytes_text(0)

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any
 
+from assignor_core.wording import counted
+
 MOST_OF_IT = 0.8
 """The cheaper plan that is named in one line brings at least this part of the gain."""
 LEAST_SHOWN = 0.01
@@ -64,7 +66,8 @@ def accuracy_line(accuracy: Mapping[str, Any] | None) -> str | None:
     if not known:
         return None
     count = max(row["count"] for _, row in known)
-    return f"predictions of the last {count} plans were off: {'; '.join(_off_text(*row, count) for row in known)}"
+    plans = counted(count, "plan", "plans")
+    return f"predictions of the last {plans} were off: {'; '.join(_off_text(*row, count) for row in known)}"
 
 
 def _off_text(words: str, error: Mapping[str, Any], count: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from assignor_core.resources import REPORTED, Resource
 from assignor_core.wording import counted
 from streaming.commands.options import in_use
-from streaming.commands.plan_price import price_texts
+from streaming.commands.plan_price import bytes_text, price_texts
 from streaming.tables import Row, to_ms
 
 
@@ -36,7 +36,7 @@ def plan_line(plan: Mapping[str, Any]) -> str:
     return ", ".join(
         (
             f"plan {short}: {counted(plan['movements'], 'movement', 'movements')}",
-            f"{plan['bytes_to_move'] / 1e9:,.2f} GB",
+            bytes_text(plan["bytes_to_move"]),
             *price_texts(plan, whole_bytes=plan["bytes_to_move"]),
             *([f"bytes in max/mean {ratios['before']:.2f} -> {ratios['after']:.2f}"] if known else ()),
             f"expires in {max(0, round(plan['expires_in_s'] / 60))} min: rebalancer apply {short}{in_use()}",

@@ -9,6 +9,7 @@ import click
 
 from assignor_core.what_if import Changes
 from assignor_core.what_if.predictions import Compared
+from assignor_core.wording import counted
 from streaming.commands.console import echo
 from streaming.commands.plan_price import duration_text
 from streaming.commands.what_if_text import changes_data, changes_text
@@ -48,7 +49,8 @@ def _data(kept: KeptPrediction) -> dict[str, Any]:
 
 def _lines(kept: KeptPrediction) -> Iterator[str]:
     at = f"{utc(kept.predicted_ms):%Y-%m-%d %H:%M} UTC"
-    yield f"prediction {kept.prediction_id} of {at}, for {kept.hours} hours: {changes_text(Changes(**kept.changes))}"
+    span = counted(kept.hours, "hour", "hours")
+    yield f"prediction {kept.prediction_id} of {at}, for {span}: {changes_text(Changes(**kept.changes))}"
     for row in kept.rows:
         off = "" if row.error is None else f" ({row.error * 100:+.0f} %)"
         words = row.figure.removesuffix("_ms").replace("_", " ")

@@ -8,7 +8,7 @@ from assignor_core.resources import Resource
 from assignor_core.what_if import Changes, Replay, ReplayedPlan
 from assignor_core.what_if.outlook import Bound, Growth
 from assignor_core.wording import counted, first_named
-from streaming.commands.plan_price import accuracy_line, duration_text
+from streaming.commands.plan_price import accuracy_line, bytes_text, duration_text
 from streaming.control.what_if import Prediction
 from streaming.settings import HOUR_MS, Settings
 from streaming.tables import utc
@@ -77,7 +77,9 @@ def as_text(prediction: Prediction, settings: Settings) -> Iterator[str]:
     result, history = prediction.replay, prediction.history
     hours, starts = len(result.hour_start_ms), result.hour_start_ms
     span = f"{utc(starts[0]):%Y-%m-%d %H:%M} to {utc(starts[-1] + HOUR_MS):%Y-%m-%d %H:%M} UTC"
-    yield f"{hours} recorded hours ({span}), {len(history.brokers)} brokers, {len(history.partitions)} partitions"
+    brokers = counted(len(history.brokers), "broker", "brokers")
+    partitions = counted(len(history.partitions), "partition", "partitions")
+    yield f"{counted(hours, 'recorded hour', 'recorded hours')} ({span}), {brokers}, {partitions}"
     yield f"assumed: {changes_text(prediction.changes)}"
     yield from _notes(prediction)
     yield from skew_lines(result, settings)
@@ -102,7 +104,7 @@ def changes_text(changes: Changes) -> str:
         *(f"broker {broker} drained" for broker in sorted(changes.drain)),
         *([f"traffic x {changes.traffic:g}"] if changes.traffic != 1.0 else []),
         *(f"traffic of {topic} x {factor:g}" for topic, factor in sorted(changes.topic_traffic.items())),
-        *(f"{topic} with {count} partitions" for topic, count in sorted(changes.grow.items())),
+        *(f"{topic} with {counted(count, 'partition', 'partitions')}" for topic, count in sorted(changes.grow.items())),
         *(f"without {topic}" for topic in sorted(changes.drop_topics)),
     ]
     return ", ".join(words) or "nothing"
@@ -126,7 +128,7 @@ def skew_lines(result: Replay, settings: Settings) -> Iterator[str]:
 def plan_lines(result: Replay) -> Iterator[str]:
     """The plans, and what they copy."""
     copied = result.copied_bytes
-    yield f"{len(result.plans)} plans, {copied / 1e9:,.2f} GB copied"
+    yield f"{counted(len(result.plans), 'plan', 'plans')}, {bytes_text(copied)} copied"
     for plan in result.plans[:PLANS_SHOWN]:
         yield f"  {_plan_text(plan, result.hour_start_ms[0])}"
     if len(result.plans) > PLANS_SHOWN:
@@ -140,7 +142,7 @@ def _plan_text(plan: ReplayedPlan, start_ms: int) -> str:
     given_up = ", given up at control.execution_deadline_ms" if plan.given_up else ""
     after = duration_text(plan.begun_ms - start_ms)
     moves = counted(plan.movements, "movement", "movements")
-    size = f"{moves}, {plan.bytes_to_move / 1e9:,.2f} GB"
+    size = f"{moves}, {bytes_text(plan.bytes_to_move)}"
     return f"after {after}, {plan.reason}: {size} {took}{change}{given_up}"
 
 
@@ -155,12 +157,15 @@ def _notes(prediction: Prediction) -> Iterator[str]:
         named = first_named(history.silent, BROKERS_NAMED)
         yield f"brokers that sent nothing in the newest window are left out with their replicas: {named}"
     if history.unknown_count:
-        yield f"the load of {history.unknown_count} partitions is unknown: each counts at the mean of all"
+        unknown = counted(history.unknown_count, "partition", "partitions")
+        yield f"the load of {unknown} is unknown: each counts at the mean of all"
     sizes_unknown = [row.broker_id for row in history.brokers if row.total_bytes is None]
     if sizes_unknown:
-        yield f"what is free on the disks of {len(sizes_unknown)} brokers is unknown: taken as enough"
+        brokers = counted(len(sizes_unknown), "broker", "brokers")
+        yield f"what is free on the disks of {brokers} is unknown: taken as enough"
     if result.offline_count:
-        yield f"{result.offline_count} partitions have no replica on a broker that is alive: they are offline"
+        lost = counted(result.offline_count, "partition has", "partitions have")
+        yield f"{lost} no replica on a broker that is alive, and so no leader"
 
 
 def _headroom_lines(prediction: Prediction) -> Iterator[str]:

@@ -40,7 +40,7 @@ from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, ReplicaKey, replica_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
-from assignor_core.wording import first_named
+from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences
 from streaming.control.cluster_view import ClusterView, check_same_cluster
@@ -266,7 +266,7 @@ class LogDirMoves:
         """Ask for movements. What a broker refuses is tried again some seconds later, for some minutes."""
         refused = self._requests.move(targets, look.now_ms)
         accepted = len(targets) - len(refused)
-        detail = f"{accepted} movements within brokers"
+        detail = counted(accepted, "movement within brokers", "movements within brokers")
         if refused:
             self._waits_since_ms = look.now_ms
             self._waits_for = f"{len(refused)} refused by brokers: {_refusals_text(refused)}"
@@ -289,7 +289,7 @@ class LogDirMoves:
         left = self._requests.cancel(places, hidden)
         if (places or left) and self._requests.may_cancel:
             return False
-        detail = f"{reason}; {len(self._requests.cancelled)} movements in flight given up"
+        detail = f"{reason}; {counted(len(self._requests.cancelled), 'movement', 'movements')} in flight given up"
         self._clear_and_write(look, Event.ABORTED, detail, left)
         return True
 

@@ -248,7 +248,7 @@ class ReplicaMoves:
         refused = self._requests.reassign(reassignments)
         taken = {key: target for key, target in reassignments.items() if key not in refused}
         self._looks.submitted(taken)
-        detail = f"{len(taken)} reassignments"
+        detail = counted(len(taken), "reassignment", "reassignments")
         if refused:
             detail += f", {len(refused)} refused by Kafka: {refusals_text(refused)}"
             log.warning("reassignments_refused", execution_id=look.execution.execution_id, refused=detail)

@@ -56,6 +56,13 @@ class LoginSettings(Section):
     ssl_certificate_file: File | None = Field(None, description="Client certificate, PEM (mTLS)")
     ssl_key_file: File | None = Field(None, description="Key of the client certificate, PEM (mTLS)")
 
+    def without_effect(self) -> list[str]:
+        """Settings that were given and that count for nothing under this security_protocol."""
+        starts = {"PLAINTEXT": ("sasl_", "ssl_"), "SSL": ("sasl_",), "SASL_PLAINTEXT": ("ssl_",)}
+        unused = starts.get(self.security_protocol, ())
+        given = (name for name in LoginSettings.model_fields if name in self.model_fields_set)
+        return [name for name in given if name.startswith(unused) and getattr(self, name) is not None] if unused else []
+
     @model_validator(mode="after")
     def _sasl_is_whole(self) -> Self:
         if not self.security_protocol.startswith("SASL"):

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import PartitionKey
 from assignor_core.load import Floats
 from assignor_core.model import RATE_KEYS
@@ -35,16 +36,16 @@ TOPIC_SHIFT = 32
 def read_history(reader: TableReader, settings: Settings, *, since_ms: int) -> History:
     """The newest placement, and the load of its partitions in each recorded hour since then.
 
-    Raises UsageProblem where nothing is recorded, TableUnavailable.
+    Raises NothingToPlanOn where nothing is recorded, UsageProblem where it is too much, TableUnavailable.
     """
     load = read_load(reader, settings)
     if load.window_start_ms is None:
-        raise UsageProblem(f"found no closed window in {settings.storage.tables}: is the pipeline running?")
+        raise NothingToPlanOn(f"found no closed window in {settings.storage.tables}: is the pipeline running?")
     placement, sizes = _placement(reader, settings.kafka.cluster_name, load.window_start_ms)
     known = {row.broker for row in load.brokers} - set(load.silent_brokers)
     keys = tuple(sorted(key for key, replicas in placement.items() if known.issuperset(replicas)))
     if not keys:
-        raise UsageProblem(f"found no partition with a leader in {settings.storage.tables}")
+        raise NothingToPlanOn(f"found no partition with a leader in {settings.storage.tables}")
     hours, rates = _hours(reader, settings.kafka.cluster_name, keys, since_ms)
     loads, unknown = filled(rates)
     return History(
@@ -115,7 +116,7 @@ def _hours(
     newest = reader.newest_of_cluster(PARTITION_LOAD_HOURLY.name, "period_start", kafka_cluster)
     if newest is None or tables.to_ms(newest) < since_ms:
         since = f"{tables.utc(since_ms):%Y-%m-%d %H:%M}"
-        raise UsageProblem(
+        raise NothingToPlanOn(
             f"found no hour in the table {PARTITION_LOAD_HOURLY.name} since {since} UTC: hours are written once they "
             "are over"
         )
@@ -143,7 +144,7 @@ def _hours(
             rates[hour[at >= 0], at[at >= 0], index] = rows[rate].to_numpy().astype(np.float64)[at >= 0]
     recorded = np.flatnonzero(~np.isnan(rates).all(axis=(1, 2)))
     if not len(recorded):
-        raise UsageProblem("the recorded hours hold none of the partitions that are there now")
+        raise NothingToPlanOn("the recorded hours hold none of the partitions that are there now")
     return tuple(first_ms + int(hour) * HOUR_MS for hour in recorded), rates[recorded]
 
 

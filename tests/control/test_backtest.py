@@ -70,7 +70,7 @@ def test_it_is_told_in_words_too(settings: Settings, tmp_path: Path, capsys: pyt
     assert cli.run(["backtest", "--config", str(tmp_path / "settings.json")]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
         "10 windows of 3 brokers, enter 1.3, exit 1.15, 3 of 5 windows, cooldown 10 min",
-        "1 plans, 0 of them false: the skew would have passed by itself",
+        "1 plan, 0 of them false: the skew would have passed by itself",
     ]
 
 
@@ -106,7 +106,7 @@ def test_the_decisions_of_that_time_are_made_again(
     command = ["backtest", "--config", str(tmp_path / "settings.json"), "--decisions"]
     assert cli.run([*command, "--set", "trigger.enter_ratio=1.9"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "1 decisions, 0 of them are the same now"
+    assert lines[0] == "1 decision, 0 of them are the same now"
     assert "at most 1.9 allowed" in lines[-1]
 
 
@@ -114,14 +114,14 @@ def test_without_decisions_the_answer_says_so(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record(settings, windows=3)
-    assert cli.run(["backtest", "--config", str(tmp_path / "settings.json"), "--decisions"]) == 2
+    assert cli.run(["backtest", "--config", str(tmp_path / "settings.json"), "--decisions"]) == 1
     assert capsys.readouterr().err.startswith("error: --decisions: found none in that time in ")
 
 
 def test_without_windows_the_answer_says_so(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["backtest", "--config", str(tmp_path / "settings.json"), "--hours", "2"]) == 2
+    assert cli.run(["backtest", "--config", str(tmp_path / "settings.json"), "--hours", "2"]) == 1
     assert capsys.readouterr().err.startswith("error: --hours 2: found no closed window in ")
 
 

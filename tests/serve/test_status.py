@@ -45,7 +45,7 @@ def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_ou
 
 
 PLAN = "5ec398fbaf13" + "0" * 52
-TOLD = "plan 5ec398fbaf13: 6 movements, 0.12 GB, bytes in max/mean 1.45 -> 1.02, expires in 41 min: rebalancer apply "
+TOLD = "plan 5ec398fbaf13: 6 movements, 123.0 MB, bytes in max/mean 1.45 -> 1.02, expires in 41 min: rebalancer apply "
 
 
 def test_the_plan_that_waits_is_shown_with_the_command_that_carries_it_out(

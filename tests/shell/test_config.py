@@ -60,6 +60,13 @@ WRONG = {
     "pipeline: {driver_java_options: -Xss4m -Xmx4g}": "pipeline.driver_java_options: pipeline.driver_memory sets -Xmx",
     "trigger: {enter_ratio: 1.1}": "trigger: exit_ratio 1.15 must be below enter_ratio 1.1 (file {file})",
     "a: 1\na: 2": "settings file {file}, line 2: key 'a' stands twice",
+    "kafka: [1, 2]": "kafka: must be a section with keys of its own, found [1, 2] (file {file})",
+    "kafka: {bootstrap_servers: []}": "kafka.bootstrap_servers: must hold at least 1 entry, found [] (file {file})",
+    "collect: {jmx_endpoints: 1}": "collect.jmx_endpoints: input should be a section of keys and values, found 1 ",
+    "serve: {port: x}\nlog: {level: loud}\nkafka: {cluster: 1}": (
+        "kafka.cluster: unknown key (file {file}); did you mean kafka.cluster_id?; serve.port: input should be a valid "
+        "integer, unable to parse string as an integer, found 'x' (file {file}); log.level: input should be 'debug', "
+    ),
     "- 1": "settings file {file}: holds a list, must hold sections like 'kafka:'",
     "kafka: [": "settings file {file}, line 1: ",
     "? [a]\n: b": "settings file {file}, line 1: ['a'] can't be a key",
@@ -83,6 +90,42 @@ def test_a_wrong_file_gives_one_line_that_names_key_and_value(tmp_path: Path, te
         load_effective(file, None, {})
     assert str(caught.value).startswith(message.format(file=file))
     assert "\n" not in str(caught.value)
+
+
+def test_of_many_wrong_settings_the_first_ten_are_named(tmp_path: Path) -> None:
+    file = write(tmp_path, "kafka: {" + ", ".join(f"x{number}: 1" for number in range(13)) + "}")
+    with pytest.raises(UsageProblem, match=r"kafka\.x9: unknown key.*; and 3 more$") as caught:
+        load_effective(file, None, {})
+    assert "kafka.x10" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["sasl_oauthbearer_client_secret: [hunter2]", "[sasl_password=hunter2]", "hunter2@a:1"]
+)
+def test_no_message_shows_what_may_be_a_secret(tmp_path: Path, text: str) -> None:
+    whole = f"kafka: {{{text}}}" if text.startswith("sasl") else f"kafka: {text}"
+    with pytest.raises(UsageProblem) as caught:
+        load_effective(write(tmp_path, whole), None, {})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "warning"),
+    [
+        (["sasl_username=me"], "PLAINTEXT, so 1 setting has no effect: kafka.sasl_username"),
+        (["sasl_password=p", "ssl_ca_file=/ca"],
+         "PLAINTEXT, so 2 settings have no effect: kafka.sasl_password, kafka.ssl_ca_file"),
+        (["security_protocol=SSL", "sasl_mechanism=PLAIN"], "SSL, so 1 setting has no effect: kafka.sasl_mechanism"),
+        (["security_protocol=SSL", "ssl_ca_file=/ca"], None),
+        (["sasl_username=null"], None),
+    ],
+)  # fmt: skip
+def test_a_login_that_nobody_uses_is_a_warning(given: list[str], warning: str | None) -> None:
+    arguments = [part for row in given for part in ("--set", f"kafka.{row}")]
+    shown = CliRunner().invoke(config, [*arguments, "--json"])
+    assert shown.exit_code == 0
+    assert json.loads(shown.stdout)
+    assert shown.stderr == (f"warning: kafka.security_protocol is {warning}\n" if warning else "")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

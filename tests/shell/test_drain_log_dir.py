@@ -153,3 +153,22 @@ def test_a_plan_evens_out_the_log_dirs_within_brokers(cluster: SimulatedCluster)
         plan_log_dirs_on(client, settings, frozenset({9}), now_ms=1_000)
     result = CliRunner().invoke(plan, ["--log-dirs", "--model", "-"], standalone_mode=False)
     assert "can't go with --model" in str(result.exception)
+
+
+def test_where_no_broker_has_two_log_dirs_there_is_nothing_to_move_between() -> None:
+    one_each = SimulatedCluster(
+        "simulated", [SimulatedBroker(row, None, [LogDir(100 * MB)], 100 * MB, 100 * MB) for row in (1, 2)]
+    )
+    one_each.create_topic("t", {0: (1,)}, size_bytes=MB)
+    client = SimulatedClient(one_each, errors=ERRORS)
+    made = plan_log_dirs_on(client, settings_from(None, ()), frozenset(), now_ms=1_000).plan
+    assert (made.movement_count, made.diagnosis[-1]) == (
+        0, "no broker shows more than one log dir: there is nothing to move between",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("option", [["--leaders-only"], ["--drain", "1"], ["--max-bytes", "5"], ["--only-topic", "t"]])
+def test_options_that_would_count_for_nothing_are_refused(option: list[str]) -> None:
+    result = CliRunner().invoke(plan, ["--log-dirs", *option], standalone_mode=False)
+    assert isinstance(result.exception, UsageProblem)
+    assert str(result.exception).endswith(f"so it can't go with {option[0]}")

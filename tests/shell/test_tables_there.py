@@ -10,7 +10,7 @@ from streaming.cli import run
 from streaming.control.wiring import journal_of
 from tests.serve.synthetic import Synthetic, settings_for
 
-COMMANDS = (["status"], ["status", "--groups"], ["lag"], ["abort"], ["apply", "5ec398fbaf13"])
+COMMANDS = (["status"], ["status", "--groups"], ["lag"], ["abort"], ["apply", "5ec398fbaf13"], ["undrain", "1"])
 
 
 def asked(command: list[str], root: Path, cluster: str = "test") -> int:

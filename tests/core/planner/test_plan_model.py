@@ -13,7 +13,10 @@ from assignor_core.model import cluster_to_json
 from assignor_core.plan import plan_from_json
 from streaming import cli
 from streaming.commands.plan import plan
+from streaming.commands.plan_model import _wave_rows
 from tests.core.planner.cases import founding
+
+FOUNDING = json.dumps(cluster_to_json(founding()))
 
 
 def run(model: object, *options: str) -> dict[str, Any]:
@@ -144,12 +147,16 @@ def test_rates_that_have_decayed_to_the_smallest_floats_are_no_load() -> None:
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
+        *(
+            (FOUNDING, (option, "99"), f"{option} 99: there is no such broker, allowed are 1, 2, 3$")
+            for option in ("--drain", "--only-broker", "--exclude-broker", "--add")
+        ),
+        (FOUNDING, ("--drain", "1", "--drain", "2", "--drain", "3"), "--drain: names every broker that is alive"),
         ("{", (), "model: found no valid JSON"),
         ("[" * 100_000, (), "model: found no valid JSON"),
         ("[]", (), "cluster model: found"),
         ('{"brokers":[],"partitions":[]}', (), "brokers: found none"),
-        (json.dumps(cluster_to_json(founding())), ("--drain", "9"), "planner policy drain: found broker 9"),
-        (json.dumps(cluster_to_json(founding())), ("--band", "-1"), "planner policy band: found -1"),
+        (FOUNDING, ("--band", "-1"), "planner policy band: found -1"),
     ],
 )
 def test_bad_input_is_one_line(model: str, options: tuple[str, ...], message: str) -> None:
@@ -158,6 +165,25 @@ def test_bad_input_is_one_line(model: str, options: tuple[str, ...], message: st
     assert "\n" not in str(raised.value)
 
 
-def test_a_file_that_is_not_there_is_one_line() -> None:
-    with pytest.raises(InputError, match="No such file"):
+def test_a_file_that_is_not_there_is_one_line_with_its_name_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^model nowhere\.json: No such file or directory$"):
         CliRunner().invoke(plan, ["--model", "nowhere.json"], catch_exceptions=False)
+    nowhere = str(tmp_path / "nowhere" / "plan.json")
+    with pytest.raises(InputError, match=rf"^--out {nowhere}: No such file or directory$"):
+        CliRunner().invoke(plan, ["--model", "-", "--out", nowhere], input=FOUNDING, catch_exceptions=False)
+
+
+def test_waves_that_copy_nothing_are_shown_between_those_that_do() -> None:
+    schedule = [
+        {
+            "starts_after_ms": 0.0,
+            "duration_ms": 5_000.0,
+            "brokers": [{"broker": 1, "received_bytes": 5e6, "sent_bytes": 0.0}],
+        },
+        {"starts_after_ms": 5_000.0, "duration_ms": 0.0, "brokers": []},
+    ]
+    assert list(_wave_rows(schedule)) == [
+        ("1", "0 s", "5 s", "1", "5.0 MB", "0 B"),
+        ("2", "5 s", "0 s", "none", "0 B", "0 B"),
+    ]
+    assert list(_wave_rows(schedule[1:])) == [], "leaders alone change"
