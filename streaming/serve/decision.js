@@ -8,7 +8,7 @@
   function head(seen) {
     const window = seen.window_start_ms === null ? `window until ${views.when(seen.window_end_ms)}` : `window of ${span(seen.window_end_ms - seen.window_start_ms)} until ${views.when(seen.window_end_ms)}`;
     const facts = [`decided ${views.when(seen.decided_ms)}`, seen.window_end_ms === null ? "no closed window" : window, `mode ${seen.mode}`,
-      `${count(seen.brokers_reporting)} of ${count(seen.brokers_expected)} brokers reported`,
+      `${count(seen.brokers_reporting)} of ${counted(seen.brokers_expected, "broker", "brokers")} reported`,
       `skew begins above ${ratio(seen.threshold_enter)} and ends below ${ratio(seen.threshold_exit)}`,
       seen.breached ? `skewed since ${views.when(seen.breach_started_ms)}` : "not skewed", seen.cooldown_end_ms === null ? null : `cooldown until ${views.when(seen.cooldown_end_ms)}`];
     return [el("p", { class: "line" }, badge(seen), ` ${seen.detail}`), el("p", { class: "line soft" }, facts.filter(Boolean).join(" · "))];
@@ -31,11 +31,11 @@
       seen.is_window_kept || !rows.length ? null : none("The rows of this window have expired: loads per mean are those that the decision has kept."),
       rows.length ? views.scroll("Brokers", table(["broker", "rack", `${words(of)} per mean`, ...resources.flatMap(name => [[words(name), "num"], ["per mean", "num"]])], rows)) : none("No broker reported."),
       rows.length ? el("p", { class: "line soft" }, `The line in each bar is the threshold, ${ratio(seen.threshold_enter)} per mean.`) : null,
-      seen.brokers_left_out ? none(`${count(seen.brokers_left_out)} brokers with less load are not shown.`) : null];
+      seen.brokers_left_out ? none(`${counted(seen.brokers_left_out, "broker with less load is", "brokers with less load are")} not shown.`) : null];
   }
   function plan(seen) {
     if (!seen.plan_id) return [el("h3", {}, "Plan"), none("No plan came of it.")];
-    const made = seen.plan, figures = made && `${count(made.movement_count)} partitions change, ${count(made.leader_movement_count)} of them only their leader; ${bytes(made.bytes_to_move)} to copy`;
+    const made = seen.plan, figures = made && `${changes(made)}; ${bytes(made.bytes_to_move)} to copy`;
     return [el("h3", {}, "Plan"), el("p", { class: "line" }, planLink(seen.plan_id), made ? ` ${figures}` : " has expired."),
       made ? views.scroll("What the plan promises", table(["max/mean", ["before", "num"], ["planned", "num"], ["best possible", "num"]],
         views.skew(made, ["max_over_mean_before", "max_over_mean_after", "lower_bound"]))) : null];

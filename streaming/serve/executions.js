@@ -28,7 +28,7 @@
   function progress(title, head, rows, name, left) {
     if (!rows.length) return [];
     return [el("h3", {}, title), views.scroll(title, table([head, "", ["movements made", "num"], ["under way", "num less"], ["bytes of those made", "num less"]],
-      rows.map(part => [name(part), ...figures(part)]))), left ? none(`${count(left)} more are not shown.`) : null];
+      rows.map(part => [name(part), ...figures(part)]))), left ? none(`${counted(left, "more is", "more are")} not shown.`) : null];
   }
   const route = move => move.kind === "log_dir" ? [`${move.old_log_dir} on broker ${move.old_replicas}`, move.new_log_dir] : [move.old_replicas.join(", "), move.new_replicas.join(", ")];
   // Movements in the state that the address asks for, such as &state=not_made.
@@ -50,7 +50,7 @@
     const [row, moved] = await Promise.all([views.read(path), views.read(`${path}/movements`, { state: where.state, cursor: where.cursor, limit: MOVES_SHOWN })]);
     if (views.isAt(where.name, where.value)) document.dispatchEvent(new CustomEvent("execution", { detail: row }));
     const took = row.started_ms === null ? "has not begun" : `${row.ended_ms === null ? "under way for" : "took"} ${span((row.ended_ms ?? Date.now()) - row.started_ms)}`;
-    const facts = [`${made(row)} movements made`, `${bytes(row.bytes_moved)} of ${bytes(row.bytes_total)} copied`, took,
+    const facts = [`${made(row)} ${row.movements_total === 1 ? "movement" : "movements"} made`, `${bytes(row.bytes_moved)} of ${bytes(row.bytes_total)} copied`, took,
       row.throttle_bytes_per_sec && row.ended_ms === null ? `throttle ${rate(row.throttle_bytes_per_sec)} per broker` : null,
       row.is_abort_requested && row.ended_ms === null ? "asked to stop" : null];
     const events = row.events.map(event => [views.when(event.event_ms), words(event.event), [event.detail || "–", "why"], [made(event), "num"], [bytes(event.bytes_moved), "num"],

@@ -18,11 +18,11 @@
     if (!advice) return null;
     if (advice.needed === null) return `No number of members is enough: one partition alone takes ${Math.round(100 * advice.heaviest_partition_ratio)} % of what a member can read.`;
     const options = advice.options.map(one => `with ${one.members} the fullest member is at ${Math.round(100 * one.heaviest_ratio)} %`);
-    return `It needs ${advice.needed} members: ${options.join("; ")}.`;
+    return `It needs ${counted(advice.needed, "member", "members")}: ${options.join("; ")}.`;
   }
   function head(group, parts) {
     const facts = [parts.state, parts.group_type, parts.assignor, parts.generation_id === null ? null : `generation ${parts.generation_id}`,
-      parts.group_members === null ? null : `${count(parts.group_members)} members`, `${count(parts.total)} partitions`];
+      parts.group_members === null ? null : counted(parts.group_members, "member", "members"), counted(parts.total, "partition", "partitions")];
     const advice = [...parts.hints, advised(parts.advice)].filter(Boolean);
     return el("div", {}, el("p", { class: "line" }, badge(group.status), " ", group.why),
       el("p", { class: "line soft" }, facts.filter(Boolean).join(" · ")),
@@ -40,14 +40,14 @@
     const rows = parts.members.map(row => [el("span", { title: row.member_id }, row.group_instance_id || row.client_id || row.member_id), row.rack_id || "–",
       [count(row.partitions), "num"], [count(row.lag_records), "num"], [perSecond(row.consumed_per_sec), "num"]]);
     return [el("h3", {}, "Members"), rows.length ? views.scroll("Members", table(["member", "rack", ["partitions", "num"], ["lag, records", "num"], ["reads", "num"]], rows)) : none("No partition has an owner."),
-      parts.members_left_out ? none(`${count(parts.members_left_out)} members with less lag are not shown.`) : null];
+      parts.members_left_out ? none(`${counted(parts.members_left_out, "member with less lag is", "members with less lag are")} not shown.`) : null];
   }
   function partitions(parts) {
     const rows = parts.items.map(row => [views.partition(row), badge(row.status), [count(row.lag_records), "num"], [seconds(row.lag_seconds), "num less"],
       [perSecond(row.consumed_per_sec), "num less"], [perSecond(row.produced_per_sec), "num less"], [seconds(row.catch_up_seconds), "num"], [row.client_id || "–", "less"], [row.why, "why"]]);
     const more = parts.total - rows.length;
     return [el("h3", {}, "Partitions, worst first"), views.scroll("Partitions", table(["partition", "verdict", ["lag, records", "num"], ["waiting for", "num less"], ["reads", "num less"], ["written", "num less"],
-      ["caught up in", "num"], ["client", "less"], "why"], rows)), more > 0 ? none(`${count(more)} partitions with less lag are not shown: /api/v1/groups/partitions has them.`) : null];
+      ["caught up in", "num"], ["client", "less"], "why"], rows)), more > 0 ? none(`${counted(more, "partition with less lag is", "partitions with less lag are")} not shown: /api/v1/groups/partitions has all.`) : null];
   }
   function rebalances(events, from, to) {
     const kind = row => row.cause.includes("lost") || row.cause.includes("left") ? "bad" : row.restarts ? "warn" : "main";

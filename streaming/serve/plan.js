@@ -9,7 +9,11 @@
   const place = actPlace(own("plan-act")), search = own("plan-search");
   let shownId = null, known = "", looks = 0, pages = 0, status = null, cursor = "", above = 0;
 
-  const named = () => (/^#plan=([0-9a-f]{64})$/.exec(location.hash) || [])[1] || null;
+  // What the address names, an id or a beginning of one; null where it names nothing.
+  function named() {
+    const text = (/^#plan=([^&]+)/.exec(location.hash) || [])[1] || null;
+    try { return text && decodeURIComponent(text); } catch (problem) { return text; }
+  }
   // What is typed to approve: two digits behind the point, so that two plans hardly ever ask for the same.
   function exact(value) {
     for (const unit of ["B", "kB", "MB", "GB", "TB"]) {
@@ -20,7 +24,7 @@
   async function read(path) {
     const response = await fetch(`api/v1/plans/${path}`, { cache: "no-cache", credentials: "same-origin" });
     const answer = await response.json();
-    if (!response.ok) throw new Error(answer.detail);
+    if (!response.ok) throw new Error(response.status === 404 ? `There is no such plan: ${answer.detail}` : answer.detail);
     return answer;
   }
 
@@ -35,13 +39,14 @@
     const rows = PROMISES.map(([words, name]) => [words, accuracy && accuracy[name]]).filter(([, row]) => row);
     if (!rows.length) return null;
     const each = rows.map(([words, row]) => `${words} by ${Math.round(100 * row.off_median)} % (median), ${Math.round(100 * row.off_max)} % at most`);
-    return `Promises of the last ${Math.max(...rows.map(([, row]) => row.count))} plans were off: ${each.join("; ")}.`;
+    const plans = Math.max(...rows.map(([, row]) => row.count));
+    return `Promises of the last ${plans === 1 ? "plan" : `${plans} plans`} were off: ${each.join("; ")}.`;
   }
   function facts(plan) {
-    const time = plan.duration_ms ? `about ${span(plan.duration_ms)}` : "not known: no throttle is set";
+    const time = plan.duration_ms === null ? "not known: no throttle is set" : `about ${span(plan.duration_ms)}`;
     const throttle = plan.throttle_bytes_per_sec ? ` at the throttle of ${rate(plan.throttle_bytes_per_sec)} per broker` : "";
-    const lines = [`${count(plan.movement_count)} partitions change, ${count(plan.leader_movement_count)} of them only their leader.`,
-      `${exact(plan.bytes_to_move)} to copy; time: ${time}${throttle}.`, promises(status.control.accuracy)];
+    const cost = plan.bytes_to_move ? `${exact(plan.bytes_to_move)} to copy; time: ${time}${throttle}.` : "Nothing is copied: it takes no time at the throttle.";
+    const lines = [`${changes(plan)}.`, cost, promises(status.control.accuracy)];
     return lines.filter(Boolean).map(text => el("p", { class: "line" }, text));
   }
   const list = (title, lines, kind) => lines.length
@@ -69,7 +74,7 @@
     return el("div", {}, el("h3", {}, "Brokers, before → after"), views.scroll("Brokers, before and after",
       table(["broker", ["receives", "num"], ["sends", "num"], ...resources.map(name => [words(name), "num"])],
         rows.map(row => [link(`${row.broker}`, "broker", `${row.broker}`), [bytes(row.received_bytes), "num"], [bytes(row.sent_bytes), "num"], ...resources.map(name => [load(row, name), "num"])]))),
-    more > 0 ? el("p", { class: "line soft" }, `${count(more)} brokers that copy less are not shown.`) : null);
+    more > 0 ? el("p", { class: "line soft" }, `${counted(more, "broker that copies less is", "brokers that copy less are")} not shown.`) : null);
   }
   function show(plan, now) {
     const [kind, text] = state(plan, now);
@@ -81,7 +86,7 @@
     put("plan-brokers", brokers(plan));
     place.offer(plan.waits ? {
       id: plan.plan_id, about: `plan ${plan.plan_id.slice(0, 12)}`, verb: "approve", typed: exact(plan.bytes_to_move), path: `api/v1/plans/${plan.plan_id}/approve`, closed: look,
-      ask: `This moves ${count(plan.movement_count)} partitions and copies ${exact(plan.bytes_to_move)}. Exactly plan ${plan.plan_id.slice(0, 12)} is carried out.`,
+      ask: `This moves ${counted(plan.movement_count, "partition", "partitions")} and copies ${exact(plan.bytes_to_move)}. Exactly plan ${plan.plan_id.slice(0, 12)} is carried out.`,
     } : null);
     own("plan-body").hidden = false;
     first();
@@ -104,10 +109,10 @@
     try {
       const page = await read(`${id}/movements?${query}`);
       if (turn !== pages || id !== shownId) return;
-      const rows = page.items.map(row => [link(`${row.topic}-${row.partition}`, "partition", `${row.topic}/${row.partition}`), ...route(row), [bytes(row.bytes_to_move), "num"], row.reason]);
+      const rows = page.items.map(row => [link(`${row.topic}-${row.partition}`, "partition", `${row.topic}/${row.partition}`), ...route(row), [bytes(row.bytes_to_move), "num"], [row.reason || "–", "why"]]);
       const last = above + rows.length, others = page.total - rows.length;
       put("plan-movements", rows.length ? table(["partition", "from", "to", ["to copy", "num"], "why"], rows) : none("No movement has such a topic."));
-      own("plan-shown").textContent = rows.length ? `${count(above + 1)} to ${count(last)} of ${count(page.total)}${others ? `; ${count(others)} others` : ""}` : "";
+      own("plan-shown").textContent = rows.length ? `${count(above + 1)} to ${count(last)} of ${count(page.total)}${others ? `; ${counted(others, "other", "others")}` : ""}` : "";
       own("plan-first").hidden = !above;
       own("plan-next").hidden = !page.next_cursor;
       own("plan-next").value = page.next_cursor || "";
@@ -119,6 +124,7 @@
     const newest = status && status.control.plan, id = named() || (newest && newest.plan_id), turn = looks += 1;
     if (place.isOpen) return;
     if (!id) return clear(none("No plan yet."));
+    if (!/^[0-9a-f]{1,64}$/.test(id)) return clear(el("p", { class: "bad whole" }, `There is no such plan: the id of a plan has up to 64 characters of 0-9 a-f, and ${id} is none.`));
     try {
       const plan = await read(id);
       if (turn !== looks || place.isOpen) return;

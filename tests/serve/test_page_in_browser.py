@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from assignor_core.plan import Movement, Plan
+from assignor_core.plan import Movement, Plan, Wave
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.commands.acting import JournalActions
@@ -139,6 +139,32 @@ def test_an_operator_looks_types_and_approves(page: Any, site: Site) -> None:
     page.keyboard.press("Enter")
     execution.get_by_text("is asked to stop").wait_for()
     assert site.served.journal.open_executions(now_ms=now_ms())[0].abort_requested
+
+
+def test_the_beginning_of_an_id_shows_its_plan_and_what_is_none_shows_no_plan(page: Any, site: Site) -> None:
+    older = site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0), Movement("t", 1, (1,), (2,), 5.0))))
+    site.keep(Plan("c", (Movement("t", 7, (1,), (2,), 7.0),)))
+    head = page.locator("#plan-head")
+    page.goto(f"{site.url}#plan={older[:12]}")
+    head.get_by_text(older).wait_for()
+    page.locator("#plan-figures").get_by_text("2 partitions change").wait_for()
+    for wrong in (older[:-1] + ("0" if older[-1] != "0" else "1"), "a%2Fb", SCRIPT_NAME, "%ff"):
+        page.goto(f"{site.url}#plan={wrong}")
+        head.get_by_text("There is no such plan").wait_for()
+        assert head.locator(".badge").count() == 0
+        assert not page.locator("#plan-body").is_visible()
+        assert page.locator("#plan-act button").count() == 0
+
+
+def test_a_plan_that_copies_nothing_takes_no_time_and_one_partition_is_one(page: Any, site: Site) -> None:
+    plan = Plan("c", (Movement("t", 0, (1, 2), (2, 1), 0.0),), waves=(Wave(1, 0.0, 0.0),))
+    site.keep(plan)
+    page.goto(site.url)
+    figures = page.locator("#plan-figures")
+    figures.get_by_text("Nothing is copied").wait_for()
+    assert figures.get_by_text("not known").count() == 0
+    assert figures.get_by_text("1 partition changes, 1 of them only its leader.").count() == 1
+    assert page.locator("#plan").get_by_text("1 partition changes").count() == 1
 
 
 def test_a_viewer_sees_no_button_and_is_refused(page: Any, site: Site) -> None:

@@ -53,6 +53,20 @@ def test_a_plan_shows_what_each_broker_carries_and_copies(founded: tuple[Served,
     assert (plan["waits"], plan["execution_id"]) == (True, None)
 
 
+def test_the_beginning_of_an_id_names_a_plan_if_no_other_begins_so(served: Served) -> None:
+    """Commands print the first 12 characters."""
+    ids = [keep(served.journal, Plan("c", (Movement("t", number, (1,), (2,), 5.0),))) for number in range(17)]
+    firsts = [plan_id[0] for plan_id in ids]
+    twice = next(first for first in firsts if firsts.count(first) > 1)
+    assert [shown(served, plan_id[:12])["plan_id"] for plan_id in ids] == ids
+    assert served.get(f"/api/v1/plans/{ids[3][:12]}/movements").json()["items"][0]["partition"] == 3
+    for path in ("", "/movements"):
+        status, detail = refusal(served.get(f"/api/v1/plans/{twice}{path}"))
+        assert (status, f"the ids of {firsts.count(twice)} plans begin so" in detail) == (404, True), detail
+        unknown = served.get(f"/api/v1/plans/{ids[0][:11]}-{path}")
+        assert refusal(unknown) == (404, f"plan '{ids[0][:11]}-': is unknown")
+
+
 def test_a_plan_waits_until_it_is_approved_or_too_old(founded: tuple[Served, str], tmp_path: Path) -> None:
     served, plan_id = founded
     answer = served.post(f"plans/{plan_id}/approve")

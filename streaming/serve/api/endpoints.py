@@ -14,7 +14,10 @@ from streaming.serve.api.shapes import of_table
 from streaming.views import history
 from streaming.views.seen_windows import OF_EARLIER
 
-PLAN_ID = Parameter("plan_id", "The whole id of a plan", OF_NAMES, most=64, place="path")
+PLAN_ID = Parameter(
+    "plan_id", "The id of a plan, or a beginning of it that no other plan has", OF_NAMES,
+    most=past.PLAN_ID_CHARACTERS, place="path",
+)  # fmt: skip
 EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
 DECISION_ID = Parameter("decision_id", "The whole id of a decision", NO_CONTROLS, most=1_000, is_needed=True)
 BROKER = Parameter("broker", "Only this broker", most=(1 << 31) - 1)
@@ -99,8 +102,11 @@ def _plan() -> dict[str, Any]:
     load = {"type": "object", "description": "Load by resource; empty where it is not known"}
     broker = {"broker": {"type": "integer"}, "received_bytes": {"type": "number"}, "sent_bytes": {"type": "number"}}
     return of_table(PLAN.name) | {
-        "duration_ms": {"type": ["number", "null"], "description": "At the throttle; null where none was known"},
-        "throttle_bytes_per_sec": {"type": ["number", "null"], "description": "Of each broker, as it was planned with"},
+        "duration_ms": {"type": ["number", "null"], "description": "At the throttle; null if none was known"},
+        "throttle_bytes_per_sec": {
+            "type": ["number", "null"],
+            "description": "Of each broker, as it was planned with; null if none was known, or nothing is copied",
+        },
         "cheaper": shapes.rows(shapes.CHEAPER, "Plans that bring part of the gain for fewer bytes"),
         "diagnosis": {**texts, "description": "What moving can't mend"},
         "problems": {**texts, "description": "Hard rules that it can't satisfy"},

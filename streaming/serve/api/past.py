@@ -9,7 +9,7 @@ from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, page, unknown_cursor, unpack
 from streaming.serve.api.parameters import VALUE_SHOWN
 from streaming.serve.api.problems import Problem
-from streaming.tables import TableReader
+from streaming.tables import Row, TableReader
 from streaming.views.executions import read_executions
 from streaming.views.movement_states import read_progress, read_states
 from streaming.views.past_rows import (
@@ -30,13 +30,14 @@ from streaming.views.past_rows import (
     with_ends,
 )
 from streaming.views.plan_details import plan_details
-from streaming.views.plans import is_superseded, plan_content
+from streaming.views.plans import is_superseded, plan_content, plan_ids
 from streaming.views.seen_windows import read_seen
 from streaming.views.stored_json import stored_object
 
 EXECUTIONS_PER_PAGE = 25
 """Each may have thousands of events, of which its state is made."""
 EVENTS_MAX = 500
+PLAN_ID_CHARACTERS = 64
 
 
 def decisions(looks: Looks, given: Values) -> Body:
@@ -60,11 +61,10 @@ def plans(looks: Looks, given: Values) -> Body:
 
 def plan(looks: Looks, given: Values) -> Body:
     """One plan, with what it does to brokers, how long it lasts, cheaper ones, and whether it waits for approval."""
-    cluster, plan_id, now_ms = looks.kafka_cluster, given["plan_id"], looks.clock()
+    cluster, now_ms = looks.kafka_cluster, looks.clock()
     with looks.tables() as reader:
-        row = read_row(reader, PLANS, cluster, plan_id)
-        if row is None:
-            raise Problem(404, f"plan {plan_id!r}: is unknown")
+        row = _known_plan(reader, cluster, given["plan_id"])
+        plan_id = row["plan_id"]
         content = plan_content(reader, cluster, plan_id)
         known = read_executions(reader, cluster, now_ms=now_ms)
     shown = figures(row)
@@ -85,15 +85,13 @@ def movements(looks: Looks, given: Values) -> Body:
     if cursor and not -1 <= cursor[-1] < 1 << 31:
         raise unknown_cursor()
     with looks.tables() as reader:
-        row = read_row(reader, PLANS, looks.kafka_cluster, given["plan_id"])
-        if row is None:
-            raise Problem(404, f"plan {given['plan_id']!r}: is unknown")
+        row = _known_plan(reader, looks.kafka_cluster, given["plan_id"])
         if not is_by_bytes and "topic" not in given:
-            rows, total = _in_order(reader, given["plan_id"], cursor, limit), row["movement_count"]
+            rows, total = _in_order(reader, row["plan_id"], cursor, limit), row["movement_count"]
         else:
             after = (cursor[0], cursor[-1]) if cursor else None
             rows, total = read_chosen_movements(
-                reader, given["plan_id"], topic_part=given.get("topic", ""), is_by_bytes=is_by_bytes,
+                reader, row["plan_id"], topic_part=given.get("topic", ""), is_by_bytes=is_by_bytes,
                 after=after, rows_max=limit + 1,
             )  # fmt: skip
 
@@ -101,6 +99,17 @@ def movements(looks: Looks, given: Values) -> Body:
         return [item["bytes_to_move"], item["sequence"]] if is_by_bytes else [item["sequence"]]
 
     return page(map(figures, rows), limit, cursor_of, total=total)
+
+
+def _known_plan(reader: TableReader, kafka_cluster: str, beginning: str) -> Row:
+    """The row of the only plan whose id begins so; raises Problem 404 where there is none, or more than one."""
+    ids = [beginning] if len(beginning) == PLAN_ID_CHARACTERS else plan_ids(reader, kafka_cluster, beginning)
+    if len(ids) > 1:
+        raise Problem(404, f"plan {beginning!r}: the ids of {len(ids)} plans begin so; write more of it")
+    row = read_row(reader, PLANS, kafka_cluster, ids[0]) if ids else None
+    if row is None:
+        raise Problem(404, f"plan {beginning!r}: is unknown")
+    return row
 
 
 def _in_order(reader: TableReader, plan_id: str, cursor: Cursor | None, limit: int) -> list[dict[str, Any]]:
