@@ -62,10 +62,12 @@
     const place = text.lastIndexOf("/");
     return { topic: text.slice(0, place), partition: text.slice(place + 1) };
   }
-  const called = text => { const { topic, partition } = apart(text); return `${topic}-${partition}`; };
+  const isPartition = text => /^[^/]+\/[0-9]+$/.test(text);
+  const called = text => { const { topic, partition } = apart(text); return isPartition(text) ? `Partition ${topic}-${partition}` : `No partition: ${text}`; };
   const all = async parts => (await Promise.all(parts)).flat();
 
   async function partition(where) {
+    if (!isPartition(where.value)) return [el("p", { class: "bad", role: "alert" }, "This address names no partition: it ends with #partition=TOPIC/NUMBER, such as #partition=orders/3.")];
     const keys = apart(where.value), now = await views.read("partitions", keys);
     const led = now.items.map(row => el("span", {}, " · led by broker ", toBroker(row.broker)));
     return [el("p", { class: "line" }, "Topic ", link(keys.topic, "topic", keys.topic), ...led),
@@ -77,5 +79,5 @@
   views.add("topic", { title: where => `Topic ${where.value}`, hasSpans: true, read: where => all([
     history(where, "topics", { topic: where.value }, "size_bytes"), groups(where.value),
     hottest(where, "Partitions, hottest first", { topic: where.value }, ROWS_MAX), moves(where, { topic: where.value })]) });
-  views.add("partition", { title: where => `Partition ${called(where.value)}`, hasSpans: true, read: partition });
+  views.add("partition", { title: where => called(where.value), hasSpans: true, read: partition });
 })();

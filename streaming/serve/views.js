@@ -5,7 +5,9 @@ const views = (() => {
   const AGAIN_MS = 15000, SPANS = [["hour", "1 hour", 3600000], ["day", "1 day", 86400000], ["week", "7 days", 604800000], ["month", "30 days", 2592000000]];
   const own = id => document.getElementById(id);
   const known = new Map();
-  let shown = null, turn = 0, isReading = false, change = "", readAt = 0;
+  // What was refused so is refused again, until the address changes, or for the latter two who is signed in.
+  const WRONG = [400, 404], CLOSED = [401, 403];
+  let shown = null, turn = 0, isReading = false, change = "", readAt = 0, refused = 0, session = null;
 
   // "#group=a%2Fb&span=day" is { name: "group", value: "a/b", span: "day" }; null where it is of the overview.
   function address() {
@@ -17,14 +19,28 @@ const views = (() => {
       return known.has(found.name) ? found : null;
     } catch (problem) { return null; }
   }
-  class Refused extends Error {}
+  class Refused extends Error {
+    constructor(text, status) { super(text); this.status = status; }
+  }
   async function read(path, query) {
     const asked = Object.entries(query || {}).filter(([, value]) => value !== undefined && value !== null);
     const response = await fetch(`api/v1/${path}?${new URLSearchParams(asked)}`, { cache: "no-cache", credentials: "same-origin" });
     const answer = await response.json();
     if (response.status === 503) throw new Error(answer.detail);
-    if (!response.ok) throw new Refused(answer.detail);
+    if (!response.ok) throw new Refused(answer.detail, response.status);
     return answer;
+  }
+
+  // What a person reads where a program reads of tokens.
+  function howToSignIn() {
+    const ways = session ? [session.by_password && "with name and password", session.by_issuer && "by your organisation"].filter(Boolean) : [];
+    if (session && !ways.length) return `This page needs a session: ${session.detail}.`;
+    return ["This page needs a session. Sign in", ways.join(" or "), "at the top of the page."].filter(Boolean).join(" ");
+  }
+  function refuse(problem) {
+    refused = [...WRONG, ...CLOSED].includes(problem.status) ? problem.status : 0;
+    say("");
+    fill([el("p", { class: "bad", role: "alert" }, problem.status === 401 ? howToSignIn() : problem.message)]);
   }
 
   function frame(where) {
@@ -60,11 +76,12 @@ const views = (() => {
       const nodes = await known.get(where.name).read(where);
       if (mine !== turn) return;
       readAt = Date.now();
+      refused = 0;
       say("");
       fill(nodes);
     } catch (problem) {
       if (mine !== turn) return;
-      if (problem instanceof Refused) { say(""); fill([el("p", { class: "bad", role: "alert" }, problem.message)]); return; }
+      if (problem instanceof Refused) { refuse(problem); return; }
       const why = problem instanceof TypeError ? "serve does not answer" : problem.message;
       say(readAt ? `${why}: these figures are of ${new Date(readAt).toLocaleTimeString([], { hour12: false })}` : why);
     } finally { if (mine === turn) isReading = false; }
@@ -77,7 +94,7 @@ const views = (() => {
     if (!where) { shown = null; return; }
     if (shown !== where.text) {
       shown = where.text;
-      readAt = 0;
+      readAt = refused = 0;
       say("");
       title(where);
       put("view-body", none("reading …"));
@@ -92,14 +109,16 @@ const views = (() => {
   }
 
   window.addEventListener("hashchange", go);
-  window.addEventListener("resize", () => { if (address() && readAt) look(); });
-  document.addEventListener("session", () => { if (address()) look(); });
-  document.addEventListener("connection-lost", () => { if (address() && readAt) look(); });
+  // Each page of its own has begun by then: what is left is the overview.
+  document.addEventListener("DOMContentLoaded", () => { if (!address()) frame(null); });
+  window.addEventListener("resize", () => { if (address() && readAt && !refused) look(); });
+  document.addEventListener("session", event => { session = event.detail; if (address() && !WRONG.includes(refused)) look(); });
+  document.addEventListener("connection-lost", () => { if (address() && readAt && !refused) look(); });
   document.addEventListener("status", event => {
     const s = event.detail, { decision, execution } = s ? s.control : {};
     const now = JSON.stringify(s && [s.load.window_end_ms, s.groups.newest_event_ms, decision && decision.decided_ms, execution && execution.event_ms]);
     // A read that takes long is not begun anew: it would never end.
-    if (!address() || isReading || (now === change && Date.now() - readAt < AGAIN_MS)) return;
+    if (!address() || isReading || refused || (now === change && Date.now() - readAt < AGAIN_MS)) return;
     change = now;
     look();
   });

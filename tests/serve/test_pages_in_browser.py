@@ -12,7 +12,7 @@ import pytest
 
 from streaming.runtime import users
 from tests.serve.served import Served
-from tests.serve.signed import Signed
+from tests.serve.signed import PASSWORD, Signed
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, skewed_cluster
 from tests.serve.test_page_in_browser import SCRIPT_NAME, Site, chromium, now_ms, page, sign_in
 from tests.waiting import until
@@ -268,10 +268,57 @@ def test_figures_are_grey_once_serve_has_ended(page: Any, site: Site) -> None:
 
 def test_acts_want_a_session_and_an_unknown_group_is_said_in_words(page: Any, site: Site) -> None:
     page.goto(site.url + "#audit")
-    page.locator("#view-body [role=alert]").wait_for()
+    page.get_by_text("This page needs a session. Sign in with name and password at the top of the page.").wait_for()
+    assert page.get_by_text("Bearer").count() == 0, "that is for programs"
     assert page.locator("#view-body table").count() == 0
     page.goto(site.url + "#group=no%2Fsuch")
     page.get_by_text("group 'no/such': is not in the newest windows").wait_for()
+
+
+@pytest.mark.parametrize("address", ["topic=%3Cb%3Ex", "group=no%2Fsuch", "audit"])
+def test_what_is_refused_is_not_asked_again_at_each_event(page: Any, site: Site, address: str) -> None:
+    page.add_init_script(OWN_EVENTS)
+    page.goto(f"{site.url}#{address}")
+    page.get_by_role("button", name="Sign in").wait_for()
+    page.wait_for_load_state("networkidle")
+    page.locator("#view-body [role=alert]").wait_for()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for _ in range(3):
+        with page.expect_response("**/api/status"):
+            page.evaluate("streams[0].dispatchEvent(new Event('status'))")
+    page.set_viewport_size({"width": 800, "height": 800})
+    with page.expect_response("**/api/status"):
+        page.evaluate("streams[0].dispatchEvent(new Event('status'))")
+    assert {url for url in asked if not url.endswith("/api/status")} == set()
+    page.goto(f"{site.url}#groups")
+    page.locator("#view-body").get_by_role("link", name="billing").wait_for()
+    page.go_back()
+    page.locator("#view-body [role=alert]").wait_for()
+    if address == "audit":
+        page.get_by_label("Name").fill("ada")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_text("Nobody has asked for an act").wait_for()
+
+
+@pytest.mark.parametrize("name", ["foo", "foo/", "foo/x", "foo%2Fbar%2F1"])
+def test_what_is_no_partition_is_not_called_one(page: Any, site: Site, name: str) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{site.url}#partition={name}")
+    page.get_by_text("This address names no partition").wait_for()
+    assert page.locator("#view-title").inner_text().startswith("No partition: foo")
+    assert not [url for url in asked if "/partitions" in url]
+
+
+@pytest.mark.parametrize(
+    ("address", "marked"), [("", "Overview"), ("#no-such-page", "Overview"), ("#groups", "Groups")]
+)
+def test_the_page_that_is_shown_first_is_marked(page: Any, site: Site, address: str, marked: str) -> None:
+    page.goto(site.url + address)
+    page.locator("nav a[aria-current=page]").wait_for()
+    assert page.locator("nav a[aria-current=page]").all_inner_texts() == [marked]
 
 
 def test_an_act_that_has_changed_nothing_is_not_green(page: Any, site: Site) -> None:
