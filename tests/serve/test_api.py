@@ -210,7 +210,17 @@ def test_what_has_not_changed_is_not_sent_again(app: Starlette) -> None:
         ("brokers?from=5&to=5", "from: 5 is not before to, 5"),
         ("decisions?cursor=AAAA", "cursor: is none that this list has given"),
         ("partitions?step=60000", "topic: is needed with from, to or step"),
-        ("topics?topic=%00", "topic: must be 1 to 249 characters of A-Z a-z 0-9 . _ -"),
+        (
+            "topics?topic=%00",
+            r"topic: must be 1 to 249 characters of A-Z a-z 0-9 . _ -; '\x00' in '\x00' is not allowed",
+        ),
+        ("topics?topic=%ff", "topic: must be 1 to 249 characters of A-Z a-z 0-9 . _ -; '\ufffd' in '\ufffd' is not"),
+        ("topics?topic=a%20b", "topic: must be 1 to 249 characters of A-Z a-z 0-9 . _ -; ' ' in 'a b' is not allowed"),
+        ("topics?topic=", "topic: must be 1 to 249 characters of A-Z a-z 0-9 . _ -; '' has 0 characters"),
+        (
+            f"topics?topic={'a' * 250}",
+            f"topic: must be 1 to 249 characters of A-Z a-z 0-9 . _ -; '{'a' * 100}' has 250 characters",
+        ),
         ("topics?topic=a%0a", "topic: must be 1 to 249 characters of A-Z a-z 0-9 . _ -"),
         ("groups?group=%C2%85", "group: must be 1 to 1000 characters, none of them a control character"),
         ("brokers?cursor=%3D", "cursor: must be 1 to 8000 characters of A-Z a-z 0-9 _ -"),
@@ -219,6 +229,22 @@ def test_what_has_not_changed_is_not_sent_again(app: Starlette) -> None:
 def test_wrong_parameters_are_named(app: Starlette, path: str, refused: str) -> None:
     answer = get(app, f"/api/v1/{path.partition('?')[0]}?{path.partition('?')[2]}")
     assert problem(ask(app, "GET", f"/api/v1/{path}")).startswith(f"400 {refused}"), answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "refused"),
+    [
+        ("GET", "/api/v1/nothing", "404 there is no path '/api/v1/nothing'; /api/openapi.json lists those of the API"),
+        ("GET", f"/{'a' * 200}", f"404 there is no path '/{'a' * 99}'; /api/openapi.json lists those of the API"),
+        ("DELETE", "/api/v1/brokers", "405 DELETE is not allowed here; allowed are GET, HEAD"),
+        ("PUT", "/api/v1/plans", "405 PUT is not allowed here; allowed are GET, HEAD, POST"),
+        ("POST", "/metrics", "405 POST is not allowed here; allowed are GET, HEAD"),
+    ],
+)
+def test_a_wrong_path_or_method_is_named_with_what_there_is(
+    app: Starlette, method: str, path: str, refused: str
+) -> None:
+    assert problem(ask(app, method, path)) == refused
 
 
 @pytest.mark.parametrize(

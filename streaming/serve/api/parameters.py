@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from starlette.datastructures import QueryParams
 
+from assignor_core.wording import counted
 from streaming.serve.api.problems import Problem
 
 TIME_MAX_MS = 253_402_300_799_000
@@ -66,9 +67,10 @@ class Parameter:
                 raise Problem(400, f"{self.name}: {text[:VALUE_SHOWN]!r} is none of {', '.join(self.choices)}")
             return text
         if self.characters:
-            if not self._least_length <= len(text) <= self.most or not self.characters.fit(text):
+            problem = self._problem_of(text, self.characters)
+            if problem:
                 allowed = f"{self._least_length} to {self.most} {self.characters.called}"
-                raise Problem(400, f"{self.name}: must be {allowed}; {text[:VALUE_SHOWN]!r} has {len(text)}")
+                raise Problem(400, f"{self.name}: must be {allowed}; {problem}")
             return text
         shown = text[:VALUE_SHOWN]
         if not re.fullmatch(r"-?[0-9]+", text) or len(text) > INT_DIGITS_MAX + 1:
@@ -77,6 +79,15 @@ class Parameter:
         if not self.least <= number <= self.most:
             raise Problem(400, f"{self.name}: {number} is not within {self.least} to {self.most}")
         return number
+
+    def _problem_of(self, text: str, characters: Characters) -> str | None:
+        """What is wrong with a text; None if it is allowed."""
+        wrong = next((one for one in text if not characters.fit(one)), None)
+        if wrong is not None:
+            return f"{wrong!r} in {text[:VALUE_SHOWN]!r} is not allowed"
+        if not self._least_length <= len(text) <= self.most:
+            return f"{text[:VALUE_SHOWN]!r} has {counted(len(text), 'character', 'characters')}"
+        return None
 
     def described(self) -> dict[str, Any]:
         """As OpenAPI describes it."""

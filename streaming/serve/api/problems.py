@@ -13,6 +13,9 @@ from starlette.routing import Match, Route
 MEDIA_TYPE = "application/problem+json"
 OF_PEOPLE = "/oidc/"
 """Beginning of paths to which a browser goes, so that a person sees the answer."""
+PATH_SHOWN = 100
+"""Characters of a path or method that the answer repeats."""
+DESCRIPTION = "/api/openapi.json"
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title} · Kafka load rebalancer</title>
@@ -44,14 +47,25 @@ def answer_problem(request: Request, error: Exception) -> Response:
     """A problem, or any other HTTP error, as problem+json; to a browser that signs somebody in or out, as a page."""
     assert isinstance(error, HTTPException)
     if request.url.path.startswith(OF_PEOPLE) and "text/html" in request.headers.get("accept", ""):
-        return _page(error)
-    body = problem_body(error.status_code, error.detail, error.fields if isinstance(error, Problem) else {})
+        return _page(_detail(request, error), error)
+    body = problem_body(error.status_code, _detail(request, error), error.fields if isinstance(error, Problem) else {})
     headers = {"Allow": ", ".join(_methods(request))} if error.status_code == 405 else error.headers
     return JSONResponse(body, error.status_code, headers=headers, media_type=MEDIA_TYPE)
 
 
-def _page(error: HTTPException) -> Response:
-    detail = error.detail[:1].upper() + error.detail[1:] + "."
+def _detail(request: Request, error: HTTPException) -> str:
+    """What went wrong; Starlette's own errors only repeat the words of their status."""
+    if isinstance(error, Problem):
+        return error.detail
+    if error.status_code == 404:
+        return f"there is no path {request.url.path[:PATH_SHOWN]!r}; {DESCRIPTION} lists those of the API"
+    if error.status_code == 405:
+        return f"{request.method[:PATH_SHOWN]} is not allowed here; allowed are {', '.join(_methods(request))}"
+    return error.detail
+
+
+def _page(detail: str, error: HTTPException) -> Response:
+    detail = detail[:1].upper() + detail[1:] + "."
     text = PAGE.format(title=escape(HTTPStatus(error.status_code).phrase), detail=escape(detail))
     return HTMLResponse(text, error.status_code, {**(error.headers or {}), **PAGE_HEADERS})
 
