@@ -3,6 +3,7 @@
 Skipped without Chromium on the path or without Playwright (`deploy/extras/browser-tests.lock`).
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
+from assignor_core.planner import PlannerPolicy, propose
 from streaming.runtime import users
+from tests.core.planner.cases import founding
 from tests.serve.served import Served
 from tests.serve.signed import PASSWORD, Signed
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, skewed_cluster
@@ -319,6 +322,59 @@ def test_the_page_that_is_shown_first_is_marked(page: Any, site: Site, address: 
     page.goto(site.url + address)
     page.locator("nav a[aria-current=page]").wait_for()
     assert page.locator("nav a[aria-current=page]").all_inner_texts() == [marked]
+
+
+CUT_TABLES = """() => [...document.querySelectorAll("table")].map(table => table.parentElement)
+    .filter(box => box.checkVisibility() && box.scrollWidth > box.clientWidth).map(box => box.innerText.slice(0, 80))"""
+"""What stands in tables that their box cuts at the side."""
+
+
+@pytest.mark.parametrize("width", [320, 400])
+def test_on_a_narrow_screen_no_table_is_cut(page: Any, site: Site, width: int) -> None:
+    """Nothing shows that a table would move sideways, and a figure without its unit is another one."""
+    long = "measured: max/mean measured " + "as-promised-" * 20
+    Synthetic(site.served.settings.storage.tables, _commits=100).event(now_ms(), 4, "progress", detail=long)
+    plan_id = site.keep(propose(founding(), PlannerPolicy(throttle_bytes_per_sec=1_000.0)))
+    page.set_viewport_size({"width": width, "height": 900})
+    for address, part in (
+        (f"plan={plan_id}", "#plan-movements table"), ("topic=topic-A", "#view-body table"),
+        ("group=billing", "#view-body table"), ("broker=1", "#view-body table"), ("execution=e-1", "#view-body table"),
+        ("decisions", "#view-body table"), ("executions", "#view-body table"),
+    ):  # fmt: skip
+        page.goto(f"{site.url}#{address}")
+        page.locator(part).first.wait_for()
+        assert page.evaluate(CUT_TABLES) == [], address
+        assert fits(page), address
+    page.goto(f"{site.url}#overview")
+    page.locator("#execution").get_by_text(long).last.wait_for()
+    assert page.evaluate(CUT_TABLES) == []
+    whole = "cell => cell.scrollWidth <= cell.clientWidth && getComputedStyle(cell).textOverflow !== 'ellipsis'"
+    assert all(cell.evaluate(whole) for cell in page.locator("#execution td").all())
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_each_execution_in_view_is_marked_beside_the_line_of_skew(page: Any, site: Site, width: int) -> None:
+    synthetic, now = Synthetic(site.served.settings.storage.tables, _commits=100), now_ms()
+    for execution_id, ago_ms in (("e-2", 450_000), ("e-3", 330_000)):
+        for sequence, event in enumerate(("approved", "started", "done")):
+            event_ms = now - ago_ms + 30_000 * sequence
+            synthetic.event(event_ms, sequence, event, execution_id=execution_id, plan_id="b" * 64)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(site.url)
+    page.locator("#brokers").get_by_role("link", name=re.compile("^[23] executions")).wait_for()
+    chart = page.locator("#brokers svg")
+    marked = {title.text_content() for title in chart.locator("rect title").all()}
+    assert marked - {"execution e-1"} == {"execution e-2", "execution e-3"}, "e-0 ended long before, e-1 may be later"
+    inside = "svg => [...svg.querySelectorAll('text, rect')].every(one => one.getBBox().x >= 0)"
+    assert chart.evaluate(inside)
+    texts = chart.evaluate("svg => [...svg.querySelectorAll('text')].map(one => one.textContent)")
+    assert all(re.fullmatch(r"[\d.:]+", text) for text in texts), "words would cover the line"
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for _ in range(2):
+        with page.expect_response("**/api/status"):
+            page.evaluate("document.dispatchEvent(new CustomEvent('session', { detail: null }))")
+    assert not [url for url in asked if "/executions" in url], "they are as they were"
 
 
 def test_an_act_that_has_changed_nothing_is_not_green(page: Any, site: Site) -> None:
