@@ -417,6 +417,17 @@ FURTHER = (
                 f'rebalancer_snapshot_timestamp_seconds{{{MAIN},{TARGET_A}}}': "_x6 360+60x30"},
     ),
     Case(
+        "RebalancerAbsent", 30,
+        # One of two serve processes has gone: what the other one shows of the cluster is as true as before.
+        {f'up{{{TARGET_A}}}': "1x40", f'up{{{TARGET_B}}}': "1x10 0x30",
+         f'rebalancer_snapshot_timestamp_seconds{{{MAIN},{TARGET_A}}}': "0+60x40",
+         f'rebalancer_snapshot_timestamp_seconds{{{MAIN},{TARGET_B}}}': "0+60x10 _x30"},
+        {"job": "rebalancer", "instance": "b:9464"},
+        "Prometheus gets no answer from b:9464. Where no other serve process shows its cluster, no other alert of it "
+        "can fire until it does.",
+        silent={f'up{{{TARGET_A}}}': "1x40", f'up{{{TARGET_B}}}': "1x40"},
+    ),
+    Case(
         "RebalancerStreamStalled", 90,
         # Heartbeats come, but tell the same again and again.
         {**moving("stream_last_progress_timestamp_seconds", NOW, BYTE_RATE), **steady("stream_active", 1, BYTE_RATE),
