@@ -7,7 +7,8 @@ import logging
 import os
 import sys
 from collections.abc import MutableMapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO
 
 import structlog
 
@@ -38,9 +39,27 @@ def configure_logging(settings: LogSettings, secrets: frozenset[str] = frozenset
         processors=[*common, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         # Looked up anew each time: standard error may be replaced, and closed, while loggers live on.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        logger_factory=lambda *_: _Lines(sys.stderr),
     )
     _adopt_libraries(common, rendering, level)
+
+
+class _Lines(structlog.PrintLogger):
+    """Lines that can't be written, as where the disk is full, are lost: they end no work of who logs."""
+
+    def msg(self, message: str) -> None:
+        with suppress(OSError, ValueError):  # ValueError: the file is closed
+            super().msg(message)
+
+    log = debug = info = warn = warning = fatal = failure = err = error = critical = exception = msg
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """The same for libraries."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        if not isinstance(sys.exc_info()[1], OSError | ValueError):
+            super().handleError(record)  # it writes to standard error, too
 
 
 def _renderers(settings: LogSettings) -> list[structlog.typing.Processor]:
@@ -77,7 +96,7 @@ def _adopt_libraries(
     common: list[structlog.typing.Processor], rendering: list[structlog.typing.Processor], level: int
 ) -> None:
     """The standard library's root logger, which libraries use, from `warning` on: their information is not ours."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Handler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*common, structlog.stdlib.add_logger_name],

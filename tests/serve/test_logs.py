@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
@@ -206,3 +207,15 @@ def test_no_color_is_kept_to(wish: str, coloured: bool, monkeypatch: pytest.Monk
     log_something("console", "info")
     assert "connecting" in terminal.getvalue()
     assert ("\x1b[" in terminal.getvalue()) is coloured
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_a_log_that_can_t_be_written_ends_nothing(style: Style, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = open("/dev/full", "w", buffering=1)  # noqa: SIM115 - closed below, where it must be
+    monkeypatch.setattr("sys.stderr", full)
+    log_something(style, "info")
+    with suppress(OSError):
+        full.close()
+    structlog.get_logger().info("into a file that is closed")
+    logging.getLogger("deltalake.x").warning("the same of a library")
