@@ -74,6 +74,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ toYaml $files }}
 {{- end }}
 
+{{/* Whether a role writes tables, or nothing. serve does where it sends notifications (table notification) and where people
+or programs may act through it (audit, execution). Arguments: root, role. */}}
+{{- define "rebalancer.writesTables" -}}
+{{- $settings := include "rebalancer.settings" . | fromYaml -}}
+{{- $notify := default dict $settings.notify -}}
+{{- $serve := default dict $settings.serve -}}
+{{- $writes := has .role (list "pipeline" "control") -}}
+{{- if eq .role "serve" -}}
+  {{- $writes = or $notify.webhooks $serve.oidc_issuer $serve.tokens_file $serve.users_file -}}
+  {{- range .root.Values.extraEnv -}}
+    {{- if regexMatch "^REBALANCER_(NOTIFY__|SERVE__(OIDC|TOKENS|USERS)_)" .name -}}{{- $writes = true -}}{{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- if $writes -}}true{{- end -}}
+{{- end }}
+
 {{/* Labels of a role's pods. Arguments: root, role. */}}
 {{- define "rebalancer.roleLabels" -}}
 {{ include "rebalancer.selectorLabels" .root }}

@@ -1,4 +1,4 @@
-{{/* Template of a role's pod. Arguments: root, role, shard (1/2; only of collect). */}}
+{{/* Template of a role's pod. Arguments: root, role, and only of collect shard (1/2) and shardNumber (1). */}}
 {{- define "rebalancer.pod" -}}
 {{- $values := index .root.Values .role -}}
 {{- $secretFiles := include "rebalancer.secretFiles" . | fromYaml -}}
@@ -13,6 +13,7 @@ metadata:
     {{- include "rebalancer.roleLabels" . | nindent 4 }}
     {{- with .shard }}
     rebalancer/shard: {{ replace "/" "-of-" . }}
+    rebalancer/shard-number: {{ $.shardNumber | quote }}
     {{- end }}
     {{- with .root.Values.commonLabels }}
     {{- toYaml . | nindent 4 }}
@@ -107,7 +108,7 @@ spec:
           mountPath: /tmp
         - name: data
           mountPath: /var/lib/rebalancer
-          {{- if has .role (list "collect" "serve") }}
+          {{- if not (include "rebalancer.writesTables" .) }}
           readOnly: true
           {{- end }}
   volumes:
