@@ -22,10 +22,13 @@ from pydantic_core import ErrorDetails
 from assignor_core.wording import counted
 from streaming.errors import UsageProblem
 from streaming.settings import MEMORY_ROOT, Settings
+from streaming.settings.secret_names import SECRET_NAME, may_hold_secret
 
 ENVIRONMENT_PREFIX = "REBALANCER_"
 NESTING = "__"
 PROBLEMS_SHOWN = 10
+TEXTS = frozenset[object]({str, SecretStr, Path})
+"""Types whose values are taken as they were typed."""
 
 Nested = dict[str, Any]
 
@@ -110,9 +113,9 @@ class _StrictLoader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
                 raise yaml.constructor.ConstructorError(None, None, f"{key!r} can't be a key", key_node.start_mark)
-            if key in seen:
+            if str(key) in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
-            seen.add(key)
+            seen.add(str(key))
         return super().construct_mapping(node, deep)
 
 
@@ -144,10 +147,14 @@ def _nest(path: list[str], value: object) -> Nested:
 
 
 def _merge(into: Nested, new: Nested, origins: dict[str, str], origin: str, prefix: str = "") -> None:
-    for key, value in new.items():
+    for name, value in new.items():
+        key = str(name)  # YAML makes a number of a broker's id; in the environment and in flags it is text
         path = f"{prefix}{key}"
-        if isinstance(value, dict) and isinstance(into.get(key, {}), dict):
-            _merge(into.setdefault(key, {}), value, origins, origin, f"{path}.")
+        if isinstance(value, dict):
+            if not isinstance(into.get(key), dict):
+                into[key] = {}
+                origins.pop(path, None)
+            _merge(into[key], value, origins, origin, f"{path}.")
         else:
             into[key] = value
             origins[path] = origin
@@ -167,7 +174,7 @@ def _from_text(path: list[str], value: str) -> object:
     types = _types(path)
     if value in ("", "null") and NoneType in types:
         return None
-    if value[:1] in ("[", "{"):
+    if value[:1] in ("[", "{") and not types & TEXTS:
         return _from_yaml(value)
     if list in types:
         return [part.strip() for part in value.split(",")] if value.strip() else []
@@ -177,7 +184,7 @@ def _from_text(path: list[str], value: str) -> object:
 def _from_flag(path: list[str], value: str) -> object:
     """The same, but YAML counts: `"a"` and `[1, 2]`. A number in the place of a text is a text: a name, a password."""
     parsed = _from_text(path, value)
-    if parsed != value or (_types(path) & {str, SecretStr, Path} and value[:1] not in ('"', "'")):
+    if parsed != value or (_types(path) & TEXTS and value[:1] not in ('"', "'")):
         return parsed
     return _from_yaml(value)
 
@@ -213,7 +220,7 @@ def _describe(detail: ErrorDetails, effective: Effective) -> str:
     if detail["type"] == "extra_forbidden":
         return f"{key}: unknown key ({origin}){_suggestion(key)}"
     shown = "" if isinstance(detail["input"], dict) else f", found {detail['input']!r}"
-    if any(word in f"{key}{shown}" for word in ("password", "token", "secret", "@")):  # "@": a URL with a login, too
+    if may_hold_secret(key) or SECRET_NAME.search(shown) or "@" in shown:  # a section that is none; a URL with a login
         shown = ""
     return f"{key}: {_reason(detail)}{shown} ({origin})"
 

@@ -3,15 +3,16 @@
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 from click.core import ParameterSource
-from pydantic import SecretStr
 
 from streaming.config import load_settings
 from streaming.runtime.files import restrict_new_files
-from streaming.settings import KafkaSettings, Settings
+from streaming.runtime.secrets import Masking
+from streaming.settings import Settings
+from streaming.settings.secret_names import SECRET_NAME, may_hold_secret
 
 Command = Callable[..., Any]
 
@@ -48,7 +49,8 @@ def flags_of(assignments: tuple[str, ...]) -> dict[str, object]:
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals or not key:
-            raise click.BadParameter(f"{assignment!r} is not KEY=VALUE", param_hint="--set")
+            shown = "what was given" if SECRET_NAME.search(assignment) else repr(assignment)
+            raise click.BadParameter(f"{shown} is not KEY=VALUE", param_hint="--set")
         flags[key] = value
     return flags
 
@@ -65,10 +67,13 @@ def settings_from(config_file: Path | None, assignments: tuple[str, ...] = ()) -
     return settings
 
 
-SECRET_KEYS = tuple(
-    f"kafka.{name}=" for name, field in KafkaSettings.model_fields.items() if SecretStr in get_args(field.annotation)
-)
-"""What assignments of secrets begin with."""
+def _may_be_shown(assignment: str) -> bool:
+    """Whether no secret stands in it: one by its name, one in a whole section, a login in a URL."""
+    key, _, value = assignment.partition("=")
+    if may_hold_secret(key) and not key.endswith("_file"):
+        return False
+    is_section = value[:1] in ("{", "[")
+    return not (is_section and SECRET_NAME.search(value)) and Masking().text(value) == value
 
 
 def in_use() -> str:
@@ -78,6 +83,6 @@ def in_use() -> str:
         return ""
     file, assignments = context.params.get("config_file"), context.params.get("assignments") or ()
     given = file is not None and context.get_parameter_source("config_file") is not ParameterSource.ENVIRONMENT
-    shown = (one for one in assignments if not one.startswith(SECRET_KEYS))
+    shown = (one for one in assignments if _may_be_shown(one))
     options = [*(("--config", str(file)) if given else ()), *(part for one in shown for part in ("--set", one))]
     return f" {shlex.join(options)}" if options else ""

@@ -16,9 +16,9 @@ from pydantic import BaseModel, SecretStr
 from streaming.errors import UsageProblem
 from streaming.settings import KafkaSettings, Settings
 from streaming.settings.notify import WebhookSettings
+from streaming.settings.secret_names import SECRET_NAME
 
 MASK = "**********"
-SECRET_NAME = re.compile(r"password|passwd|secret|token|credential|jaas", re.IGNORECASE)
 VALUE_LENGTH_MIN = 4
 """A shorter value is masked by its name alone: it occurs in too many words."""
 
