@@ -22,6 +22,7 @@ from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.wording import counted, first_named
 from streaming.commands.broker_names import BROKERS_SHOWN
 from streaming.commands.plan_price import accuracy_line, bytes_text, duration_text, price_texts
+from streaming.commands.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -213,10 +214,7 @@ def show(
     """
     content = proposed.to_json() if accuracy is None else {**proposed.to_json(), "accuracy": accuracy}
     if out_file:
-        try:
-            out_file.write_text(json.dumps(content) + "\n")
-        except OSError as error:
-            raise InputError(f"--out {out_file}: {error.strerror or error}") from None
+        write_whole("--out", out_file, f"{json.dumps(content)}\n".encode())
     if as_json:
         click.echo(json.dumps(content))
     else:
