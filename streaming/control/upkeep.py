@@ -9,6 +9,7 @@ from datetime import datetime
 
 import structlog
 
+from assignor_core.intervals import is_due
 from streaming import tables
 from streaming.contract import (
     AUDIT,
@@ -69,7 +70,7 @@ class Upkeep:
 
     def run_if_due(self, *, now_ms: int) -> None:
         """Raises TableUnavailable; the next run is due no sooner for that."""
-        if now_ms - self._ran_ms < self._interval_ms:
+        if not is_due(self._ran_ms, self._interval_ms, now_ms):
             return
         self._ran_ms = now_ms
         deleted = expire(self._root, self._cluster, self._settings, now_ms=now_ms)

@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 
 from assignor_core.group.events import GroupEvent, GroupLook, group_events
+from assignor_core.intervals import is_due
 from streaming import tables
 from streaming.contract import GROUP_EVENT, GROUP_LAG
 from streaming.errors import TableUnavailable
@@ -41,15 +42,15 @@ class GroupEventKeeper:
         self._cluster = cluster_name
         self._window_ms = settings.window_ms
         self._maintenance = Maintenance(root, GROUP_EVENT, settings)
-        self._due_ms = 0
+        self._looked_ms: int | None = None
         self._compared: datetime | None = None
         self._looks = GroupSamples.empty()
 
     def keep_if_due(self, *, now_ms: int) -> int:
         """Compare the windows that have closed since; returns how many events were written."""
-        if now_ms < self._due_ms:
+        if not is_due(self._looked_ms, self._window_ms, now_ms):
             return 0
-        self._due_ms = now_ms + self._window_ms
+        self._looked_ms = now_ms
         try:
             written = self._keep()
         except (TableUnavailable, DeltaError, OSError) as error:

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 
+from assignor_core.intervals import is_due
 from streaming.contract import PARTITION_LOAD_HOURLY, Table
 from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
 from streaming.settings import PipelineSettings
@@ -57,7 +58,7 @@ class Maintenance:
         self._table = table
         self._retention_ms = retention_ms(table, settings)
         self._interval_ms = settings.maintenance_interval_ms
-        self._due_ms = 0
+        self._ran_ms: int | None = None
         self._rollups = [
             RollingUp(root, rollup, watermark_ms=settings.watermark_ms, kept_ms=retention_ms(rollup.target, settings))
             for rollup in rollups_of(table)
@@ -72,9 +73,9 @@ class Maintenance:
 
     def run_if_due(self, *, now_ms: int) -> bool:
         """True if it was due and has run. To be called by the table's writer, after a write."""
-        if now_ms < self._due_ms:
+        if not is_due(self._ran_ms, self._interval_ms, now_ms):
             return False
-        self._due_ms = now_ms + self._interval_ms
+        self._ran_ms = now_ms
         with self._failures_logged("open"):
             self._run(opened(self._uri), now_ms)
         for maintenance in self._of_rollups:

@@ -15,6 +15,7 @@ import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from assignor_core.intervals import is_due
 from streaming.cluster.clients import admin_client, reaching
 from streaming.errors import ClusterUnreachable, TableUnavailable
 from streaming.pipeline.batch_reporter import BatchReporter
@@ -177,7 +178,7 @@ def _watch(
                 return EXIT_QUERY_FAILED
         now_ms = clocks.now_ms()
         reporter.report(now_ms=now_ms)
-        if now_ms - checked_ms >= TOPIC_CHECK_INTERVAL_MS:
+        if is_due(checked_ms, TOPIC_CHECK_INTERVAL_MS, now_ms):
             checked_ms = now_ms
             last_good = _check_topics(settings, last_good)
     stop_queries(queries)

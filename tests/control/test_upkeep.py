@@ -254,6 +254,14 @@ def test_a_run_leaves_few_files_that_every_engine_reads(tmp_path: Path) -> None:
     assert duckdb.read_parquet(file).filter("verdict = 'hold'").count("*").fetchall() == [(2,)]
 
 
+def test_rows_expire_though_the_clock_is_set_back(tmp_path: Path) -> None:
+    synthetic = Synthetic(str(tmp_path))
+    for at_ms in (LONG_AGO_MS, LATELY_MS):
+        synthetic.decision(at_ms)
+    Upkeep(str(tmp_path), "test", KEEP, interval_ms=1_000, now_ms=NOW_MS + DAY_MS).run_if_due(now_ms=NOW_MS)
+    assert times(str(tmp_path), "decision", "decided_at") == [LATELY_MS]
+
+
 def test_rows_of_an_earlier_version_expire_too(tmp_path: Path) -> None:
     root = str(tmp_path)
     history(Synthetic(root), "e", LONG_AGO_MS, "approved", "started", "done")

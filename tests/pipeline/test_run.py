@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -12,6 +13,7 @@ from kafka.errors import KafkaConnectionError
 from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.pipeline import run
 from streaming.pipeline.session import build_session
+from streaming.runtime import clocks
 from streaming.settings import KafkaSettings, Settings
 
 NAMES = ("rebalancer.byte-rate", "rebalancer.consumer-lag")
@@ -103,6 +105,25 @@ def test_brokers_that_are_away_when_topics_are_checked_again_end_nothing(reach: 
     reach(error)
     last_good = {("t", "0"): 7}
     assert run._check_topics(Settings(), last_good) == last_good
+
+
+def test_topics_are_checked_again_though_the_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    started_ms, interval_ms = 10**12, run.TOPIC_CHECK_INTERVAL_MS
+    times, checked = [started_ms, started_ms + 1, 5, 6, 5 + interval_ms], list[int]()
+    clock = iter(times)
+    reported: list[int] = []
+
+    def check(_settings: Settings, last_good: object) -> object:
+        checked.append(reported[-1])
+        return last_good
+
+    monkeypatch.setattr(clocks, "now_ms", lambda: next(clock))
+    monkeypatch.setattr(run, "offsets_read", lambda _checkpoints: {})
+    monkeypatch.setattr(run, "_check_topics", check)
+    reporter: Any = SimpleNamespace(report=lambda **now: reported.append(now["now_ms"]))
+    stopping: Any = SimpleNamespace(wait=lambda _s: len(reported) == len(times) - 1)
+    assert run._watch([], reporter, Settings(), stopping, nothing) == 0
+    assert checked == [5, 5 + interval_ms]
 
 
 @pytest.mark.parametrize("master", ["bogus", "local[many]", "local[2", "http://host"])

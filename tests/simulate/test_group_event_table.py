@@ -45,6 +45,14 @@ def test_each_rebalance_is_written_once_whoever_looks_how_often(tmp_path: Path) 
     assert kept(tmp_path) == [*expected, (3, "billing", "members left")]
 
 
+def test_windows_are_compared_though_the_clock_is_set_back(tmp_path: Path) -> None:
+    keeper = keeper_of(tmp_path)
+    window(tmp_path, 0, "billing", pair(0))
+    assert keeper.keep_if_due(now_ms=100 * WINDOW_MS) == 0
+    window(tmp_path, 1, "billing", pair(1))
+    assert keeper.keep_if_due(now_ms=WINDOW_MS) == 1
+
+
 def test_windows_that_can_still_change_wait(tmp_path: Path) -> None:
     keeper = keeper_of(tmp_path)
     window(tmp_path, 0, "billing", pair(0))
