@@ -2,10 +2,10 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 Milliseconds = Annotated[int, Field(ge=1, le=30 * 86_400_000)]
 RETENTION_MAX_MS = 100 * 365 * 86_400_000
@@ -75,3 +75,19 @@ class Section(BaseModel):
     """A part of the settings: frozen, and a key it doesn't know is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML makes true of `yes` and `on`, and pydantic would make 1 of that."""
+        given = value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,)
+        if any(isinstance(one, bool) for one in given):
+            types = _types_within(cls.model_fields[str(info.field_name)].annotation)
+            if types & {int, float} and bool not in types:
+                raise ValueError("must be a number, not true or false; YAML reads yes, no, on and off as these")
+        return value
+
+
+def _types_within(annotation: Any) -> set[Any]:
+    """All that an annotation is made of."""
+    return {annotation}.union(*map(_types_within, get_args(annotation)))

@@ -86,6 +86,12 @@ WRONG = {
         "integer, unable to parse string as an integer, found 'x' (file {file}); log.level: input should be 'debug', "
     ),
     "planner: {capacities: {1: {}, '1': {}}}": "settings file {file}, line 1: key '1' stands twice",
+    "collect: {sample_interval_ms: on}": "collect.sample_interval_ms: must be a number, not true or false; ",
+    "control: {movements_per_broker_max: yes}": "control.movements_per_broker_max: must be a number, not true or ",
+    "trigger: {enter_ratio: on}": "trigger.enter_ratio: must be a number, not true or false; ",
+    "planner: {movements_max: no}": "planner.movements_max: must be a number, not true or false; ",
+    "planner: {capacities: {1: {disk_bytes: yes}}}": "planner.capacities.1.disk_bytes: must be a number, not true ",
+    "topics: {broker_ids: {a: yes}}": "topics.broker_ids: must be a number, not true or false; ",
     "- 1": "settings file {file}: holds a list, must hold sections like 'kafka:'",
     "kafka: [": "settings file {file}, line 1: ",
     "? [a]\n: b": "settings file {file}, line 1: ['a'] can't be a key",
@@ -145,6 +151,18 @@ def test_a_login_that_nobody_uses_is_a_warning(given: list[str], warning: str | 
     assert shown.exit_code == 0
     assert json.loads(shown.stdout)
     assert shown.stderr == (f"warning: kafka.security_protocol is {warning}\n" if warning else "")
+
+
+def test_no_setting_takes_true_for_a_number() -> None:
+    """YAML makes true of `on` and `yes`."""
+    for key, default in flatten(Settings()).items():
+        if isinstance(default, bool):
+            continue
+        try:
+            value = flatten(load_effective(None, {key: True}, {}).settings)[key]
+        except UsageProblem:
+            continue
+        assert value is True, f"{key} is {value}"
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
