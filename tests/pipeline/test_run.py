@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
+import structlog
 from kafka.errors import KafkaConnectionError
 
 from streaming.errors import ClusterUnreachable, UsageProblem
@@ -140,7 +141,7 @@ def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_told_to_stop_while_spark_starts_it_begins_no_query(
-    reach: Reach, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    reach: Reach, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The first batch takes long, and what is under way is waited for."""
     reach(BOTH)
@@ -169,5 +170,6 @@ def test_told_to_stop_while_spark_starts_it_begins_no_query(
     monkeypatch.setattr(run, "StartingSession", Starting)
     monkeypatch.setattr(run, "start_queries", began)
     storage = {"tables": str(tmp_path / "tables"), "checkpoints": str(tmp_path / "checkpoints")}
-    assert run.run_pipeline(Settings.model_validate({"storage": storage})) == 0
-    assert "pipeline_stopped" in capsys.readouterr().out
+    with structlog.testing.capture_logs() as logged:
+        assert run.run_pipeline(Settings.model_validate({"storage": storage})) == 0
+    assert [row["event"] for row in logged] == ["pipeline_stopped"]

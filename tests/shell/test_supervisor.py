@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
 
 from streaming.runtime import supervisor
 from streaming.runtime.supervisor import Supervisor
@@ -52,9 +53,7 @@ def test_a_role_that_keeps_ending_ends_the_run_with_its_code(
     assert codes == [exit_code]
 
 
-def test_a_role_that_does_not_end_in_time_is_killed_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_role_that_does_not_end_in_time_is_killed_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "STOP_GRACE_S", 0.1)
     deaf = tmp_path / "deaf"
     script = (
@@ -66,8 +65,7 @@ def test_a_role_that_does_not_end_in_time_is_killed_and_named(
     try:
         until("the role takes no SIGTERM", deaf.exists)
     finally:
-        supervised.stop()
+        with structlog.testing.capture_logs() as logged:
+            supervised.stop()
     assert supervised.process_id("role") is None
-    out = capsys.readouterr().out
-    assert "stopping" in out
-    assert "roles_killed" in out
+    assert [row["event"] for row in logged] == ["stopping", "roles_killed"]
