@@ -52,7 +52,8 @@ class GroupTopic:
     """Age of the oldest unread record's write, worst partition; at least that where the look-back is too short."""
     retention_ratio: float | None
     """Worst share of the retained records that is still to be read: at 1 records are being lost, or all were. None
-    where nothing was ever deleted: all that was written is retained."""
+    where nothing was ever deleted: all that was written is retained. None too where a group deletes what it has read
+    itself."""
     last_commit_ms: int | None
     """Newest commit of any partition; at the latest then, where none was seen in the look-back."""
 
@@ -246,12 +247,18 @@ def _by_topic(rows: pa.Table, groups: Iterable[GroupVerdict]) -> tuple[GroupTopi
             lag_records=lag,
             lag_max_records=most,
             lag_seconds=wait,
-            retention_ratio=ratio,
+            retention_ratio=None if _is_deleted_once_read(group, topic) else ratio,
             last_commit_ms=None if commit_ms is None else math.floor(commit_ms),
         )
         for group, topic, statuses, lag, most, wait, ratio, commit_ms in columns
     ]
     return tuple(sorted(topics, key=lambda row: (-(row.lag_records or 0), row.group, row.topic)))
+
+
+def _is_deleted_once_read(group: str, topic: str) -> bool:
+    """Whether the topic is a repartition topic of the group, a Kafka Streams application: it deletes the records that
+    it has committed, so all that is retained is unread however little that is."""
+    return topic.startswith(f"{group}-") and topic.endswith("-repartition")
 
 
 def _retention_ratio(rows: pa.Table) -> pa.ChunkedArray:

@@ -223,6 +223,16 @@ def test_when_retention_has_removed_all_that_was_unread_all_is_lost(tables_in_me
     assert ratios == {"lost": 1.0, "in time": 0.0, "unknown": None, "unused": None}
 
 
+def test_a_streams_application_that_deletes_what_it_has_read_loses_none_of_the_rest(tables_in_memory: str) -> None:
+    """Of its own repartition topics; other topics, and those of other applications, are retained as they are."""
+    settings = settings_for(tables_in_memory)
+    names = [("app", "app-counts-repartition"), ("app", "orders"), ("other", "app-counts-repartition")]
+    rows = [(group, topic, 0, 60, 100) for group, topic in names]
+    Synthetic(settings.storage.tables).group_lag(START_MS, rows, log_start_offset=60)
+    ratios = {(row.group, row.topic): row.retention_ratio for row in read_snapshot(settings, NOW_MS).groups.topics}
+    assert ratios == {names[0]: None, names[1]: 1.0, names[2]: 1.0}
+
+
 def test_totals_are_counted_once_and_survive_a_restart(folder: Path) -> None:
     settings = settings_for(folder)
     synthetic = Synthetic(settings.storage.tables)
