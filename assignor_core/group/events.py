@@ -66,9 +66,13 @@ class GroupLook:
 
     @property
     def is_blind(self) -> bool:
-        """Whether the group has members and none of them was seen: such a look shows of members nothing at all."""
-        may_own_nothing = (GroupState.EMPTY.value, GroupState.DEAD.value, *CLASSIC_REBALANCING)
-        return not self.members and self.member_count is None and self.state not in may_own_nothing
+        """Whether the group has members and none of them was seen: such a look shows of members nothing at all.
+
+        Brokers describe a classic group that rebalances without what its members own and without its generation.
+        """
+        if self.members or self.state in (GroupState.EMPTY.value, GroupState.DEAD.value):
+            return False
+        return self.member_count != 0 if self.state in CLASSIC_REBALANCING else self.member_count is None
 
     def name(self, member_id: str) -> str:
         """What stays the same when the member's process is another one."""
@@ -176,8 +180,7 @@ def _between(before: GroupLook, after: GroupLook) -> Iterator[GroupEvent]:
     rebalancing = after.state in (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
     added = [tp for tp in after.owners.keys() - before.owners.keys() if after.owners[tp] is not None]
     names_in, names_out = {after.name(one) for one in came}, {before.name(one) for one in went}
-    # Members follow an epoch that was counted before. In the classic protocol a generation comes last instead.
-    goes_on = generations == 0 and before.state in EPOCH_REBALANCING
+    goes_on = _goes_on(before, generations)
     if generations == 0:
         # A group of the consumer protocol is unsettled while a static member is away, though nobody else notices.
         is_quiet = names_in == names_out and not moved and not added
@@ -201,6 +204,12 @@ def _between(before: GroupLook, after: GroupLook) -> Iterator[GroupEvent]:
         partitions_unowned=sum(owner is None for owner in after.owners.values()),
         stopped_if_eager=sum(owner is not None for owner in before.owners.values()),
     )
+
+
+def _goes_on(before: GroupLook, generations: int | None) -> bool:
+    """Whether what is seen may all be of the rebalance that was under way, and was counted, at the look before."""
+    # Members follow an epoch that was counted before. In the classic protocol a generation comes last instead.
+    return before.state in (EPOCH_REBALANCING if generations == 0 else () if generations else CLASSIC_REBALANCING)
 
 
 def _generations(before: GroupLook, after: GroupLook) -> int | None:

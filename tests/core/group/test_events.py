@@ -2,6 +2,9 @@
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
 
 from assignor_core.group.events import Cause, GroupEvent, GroupLook, advice, group_events, identity
 
@@ -66,7 +69,37 @@ def test_groups_form_and_empty() -> None:
     assert only(look(0, nobody, state="Empty"), look(1, PAIR)).cause is Cause.FORMED
     event = only(look(0, PAIR), look(1, nobody, state="Empty"))
     assert (event.cause, event.partitions_unowned) == (Cause.EMPTIED, 4)
-    assert only(look(0, PAIR), look(1, nobody, state="PreparingRebalance")).cause is Cause.UNKNOWN
+    left = replace(look(1, nobody, state="PreparingRebalance"), member_count=0)
+    assert only(look(0, PAIR), left).cause is Cause.UNKNOWN
+
+
+REBALANCING_STATES = ("PreparingRebalance", "CompletingRebalance")
+
+
+@pytest.mark.parametrize("state", REBALANCING_STATES)
+@pytest.mark.parametrize("count", [2, None])
+def test_a_look_in_the_middle_of_a_rebalance_that_shows_no_owners_changes_no_count(
+    state: str, count: int | None
+) -> None:
+    """Brokers 3.9 describe members of a group that is not stable without what they joined with and were assigned."""
+    middle = [replace(look(at, dict.fromkeys(range(4)), state=state), member_count=count) for at in (1, 2)]
+    event = only(look(0, PAIR, generation=5), *middle, look(3, PAIR, generation=6))
+    assert (event.rebalances, event.names_in, event.names_out) == (1, (), ())
+    assert (event.after_ms, event.until_ms) == (0, 180_000)
+    restarted = {**PAIR, 2: member("b", 7), 3: member("b", 7)}
+    event = only(look(0, PAIR, generation=5), *middle, look(3, restarted, generation=7))
+    assert (event.cause, event.rebalances) == (Cause.RESTARTED, 2)
+
+
+@pytest.mark.parametrize("state", REBALANCING_STATES)
+def test_a_rebalance_of_unknown_generation_counts_once_however_many_looks_meet_it(state: str) -> None:
+    """Brokers 4 show what members of a group that is not stable were assigned, and no generation."""
+    middle = [look(at, PAIR, state=state) for at in (1, 2)]
+    for generations in ((None, None), (5, 6)):
+        looks = [look(0, PAIR, generation=generations[0]), *middle, look(3, {0: A, 1: C}, generation=generations[1])]
+        events = group_events(looks)
+        assert [event.rebalances for event in events] == [1, 0, 0]
+        assert events[-1].cause is Cause.CHANGED
 
 
 def test_added_partitions() -> None:
