@@ -22,6 +22,7 @@ from assignor_core.assignors.wire import (
 )
 from streaming.client.claims import Claims, claims_at_join, keep_joining
 from streaming.client.weights import WeightSource
+from streaming.contract.records import PARTITION_MAX
 
 SUBSCRIPTION_VERSION = 3
 ASSIGNMENT_VERSION = 1
@@ -64,9 +65,10 @@ class _CoreAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-p
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
         """Lead: assign for all members, Java's too."""
         topics = sorted({topic for member in members for topic in member.metadata.topics})
+        specs = {member.member_id: self._member_spec(member) for member in members}
         spec = GroupSpec(
-            {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics},
-            {member.member_id: self._member_spec(member) for member in members},
+            _partition_counts(cluster, topics, specs.values()),
+            specs,
             _partition_racks(cluster, topics),
             self._weight_source(topics) if self._weight_source else {},
         )
@@ -163,6 +165,20 @@ def _grouped(partitions: Sequence[TopicPartition]) -> list[tuple[str, list[int]]
     for topic, partition in sorted(partitions):
         grouped.setdefault(topic, []).append(partition)
     return list(grouped.items())
+
+
+def _partition_counts(cluster: Any, topics: Sequence[str], members: Iterable[MemberSpec]) -> dict[str, int]:
+    """Partitions by topic: as metadata has them, else as many as members claim.
+
+    A new leader has no metadata of topics that only others read. It has just asked for it, and joins again once it has
+    come: until then their owners keep what they claim.
+    """
+    claimed: dict[str, int] = {}
+    for topic, partition in (tp for member in members for tp in member.owned_partitions):
+        if partition <= PARTITION_MAX:
+            claimed[topic] = max(claimed.get(topic, 0), partition + 1)
+    known = {topic: cluster.partitions_for_topic(topic) for topic in topics}
+    return {topic: claimed.get(topic, 0) if found is None else len(found) for topic, found in known.items()}
 
 
 def _partition_racks(cluster: Any, topics: Sequence[str]) -> dict[str, list[list[str | None]]]:
