@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "cluster": {"runtime"},
     "runtime": {"tables"},
     "views": {"tables", "contract"},
-    "client": {"tables", "views", "contract"},
+    "client": {"tables", "views", "contract", "runtime"},
     "collect": BELOW_A_ROLE,
     "pipeline": BELOW_A_ROLE,
     "control": BELOW_A_ROLE,

@@ -4,16 +4,23 @@ A group must go on without the monitor: a source that can't be reached gives not
 weights, and logs it.
 """
 
+import asyncio
+import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import timedelta
 from math import nan
+from threading import Thread
+from typing import TypeVar
+from urllib.parse import urlencode
 
 import httpx
 import structlog
 
-from streaming.contract.records import PARTITION_MAX
+from streaming.contract.records import PARTITION_MAX, RATE_MAX
 from streaming.errors import TableUnavailable
+from streaming.runtime.secrets import without_user_info
 from streaming.tables import TableReader, above, at_most, equal, is_known, of_cluster, one_of
 
 log = structlog.get_logger()
@@ -23,26 +30,101 @@ WeightSource = Callable[[Sequence[str]], Mapping[str, Sequence[float]]]
 
 LOOK_BACK = timedelta(minutes=10)
 MEASURE = "bytes_in_per_sec"
+QUERY_CHARACTERS_MAX = 30_000
+"""So much names topics in one request; HTTP servers refuse longer ones, from 64 kB on."""
+ANSWER_BYTES_MAX = 1 << 25
+"""No answer to so many topics is longer."""
 _UNANSWERED = (
     httpx.HTTPError, httpx.InvalidURL,
     OSError, ValueError, ImportError,  # of httpx, for certificates and proxies in the environment that can't be used
     LookupError, TypeError, AttributeError,  # another answer
+    RuntimeError,  # RecursionError of an answer, and a thread that can't start
 )  # fmt: skip
 
+Answer = TypeVar("Answer")
 
-def endpoint_weights(url: str, *, timeout_s: float = 3.0) -> WeightSource:
-    """Bytes written per second in the newest closed window, from `/api/weights` of a serve process at `url`."""
+
+def endpoint_weights(url: str, *, timeout_s: float = 3.0, token: str | None = None) -> WeightSource:
+    """Bytes written per second in the newest closed window, from `/api/weights` of a serve process at `url`.
+
+    `timeout_s` is for all answers of one rebalance together. `token` is for a serve with `reading: signed_in`.
+    """
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     def weights(topics: Sequence[str]) -> Mapping[str, Sequence[float]]:
         try:
-            answer = httpx.get(f"{url.rstrip('/')}/api/weights", params={"topic": list(topics)}, timeout=timeout_s)
-            rates_by_topic = answer.raise_for_status().json()[MEASURE]
-            return {topic: [nan if rate is None else rate for rate in rates] for topic, rates in rates_by_topic.items()}
+            return _within(timeout_s, lambda: asyncio.run(_newest_rates(url, topics, headers, timeout_s)))
+        except httpx.HTTPStatusError as error:
+            problem = f"HTTP {error.response.status_code}"
         except _UNANSWERED as error:
-            log.warning("weights_unavailable", source=url, error=f"{type(error).__name__}: {error}")
-            return {}
+            problem = type(error).__name__  # its message may show the login of the URL
+        log.warning("weights_unavailable", source=without_user_info(url), error=problem)
+        return {}
 
     return weights
+
+
+def _within(limit_s: float, work: Callable[[], Answer]) -> Answer:
+    """What `work` returns, or raises. Raises TimeoutError after the limit, and leaves the work to end by itself.
+
+    In a thread: nothing stops a name that is looked up, and the caller may have an event loop that runs.
+    """
+    done = Future[Answer]()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            done.set_exception(error)
+
+    Thread(target=run, name="weights", daemon=True).start()
+    return done.result(limit_s)
+
+
+async def _newest_rates(
+    url: str, topics: Sequence[str], headers: Mapping[str, str], limit_s: float
+) -> dict[str, list[float]]:
+    """Raises what is in `_UNANSWERED`."""
+    rates: dict[str, list[float]] = {}
+    # The client's own limit begins anew with each byte that arrives.
+    async with asyncio.timeout(limit_s), httpx.AsyncClient(timeout=limit_s, headers=headers) as client:
+        for query in _queries(topics):
+            answer = json.loads(await _body(client, f"{url.rstrip('/')}/api/weights?{query}"))
+            for topic, listed in answer[MEASURE].items():
+                rates[topic] = [_rate(value) for value in listed]
+    return rates
+
+
+def _queries(topics: Sequence[str]) -> Iterator[str]:
+    """Queries that name all topics, each short enough for a server."""
+    query = ""
+    for topic in topics:
+        named = urlencode({"topic": topic})
+        if query and len(query) + len(named) >= QUERY_CHARACTERS_MAX:
+            yield query
+            query = ""
+        query = f"{query}&{named}" if query else named
+    if query:
+        yield query
+
+
+async def _body(client: httpx.AsyncClient, url: str) -> bytes:
+    """The whole answer. Raises httpx.HTTPError, and ValueError where it is too long."""
+    body = bytearray()
+    async with client.stream("GET", url) as answer:
+        answer.raise_for_status()
+        async for part in answer.aiter_bytes():
+            body += part
+            if len(body) > ANSWER_BYTES_MAX:
+                raise ValueError("answer too long")
+    return bytes(body)
+
+
+def _rate(value: object) -> float:
+    """NaN, which is unknown, for all that is no rate."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return nan
+    return float(value) if 0 <= value <= RATE_MAX else nan
 
 
 def table_weights(tables: str, kafka_cluster: str) -> WeightSource:

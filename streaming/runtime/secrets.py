@@ -80,8 +80,10 @@ def without_user_info(url: str) -> str:
 
     >>> without_user_info("http://reader:hunter2@broker-1:9404/metrics")
     'http://**********@broker-1:9404/metrics'
+    >>> without_user_info("reader:hunter2@broker-1:9404")
+    '**********@broker-1:9404'
     """
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     end = min((place for place in map(rest.find, "/?#") if place >= 0), default=len(rest))
     user_info, sign, host = rest[:end].rpartition("@")
     return f"{scheme}{separator}{MASK if user_info else ''}{sign}{host}{rest[end:]}"
