@@ -17,6 +17,7 @@ from assignor_core.lag.history import (
     commits_seen,
     lag_seconds,
     last_true,
+    log_end_drops,
 )
 
 
@@ -106,9 +107,7 @@ def _look_back(history: LagHistory, after_ms: float, until_ms: float) -> tuple[I
     Which partitions have any comes first. Cut by time before anything else: a history is three times as long.
     """
     seen, points = _kept(history, (history.time_ms > after_ms) & (history.time_ms <= until_ms))
-    dropped = np.zeros(len(points.time_ms), dtype=bool)
-    dropped[1:] = points.log_end[1:] < points.log_end[:-1]
-    dropped[points.starts] = False
+    dropped = log_end_drops(points)
     if not dropped.any():
         return seen, points
     began = np.repeat(last_true(dropped, points.starts), points.counts)

@@ -61,7 +61,8 @@ class Answers:
 def lag_seconds(history: LagHistory) -> Floats:
     """P ages of the next record to be read, seconds; 0 without lag, NaN where nothing is committed.
 
-    The log's end passed the committed offset between two points; in between it is taken to have grown evenly.
+    The log's end passed the committed offset between two points; in between it is taken to have grown evenly. Points
+    before the log's end drops are of another topic of the same name.
 
     >>> row = lambda *values: np.array(values, dtype=float)
     >>> ends = row(0, 100, 100, 200)  # 150 was the log's end halfway through the second minute
@@ -76,15 +77,17 @@ def lag_age(history: LagHistory) -> Answers:
     times, ends, starts = history.time_ms, history.log_end, history.starts
     newest = history.newest
     committed = history.committed[newest]
+    began = last_true(log_end_drops(history), starts)
     reached = last_true(ends <= history.spread(committed), starts)
-    before = np.where(reached < 0, starts, reached)
+    reached = np.where(reached < began, -1, reached)
+    before = np.where(reached < 0, np.maximum(starts, began), reached)
     after = np.minimum(before + 1, newest)
     grown = ends[after] - ends[before]
     share = np.where(grown > 0, (committed - ends[before]) / np.where(grown > 0, grown, 1.0), 0.0)
     passed_ms = times[before] + np.clip(share, 0.0, 1.0) * (times[after] - times[before])
     age: Floats = np.where(reached == newest, 0.0, (times[newest] - passed_ms) / 1000)
     unknown = np.isnan(committed)
-    return Answers(np.where(unknown, np.nan, age), unknown | (reached >= 0))
+    return Answers(np.where(unknown, np.nan, age), unknown | (reached >= 0) | (began >= 0))
 
 
 def last_commit_ms(history: LagHistory) -> Floats:
@@ -108,6 +111,23 @@ def commits_seen(history: LagHistory) -> Flags:
     changed[1:] = (offsets[1:] != offsets[:-1]) & ~(np.isnan(offsets[1:]) & np.isnan(offsets[:-1]))
     changed[history.starts] = False
     return changed
+
+
+def log_end_drops(history: LagHistory) -> Flags:
+    """N flags: the log's end is below the one that was known last before: the topic was deleted and made again.
+
+    >>> ends = np.array([5.0, np.nan, 2.0, 3.0, 1.0])  # of two partitions
+    >>> log_end_drops(LagHistory(np.array([0, 3]), ends, ends, ends)).tolist()
+    [False, False, True, False, True]
+    """
+    known = np.flatnonzero(~np.isnan(history.log_end))
+    ends = history.log_end[known]
+    lower = np.flatnonzero(ends[1:] < ends[:-1]) + 1
+    drops = np.zeros(len(history.log_end), dtype=bool)
+    # Most logs only grow: which partition a point is of is looked up for the others alone.
+    partition_before, partition = (np.searchsorted(history.starts, known[at], "right") for at in (lower - 1, lower))
+    drops[known[lower[partition == partition_before]]] = True
+    return drops
 
 
 def last_true(flags: Flags, starts: Ints) -> Ints:

@@ -39,7 +39,8 @@ class Course:
             np.maximum(course.committed_max, committed, out=course.committed_max)
             np.logical_or(course.shrinks, log_end < before, out=course.shrinks)
             np.add(course.seen, time_ms > after_ms, out=course.seen)
-            before = log_end
+            # A window in which the topic was away, or the partition was not seen, hides no drop.
+            before = np.where(np.isnan(log_end), before, log_end)
         assert course is not None
         return cls(course.committed_max, course.shrinks, course.seen)
 

@@ -29,8 +29,11 @@ class LagTrace:
     newest: Point
     """All NaN of a partition that was not seen yet."""
     _oldest: Point
+    _oldest_known: Point
+    """The oldest with a known log end."""
     _age_s: Floats
-    """NaN until the log's end is seen at or below the newest committed offset."""
+    """NaN until the log's end is seen at or below the newest committed offset, or above what it was later: that is
+    another topic of the same name."""
     _commit_ms: Floats
     """NaN until another committed offset is seen."""
 
@@ -39,7 +42,7 @@ class LagTrace:
         """Of the newest point."""
         newest = (time_ms, committed, log_end)
         age_s = np.where(log_end <= committed, 0.0, np.nan)
-        return cls(newest, newest, age_s, np.full(len(time_ms), np.nan))
+        return cls(newest, newest, newest, age_s, np.full(len(time_ms), np.nan))
 
     @classmethod
     def joined(cls, traces: Sequence[Self]) -> Self:
@@ -47,6 +50,7 @@ class LagTrace:
         return cls(
             _joined([trace.newest for trace in traces]),
             _joined([trace._oldest for trace in traces]),
+            _joined([trace._oldest_known for trace in traces]),
             np.concatenate([trace._age_s for trace in traces]),
             np.concatenate([trace._commit_ms for trace in traces]),
         )
@@ -56,6 +60,7 @@ class LagTrace:
         return type(self)(
             _part(self.newest, partitions),
             _part(self._oldest, partitions),
+            _part(self._oldest_known, partitions),
             self._age_s[partitions],
             self._commit_ms[partitions],
         )
@@ -66,9 +71,12 @@ class LagTrace:
         is_first = seen & np.isnan(self.newest[0])
         if is_first.any():
             self.newest, self._oldest = (_chosen(is_first, point, known) for known in (self.newest, self._oldest))
+        self._note_drop(point)
         self._note_age(point)
         self._note_commit(point, seen)
         self._oldest = point if seen.all() else _chosen(seen, point, self._oldest)
+        known = ~np.isnan(point[2])
+        self._oldest_known = point if known.all() else _chosen(known, point, self._oldest_known)
 
     def age(self) -> Answers:
         """As `lag_age`: P ages of the next record to be read, seconds."""
@@ -83,6 +91,12 @@ class LagTrace:
         unknown, is_known = np.isnan(self.newest[1]), ~np.isnan(self._commit_ms)
         commit_ms = np.where(is_known, self._commit_ms, self._oldest[0])
         return Answers(np.where(unknown, np.nan, commit_ms), unknown | is_known)
+
+    def _note_drop(self, point: Point) -> None:
+        later_ms, _, later_end = self._oldest_known
+        dropped = (point[2] > later_end) & np.isnan(self._age_s)
+        if dropped.any():
+            self._age_s[dropped] = (self.newest[0][dropped] - later_ms[dropped]) / 1000
 
     def _note_age(self, point: Point) -> None:
         time_ms, _, log_end = point

@@ -66,8 +66,8 @@ def as_burrow_judges(story: Story, from_s: int) -> str:
     for second in range(from_s, NOW_S + 1):
         offset = story.committed(second)
         if offset is not None and (not commits or commits[-1].offset != offset):
-            commits.append(Commit(offset, second * 1000, max(0, story.log_end(second) - offset)))
-    ends = [story.log_end(second) for second in range(max(from_s, NOW_S - 10 * RING), NOW_S + 1, 10)]
+            commits.append(Commit(offset, second * 1000, max(0, end(second) - offset)))
+    ends = [end(second) for second in range(max(from_s, NOW_S - 10 * RING), NOW_S + 1, 10)]
     return burrow_status(BurrowWindow(commits[-RING:], ends[-RING:]), now_ms=NOW_S * 1000).name
 
 

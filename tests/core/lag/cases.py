@@ -14,9 +14,10 @@ POLICY = LagPolicy()
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Log end and committed offset (None: none yet) as functions of the second; who is there at the end."""
+    """Log end (None: unknown) and committed offset (None: none yet) as functions of the second; who is there at the
+    end."""
 
-    log_end: Callable[[int], int]
+    log_end: Callable[[int], int | None]
     committed: Callable[[int], int | None]
     owned: bool = True
     populated: bool = True
@@ -31,12 +32,13 @@ def history(stories: Sequence[Story], *, from_s: int, until_s: int) -> LagHistor
     for second in times:
         windows.setdefault(second // WINDOW_S, []).append(second)
     kept = [second for window in windows.values() for second in (window[0], window[-1])]
-    committed = [[story.committed(second) for second in kept] for story in stories]
+    committed = [story.committed(second) for story in stories for second in kept]
+    log_end = [story.log_end(second) for story in stories for second in kept]
     return LagHistory(
         np.arange(len(stories)) * len(kept),
         np.tile(np.array(kept, dtype=float) * 1000, len(stories)),
-        np.array([np.nan if value is None else value for row in committed for value in row], dtype=float),
-        np.array([story.log_end(second) for story in stories for second in kept], dtype=float),
+        np.array([np.nan if value is None else value for value in committed], dtype=float),
+        np.array([np.nan if value is None else value for value in log_end], dtype=float),
     )
 
 

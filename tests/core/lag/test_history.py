@@ -30,6 +30,10 @@ def history(*partitions: Sequence[tuple[float, float, float]]) -> LagHistory:
         ([(0, 0, 0), (60, 0, 60), (60, 0, 60), (120, 60, 120)], 60.0),
         ([(0, 5, 50), (60, 5, 60)], 60.0),  # older than what is known: at least that
         ([(0, 10, 10), (30, 10, 10), (40, 10, 10), (60, 10, 20)], 20.0),  # the log stood still until 40 s
+        ([(0, 9, 9), (30, 99, 99), (60, 10, 50), (90, 20, 60)], 30.0),  # made again between 30 s and 60 s
+        ([(0, 9, 9), (30, 99, 99), (40, 99, NOTHING), (60, 10, 50), (90, 20, 60)], 30.0),  # and away at 40 s
+        ([(0, 9, 9), (30, 99, 99), (60, 0, 10), (90, 20, 30)], 15.0),  # 20 was the end of the new log at 75 s
+        ([(0, 9, 9), (30, 99, 99), (60, 10, 50)], 0.0),  # made again a moment ago
     ],
 )
 def test_the_age_of_a_lag(points: Points, seconds: float) -> None:

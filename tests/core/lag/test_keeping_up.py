@@ -97,6 +97,11 @@ def test_what_is_ok_at_a_glance_is_ok_by_all_rules(
         (Story(lambda s: 10 * s, lambda s: 10 * s - (500 if s >= 400 else 0)), False),  # not yet where it was
         (Story(lambda s: 10 * s, lambda _: None), False),
         (Story(lambda _: 100, lambda _: 100), True),  # nothing to read
+        (Story(lambda s: 10 * s + (-2_900 if s > 300 else 50), lambda s: 10 * s - 2_910), False),  # made again at 300
+        (
+            Story(lambda s: None if 270 < s <= 300 else 10 * s - (2_900 if s > 300 else 0), lambda s: 10 * s - 2_910),
+            False,
+        ),
     ],
 )
 def test_who_reads_as_is_usual_is_seen_at_a_glance(story: Story, expected: bool) -> None:

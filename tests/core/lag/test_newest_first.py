@@ -12,20 +12,22 @@ STEP_MS = 30_000.0
 
 offset = st.none() | st.integers(0, 9)
 """Goes up, down, and is unknown."""
-seen = st.tuples(st.integers(0, 29_999), offset, st.integers(0, 12))
+log_end = st.none() | st.integers(0, 12)
+"""The same: topics are deleted and made again."""
+seen = st.tuples(st.integers(0, 29_999), offset, log_end)
 partition = st.lists(st.none() | seen, min_size=7, max_size=7).filter(lambda points: any(points))
 """Points, oldest first; None where the partition was not seen."""
 
 
-def points_of(partitions: list[list[tuple[int, int | None, int] | None]]) -> list[Point]:
+def points_of(partitions: list[list[tuple[int, int | None, int | None] | None]]) -> list[Point]:
     """Point after point of all partitions, oldest first."""
     columns = np.full((3, len(partitions[0]), len(partitions)), np.nan)
     for number, points in enumerate(partitions):
         for at, point in enumerate(points):
             if point is not None:
                 after_ms, committed, log_end = point
-                committed_ = np.nan if committed is None else committed
-                columns[:, at, number] = STEP_MS * at + after_ms, committed_, log_end
+                known = [np.nan if value is None else value for value in (committed, log_end)]
+                columns[:, at, number] = STEP_MS * at + after_ms, *known
     return [(columns[0, at], columns[1, at], columns[2, at]) for at in range(columns.shape[1])]
 
 
@@ -50,7 +52,7 @@ def traced(points: list[Point]) -> LagTrace:
 
 
 @given(st.lists(partition, min_size=1, max_size=6))
-def test_it_is_what_the_history_shows(partitions: list[list[tuple[int, int | None, int] | None]]) -> None:
+def test_it_is_what_the_history_shows(partitions: list[list[tuple[int, int | None, int | None] | None]]) -> None:
     points = points_of(partitions)
     trace, history = traced(points), history_of(points)
     assert_same(trace.age(), lag_age(history))
@@ -59,7 +61,7 @@ def test_it_is_what_the_history_shows(partitions: list[list[tuple[int, int | Non
 
 @given(st.lists(partition, min_size=2, max_size=6), st.integers(1, 6), st.data())
 def test_some_partitions_go_on_alone(
-    partitions: list[list[tuple[int, int | None, int] | None]], older: int, data: st.DataObject
+    partitions: list[list[tuple[int, int | None, int | None] | None]], older: int, data: st.DataObject
 ) -> None:
     """What is final stays as it is with older points; the others are looked for further back, without the rest."""
     points = points_of([[*points[:-1], points[-1] or (0, 5, 9)] for points in partitions])

@@ -24,6 +24,11 @@ def always(value: T) -> Callable[[int], T]:
     return lambda _second: value
 
 
+def made_again(second: int) -> int | None:
+    """A topic that is away for the first minute of each quarter of an hour, and then begins anew."""
+    return None if second % 900 < 60 else growing(second % 900 - 60)
+
+
 def read_until(stop_s: int) -> Story:
     """Keeps up, commits every five seconds, then nothing more."""
     return Story(growing, lambda second: growing(min(second, stop_s) // 5 * 5))
@@ -43,6 +48,9 @@ HEALTHY = {
     "catches up": Story(growing, lambda s: growing(s) - max(0, 18_000 - 15 * max(0, s - 300))),
     "set back, and there again": Story(growing, lambda s: growing(s) - (3_000 if 400 <= s < 460 else 0)),
     "a topic deleted and made again": Story(lambda s: growing(s % 900), lambda s: growing(s % 900)),
+    "a topic deleted, away for some samples and made again": Story(
+        made_again, lambda s: None if (end := made_again(s)) is None else max(0, end - 10)
+    ),
 }
 
 
