@@ -25,7 +25,8 @@ class SharePositions:
     def placed(self, group: str, view: GroupView, partitions: PartitionTable) -> GroupView:
         """The view of a share group with its positions; that of another group as it is.
 
-        A position goes back only if its start offset does, as when the group is reset.
+        A position goes back only if its start offset does, as when the group is reset, or if the log now ends before
+        it: the topic was deleted and made again.
         """
         return replace(view, committed=self._of(group, view.share, partitions)) if view.share else view
 
@@ -33,11 +34,13 @@ class SharePositions:
         before = self._seen.get(group, {})
         seen: dict[PartitionKey, tuple[int, int]] = {}
         for key, start in offsets.starts.items():
-            position = _position(start, offsets.lags.get(key), partitions.log_end_of(key)) if offsets.lags else start
+            log_end = partitions.log_end_of(key)
+            position = _position(start, offsets.lags.get(key), log_end) if offsets.lags else start
             if position is None:
                 continue
             start_before, position_before = before.get(key, (start, position))
-            seen[key] = (start, max(position, position_before) if start >= start_before else position)
+            is_same_log = start >= start_before and (log_end is None or position_before <= log_end)
+            seen[key] = (start, max(position, position_before) if is_same_log else position)
         self._seen[group] = seen
         return {key: position for key, (_, position) in seen.items()}
 

@@ -196,6 +196,15 @@ def test_the_position_of_a_share_group_goes_back_only_if_its_start_offset_does()
     assert placed(positions, 10, 102, 110) == 10
 
 
+def test_of_a_topic_that_was_made_again_the_position_begins_anew() -> None:
+    """The start offset is behind in both logs and tells them not apart."""
+    positions = SharePositions()
+    assert placed(positions, 0, 0, 1_000) == 1_000
+    assert placed(positions, 0, 10, 10) == 0
+    assert placed(positions, 0, 500, 500) == 0
+    assert placed(positions, 0, 100, 600) == 500
+
+
 def test_without_lags_from_the_broker_the_position_is_the_start_offset() -> None:
     shared = GroupView("Stable", {}, {}, group_type="share", share=ShareOffsets({("t", 0): 5}))
     assert SharePositions().placed("g", shared, PARTITIONS).committed == {("t", 0): 5}
