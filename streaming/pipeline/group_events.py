@@ -108,12 +108,15 @@ class GroupEventKeeper:
                 }
 
     def _span(self) -> tuple[datetime, datetime] | None:
-        """Oldest and newest window by the files' statistics alone; None where there is none yet."""
+        """Oldest window of any cluster and newest of this one; None where there is none yet.
+
+        Another cluster may be ahead: windows that this one has not yet written would count as compared.
+        """
         delta = tables.open_table(self._root, GROUP_LAG.name)
         if delta is None:
             return None
-        files = tables.file_statistics(delta, "window_start")
-        oldest, newest = pc.min(files["least"]).as_py(), pc.max(files["greatest"]).as_py()
+        oldest = pc.min(tables.file_statistics(delta, "window_start")["least"]).as_py()
+        newest = tables.TableReader(self._root).newest_of_cluster(GROUP_LAG.name, "window_start", self._cluster)
         return None if oldest is None or newest is None else (oldest, newest)
 
     def _not_kept(self, events: Sequence[Row]) -> Sequence[Row]:

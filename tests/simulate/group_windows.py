@@ -16,12 +16,14 @@ def member(name: str, number: int) -> str:
     return f"{name}-{uuid.UUID(int=number + 1)}"
 
 
-def window(root: Path, number: int, group: str, owners: dict[int, str | None], *, final: bool = True) -> None:
+def window(
+    root: Path, number: int, group: str, owners: dict[int, str | None], *, final: bool = True, cluster: str = "main"
+) -> None:
     """One window of a group; owners by partition."""
     start_ms = START_MS + number * WINDOW_MS
     rows: list[dict[str, Any]] = [
         {
-            "kafka_cluster": "main", "window_start": utc(start_ms), "window_end": utc(start_ms + WINDOW_MS),
+            "kafka_cluster": cluster, "window_start": utc(start_ms), "window_end": utc(start_ms + WINDOW_MS),
             "group_id": group, "topic": "t", "partition": partition, "member_id": owner, "group_state": "Stable",
             "log_end_offset_first": 1_000, "log_end_offset": 1_600,
             "sample_count": 2, "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + 30_000,
@@ -29,4 +31,5 @@ def window(root: Path, number: int, group: str, owners: dict[int, str | None], *
         }
         for partition, owner in owners.items()
     ]  # fmt: skip
-    tables.append(str(root), "group_lag", rows, transaction_id=f"{group}-{number}-{final}", transaction_version=number)
+    written = f"{cluster}-{group}-{number}-{final}"
+    tables.append(str(root), "group_lag", rows, transaction_id=written, transaction_version=number)

@@ -65,6 +65,15 @@ def test_windows_that_can_still_change_wait(tmp_path: Path) -> None:
     assert keeper.keep_if_due(now_ms=WINDOW_MS) == 1
 
 
+def test_a_cluster_whose_windows_are_ahead_makes_no_other_one_miss_rebalances(tmp_path: Path) -> None:
+    keeper = keeper_of(tmp_path)
+    for number in range(4):
+        window(tmp_path, number + 1, "billing", pair(0), cluster="ahead")
+        window(tmp_path, number, "billing", pair(number))
+        keeper.keep_if_due(now_ms=number * WINDOW_MS)
+    assert [number for number, _, _ in kept(tmp_path)] == [1, 2, 3]
+
+
 def test_a_group_that_was_away_is_compared_with_what_it_was(tmp_path: Path) -> None:
     keeper = keeper_of(tmp_path)
     window(tmp_path, 0, "billing", pair(0))
