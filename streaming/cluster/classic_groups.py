@@ -18,6 +18,7 @@ VERSION_MAX = 6
 OWNED_FROM, GENERATION_FROM, RACK_FROM = 1, 2, 3
 """The first version of a subscription that names each."""
 NO_GENERATION = -1
+GENERATION_MAX = 2**31 - 1
 KEPT_MAX = 100_000
 """Groups whose rows are kept; all are forgotten where there are more."""
 
@@ -88,9 +89,10 @@ def _generation(before: Iterable[int]) -> int | None:
     """The group's generation. No answer holds it, but a member that rejoins sends the one before (KIP-792).
 
     None if no member rejoined, or if their clients don't send it: Java's do, plain kafka-python and librdkafka don't.
+    A number before which or after which no group has one is none: any client may send it.
     """
-    newest = max(before, default=NO_GENERATION)
-    return None if newest == NO_GENERATION else newest + 1
+    newest = max((number for number in before if 0 <= number < GENERATION_MAX), default=None)
+    return None if newest is None else newest + 1
 
 
 def _joined_with(metadata: bytes) -> Joined:

@@ -206,6 +206,10 @@ def test_a_group_that_has_changed_since_the_last_answer_is_read_anew(monkeypatch
         ),  # two were there, one is new
         ([subscription(3, None, 2), subscription(4, None, 2)], 5),  # one came back and was slow to
         ([subscription(-1, None, 3)], None),  # all new
+        ([subscription(2**31 - 1, None, 3)], None),  # no group has one after it
+        ([subscription(2**31 - 2, None, 3)], 2**31 - 1),
+        ([subscription(-7, None, 3)], None),
+        ([subscription(4, None, 3), subscription(2**31 - 1, None, 3), subscription(-(2**31), None, 3)], 5),
         ([subscription(9, None, 1)], None),  # a client that doesn't send it
         ([b"", b"not to be decoded", b"\x00\x03\x7f\xff\xff\xff"], None),
     ],
