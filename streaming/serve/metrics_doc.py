@@ -58,8 +58,9 @@ Rebalances of consumer groups come from `group_event`. It compares the newest sa
   - If the group's generation is known, it counts all rebalances between two samples. The newer protocols always show
     it, because brokers send their epochs. The classic protocol shows it from the second rebalance on, if members are
     Java's.
-  - If the generation is unknown, it counts one rebalance. One that is still under way at a sample counts there and
-    again at the next.
+  - If the generation is unknown, it counts one rebalance. One that is still under way at some samples counts at the
+    first of them alone. While a classic group rebalances, brokers 3.9 show nothing of what its members own, and such a
+    sample counts nothing. The next one that shows them is compared with the last one that did.
   - It counts the events of the running week, from Thursday 00:00 UTC on, and begins at 0 with the next week. If half of
     `pipeline.retention_ms` is less than a week, that is the period. Events of a week are younger than those that
     expire, so neither a restart of this process nor expiry makes it fall. Only the end of the week does. `rate` and
