@@ -13,6 +13,7 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.progress import Progress, hidden_in_flight, progress_of
 from assignor_core.execution.refusals import refusals_text
 from assignor_core.identity import another_cluster, topics_made_again, without_made_again, without_topics
+from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan
@@ -25,12 +26,16 @@ from streaming.control.look_age import LookAge
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import Requests
 from streaming.control.throttle import ThrottleScope, throttle_scope
-from streaming.errors import ClusterRequestFailed
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
 log = structlog.get_logger()
 
 LOOKS_AFTER_MS = (60_000, 300_000, 900_000)
 """How long after the end of an execution control looks again."""
+UNANSWERED_AGAIN_MS = 60_000
+"""Between two tries of a look that a broker does not answer: each may take as long as a request may."""
+GIVEN_UP_AFTER_MS = LOOKS_AFTER_MS[-1] + 3_600_000
+"""How long after the end such a look is given up: control must not ask a broker that hangs for ever."""
 NAMED_MAX = 20
 """Partitions named in one event."""
 
@@ -43,6 +48,8 @@ class _Watched:
     within: LogDirRequests
     """What was asked for within brokers since its end."""
     looks: int = 0
+    unanswered_ms: int | None = None
+    """When a broker did not answer the look that is due."""
     rates: frozenset[int] = frozenset()
     """Brokers that had a rate at the look before, with nothing being reassigned."""
     on_steps: frozenset[PartitionKey] = frozenset()
@@ -82,18 +89,29 @@ class LateRequests:
     def look_if_due(self, *, now_ms: int) -> None:
         """The looks that are due; to be called while no execution is under way."""
         for watched in self._watched:
-            if now_ms >= watched.due_ms:
-                self._look_or_note(watched, now_ms)
+            if now_ms < watched.due_ms or not is_due(watched.unanswered_ms, UNANSWERED_AGAIN_MS, now_ms):
+                continue
+            watched.unanswered_ms = None if self._look_or_note(watched, now_ms) else now_ms
+            if watched.unanswered_ms is None:
                 # One look stands for all that were missed.
                 watched.looks = sum(now_ms >= watched.ended_ms + after_ms for after_ms in LOOKS_AFTER_MS)
         self._watched = [row for row in self._watched if row.looks < len(LOOKS_AFTER_MS)]
 
-    def _look_or_note(self, watched: _Watched, now_ms: int) -> None:
-        """What Kafka refuses now it will mostly refuse at the next tick, too: deciding and measuring must not wait."""
+    def _look_or_note(self, watched: _Watched, now_ms: int) -> bool:
+        """Whether this look is over; else it is to be tried again. What Kafka refuses now, or one broker does not
+        answer, will mostly be the same at the next tick: deciding and measuring must not wait.
+        """
+        execution_id = watched.record.execution.execution_id
         try:
             self._look(watched, now_ms)
         except ClusterRequestFailed as error:
-            log.warning("late_look_refused", execution_id=watched.record.execution.execution_id, error=str(error))
+            log.warning("late_look_refused", execution_id=execution_id, error=str(error))
+        except ClusterUnreachable as error:
+            is_over = now_ms > watched.ended_ms + GIVEN_UP_AFTER_MS
+            event = "late_look_given_up" if is_over else "late_look_unanswered"
+            log.warning(event, execution_id=execution_id, error=str(error))
+            return is_over
+        return True
 
     def _look(self, watched: _Watched, now_ms: int) -> None:
         execution = watched.record.execution

@@ -20,7 +20,7 @@ from streaming.control.late_within import give_up
 from streaming.control.log_dir_requests import LogDirRequests
 from streaming.control.look_age import LookAge
 from streaming.control.records import ExecutionRecord
-from streaming.errors import ClusterRequestFailed
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
 log = structlog.get_logger()
 
@@ -52,6 +52,17 @@ class Sweeper:
         looked_ms, pause_ms = self._looked.get(execution.execution_id, (None, 0))
         if not is_due(looked_ms, pause_ms, now_ms):
             return False
+        try:
+            return self._sweep(record, now_ms)
+        except ClusterUnreachable as error:
+            # One broker may be alive and answer nobody for hours: deciding and measuring must not wait for it.
+            log.warning("sweep_unanswered", execution_id=execution.execution_id, error=str(error))
+            self._looked[execution.execution_id] = now_ms, LOOK_INTERVAL_MS
+            return False
+
+    def _sweep(self, record: ExecutionRecord, now_ms: int) -> bool:
+        """The same, now."""
+        execution = record.execution
         kept = self._journal.plan_of(execution)
         plan = kept.plan if kept is not None and kept.plan.within_brokers else None
         live = self._cluster.describe(topics=() if plan is None else plan.topics)
