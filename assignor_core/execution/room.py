@@ -16,6 +16,32 @@ from assignor_core.wording import counted
 
 PATIENCE_MS = 600_000
 """Twice Kafka's `log.retention.check.interval.ms`: what retention and deletions make room for has had its chance."""
+LOOKS_APART_MAX_MS = 120_000
+"""Looks that are further apart don't follow each other: looks come every 10 s, and take a minute where brokers hang."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """For how long each look has shown that something can't be begun."""
+
+    since_ms: int
+    seen_ms: int
+    """The newest of these looks."""
+
+    @property
+    def is_too_long(self) -> bool:
+        return self.seen_ms - self.since_ms >= PATIENCE_MS
+
+
+def seen_waiting(before: Waiting | None, now_ms: int) -> Waiting:
+    """What one more look shows. Time without looks does not count, nor does any if the clock was set back.
+
+    >>> seen_waiting(Waiting(0, 590_000), 600_000).is_too_long, seen_waiting(Waiting(0, 10_000), 600_000).is_too_long
+    (True, False)
+    """
+    if before is None or not 0 <= now_ms - before.seen_ms <= LOOKS_APART_MAX_MS:
+        return Waiting(now_ms, now_ms)
+    return Waiting(before.since_ms, now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +82,28 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class WaitsForRoom:
-    """Movements that did not fit when they were last looked at, and since when, ms; and those that were given up."""
+    """Movements that did not fit when they were last looked at, and for how long; and those that were given up."""
 
-    since_ms: Mapping[PartitionKey, int] = field(default_factory=dict)
+    waiting: Mapping[PartitionKey, Waiting] = field(default_factory=dict)
     given_up: Mapping[PartitionKey, str] = field(default_factory=dict)
     """Movements that have not fitted for too long, with the reason; they stay so."""
 
     def after(self, lacking: Mapping[PartitionKey, str], now_ms: int) -> Self:
         """What is known after a look. Only looks count: what was held back meanwhile may fit by now.
 
-        >>> lacking = {("t", 0): "needs 60 bytes"}
-        >>> waits = WaitsForRoom().after(lacking, 0)
-        >>> waits.after(lacking, PATIENCE_MS - 1).given_up, waits.after(lacking, PATIENCE_MS).given_up
+        >>> lacking, waits = {("t", 0): "needs 60 bytes"}, WaitsForRoom()
+        >>> for look in range(6):
+        ...     waits = waits.after(lacking, look * 100_000)
+        >>> waits.given_up, waits.after(lacking, PATIENCE_MS).given_up
         ({}, {('t', 0): 'needs 60 bytes'})
         """
-        since_ms = {key: self.since_ms.get(key, now_ms) for key in lacking}
-        too_long = {key: reason for key, reason in lacking.items() if now_ms - since_ms[key] >= PATIENCE_MS}
-        return type(self)(since_ms, {**too_long, **self.given_up})
+        waiting = {key: seen_waiting(self.waiting.get(key), now_ms) for key in lacking}
+        too_long = {key: reason for key, reason in lacking.items() if waiting[key].is_too_long}
+        return type(self)(waiting, {**too_long, **self.given_up})
 
     def without(self, keys: Collection[PartitionKey]) -> Self:
         """What is known after these were seen to fit."""
-        return type(self)({key: ms for key, ms in self.since_ms.items() if key not in keys}, self.given_up)
+        return type(self)({key: row for key, row in self.waiting.items() if key not in keys}, self.given_up)
 
 
 def waiting_text(lacking: Mapping[PartitionKey, str]) -> str:

@@ -14,7 +14,7 @@ from assignor_core.disks import LogDirDescription, LogDirs, behind_within, lacki
 from assignor_core.execution.progress import FINISHED, MISSING_LOOKS_MIN, Progress
 from assignor_core.execution.reconcile import Abort, Done, Limits, Wait
 from assignor_core.execution.refusals import NAMED_MAX, PERMANENT
-from assignor_core.execution.room import PATIENCE_MS, to_give_up
+from assignor_core.execution.room import Waiting, seen_waiting, to_give_up
 from assignor_core.live import LiveCluster, ReplicaKey, replica_name
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
@@ -131,28 +131,29 @@ class RoomWithin:
 
 @dataclass(frozen=True, slots=True)
 class Hindered:
-    """Movements that could not be begun when it was last tried, and since when, ms; and those that are skipped."""
+    """Movements that could not be begun when it was last tried, and for how long; and those that are skipped."""
 
-    since_ms: Mapping[ReplicaKey, int] = field(default_factory=dict)
+    waiting: Mapping[ReplicaKey, Waiting] = field(default_factory=dict)
     given_up: Mapping[ReplicaKey, str] = field(default_factory=dict)
     """Movements that were refused for good, or not possible for too long, with the reason; they stay so."""
 
     def after(self, tried: Collection[ReplicaKey], hindered: Mapping[ReplicaKey, str], now_ms: int) -> Self:
         """What is known after some were tried. Only tries count: what was held back meanwhile may be possible by now.
 
-        >>> t0, why = (1, ("t", 0)), {(1, ("t", 0)): "KafkaStorageError"}
-        >>> hindered = Hindered().after([t0], why, 0)
-        >>> hindered.after([t0], why, PATIENCE_MS - 1).given_up, hindered.after([t0], why, PATIENCE_MS).given_up
+        >>> t0, hindered = (1, ("t", 0)), Hindered()
+        >>> for attempt in range(6):
+        ...     hindered = hindered.after([t0], {t0: "KafkaStorageError"}, attempt * 100_000)
+        >>> hindered.given_up, hindered.after([t0], {t0: "KafkaStorageError"}, 600_000).given_up
         ({}, {(1, ('t', 0)): 'KafkaStorageError'})
         """
-        since_ms = {key: ms for key, ms in self.since_ms.items() if key not in tried}
-        since_ms |= {key: self.since_ms.get(key, now_ms) for key in hindered}
+        waiting = {key: row for key, row in self.waiting.items() if key not in tried}
+        waiting |= {key: seen_waiting(self.waiting.get(key), now_ms) for key in hindered}
         given_up = {
             key: why
             for key, why in hindered.items()
-            if why in PERMANENT or why == NOT_THERE or now_ms - since_ms[key] >= PATIENCE_MS
+            if why in PERMANENT or why == NOT_THERE or waiting[key].is_too_long
         }
-        return type(self)(since_ms, {**given_up, **self.given_up})
+        return type(self)(waiting, {**given_up, **self.given_up})
 
 
 def next_step_within(

@@ -21,6 +21,8 @@ class LogDirRequests:
     def forget(self) -> None:
         """From now on the requests are those of another execution: nothing hinders it."""
         self._hindered = Hindered()
+        # Apart: there may be room for what its broker refuses, and a look that shows room must not forget the refusals.
+        self._refusals = Hindered()
         self._cancel_tries = 0
         self.cancelled: frozenset[ReplicaKey] = frozenset()
         self.asked_to_stay: frozenset[ReplicaKey] = frozenset()
@@ -28,16 +30,16 @@ class LogDirRequests:
     @property
     def given_up(self) -> Mapping[ReplicaKey, str]:
         """Movements that are skipped, with the reason."""
-        return self._hindered.given_up
+        return {**self._hindered.given_up, **self._refusals.given_up}
 
     def hinder(self, tried: Collection[ReplicaKey], reasons: Mapping[ReplicaKey, str], now_ms: int) -> None:
-        """Of the movements `tried`, some can't be begun now."""
+        """Of the movements `tried`, some can't be begun now: there is no room, or their broker is at work."""
         self._hindered = self._hindered.after(tried, reasons, now_ms)
 
     def move(self, targets: Mapping[ReplicaKey, str], now_ms: int) -> Mapping[ReplicaKey, str]:
         """Ask for movements; returns the replicas that brokers refused, with Kafka's error."""
         refused = self._refused(targets)
-        self.hinder(targets.keys(), refused, now_ms)
+        self._refusals = self._refusals.after(targets.keys(), refused, now_ms)
         return refused
 
     def stop(self, places: Mapping[ReplicaKey, str], now_ms: int) -> Mapping[ReplicaKey, str]:

@@ -13,6 +13,7 @@ from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
 from streaming.control.disk_looks import DiskLooks
 from streaming.control.disk_room import DiskRoom
+from streaming.control.pressure import LagPressure
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
@@ -102,6 +103,20 @@ def test_what_waits_goes_on_once_there_is_room(tables_in_memory: str) -> None:
     carried.disk.other_bytes -= 100 * MB  # retention has deleted something
     assert carried.pass_time(60_000)
     assert (carried.last_detail, carried.on_broker_2) == ("every movement has been made", [0, 1])
+
+
+def test_time_in_which_it_is_held_back_is_no_time_without_room(
+    tables_in_memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried = Carried(tables_in_memory, room=20 * MB, partitions=1)
+    assert not carried.pass_time(12_000)
+    with monkeypatch.context() as held_back:
+        held_back.setattr(LagPressure, "reason", lambda *_, **__: "group billing falls behind")
+        assert not carried.pass_time(PATIENCE_MS + 300_000)
+    assert not carried.pass_time(60_000)  # nobody has looked for room meanwhile
+    carried.disk.other_bytes -= 100 * MB
+    assert carried.pass_time(60_000)
+    assert (carried.last_detail, carried.on_broker_2) == ("every movement has been made", [0])
 
 
 def test_bytes_that_are_still_to_arrive_count(tables_in_memory: str) -> None:

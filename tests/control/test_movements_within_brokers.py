@@ -253,6 +253,21 @@ def test_what_has_no_room_waits_and_is_skipped_in_the_end(carried: Carried) -> N
     assert carried.now_ms - NOON_MS >= 600_000
 
 
+def test_what_its_broker_refuses_for_long_is_skipped_by_name(carried: Carried, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for it at each look, so only the refusals count."""
+    move = carried.client.move_to_log_dirs
+
+    def refuse_one(targets: Mapping[ReplicaKey, str]) -> None:
+        move({replica: path for replica, path in targets.items() if replica != (1, KEYS[2])})
+        if (1, KEYS[2]) in targets:
+            raise LogDirMovesRefused({(1, KEYS[2]): "KafkaStorageError"})
+
+    monkeypatch.setattr(carried.client, "move_to_log_dirs", refuse_one)
+    assert carried.to_the_end() == "2 movements made, 1 skipped: t-2 on broker 1 (KafkaStorageError)"
+    assert carried.lie_in(B) == [0, 1]
+    assert carried.at_rest()
+
+
 def test_room_that_comes_back_is_used(carried: Carried) -> None:
     log_dir = carried.cluster.contents.brokers[1].log_dirs[1]
     log_dir.other_bytes = 95 * MB

@@ -96,7 +96,9 @@ def test_a_broker_that_does_not_show_its_disks_is_named() -> None:
 
 def test_a_movement_is_given_up_after_it_has_not_fitted_for_long_enough() -> None:
     began_ms, lacking = 7_000, {T0: "needs 60 bytes"}
-    waits = WaitsForRoom().after(lacking, began_ms).after(lacking | {("t", 1): "needs 5 bytes"}, began_ms + 1)
+    waits = WaitsForRoom().after(lacking, began_ms)
+    for look_ms in range(10_000, PATIENCE_MS, 10_000):
+        waits = waits.after(lacking | {("t", 1): "needs 5 bytes"}, began_ms + look_ms)
     assert waits.after(lacking, began_ms + PATIENCE_MS - 1).given_up == {}
     given_up = waits.after(lacking, began_ms + PATIENCE_MS)
     assert given_up.given_up == lacking
@@ -110,6 +112,18 @@ def test_a_movement_that_fits_after_a_long_time_without_a_look_is_not_given_up()
     waits = WaitsForRoom().after({T0: "broker 8 did not answer when asked for its log dirs"}, 0)
     assert waits.given_up == {}
     assert waits.after({}, 2 * PATIENCE_MS).given_up == {}
+
+
+@pytest.mark.parametrize("next_look_ms", [2 * PATIENCE_MS, 10_000 - PATIENCE_MS])
+def test_time_without_a_look_is_no_time_without_room(next_look_ms: int) -> None:
+    """The execution was held back meanwhile, or paused for the night, or the clock was set back."""
+    lacking = {T0: "needs 60 bytes"}
+    waits = WaitsForRoom().after(lacking, 0).after(lacking, 10_000).after(lacking, next_look_ms)
+    assert waits.given_up == {}
+    for look_ms in range(0, PATIENCE_MS, 10_000):
+        waits = waits.after(lacking, next_look_ms + look_ms)
+    assert waits.given_up == {}
+    assert waits.after(lacking, next_look_ms + PATIENCE_MS).given_up == lacking
 
 
 def test_a_simulated_cluster_shows_its_log_dirs() -> None:

@@ -153,3 +153,8 @@ def test_what_is_refused_for_good_is_given_up_at_once() -> None:
     passing = Hindered().after([replica], {replica: "KafkaStorageError"}, 0)
     assert passing.after([replica], {}, 1) == Hindered()
     assert passing.after([replica], {}, 2 * PATIENCE_MS).given_up == {}, "nobody tried while it was held back"
+    again = passing.after([replica], {replica: "KafkaStorageError"}, 2 * PATIENCE_MS)
+    assert again.given_up == {}, "time in which nobody tried does not count"
+    for attempt_ms in range(10_000, PATIENCE_MS + 1, 10_000):
+        again = again.after([replica], {replica: "KafkaStorageError"}, 2 * PATIENCE_MS + attempt_ms)
+    assert again.given_up == {replica: "KafkaStorageError"}
