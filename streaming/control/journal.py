@@ -31,6 +31,7 @@ from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.contract import LOG_DIR, PLAN
 from streaming.control.records import ExecutionRecord
+from streaming.control.times_ahead import TimesAhead
 from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
 from streaming.views import executions as view
 from streaming.views.decisions import newest_decision
@@ -69,6 +70,7 @@ class Journal:
         self._mode = mode
         self._plan_ttl_ms = plan_ttl_ms
         self._open_executions = OpenExecutions(root, kafka_cluster)
+        self._ahead = TimesAhead()
 
     def make_tables(self) -> None:
         """Create the tables that control writes, so that analysts and serve find them from the start."""
@@ -250,11 +252,13 @@ class Journal:
 
     def changed_ms(self, *, now_ms: int) -> int:
         """When an execution last changed the cluster and ended; 0 where none did in the last 30 days."""
-        return view.changed_ms(self._reader(), self._cluster, now_ms=now_ms)
+        changed_ms = view.changed_ms(self._reader(), self._cluster, now_ms=now_ms)
+        return self._ahead.at_most_now(changed_ms, now_ms)
 
     def given_up(self, *, now_ms: int) -> GivenUp:
         """Executions of mode `apply` that were given up since one was done, in the last 30 days."""
-        return view.given_up(self._reader(), self._cluster, now_ms=now_ms)
+        given_up = view.given_up(self._reader(), self._cluster, now_ms=now_ms)
+        return replace(given_up, last_ms=self._ahead.at_most_now(given_up.last_ms, now_ms))
 
     def executions(self, *, now_ms: int) -> list[Execution]:
         """Executions with an event in the last 30 days, and older ones that are open or owe, oldest first."""

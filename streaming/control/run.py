@@ -12,6 +12,7 @@ from types import FrameType
 import structlog
 
 from assignor_core.deciding.step import DELETED_AFTER_MS
+from assignor_core.intervals import is_due
 from streaming.cluster.clients import admin_client
 from streaming.cluster.permissions import check_may_execute
 from streaming.cluster.ports import ClusterReader, ControlledCluster
@@ -180,7 +181,7 @@ class ControlLoop:
             if active.execution.ended:
                 self._note_end(active, now_ms)
             return active.execution.under_way or active.execution.waiting  # its marker has been announced
-        if now_ms >= self._next_look_ms:
+        if is_due(self._looked_ms, ENDED_LOOK_INTERVAL_MS, now_ms):
             self._look_at_ended(now_ms)
         # Not before: a rate that an ended execution has left on a broker throttles the one under way, too.
         self._owing = [record for record in self._owing if not self._sweeper.sweep(record, now_ms=now_ms)]
@@ -194,7 +195,7 @@ class ControlLoop:
 
     def _look_at_ended(self, now_ms: int) -> None:
         """What other processes have left: a result not measured, throttles. The carrier takes up what is open."""
-        self._next_look_ms = now_ms + ENDED_LOOK_INTERVAL_MS
+        self._looked_ms = now_ms
         for execution in self._journal.executions(now_ms=now_ms):
             if execution.ended and execution.execution_id not in self._ended:
                 self._note_end(ExecutionRecord(execution), now_ms)

@@ -104,5 +104,8 @@ def plan(journal: Journal, partition: int, *, now_ms: int = NOON_MS) -> KeptPlan
     return journal.plan(made.plan_id)
 
 
-def approve(journal: Journal, partition: int, *, now_ms: int = NOON_MS) -> ExecutionRecord:
-    return ExecutionRecord(journal.approve(plan(journal, partition, now_ms=now_ms), "a test", now_ms=now_ms))
+def approve(
+    journal: Journal, partition: int, *, now_ms: int = NOON_MS, in_windows_only: bool = False
+) -> ExecutionRecord:
+    approved = plan(journal, partition, now_ms=now_ms)
+    return ExecutionRecord(journal.approve(approved, "a test", now_ms=now_ms, in_windows_only=in_windows_only))

@@ -1,0 +1,59 @@
+"""A wall clock that was hours ahead while an execution ended, and is right again: decisions do not wait for hours."""
+
+import pytest
+
+from assignor_core.execution.events import Event
+from streaming.control.run import ENDED_LOOK_INTERVAL_MS, ControlLoop
+from streaming.control.wiring import decider_of, journal_of
+from streaming.settings import Settings
+from tests.control.noted_cluster import NOON_MS, NotedCluster, approve
+from tests.control.test_deciding import MINUTE_MS, crowded, last
+from tests.control.windows import write_windows
+
+AHEAD_MS = 6 * 3_600_000
+
+
+@pytest.fixture
+def settings(tables_in_memory: str) -> Settings:
+    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
+
+
+def end_ahead(settings: Settings, event: Event, *, automatic: bool = False) -> None:
+    journal, at_ms = journal_of(settings), NOON_MS + AHEAD_MS
+    record = approve(journal, 0, now_ms=at_ms, in_windows_only=automatic)
+    journal.write_event(record, Event.STARTED, "a test", now_ms=at_ms)
+    journal.write_event(record, event, "a test", now_ms=at_ms)
+
+
+def test_an_execution_that_ended_in_the_future_holds_up_decisions_for_minutes(settings: Settings) -> None:
+    end_ahead(settings, Event.DONE)
+    cluster = crowded()
+    decider = decider_of(cluster, journal_of(settings), settings)
+    verdicts = []
+    for minute in range(1, 30, 2):
+        now_ms = NOON_MS + minute * MINUTE_MS
+        write_windows(settings, cluster.live, end_ms=now_ms, windows=12)
+        decider.tick(now_ms=now_ms)
+        verdicts.append(last(settings)["verdict"])
+    assert verdicts[0] == "hold"  # it counts as a change that was just made
+    assert "plan" in verdicts
+
+
+def test_an_execution_that_was_given_up_in_the_future_is_followed_by_one_pause(settings: Settings) -> None:
+    end_ahead(settings, Event.ABORTED, automatic=True)
+    journal = journal_of(settings)
+    given_up = journal.given_up(now_ms=NOON_MS)
+    assert given_up.reason(NOON_MS) is not None
+    later_ms = NOON_MS + given_up.pause_ms
+    assert journal.given_up(now_ms=later_ms).reason(later_ms) is None
+
+
+def test_after_the_clock_was_set_back_a_throttle_that_another_process_has_left_is_swept(settings: Settings) -> None:
+    cluster, journal = NotedCluster(), journal_of(settings)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + AHEAD_MS)
+    record = approve(journal, 0)
+    journal.write_event(record, Event.STARTED, "a test", now_ms=NOON_MS)
+    journal.write_event(record, Event.ABORTED, "a test", now_ms=NOON_MS, throttled_brokers=(2,))
+    loop.tick(now_ms=NOON_MS)
+    loop.tick(now_ms=NOON_MS + ENDED_LOOK_INTERVAL_MS)
+    assert not journal.execution(record.execution.execution_id).owes
