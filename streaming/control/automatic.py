@@ -13,7 +13,6 @@ from assignor_core.execution.caution import bad_plans_in_a_row
 from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.control.journal import Journal
-from streaming.errors import UsageProblem
 from streaming.settings import ControlSettings
 
 log = structlog.get_logger()
@@ -56,10 +55,10 @@ class AutomaticPlans:
         return approved
 
     def _approve(self, due: _Due, now_ms: int) -> bool:
-        try:
-            plan = self._journal.plan(due.plan_id)
-        except UsageProblem as error:
-            log.warning("decided_plan_dropped", plan_id=due.plan_id[:12], reason=str(error))
+        plan = self._journal.readable_plan(due.plan_id)
+        if plan is None:
+            reason = "the tables have no such plan, or one that can't be read"
+            log.warning("decided_plan_dropped", plan_id=due.plan_id[:12], reason=reason)
             return False
         distrust = self._distrust(now_ms)
         if distrust is not None:

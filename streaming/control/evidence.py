@@ -22,7 +22,6 @@ from streaming.control.lag_spans import read_fallen_lags
 from streaming.control.planning import propose_for
 from streaming.control.urgency import groups_behind
 from streaming.control.windows import WindowTables
-from streaming.errors import UsageProblem
 from streaming.settings import DAY_MS, PlannerSettings
 
 
@@ -55,11 +54,8 @@ class TableEvidence:
         return self.journal.automatic_bytes(since_ms=self.now_ms - DAY_MS, now_ms=self.now_ms)
 
     def kept_plan(self, plan_id: str) -> KeptPlan | None:
-        """The plan with this id; None where the tables hold none."""
-        try:
-            return self.journal.plan(plan_id)
-        except UsageProblem:
-            return None
+        """The plan with this id; None where the tables hold none, or one that can't be read as a plan."""
+        return self.journal.readable_plan(plan_id)
 
     def given_up(self) -> GivenUp:
         """Executions of mode `apply` that were given up since one was done."""

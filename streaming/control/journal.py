@@ -39,6 +39,7 @@ from streaming.views.log_dirs import log_dir_rows
 from streaming.views.movements import movement_rows, plan_of_movements
 from streaming.views.open_executions import OpenExecutions
 from streaming.views.plans import kept_plan, plan_ids
+from streaming.views.stored_json import WRONG_SHAPE
 
 log = structlog.get_logger()
 
@@ -186,12 +187,19 @@ class Journal:
         reader = self._reader()
         if reader.version(PLAN.name) is None:
             raise TableUnavailable(f"table {PLAN.name} is gone from the tables at {self._root}: are they mounted?")
-        if not plan_ids(reader, self._cluster, execution.plan_id):
+        return self._readable(reader, execution.plan_id)
+
+    def readable_plan(self, plan_id: str) -> KeptPlan | None:
+        """The same of a plan that nobody carries out yet; None also if the table is missing."""
+        return self._readable(self._reader(), plan_id)
+
+    def _readable(self, reader: tables.TableReader, plan_id: str) -> KeptPlan | None:
+        if not plan_ids(reader, self._cluster, plan_id):
             return None
         try:
-            return kept_plan(reader, self._cluster, execution.plan_id)
-        except (CoreError, KeyError, TypeError, ValueError) as error:
-            log.error("plan_unreadable", plan_id=execution.plan_id[:12], error=f"{type(error).__name__}: {error}")
+            return kept_plan(reader, self._cluster, plan_id)
+        except (CoreError, *WRONG_SHAPE) as error:
+            log.error("plan_unreadable", plan_id=plan_id[:12], error=f"{type(error).__name__}: {error}")
             return None
 
     def movements_of(self, execution: Execution) -> Plan | None:

@@ -1,5 +1,6 @@
 """What mode `apply` decides is carried out once, also where control is killed or the store refuses a row in between."""
 
+import json
 from typing import Any
 
 import pytest
@@ -124,6 +125,48 @@ def test_a_decided_plan_that_is_gone_holds_nothing_up(settings: Settings, monkey
     write_windows(settings, crowded().live, end_ms=NOON_MS + WINDOW_MS)
     loop.tick(now_ms=NOON_MS + WINDOW_MS)
     assert last(settings)["window_end"] == tables.utc(NOON_MS + WINDOW_MS)
+
+
+def spoil(settings: Settings, plan_id: str, damage: str) -> None:
+    """The row of a plan is still there, and what it holds is no plan with its id."""
+    root = settings.storage.tables
+    [row] = tables.read(root, "plan", where=tables.equal("plan_id", plan_id))
+    spoilt = {"another id": json.dumps(json.loads(row["plan_json"]) | {"plan_id": "0" * 64}), "no object": "[]"}
+    tables.delete(root, "plan", tables.equal("plan_id", plan_id))
+    row["plan_json"] = spoilt.get(damage, "{")
+    tables.append(root, "plan", [row], transaction_id="a test", transaction_version=1)
+
+
+DAMAGES = ("another id", "no object", "no json")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_decided_plan_that_can_not_be_read_ends_no_control(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    write_windows(settings, crowded().live, end_ms=NOON_MS)
+    loop = loop_of(settings, NOON_MS)
+    store = Failing(monkeypatch, "approve")
+    with pytest.raises(TableUnavailable):
+        loop.tick(now_ms=NOON_MS)
+    store.mended()
+    spoil(settings, last(settings)["plan_id"], damage)
+    loop = loop_of(settings, NOON_MS + 1_000)
+    assert not loop.tick(now_ms=NOON_MS + 1_000)
+    write_windows(settings, crowded().live, end_ms=NOON_MS + WINDOW_MS)
+    loop.tick(now_ms=NOON_MS + WINDOW_MS)
+    assert last(settings)["window_end"] == tables.utc(NOON_MS + WINDOW_MS)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_plan_that_waits_for_the_night_and_can_not_be_read_ends_no_control(settings: Settings, damage: str) -> None:
+    own = with_control(settings, maintenance_windows=["Mon-Fri 22:00-23:00"])
+    write_windows(own, crowded().live, end_ms=NOON_MS)
+    loop_of(own, NOON_MS).tick(now_ms=NOON_MS)
+    spoil(own, last(own)["plan_id"], damage)
+    write_windows(own, crowded().live, end_ms=NIGHT_MS)
+    loop_of(own, NIGHT_MS).tick(now_ms=NIGHT_MS)
+    assert last(own)["window_end"] == tables.utc(NIGHT_MS)
 
 
 @pytest.mark.parametrize("row", ["write_plan", "write_decision"])
