@@ -13,6 +13,7 @@ import structlog
 
 from assignor_core.deciding.step import DELETED_AFTER_MS
 from assignor_core.intervals import is_due
+from assignor_core.plan import Plan
 from streaming.cluster.clients import admin_client
 from streaming.cluster.permissions import check_may_execute
 from streaming.cluster.ports import ClusterReader, ControlledCluster
@@ -30,7 +31,7 @@ from streaming.control.sweeping import Sweeper
 from streaming.control.upkeep import Upkeep
 from streaming.control.windows import ClosedWindows
 from streaming.control.wiring import absences_of, decider_of, executors_of, journal_of, window_tables_of
-from streaming.errors import LeaseLost
+from streaming.errors import ClusterRequestFailed, LeaseLost
 from streaming.runtime import clocks
 from streaming.settings import Settings
 from streaming.tables import TableReader
@@ -42,7 +43,11 @@ log = structlog.get_logger()
 
 STAND_BY_INTERVAL_MS = 2_000
 MEASURE_PATIENCE_WINDOWS = 20
-"""A plan whose result can't be measured within this many windows stays unmeasured."""
+"""Only windows that began so soon after the end of a plan show its result. Where too few have closed by then, it stays
+unmeasured. Twice `control.settle_windows` if that is more.
+"""
+MEASURE_LEVELS_PATIENCE_MS = 3_600_000
+"""The same of how full log dirs are after a plan within brokers."""
 ENDED_LOOK_INTERVAL_MS = 600_000
 """Between two looks for executions that another process has ended, such as a former holder of the lease."""
 
@@ -211,23 +216,38 @@ class ControlLoop:
         """Once enough windows have closed after the end, write down what the brokers really carry."""
         ended_ms = record.execution.ended_ms
         assert ended_ms is not None
-        wanted = self._settings.control.settle_windows
         # One that promised nothing about skew may have moved replicas within brokers.
         kept = None if record.execution.figures.predicted else self._journal.plan_of(record.execution)
         if kept is not None and kept.plan.within_brokers:
-            if now_ms - ended_ms >= DELETED_AFTER_MS:
-                self._journal.write_measured_levels(record, measured_levels(self._cluster, kept.plan), now_ms=now_ms)
-                self._unmeasured = None
+            self._measure_levels(record, kept.plan, ended_ms, now_ms)
             return
+        wanted = self._settings.control.settle_windows
+        patience_ms = max(MEASURE_PATIENCE_WINDOWS, 2 * wanted) * self._settings.pipeline.window_ms
         closed = self._windows.newest(now_ms=now_ms)
-        windows = tuple(window for window in closed if window.start_ms >= ended_ms)[:wanted]
+        windows = tuple(window for window in closed if 0 <= window.start_ms - ended_ms <= patience_ms)[:wanted]
         if len(windows) < wanted:
-            if now_ms - ended_ms > MEASURE_PATIENCE_WINDOWS * self._settings.pipeline.window_ms:
-                log.warning("result_not_measured", execution_id=record.execution.execution_id)
-                self._unmeasured = None
+            if now_ms - ended_ms > patience_ms:
+                self._leave_unmeasured(record)
             return
         drained = drained_brokers(TableReader(self._window_tables.root), self._window_tables.kafka_cluster)
         skew = measured_skew(windows, self._cluster.describe(), capacities_of(self._settings.planner), drained)
         self._journal.write_measured(record, skew, now_ms=now_ms)
         log.info("measured", execution_id=record.execution.execution_id, detail=record.execution.last.detail)
+        self._unmeasured = None
+
+    def _measure_levels(self, record: ExecutionRecord, plan: Plan, ended_ms: int, now_ms: int) -> None:
+        """The same of a plan within brokers: how full the log dirs are, once Kafka has deleted what left them."""
+        if now_ms - ended_ms > MEASURE_LEVELS_PATIENCE_MS:
+            self._leave_unmeasured(record)
+        elif now_ms - ended_ms >= DELETED_AFTER_MS:
+            try:
+                levels = measured_levels(self._cluster, plan)
+            except ClusterRequestFailed as error:  # a refusal comes again at each tick: deciding must not wait for it
+                self._leave_unmeasured(record, error=str(error))
+                return
+            self._journal.write_measured_levels(record, levels, now_ms=now_ms)
+            self._unmeasured = None
+
+    def _leave_unmeasured(self, record: ExecutionRecord, **why: str) -> None:
+        log.warning("result_not_measured", execution_id=record.execution.execution_id, **why)
         self._unmeasured = None

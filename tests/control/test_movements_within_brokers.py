@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import structlog
 
 from assignor_core.deciding.step import DELETED_AFTER_MS
 from assignor_core.execution.events import Event
@@ -29,7 +30,7 @@ from streaming.control.run import ControlLoop
 from streaming.control.sweeping import COPY_LOOK_INTERVAL_MS, LOOK_INTERVAL_MS, Sweeper
 from streaming.control.wiring import journal_of, log_dir_executor_of
 from streaming.errors import AnotherCluster, ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused
-from streaming.settings import Settings
+from streaming.settings import DAY_MS, Settings
 from streaming.tables import ALL_ROWS, delete
 from tests.control.noted_cluster import NOON_MS
 
@@ -621,3 +622,24 @@ def test_the_result_is_measured_once_kafka_has_deleted_what_left(carried: Carrie
     measured = carried.journal.execution(carried.record.execution.execution_id).measured
     assert measured is not None
     assert measured.detail == "log dirs: broker 1: /disk-0 0%, /disk-1 15%"
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_where_no_result_can_be_measured_decisions_go_on(
+    carried: Carried, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    """Brokers refuse to show their log dirs; or control starts so late that others have filled them since."""
+    carried.to_the_end()
+    loop = ControlLoop(carried.client, carried.settings, now_ms=carried.now_ms)
+    ended_ms = carried.record.execution.ended_ms
+    assert ended_ms is not None
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ClusterRequestFailed("read log dirs: ClusterAuthorizationFailedError")
+
+    if not is_late:
+        monkeypatch.setattr(carried.client, "log_dirs", refuse)
+    with structlog.testing.capture_logs() as logs:
+        loop.tick(now_ms=ended_ms + (20 * DAY_MS if is_late else DELETED_AFTER_MS))
+    assert [row["event"] for row in logs].count("result_not_measured") == 1
+    assert carried.journal.execution(carried.record.execution.execution_id).measured is None
