@@ -334,7 +334,17 @@ class Journal:
         row, transaction = self._row(execution, record), f"execution:{execution.execution_id}"
         if not self._append("execution", [row], transaction, record.sequence):
             # Somebody else has written this place in the journal: we are not alone, and must not go on.
-            raise LeaseLost(f"execution {execution.execution_id} is being carried out by another process")
+            raise LeaseLost(self._why_not_written(execution.execution_id, record.sequence))
+
+    def _why_not_written(self, execution_id: str, sequence: int) -> str:
+        of_execution = tables.equal("execution_id", execution_id)
+        rows = self._reader().rows("execution", columns=("sequence",), where=of_execution)
+        if any(row["sequence"] == sequence for row in rows):
+            return f"execution {execution_id} is being carried out by another process"
+        return (
+            f"execution {execution_id}: its event {sequence} was written before, and is gone from the table execution. "
+            "If the table was restored to an earlier version, restore the version of before"
+        )
 
     def _row(self, execution: Execution, record: EventRecord) -> dict[str, Any]:
         return view.row_of(execution, record, kafka_cluster=self._cluster, owner=owner())

@@ -89,23 +89,26 @@ class Lease:
         Raises TableUnavailable, and AnotherCluster if the row is of another Kafka cluster.
         """
         self.progress()
-        row = self._row()
+        row, sequence = self._row_and_sequence()
         self._check_cluster(row)
         asked_ms = self.clock()
-        is_gone = row is None or row["released"] or _has_died(row) or self._wrote(row)
-        if row is not None and not is_gone:
-            if row["sequence"] != self._watched[0]:
-                self._watched = (row["sequence"], asked_ms)
-            if asked_ms - self._watched[1] <= row["ttl_ms"] + TAKE_OVER_MARGIN_MS:
+        # Where the newest row is missing, an older one, or none, shows nothing of a holder that may live.
+        is_newest = sequence == (-1 if row is None else row["sequence"])
+        is_gone = is_newest and (row is None or row["released"] or _has_died(row) or self._wrote(row))
+        if not is_gone:
+            if sequence != self._watched[0]:
+                self._watched = (sequence, asked_ms)
+            if asked_ms - self._watched[1] <= (row["ttl_ms"] if row else self.ttl_ms) + TAKE_OVER_MARGIN_MS:
                 return False
-            log.warning("lease_taken_over", kafka_cluster=self.kafka_cluster, holder=row["owner"])
+            holder = row["owner"] if row else "unknown"
+            log.warning("lease_taken_over", kafka_cluster=self.kafka_cluster, holder=holder)
         with self._guard:
             if row is not None:
                 self.kafka_cluster_id = self.kafka_cluster_id or row.get("kafka_cluster_id")
             self.lease_id = (row or {}).get("lease_id") or self.new_id()
             replaced_id = None if row is None else row.get("holder_id") or ""
             self.holder = Holder(self.lease_id, self.new_id()[:16], replaced_id, is_gone)
-            return self._write(row["sequence"] + 1 if row else 0, asked_ms)
+            return self._write(sequence + 1, asked_ms)
 
     def progress(self) -> None:
         """The main loop calls this at each turn: without it the lease is renewed for `LOOP_SILENT_MAX_MS` only."""
@@ -215,6 +218,21 @@ class Lease:
             )
         log.warning("cluster_taken_over", kafka_cluster=self.kafka_cluster, before=noted, now=self.kafka_cluster_id)
 
+    def _row_and_sequence(self) -> tuple[tables.Row | None, int]:
+        """The row, and the greatest sequence that was ever written; -1 if none was. It is greater than the row's where
+        rows were deleted or the table was restored: Delta refuses any that is not above it.
+
+        Both of one look: with a sequence of a later one, two that find the lease free would both get it.
+        """
+        with self._guard:
+            row = self._row()
+            written = self._reader.transaction_version(TABLE, self._transaction_id)
+        return row, max(-1 if row is None else row["sequence"], -1 if written is None else written)
+
+    @property
+    def _transaction_id(self) -> str:
+        return f"lease:{self.kafka_cluster}"
+
     def _row(self) -> tables.Row | None:
         with self._guard:
             self._reader.look_again()
@@ -257,7 +275,7 @@ class Lease:
         }
         written = tables.replace(
             self.root, TABLE, [row], kafka_cluster=self.kafka_cluster,
-            transaction_id=f"lease:{self.kafka_cluster}", transaction_version=sequence,
+            transaction_id=self._transaction_id, transaction_version=sequence,
         )  # fmt: skip
         self._seen = True
         if written:

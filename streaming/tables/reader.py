@@ -86,6 +86,20 @@ class TableReader:
         delta = self._newest(name)
         return None if delta is None else delta.version()
 
+    def transaction_version(self, name: str, transaction_id: str) -> int | None:
+        """Greatest version of this transaction that was written, in the version of the table that this look shows: also
+        of rows that were deleted since, or are missing as the table was restored to an earlier version. None where
+        there is none. Raises TableUnavailable.
+        """
+        if self._memory:
+            table = self._memory.table(name)
+            return None if table is None else table.transactions.get(transaction_id)
+        delta = self._newest(name)
+        if delta is None:
+            return None
+        with self._as_unavailable(name):
+            return delta.transaction_version(transaction_id)
+
     def state(self, name: str) -> TableState | None:
         """Version, files and bytes of the table, None where it isn't there yet; raises TableUnavailable."""
         if self._memory:

@@ -20,7 +20,7 @@ from streaming.contract import TABLES
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import journal_of
-from streaming.errors import UsageProblem
+from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
 from streaming.views.executions import folded
 from streaming.views.log_dirs import read_log_dirs
@@ -249,3 +249,19 @@ def test_a_plan_that_a_clock_ahead_has_made_is_kept_when_its_rows_have_gone_and_
         journal.write_plan(ProposedPlan(plan), decision=None, now_ms=now_ms)
         assert journal.plan(plan.plan_id).plan == plan
         assert len(tables.read(root, "movement")) == 1
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_an_event_that_is_there_already_is_told_from_one_that_a_restored_table_lacks(
+    settings: Settings, restored: bool
+) -> None:
+    journal = journal_of(settings)
+    record = approved(journal)
+    other = ExecutionRecord(record.execution)
+    journal.write_event(record, Event.STARTED, "a test", now_ms=1_000)
+    if restored:
+        table = DeltaTable(f"{settings.storage.tables}/execution")
+        table.restore(table.version() - 1)
+    problem = "event 1 was written before, and is gone" if restored else "carried out by another process"
+    with pytest.raises(LeaseLost, match=problem):
+        journal.write_event(other, Event.STARTED, "a test", now_ms=1_000)

@@ -7,8 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from streaming import tables
 from streaming.cluster.admin import Cluster
@@ -364,3 +366,90 @@ def test_no_change_of_the_cluster_is_sent_without_it(tmp_path: Path, clock: Cloc
         cluster.elect_preferred([("t", 0)])
     with pytest.raises(LeaseLost):
         cluster.set_throttled_replicas({"t": frozenset({(0, 1)})}, {})
+
+
+def take_in_time(lease: Lease, clock: Clock) -> bool:
+    """Whether it gets the lease, after its row was seen to stand still for long enough."""
+    assert not lease.try_acquire()  # a holder may live whose newest row is missing
+    clock.now_ms += TTL_MS + TAKE_OVER_MARGIN_MS + 1
+    return lease.try_acquire()
+
+
+def test_a_lease_whose_row_was_deleted_is_taken_in_time(tmp_path: Path, clock: Clock) -> None:
+    first = lease(tmp_path, clock)
+    assert first.try_acquire()
+    first.renew()
+    first.release()
+    assert tables.delete(str(tmp_path), TABLE, tables.of_cluster("main")) == 1
+    assert take_in_time(lease(tmp_path, clock), clock)
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_a_lease_whose_table_was_restored_is_taken_in_time(tmp_path: Path, clock: Clock, released: bool) -> None:
+    first = lease(tmp_path, clock)
+    assert first.try_acquire()
+    if released:
+        first.release()
+        assert first.try_acquire()
+    before = DeltaTable(tmp_path / TABLE).version() - released
+    for _ in range(3):
+        first.renew()
+    first.release()
+    DeltaTable(tmp_path / TABLE).restore(before)
+    second, third = lease(tmp_path, clock), lease(tmp_path, clock)
+    assert not third.try_acquire()
+    assert take_in_time(second, clock)
+    assert not third.try_acquire()  # it has seen the row stand still as long, and another was quicker
+    second.renew()
+    second.check()
+
+
+def test_a_row_that_was_restored_does_not_give_back_the_lease_of_a_holder_that_lives(
+    tmp_path: Path, clock: Clock
+) -> None:
+    first = lease(tmp_path, clock)
+    assert first.try_acquire()
+    first.release()
+    given_back = DeltaTable(tmp_path / TABLE).version()
+    assert first.try_acquire()
+    DeltaTable(tmp_path / TABLE).restore(given_back)
+    second = lease(tmp_path, clock)
+    for _ in range(5):
+        assert not second.try_acquire()
+        clock.now_ms += TTL_MS // 3
+        first.renew()
+        first.check()
+
+
+@pytest.mark.parametrize("moment", ["_row", "_write"])
+@pytest.mark.parametrize("what", ["deleted", "restored", "given back"])
+def test_of_two_that_look_at_the_same_time_one_gets_it(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, what: str, moment: str
+) -> None:
+    """The first takes it right after the second has read the row, or right before the second writes its own."""
+    before = lease(tmp_path, clock)
+    assert before.try_acquire()
+    version = DeltaTable(tmp_path / TABLE).version()
+    before.renew()
+    before.release()
+    if what == "deleted":
+        tables.delete(str(tmp_path), TABLE, tables.of_cluster("main"))
+    elif what == "restored":
+        DeltaTable(tmp_path / TABLE).restore(version)
+    first, second = lease(tmp_path, clock), lease(tmp_path, clock)
+    if what != "given back":
+        assert not first.try_acquire()
+        assert not second.try_acquire()
+        clock.now_ms += TTL_MS + TAKE_OVER_MARGIN_MS + 1
+    call, got = getattr(Lease, moment), []
+
+    def first_is_quicker(own: Lease, *arguments: Any, **given: Any) -> Any:
+        answer = call(own, *arguments, **given) if moment == "_row" else None
+        if own is second:
+            got.append(first.try_acquire())
+        return answer if moment == "_row" else call(own, *arguments, **given)
+
+    monkeypatch.setattr(Lease, moment, first_is_quicker)
+    got.append(second.try_acquire())
+    assert got == [True, False]
+    first.check()

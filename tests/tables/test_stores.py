@@ -226,3 +226,17 @@ def test_all_tries_of_a_write_are_one_write_at_whatever_time(
     assert not add(root, tables.AtTime(at_ms), intent(1, at_ms))
     assert tries == [at_ms]
     assert brokers(root) == [0, 1]
+
+
+def test_a_look_shows_the_greatest_version_of_a_transaction_though_its_rows_are_gone(root: str) -> None:
+    reader = TableReader(root)
+    assert reader.transaction_version("broker_intent", "t") is None
+    add(root, 3, intent(1, START_MS))
+    reader.look_again()
+    assert reader.transaction_version("broker_intent", "t") == 3
+    assert reader.transaction_version("broker_intent", "another") is None
+    add(root, 4, intent(2, START_MS))
+    assert reader.transaction_version("broker_intent", "t") == 3  # of the version that the look shows
+    tables.delete(root, "broker_intent", tables.ALL_ROWS)
+    reader.look_again()
+    assert (reader.transaction_version("broker_intent", "t"), reader.rows("broker_intent")) == (4, [])
