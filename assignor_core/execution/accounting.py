@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.refusals import refusals_text
@@ -69,13 +70,20 @@ def what_was_made(
 
 
 def remaining(execution: Execution) -> str:
-    """How much has been copied, and about how long the rest takes at the pace so far; empty before anything has.
+    """How much has been copied, and about how long the rest takes at the pace so far; empty before this
+    execution has copied anything.
 
     Time after the newest copied byte doesn't count: while an execution waits, what is left to do doesn't grow.
     """
     moved, total = execution.figures.bytes_moved, execution.figures.bytes_total
-    elapsed_ms = execution.worked_ms(execution.copied_ms)
-    if not moved or not total or elapsed_ms <= 0:
+    elapsed_ms, copied = execution.worked_ms(execution.copied_ms), moved - _made_before(execution)
+    if copied <= 0 or not total or elapsed_ms <= 0:
         return ""
-    left_s = max(0, total - moved) * elapsed_ms / moved / 1000
+    left_s = max(0, total - moved) * elapsed_ms / copied / 1000
     return f"{moved / total:.0%} of {total:,} bytes, about {left_s:,.0f} s left"
+
+
+def _made_before(execution: Execution) -> int:
+    """Bytes of the plan that were copied before this execution asked for anything: by an earlier one, for example."""
+    first = (record for record in execution.events if record.event is Event.SUBMITTED)
+    return next((record.figures.bytes_moved for record in first), 0)

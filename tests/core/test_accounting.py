@@ -73,6 +73,20 @@ def test_neither_do_its_pauses_count() -> None:
     assert remaining(on) == "50% of 1,000 bytes, about 30 s left"
 
 
+def test_what_an_earlier_execution_of_the_plan_has_made_is_no_pace_of_this_one() -> None:
+    figures = Figures(movements_total=4, bytes_total=1_000)
+    events = [(Event.STARTED, 0, 0), (Event.SUBMITTED, 1_000, 500), (Event.PROGRESS, 10_000, 500)]
+    again = begin("e", "p", EventRecord(Event.APPROVED, 0, 0, "", figures)).after(
+        *(
+            EventRecord(event, number, at_ms, "", replace(figures, bytes_moved=moved))
+            for number, (event, at_ms, moved) in enumerate(events, start=1)
+        )
+    )
+    assert remaining(again) == "", "nothing was copied yet, so nobody knows how fast that goes"
+    further = EventRecord(Event.PROGRESS, 4, 20_000, "", replace(figures, bytes_moved=600))
+    assert remaining(again.after(further)) == "60% of 1,000 bytes, about 80 s left"
+
+
 def _under_way(*copied: tuple[int, int], bytes_total: int) -> Execution:
     """Started at 0; then events, each with its time and the bytes that had been moved by then."""
     figures = Figures(movements_total=4, bytes_total=bytes_total)
