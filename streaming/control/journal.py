@@ -10,12 +10,13 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import cache
 from typing import Any
 
 import structlog
 
+from assignor_core.deciding.futile import Futile
 from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.step import Decision
 from assignor_core.deciding.trigger import TriggerState
@@ -79,9 +80,15 @@ class Journal:
             tables.ensure_table(self._root, name)
 
     def trigger_state(self) -> TriggerState:
-        """State after the newest evaluation; a fresh one where there was none."""
+        """State after the newest evaluation; a fresh one where there was none, or one that can't be read."""
         row = newest_decision(self._reader(), self._cluster, columns=("state_json",))
-        return TriggerState(**json.loads(row["state_json"])) if row else TriggerState()
+        if row is None:
+            return TriggerState()
+        try:
+            return _state_of(json.loads(row["state_json"]))
+        except WRONG_SHAPE as error:
+            log.error("trigger_state_unreadable", error=f"{type(error).__name__}: {error}")
+            return TriggerState()
 
     def last_decision(self) -> tables.Row | None:
         """The newest evaluation; None where there was none."""
@@ -355,6 +362,16 @@ class Journal:
 
     def _append(self, name: str, rows: list[dict[str, Any]], transaction_id: str, version: int | tables.AtTime) -> bool:
         return tables.append(self._root, name, rows, transaction_id=transaction_id, transaction_version=version)
+
+
+def _state_of(content: Mapping[str, Any]) -> TriggerState:
+    """The state without what a newer release has added, which may have been in use before."""
+    futile = tuple(Futile(**_known(Futile, row)) for row in content.get("futile", ()))
+    return TriggerState(**{**_known(TriggerState, content), "futile": futile})
+
+
+def _known(kind: type[TriggerState | Futile], content: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: content[field.name] for field in fields(kind) if field.name in content}
 
 
 def decision_id(cluster: str, window_end_ms: int) -> str:

@@ -1,12 +1,17 @@
 """What the journal keeps of an execution, and what follows from it, on real tables without a broker."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import structlog
 from deltalake import DeltaTable
 
+from assignor_core.deciding.futile import Futile, Wanted
+from assignor_core.deciding.trigger import TriggerState
 from assignor_core.disks import LogDirDescription
 from assignor_core.execution.caution import Outcome
 from assignor_core.execution.events import Event
@@ -265,3 +270,30 @@ def test_an_event_that_is_there_already_is_told_from_one_that_a_restored_table_l
     problem = "event 1 was written before, and is gone" if restored else "carried out by another process"
     with pytest.raises(LeaseLost, match=problem):
         journal.write_event(other, Event.STARTED, "a test", now_ms=1_000)
+
+
+def state_that_was_kept(settings: Settings, state_json: str) -> TriggerState:
+    """What a control starts from where the newest decision holds this."""
+    row = {
+        "decision_id": "main-1", "kafka_cluster": settings.kafka.cluster_name, "decided_at": tables.utc(1),
+        "window_end": tables.utc(1), "verdict": "hold", "reason": "balanced", "detail": "", "threshold_enter": 1.0,
+        "threshold_exit": 1.0, "breached": False, "brokers_expected": 0, "brokers_reporting": 0, "mode": "observe",
+        "skew_json": "{}", "state_json": state_json,
+    }  # fmt: skip
+    tables.append(settings.storage.tables, "decision", [row], transaction_id="a test", transaction_version=1)
+    return journal_of(settings).trigger_state()
+
+
+def test_a_state_of_a_newer_release_is_read_without_what_this_one_does_not_know(in_memory: Settings) -> None:
+    futile = Futile(Wanted("skewed", "bytes_in", 1, 3, 12, 0), 1.0, 2, 3, 4, "why")
+    kept = TriggerState(cooldown_end_ms=7, waiting_plan_id="p", futile=(futile,))
+    content = asdict(kept) | {"something_new": 1}
+    content["futile"][0]["something_else"] = [2]
+    assert state_that_was_kept(in_memory, json.dumps(content)) == kept
+
+
+@pytest.mark.parametrize("state_json", ["{", "[]", '{"missing_since_ms": 3}', "null"])
+def test_a_state_that_can_not_be_read_ends_no_control(in_memory: Settings, state_json: str) -> None:
+    with structlog.testing.capture_logs() as logs:
+        assert state_that_was_kept(in_memory, state_json) == TriggerState()
+    assert [row["event"] for row in logs] == ["trigger_state_unreadable"]
