@@ -25,20 +25,13 @@ from assignor_core.deciding.reasons import LEAVES_PLACEMENT, OWN_PLANS, Reason, 
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger import Evaluation, TriggerState, after_plan, brokers_failed, settled_windows
 from assignor_core.deciding.trigger import step as trigger_step
+from assignor_core.deciding.waiting import DroppedPlan, outdated, waiting_for_nothing
 from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
 from assignor_core.deciding.worth import attempt_of, gain_of_noise, not_worth_it, postponed
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import too_many_away
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedPlan:
-    """A plan that waited for its hours and no longer does, and why."""
-
-    plan_id: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +92,7 @@ class _Deciding:
 
     def due(self) -> Conclusion | None:
         """The plan that waited, if its hours have come and it still fits the cluster; None otherwise."""
-        self._drop_if_back()
+        self._drop(outdated(self.state, self._observation, self._missing_brokers, self._evidence))
         waiting = self.state.waiting_plan_id
         if waiting is None or not self._hours_are_open() or self._observation.live.reassigning():
             return None
@@ -117,7 +110,7 @@ class _Deciding:
         kept = self._evidence.kept_plan(waiting)
         misfits = ("is unknown",) if kept is None else kept.misfits(self._observation.live)
         if kept is None or misfits:
-            self.dropped.append(DroppedPlan(waiting, "; ".join(misfits[:5])))
+            self._drop(DroppedPlan(waiting, "; ".join(misfits[:5])))
             return None
         now_ms = self._observation.now_ms
         self.state = after_plan(self._policy.trigger, self.state, now_ms)
@@ -356,15 +349,8 @@ class _Deciding:
         broker = self.state.breached_broker
         return broker is not None and bool(self._evidence.groups_behind(frozenset({broker})))
 
-    def _drop_if_back(self) -> None:
-        """Drop a plan that waits to replace failed brokers once one of them is back: it would empty a sound broker.
-
-        Its replicas still lie where they lay, so nothing else shows that the plan no longer fits. If others are still
-        away, the trigger plans for those anew.
-        """
-        back = sorted(set(self.state.waiting_failed) - self._missing_brokers)
-        if back:
-            dropped = DroppedPlan(self.state.waiting_plan_id or "", f"broker {back[0]} is no longer missing")
+    def _drop(self, dropped: DroppedPlan | None) -> None:
+        if dropped is not None:
             self.dropped.append(dropped)
             self.state = waiting_for_nothing(self.state)
 
@@ -377,11 +363,6 @@ class _Deciding:
     def _load(self, evaluation: Evaluation) -> float:
         """Mean load of the resource that decided; of bytes in where none did."""
         return self._observation.skews[-1].mean_load.get(evaluation.resource or Resource.BYTES_IN, 0.0)
-
-
-def waiting_for_nothing(state: TriggerState) -> TriggerState:
-    """`state` without a plan that waits."""
-    return replace(state, waiting_plan_id=None, waiting_load=0.0, waiting_failed=(), waiting_reason="")
 
 
 def _held(evaluation: Evaluation, reason: Reason, detail: str) -> Conclusion:

@@ -326,6 +326,22 @@ def test_a_plan_that_waited_is_dropped_where_it_is_unknown_or_does_not_fit() -> 
     assert (state.waiting_plan_id, decision.dropped) == (None, ())
 
 
+def test_a_plan_that_waits_is_dropped_once_a_broker_that_it_fills_is_drained() -> None:
+    given = Given(kept=kept())
+    for policy in (POLICY, replace(POLICY, maintenance=NIGHT)):  # due, and before its hours
+        state, decision = decided(given, replace(observed(EVEN), drained=frozenset({3, 4})), waiting(), policy)
+        assert [(row.plan_id, row.reason) for row in decision.dropped] == [
+            (PLAN_ID, "would go to broker 3, which is drained")
+        ]
+        assert (state.waiting_plan_id, decision.proposed, decision.evaluation.reason) == (None, None, Reason.BALANCED)
+        # What leaves a drained broker, or stays on one, is no reason.
+        _, decision = decided(given, replace(observed(EVEN), drained=frozenset({1, 2, 4})), waiting(), policy)
+        assert decision.dropped == ()
+    unknown = replace(observed(EVEN), drained=frozenset({3}))
+    state, _ = decided(Given(), unknown, waiting(), replace(POLICY, maintenance=NIGHT))
+    assert state.waiting_plan_id == PLAN_ID, "what is unknown is dropped once it is due"
+
+
 def test_a_plan_for_failed_brokers_is_due_unless_too_many_are_away_or_one_is_back() -> None:
     relief = (Movement("t", 2, (1, 4), (1, 2), 1.0),)
     given = Given(kept=kept(movements=relief))
