@@ -10,6 +10,11 @@ PAUSE_MIN_MS = 900_000
 PAUSE_MAX_MS = 6 * 3_600_000
 """As long as an execution may last by default."""
 
+AHEAD_MAX_MS = 60_000
+"""An execution that ended later than this from now was dated by a clock that was ahead: it would hold back plans until
+real time is there, so it makes no pause.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
@@ -37,7 +42,7 @@ class GivenUp:
         'mode apply gave up the last 2 executions and makes no plan for 800 s more'
         """
         left_ms = self.last_ms + self.pause_ms - now_ms
-        if left_ms <= 0:
+        if not 0 < left_ms <= self.pause_ms + AHEAD_MAX_MS:
             return None
         last = "execution" if self.count == 1 else f"{self.count} executions"
         return f"mode apply gave up the last {last} and makes no plan for {left_ms / 1000:.0f} s more"

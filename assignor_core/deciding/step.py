@@ -18,14 +18,21 @@ from assignor_core.deciding.lasting import (
     with_lasting,
 )
 from assignor_core.deciding.log_dirs import full_in_words
-from assignor_core.deciding.maintenance import may_act, next_opening, open_window
+from assignor_core.deciding.maintenance import may_act, next_opening
 from assignor_core.deciding.observation import DecisionPolicy, Evidence, Mode, Observation
 from assignor_core.deciding.plan_requests import plan_request
 from assignor_core.deciding.reasons import LEAVES_PLACEMENT, OWN_PLANS, Reason, Verdict
 from assignor_core.deciding.skew_windows import SkewWindow
-from assignor_core.deciding.trigger import Evaluation, TriggerState, after_plan, brokers_failed, settled_windows
+from assignor_core.deciding.trigger import (
+    Evaluation,
+    TriggerState,
+    after_plan,
+    brokers_failed,
+    settled_windows,
+    without_times_ahead,
+)
 from assignor_core.deciding.trigger import step as trigger_step
-from assignor_core.deciding.waiting import DroppedPlan, outdated, waiting_for_nothing
+from assignor_core.deciding.waiting import DroppedPlan, due_in_words, outdated, waiting_for_nothing
 from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
 from assignor_core.deciding.worth import attempt_of, gain_of_noise, not_worth_it, postponed
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
@@ -71,6 +78,7 @@ class _Deciding:
     def __init__(
         self, state: TriggerState, observation: Observation, policy: DecisionPolicy, evidence: Evidence
     ) -> None:
+        state = without_times_ahead(policy.trigger, state, observation.now_ms)
         state = with_lagging(policy.trigger, state, observation.live, observation.now_ms)
         self._placement = placement_states(
             observation.live,
@@ -114,10 +122,7 @@ class _Deciding:
             return None
         now_ms = self._observation.now_ms
         self.state = after_plan(self._policy.trigger, self.state, now_ms)
-        opened = open_window(self._policy.maintenance, now_ms)
-        hours = f"maintenance window {opened.text} is open" if opened else "there are no maintenance windows any more"
-        age_h = (now_ms - kept.created_ms) / 3_600_000
-        detail = f"{hours}: plan {waiting[:12]}, made {age_h:.1f} h ago, is carried out"
+        detail = due_in_words(kept, self._policy.maintenance, now_ms)
         if lasting:
             return Evaluation(Verdict.PLAN, Reason(lasting), detail, None, None), kept.proposed, True
         resource = self.state.breached_resource
@@ -131,7 +136,7 @@ class _Deciding:
         """
         words, now_ms = full_in_words(self._observation.log_dirs, self._policy.fill), self._observation.now_ms
         waits = self._observation.live.reassigning() or now_ms < self.state.cooldown_end_ms
-        waits = waits or now_ms - self._observation.changed_ms < DELETED_AFTER_MS
+        waits = waits or 0 <= now_ms - self._observation.changed_ms < DELETED_AFTER_MS
         if words is None or waits or brokers_failed(self._policy.trigger, self.state, now_ms):
             return None
         conclusion = self._followed(Evaluation(Verdict.PLAN, Reason.LOG_DIR_FULL, words, None, None))

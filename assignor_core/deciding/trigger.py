@@ -107,6 +107,8 @@ def step(
     >>> found.verdict, found.reason, state.breached_since_ms, state.breached_broker
     (<Verdict.PLAN: 'plan'>, <Reason.SKEWED: 'skewed'>, 20, 1)
     """
+    state = without_times_ahead(policy, state, now_ms)
+    around = replace(around, changed_ms=_last_change_ms(state, around.changed_ms, now_ms))
     state = _with_surroundings(policy, state, around, now_ms)
     considered = windows[-policy.windows_considered :]
     unusable = _unusable(policy, considered, now_ms)
@@ -150,7 +152,24 @@ def after_plan(
 
 def is_continuous(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> bool:
     """Whether the newest step is so recent that what was seen then and is seen now has lasted in between."""
-    return now_ms - state.evaluated_ms <= policy.stale_after_ms
+    return 0 <= now_ms - state.evaluated_ms <= policy.stale_after_ms
+
+
+def without_times_ahead(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> TriggerState:
+    """`state` without times that are still to come: a clock that was ahead has written them, and they would hold back
+    plans until real time is there. `evaluated_ms` stays, as it shows that this was so.
+    """
+    return replace(
+        state,
+        cooldown_end_ms=min(state.cooldown_end_ms, now_ms + policy.cooldown_ms),
+        changed_ms=min(state.changed_ms, now_ms),
+        missing_since_ms=tuple((broker, min(since_ms, now_ms)) for broker, since_ms in state.missing_since_ms),
+        lasting_since_ms=tuple((reason, min(since_ms, now_ms)) for reason, since_ms in state.lasting_since_ms),
+        lagging_since_ms=tuple(
+            (topic, partition, min(since_ms, now_ms)) for topic, partition, since_ms in state.lagging_since_ms
+        ),
+        recurring_planned_ms=tuple((broker, min(at_ms, now_ms)) for broker, at_ms in state.recurring_planned_ms),
+    )
 
 
 def brokers_failed(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> tuple[int, ...]:
@@ -164,12 +183,23 @@ def settled_windows(state: TriggerState, windows: tuple[SkewWindow, ...]) -> tup
     return tuple(window for window in windows if window.window_start_ms >= state.changed_ms)
 
 
+def _last_change_ms(state: TriggerState, changed_ms: int, now_ms: int) -> int:
+    """When replicas or leaders were last moved, if an execution is noted to have ended at `changed_ms`.
+
+    An end that a clock has dated ahead lies in the past. It counts as of the first step that sees it, and not anew at
+    each one: no window would ever begin after it.
+    """
+    if changed_ms <= now_ms:
+        return changed_ms
+    return state.changed_ms if 0 < state.evaluated_ms <= now_ms else now_ms
+
+
 def _with_surroundings(policy: TriggerPolicy, state: TriggerState, around: Surroundings, now_ms: int) -> TriggerState:
     """Notes brokers that are newly gone, forgets those that are back, and notes changes of the placement.
 
     After a gap without evaluations nobody knows whether a broker was away all the time: its time starts again.
     """
-    since = dict(around.away_since_ms)
+    since = {broker: min(since_ms, now_ms) for broker, since_ms in around.away_since_ms.items()}
     if is_continuous(policy, state, now_ms):
         since |= dict(state.missing_since_ms)
     missing = tuple((broker, since.get(broker, now_ms)) for broker in sorted(around.missing_brokers))

@@ -2,11 +2,13 @@
 wrong, since the replicas that it moves lie where they lay.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from assignor_core.deciding.maintenance import MaintenanceWindow, open_window
 from assignor_core.deciding.observation import Evidence, Observation
 from assignor_core.deciding.trigger import TriggerState
+from assignor_core.proposed_plan import KeptPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,14 @@ def outdated(
     added = {broker for row in movements for broker in set(row.new_replicas) - set(row.old_replicas)}
     drained = sorted(added & observation.drained)
     return DroppedPlan(waiting, f"would go to broker {drained[0]}, which is drained") if drained else None
+
+
+def due_in_words(kept: KeptPlan, maintenance: Sequence[MaintenanceWindow], now_ms: int) -> str:
+    """Why a plan that waited is carried out now, and how old it is."""
+    opened = open_window(maintenance, now_ms)
+    hours = f"maintenance window {opened.text} is open" if opened else "there are no maintenance windows any more"
+    age_h = (now_ms - kept.created_ms) / 3_600_000
+    return f"{hours}: plan {kept.plan.plan_id[:12]}, made {age_h:.1f} h ago, is carried out"
 
 
 def waiting_for_nothing(state: TriggerState) -> TriggerState:

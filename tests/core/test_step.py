@@ -501,3 +501,21 @@ def test_a_pause_after_what_was_given_up_begins_with_15_minutes_and_ends_to_the_
     assert [GivenUp(count).pause_ms for count in (0, 1, 5, 6)] == [0, 900_000, 14_400_000, 21_600_000]
     assert GivenUp(1).reason(899_999) is not None
     assert GivenUp(1).reason(900_000) is None
+    # One that is dated ahead of now was written by a clock that was wrong.
+    assert GivenUp(1, last_ms=86_400_000).reason(0) is None
+    assert GivenUp(1, last_ms=60_001).reason(0) is None
+    assert GivenUp(1, last_ms=60_000).reason(0) is not None, "clocks differ a little"
+
+
+@pytest.mark.parametrize("waited", [False, True])
+def test_what_a_clock_that_was_ahead_has_noted_holds_nothing_back(waited: bool) -> None:
+    behind = replace(LIVE, partitions={**LIVE.partitions, ("t", 1): LivePartition((2, 3), 2, (2,))})
+    day_ms = 24 * HOUR_MS
+    start = waiting() if waited else TriggerState(evaluated_ms=NOON_MS - MINUTE_MS)
+    ahead, _ = decided(Given(kept=kept()), observed(EVEN, EVEN, EVEN, live=behind, now_ms=NOON_MS + day_ms), start)
+    noted = (("t", 1, NOON_MS + day_ms),)
+    assert ahead.lagging_since_ms == noted
+    state, _ = decided(Given(), observed(HOT, HOT, HOT, live=behind), ahead)
+    _, decision = decided(Given(), observed(HOT, HOT, HOT, live=behind, now_ms=NOON_MS + MINUTE_MS), state)
+    detail = "1 partition is under-replicated, first t-1, for 1.0 min"
+    assert (decision.evaluation.reason, decision.evaluation.detail[: len(detail)]) == (Reason.UNHEALTHY, detail)

@@ -240,6 +240,60 @@ def test_while_a_broker_may_come_back_skew_is_no_reason_to_plan() -> None:
     )
 
 
+DAY_MS, NOW_MS = 86_400_000, 1_700_000_000_000
+
+
+def on_the_minute(minute: int, ratio: float) -> tuple[SkewWindow, ...]:
+    """Windows of a minute each, the newest of which ends then."""
+    ends_ms = [NOW_MS + 60_000 * (minute - back) for back in (2, 1, 0)]
+    return tuple(replace(windows(ratio)[0], window_end_ms=end_ms, length_ms=60_000) for end_ms in ends_ms)
+
+
+def first_plan(policy: TriggerPolicy, state: TriggerState, around: Surroundings, ratio: float) -> int | None:
+    """The minute after `NOW_MS` in which the trigger first asks for a plan, within two hours."""
+    for minute in range(1, 121):
+        now_ms = NOW_MS + 60_000 * minute
+        state, evaluation = step(policy, state, on_the_minute(minute, ratio), around, now_ms=now_ms)
+        if evaluation.verdict is Verdict.PLAN:
+            return minute
+    return None
+
+
+@pytest.mark.parametrize("known_ms", [(), ((4, NOW_MS - 600_000),)])
+def test_after_a_clock_was_ahead_the_time_of_a_broker_that_is_away_starts_again(
+    known_ms: tuple[tuple[int, int], ...],
+) -> None:
+    policy = TriggerPolicy(broker_failure_grace_ms=1_800_000)
+    gone = Surroundings(missing_brokers=frozenset({4}), alive_count=9)
+    state = TriggerState(missing_since_ms=known_ms, evaluated_ms=NOW_MS - 60_000)
+    ahead, _ = step(policy, state, on_the_minute(0, 1.0), gone, now_ms=NOW_MS + DAY_MS)
+    assert first_plan(policy, ahead, gone, 1.0) == 31
+    # What an execution has noted by the same clock is no better.
+    noted = replace(gone, away_since_ms={4: NOW_MS + DAY_MS})
+    assert first_plan(policy, ahead, noted, 1.0) == 31
+
+
+def test_after_a_clock_was_ahead_skew_makes_a_plan_as_soon_as_windows_show_it() -> None:
+    start = TriggerState(evaluated_ms=NOW_MS - 60_000)
+    moving = Surroundings(reassigning_count=1, alive_count=9)
+    ahead, _ = step(POLICY, start, on_the_minute(0, 1.0), moving, now_ms=NOW_MS + DAY_MS)
+    assert first_plan(POLICY, ahead, Surroundings(alive_count=9), 1.5) == 3, "two windows began after it"
+    # The end of an execution that the same clock has dated counts once, and not anew at each step.
+    ended = Surroundings(alive_count=9, changed_ms=NOW_MS + DAY_MS)
+    ahead, _ = step(POLICY, start, on_the_minute(0, 1.0), ended, now_ms=NOW_MS + DAY_MS)
+    assert first_plan(POLICY, ahead, ended, 1.5) == 3
+    assert first_plan(POLICY, TriggerState(), ended, 1.5) == 3
+
+
+def test_after_a_clock_was_ahead_a_cooldown_is_no_longer_than_it_is_set() -> None:
+    policy = replace(POLICY, cooldown_ms=600_000)
+    for evaluated_ms in (NOW_MS, NOW_MS + DAY_MS):  # a plan that waited is due without a step of the trigger
+        state = after_plan(policy, TriggerState(evaluated_ms=evaluated_ms), NOW_MS + DAY_MS, recurring_broker=1)
+        assert first_plan(policy, state, Surroundings(alive_count=9), 1.5) == 11
+        after, _ = step(policy, state, on_the_minute(0, 1.5), now_ms=NOW_MS)
+        assert after.recurring_planned_ms == ((1, NOW_MS),)
+
+
 @given(st.integers(1, 10**12), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 10**12)), max_size=3))
 def test_the_state_survives_its_json(now_ms: int, missing: list[tuple[int, int]]) -> None:
     state = TriggerState(now_ms, "bytes_in", 3, now_ms, tuple(missing), "plan", 1.5, (4, 7))

@@ -200,10 +200,13 @@ def test_what_holds_back_is_named_with_its_figures() -> None:
     later_ms = POLICY.stale_after_ms
     rest = evaluated(hot, TriggerState(cooldown_end_ms=2 * later_ms), now_ms=later_ms).detail
     assert rest == f"cooldown after the last plan runs for {later_ms / 1000:.0f} s more"
+    # Never for longer than it is set to: a clock was ahead when it began.
+    longest = evaluated(hot, TriggerState(cooldown_end_ms=HOUR_MS + POLICY.cooldown_ms + 1_000)).detail
+    assert longest == f"cooldown after the last plan runs for {POLICY.cooldown_ms / 1000:.0f} s more"
     details = {
         evaluated(hot, around=Surroundings(reassigning_count=2)).detail: "2 partitions are being reassigned",
         evaluated(hot, TriggerState(cooldown_end_ms=HOUR_MS + 100)).detail: (
-            "cooldown after the last plan runs for 3600 s more"
+            "cooldown after the last plan runs for 600 s more"
         ),
         evaluated(windows(1.5, 1.5, load=99_999.0)).detail: (
             "mean bytes_in 99999 B/s per broker is below the floor 100000 B/s"
