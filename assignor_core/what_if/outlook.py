@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assignor_core.load import Floats, cluster_arrays, shares
+from assignor_core.load import Floats, cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.placement import Placement
+from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.planner.problem import problem_of
 from assignor_core.resources import Resource
 from assignor_core.what_if.history import BYTES_IN_AT, BYTES_OUT_AT, History
 from assignor_core.what_if.replay import SHOWN, Replay
@@ -21,6 +23,10 @@ DAYS_AHEAD = (30, 90, 180, 365)
 DAYS_MIN = 4
 """Fewer days show no growth."""
 DAYS_MAX = 400
+PER_DAY_MAX = 1e9
+"""A load that rose from a byte to a gigabyte in a day; beyond that a month's growth is no number any more."""
+BROKERS_MAX = 1_000_000
+"""Stands for all that is more."""
 QUANTILE_80 = 1.2816
 """Of the normal distribution: 80 % lie within so many standard deviations."""
 NO_CAPACITY = Capacity()
@@ -111,10 +117,14 @@ def growth_of(totals: Sequence[float]) -> Growth | None:
     one, other = np.triu_indices(count, 1)
     slopes = np.sort((logs[other] - logs[one]) / (days[other] - days[one]))
     half = QUANTILE_80 * math.sqrt(count * (count - 1) * (2 * count + 5) / 18) / 2
-    middle = (len(slopes) - 1) / 2
-    low, high = (int(np.clip(round(middle + sign * half), 0, len(slopes) - 1)) for sign in (-1, 1))
-    per_day = float(np.median(slopes))
-    return Growth(math.exp(per_day), math.exp(float(slopes[low])), math.exp(float(slopes[high])), count)
+    center = (len(slopes) - 1) / 2
+    low, high = (int(np.clip(round(center + sign * half), 0, len(slopes) - 1)) for sign in (-1, 1))
+    middle, least, most = (_per_day(float(slope)) for slope in (np.median(slopes), slopes[low], slopes[high]))
+    return Growth(middle, least, most, count)
+
+
+def _per_day(slope: float) -> float:
+    return math.exp(min(slope, math.log(PER_DAY_MAX)))
 
 
 def brokers_needed(
@@ -123,7 +133,7 @@ def brokers_needed(
     """Brokers by date and resource: as many as carry the worst hour of the last day, grown, evenly.
 
     A broker carries the mean capacity of those that are there; where one's capacity is unknown, what the mean broker
-    carries now. Disks are taken to grow as traffic does.
+    carries now. Disks are taken to grow as traffic does. After a steep rise no more than BROKERS_MAX are named.
     """
     rows = []
     for resource in SHOWN:
@@ -137,10 +147,16 @@ def brokers_needed(
             continue
         for days in DAYS_AHEAD:
             low, likely, high = (
-                math.ceil(round(total * rate**days / each, 6)) for rate in (growth.low, growth.per_day, growth.high)
+                _brokers(total / each, rate, days) for rate in (growth.low, growth.per_day, growth.high)
             )
             rows.append(BrokersNeeded(days, resource.value, low, likely, high))
     return tuple(rows)
+
+
+def _brokers(now: float, per_day: float, days: int) -> int:
+    with np.errstate(over="ignore"):  # what is no number any more is infinite
+        then = now * np.float64(per_day) ** days
+    return math.ceil(round(float(min(then, BROKERS_MAX)), 6))
 
 
 def bounds(history: History, replayed: Replay, away: frozenset[int]) -> tuple[Bound, ...]:
@@ -153,8 +169,11 @@ def bounds(history: History, replayed: Replay, away: frozenset[int]) -> tuple[Bo
         for key, replicas, row, size in zip(history.partitions, replayed.final_replicas, rates, sizes, strict=True)
     )
     arrays = cluster_arrays(ClusterState(history.cluster_name, 0, brokers, partitions))
-    share = shares(arrays)
-    levels = lower_bounds(arrays, Placement(arrays), share, crowded=False)
+    placement = Placement(arrays)
+    problem = problem_of(arrays, PlannerPolicy(), placement)
+    # The replay may leave racks that are not spread: then they force nothing.
+    crowded = bool(problem.crowded(placement).any())
+    levels = lower_bounds(arrays, placement, problem.share, crowded=crowded)
     totals = _totals(arrays.leader_load, arrays.follower_load, (arrays.replicas >= 0).sum(axis=1))
     alive = max(1, int(arrays.alive.sum()))
     return tuple(
