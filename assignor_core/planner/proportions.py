@@ -50,8 +50,12 @@ def levels_of_proportions(arrays: ClusterArrays, placement: Placement, share: Fl
     if not alive.any() or not arrays.partitions:
         return levels
     columns, spread = arrays.columns, replicas_by_rack(arrays)
+    # Fractions of nothing do not add up to 1: what no partition brings forces nothing.
+    is_loaded = placement.loads.any(axis=0)
     for resource, window in product(TOGETHER, range(columns.windows)):
         column, disk = columns.of(resource)[window], columns.of(Resource.DISK)[window]
+        if not is_loaded[column] or not is_loaded[disk]:
+            continue
         rates, sizes = _rates(placement, resource, column), placement.following[:, disk]
         ratio = share[:, disk] / np.where(share[:, column] > 0, share[:, column], 1.0)
         for group in _groups(ratio, alive):
@@ -112,7 +116,7 @@ def least_level(rates: Floats, sizes: Floats, least: Ints, most: Ints, network: 
     """The least level at which brokers with `network` of the network leave no more disk than the others can hold.
 
     `rates` and `sizes` (P) are those of one replica, `least` and `most` how many of its replicas those brokers hold;
-    the others have `rest` of the disk.
+    the others have `rest` of the disk. Both loads are fractions that add up to 1.
     """
     order = np.argsort(-sizes / np.maximum(rates, 1e-300), kind="stable")
     optional = (most - least)[order]

@@ -66,7 +66,8 @@ def levels_together(
     for window, both in product(range(columns.windows), combinations(resources, 2)):
         pair = [int(columns.of(resource)[window]) for resource in both]
         scaled = share[:, pair] * [bounds[resource] for resource in both]
-        if (scaled[arrays.alive] > 0).all():
+        # Fractions of nothing do not add up to 1: what no partition brings forces nothing.
+        if placement.loads[:, pair].any(axis=0).all() and (scaled[arrays.alive] > 0).all():
             level = _level_of(arrays, replica_loads[:, pair], scaled, spread)
             if level > 1.0 + NOTICEABLE:
                 levels[both] = max(level, levels.get(both, 1.0))

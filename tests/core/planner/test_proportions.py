@@ -1,5 +1,6 @@
 """Brokers with more disk than network: the level that both loads can have at once, and plans that meet it."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -11,6 +12,7 @@ from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import problem_of
 from assignor_core.planner.proportions import NOTICEABLE, levels_of_proportions
+from assignor_core.planner.two_loads import levels_together
 from assignor_core.resources import Resource
 from assignor_core.skew import skew_of_arrays
 from tests.core.planner.invariants import check_plan
@@ -83,3 +85,28 @@ def test_one_rack_that_holds_a_replica_of_all_holds_no_more_than_that() -> None:
         for number in range(40)
     )
     assert level_of(ClusterState("racks", 0, brokers, partitions)) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(("rate", "size"), [(1.0, 0.0), (0.0, 1.0)])
+def test_a_load_that_nothing_brings_forces_nothing_on_another(rate: float, size: float) -> None:
+    """Empty topics, or ones that nobody writes to: on any brokers both loads may be even."""
+    disks: tuple[float, ...] = (4e6, 4e6, *[1e6] * 4)
+    copies = [(n % 2, 2 + n % 4) if n % 3 else (0, 1) for n in range(60)]
+    state = unequal_disks(disks, [(rate, size)] * 60)
+    pairs = [replace(row, replicas=both) for row, both in zip(state.partitions, copies, strict=True)]
+    state = replace(state, partitions=tuple(pairs))
+    assert level_of(state) == 1.0
+    plan = propose(state)
+    assert set(plan.lower_bound.values()) == {1.0}
+    assert not any("of the disk" in line for line in plan.diagnosis)
+    loaded = Resource.BYTES_IN if rate else Resource.DISK
+    assert plan.skew_after[loaded]["max_over_mean"] <= 1.03
+    heavy = replace(state.partitions[0], load=PartitionLoad(20 * rate, 20 * rate, 20 * size))
+    assert levels_of_two(replace(state, partitions=(heavy, *state.partitions[1:8]))) == {}
+
+
+def levels_of_two(state: ClusterState) -> dict[tuple[Resource, Resource], float]:
+    arrays = cluster_arrays(state)
+    placement = Placement(arrays)
+    share = problem_of(arrays, PlannerPolicy(), placement).share
+    return levels_together(arrays, placement, share, dict.fromkeys(BOTH, 1.0))
