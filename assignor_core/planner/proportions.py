@@ -51,7 +51,7 @@ def levels_of_proportions(arrays: ClusterArrays, placement: Placement, share: Fl
         return levels
     columns, spread = arrays.columns, replicas_by_rack(arrays)
     # Fractions of nothing do not add up to 1: what no partition brings forces nothing.
-    is_loaded = placement.loads.any(axis=0)
+    is_loaded: Flags = np.any(placement.loads > 0, axis=0)
     for resource, window in product(TOGETHER, range(columns.windows)):
         column, disk = columns.of(resource)[window], columns.of(Resource.DISK)[window]
         if not is_loaded[column] or not is_loaded[disk]:

@@ -16,6 +16,7 @@ from assignor_core.planner.candidates import Candidate, best_by_score
 from assignor_core.planner.placement import Edit, Indices, Placement, on_grid
 from assignor_core.planner.problem import Problem, weighted
 from assignor_core.planner.search import Search
+from assignor_core.planner.to_any_rack import ToAnyRack
 from assignor_core.resources import LOADS
 from assignor_core.wording import first_named
 
@@ -108,13 +109,18 @@ def _least_harmful_move(search: Search, partition: int, source: int, *, improvin
     if not allowed.any():
         return None
     copied = search.spending.copied_bytes(one, source, everyone)
-    allowed &= problem.with_room(placement, loads, everyone)[0]
+    is_bound = placement.in_racks is not None and placement.in_racks.is_bound[partition]
+    served = ToAnyRack(problem, placement, partition, int(slots[0])) if is_bound else None
+    allowed &= problem.with_room(placement, loads, everyone)[0] if served is None else served.with_room()
     allowed &= search.spending.affordable(one, everyone, copied)[0]
     if not allowed.any():
         return None
     targets = np.flatnonzero(allowed & (others == others[allowed].min()))
+    taken = loads if served is None else served.taken[targets]
     there = placement.loads[targets]
-    harm = problem.cost(there + loads, targets) - problem.cost(there, targets)
+    harm = problem.cost(there + taken, targets) - problem.cost(there, targets)
+    if served is not None:
+        harm += served.harm_to_others(targets)
     # A source that must end empty has no objective of its own: what it loses is no gain.
     if problem.share[source].any():
         here = placement.loads[source]

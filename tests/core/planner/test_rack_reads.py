@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from assignor_core.follower_reads import ReaderRacks
 from assignor_core.load import NO_BROKER, broker_loads, cluster_arrays
-from assignor_core.model import Broker, BrokerState, ClusterState, Partition, PartitionLoad
+from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import apply_to
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.candidates import best_by_score
@@ -18,6 +19,7 @@ from assignor_core.planner.exchanges import best_exchange
 from assignor_core.planner.handovers import Handovers
 from assignor_core.planner.moves import ReplicaMoves
 from assignor_core.planner.placement import Placement
+from assignor_core.planner.to_any_rack import ToAnyRack
 from assignor_core.planner.waves import pending_movement
 from assignor_core.resources import Resource
 from tests.core.planner.cases import clusters, search_of
@@ -170,3 +172,76 @@ def test_a_rack_that_is_left_reads_from_the_leader() -> None:
     assert after.replicas == (1, 2)
     assert plan.loads_before[Resource.BYTES_OUT] == {1: 1 + 50.0, 2: 0.0, 3: 50.0}
     assert plan.loads_after[Resource.BYTES_OUT] == {1: 1 + 75.0, 2: 25.0, 3: 0.0}
+
+
+def limited(cluster: ClusterState, **bytes_out: float) -> ClusterState:
+    """With a capacity of bytes out for each broker: 1,000 B/s, or its own."""
+    rows = [
+        replace(row, capacity=Capacity(bytes_out_per_sec=bytes_out.get(f"of_{row.broker_id}", 1000.0)))
+        for row in cluster.brokers
+    ]
+    return replace(cluster, brokers=tuple(rows))
+
+
+MOST_IN_C: ReaderRacks = (("c", 0.9),)
+
+
+def replicas_after(cluster: ClusterState) -> set[int]:
+    plan = propose(cluster)
+    (after,) = apply_to(cluster, plan).partitions
+    assert plan.loads_after[Resource.BYTES_OUT] == pytest.approx(bytes_out_by_broker(apply_to(cluster, plan)))
+    return set(after.replicas)
+
+
+def test_a_broker_is_emptied_only_onto_one_that_can_serve_its_rack() -> None:
+    read = Partition("t", 0, (1, 2), PartitionLoad(1.0, 100.0, 10.0), reader_racks=MOST_IN_C)
+    assert replicas_after(limited(of_racks("abcd", read, draining=2), of_3=50.0)) == {1, 4}
+    assert replicas_after(limited(of_racks("abcd", read, draining=2), of_3=90.0, of_4=0.5)) in [{1, 3}, {1, 4}]
+    assert replicas_after(limited(of_racks("abc", read, draining=2), of_3=50.0)) == {1, 2}, "no room: it stays"
+    assert replicas_after(limited(of_racks("abc", read, draining=2), of_3=90.0)) == {1, 3}
+
+
+def test_the_leader_must_have_room_for_what_a_rack_reads_that_is_left() -> None:
+    read = Partition("t", 0, (1, 2), PartitionLoad(1.0, 100.0, 10.0), reader_racks=(("b", 0.9),))
+    # The rack of broker 2 has another broker, which serves it on; brokers 3 and 5 would leave it to the leader.
+    cluster = of_racks("abcbd", read, draining=2)
+    assert replicas_after(limited(cluster, of_1=50.0)) == {1, 4}
+    alone = limited(of_racks("abcd", read, draining=2), of_1=50.0)
+    assert replicas_after(alone) == {1, 2}, "no room: it stays"
+    # A dead broker serves nobody: the leader carries all of it already, and the replica is made anew.
+    dead = tuple(replace(row, state=BrokerState.DEAD) if row.broker_id == 2 else row for row in alone.brokers)
+    assert replicas_after(replace(alone, brokers=dead)) in [{1, 3}, {1, 4}]
+
+
+def test_racks_are_spread_onto_brokers_that_can_serve_them() -> None:
+    read = Partition("t", 0, (1, 2), PartitionLoad(1.0, 100.0, 10.0), reader_racks=MOST_IN_C)
+    assert replicas_after(limited(of_racks("aacd", read), of_3=50.0)) in [{1, 4}, {2, 4}]
+
+
+@given(clusters(reads=True), st.data())
+@settings(max_examples=60, deadline=None)
+def test_repair_scores_what_a_move_to_another_rack_does(cluster: ClusterState, data: st.DataObject) -> None:
+    search = search_of(cluster)
+    placement, problem = search.placement, search.problem
+    bound = [] if placement.in_racks is None else np.flatnonzero(placement.in_racks.is_bound).tolist()
+    if not bound:
+        return
+    partition = data.draw(st.sampled_from(bound))
+    replicas = [int(broker) for broker in placement.replicas[partition] if broker != NO_BROKER]
+    slot = data.draw(st.integers(0, len(replicas) - 1))
+    target = data.draw(st.sampled_from([row for row in range(len(problem.share)) if row not in replicas] or [-1]))
+    if target < 0:
+        return
+    moved = ToAnyRack(problem, placement, partition, slot)
+    before = placement.loads.copy()
+    fits, harm = moved.with_room()[target], moved.harm_to_others(np.array([target]))[0]
+    placement.move(partition, slot, target)
+    change = placement.loads - before
+    assert moved.taken[target] == pytest.approx(change[target], abs=1e-9)
+    others = [row for row in replicas if row != replicas[slot] and problem.share[row].any()]
+    costs = [problem.cost(placement.loads[row], row) - problem.cost(before[row], row) for row in others]
+    assert harm == pytest.approx(sum(costs), abs=1e-6)
+    gaining = [target, *(row for row in others if (change[row] > 1e-9).any())]
+    over = (placement.loads[gaining] > problem.ceiling[gaining] + 1e-9).any(axis=1)
+    if not problem.arrays.dead[replicas[slot]] and over.any():
+        assert not fits
