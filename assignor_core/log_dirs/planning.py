@@ -2,6 +2,8 @@
 
 Copies come first and deletions later, so a plan counts on nothing that it frees: each target has room for all that it
 gets, whatever the order. Only log dirs that are online and not cordoned are targets. A cordoned one may be relieved.
+Log dirs of a broker that show the same size and the same free bytes may lie on one volume: they count as one, of which
+one log dir is the target. Once disks that only looked alike differ, the next plan sees that.
 The same input gives the same plan: ties are decided by path and partition.
 """
 
@@ -9,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assignor_core.disks import LogDirDescription, log_dir_rooms
+from assignor_core.disks import LogDirDescription, lacking_bytes, log_dir_rooms
 from assignor_core.live import PartitionKey, partition_name
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.wording import first_named
@@ -102,21 +104,23 @@ def even_out(disks: BrokerDisks, policy: FillPolicy) -> WithinBroker:
     Log dirs above the mean give, those below it get, and none crosses it: so each replica moves once at most.
     """
     rows = {row.path: row for row in disks.rows if row.takes_replicas and row.used_share is not None}
-    totals = {path: row.total_bytes or 0 for path, row in sorted(rows.items())}
-    used = {path: max(0, totals[path] - (row.usable_bytes or 0)) for path, row in sorted(rows.items())}
+    first = {_volume(row): path for path, row in sorted(rows.items(), reverse=True)}
+    volumes = {path: first[_volume(row)] for path, row in rows.items()}
+    totals = {path: rows[path].total_bytes or 0 for path in sorted(first.values())}
+    used = {path: max(0, total - (rows[path].usable_bytes or 0)) for path, total in totals.items()}
     rooms = _rooms(disks, policy.reserve)
     left = {path: _movable(disks, row) for path, row in rows.items()}
     movements: list[LogDirMovement] = []
     for _ in range(sum(map(len, left.values()))):
-        shares = {path: used[path] / totals[path] for path in used}
-        step = _even_step(shares, used, totals, rooms, left)
+        shares = {path: used[volume] / totals[volume] for path, volume in volumes.items()}
+        step = _even_step(shares, used, totals, rooms, left, volumes)
         if step is None:
             break
         key, size, source, target = step
         reason = f"{source} is {shares[source]:.0%} full, {target} {shares[target]:.0%}"
         movements.append(_movement(disks, rows[source], key, target, reason))
         left[source].remove((size, key))
-        used[source] -= size
+        used[volumes[source]] -= size
         used[target] += size
         rooms[target] -= size
     return WithinBroker(tuple(movements))
@@ -144,10 +148,26 @@ def empty(disks: BrokerDisks, path: str, policy: FillPolicy) -> WithinBroker:
 
 
 def _rooms(disks: BrokerDisks, reserve: float, *, without: Collection[str] = ()) -> dict[str, float]:
-    """Bytes that each target may get, by path: without those that do not show what is free."""
+    """Bytes that each target may get, by path: without those that do not show what is free, one for each volume."""
     rooms = log_dir_rooms(disks.rows, disks.full_bytes, reserve=reserve)
-    targets = sorted(row.path for row in disks.rows if row.takes_replicas and row.path not in without)
-    return {path: room for path in targets if (room := rooms[path]) is not None and room > 0}
+    sizes = {key: size for row in disks.rows for key, size in row.replica_bytes.items()}
+    free: dict[str, float] = {}
+    volumes = set()
+    for row in sorted(disks.rows, key=lambda row: row.path):
+        room, volume = rooms[row.path], _volume(row)
+        if room is None or not row.takes_replicas or row.path in without or volume in volumes:
+            continue
+        volumes.add(volume)
+        beside = [other for other in disks.rows if other.path != row.path and _volume(other) == volume]
+        arriving = sum(sum(lacking_bytes(other, sizes, disks.full_bytes).values()) for other in beside)
+        if room > arriving:
+            free[row.path] = room - arriving
+    return free
+
+
+def _volume(row: LogDirDescription) -> tuple[int | None, int | None]:
+    """What shows a volume: nothing names it, and log dirs that are on one show the same figures."""
+    return row.total_bytes, row.usable_bytes
 
 
 def _movable(disks: BrokerDisks, row: LogDirDescription) -> list[tuple[int, PartitionKey]]:
@@ -215,8 +235,12 @@ def _even_step(
     totals: Mapping[str, int],
     rooms: Mapping[str, float],
     left: Mapping[str, Sequence[tuple[int, PartitionKey]]],
+    volumes: Mapping[str, str],
 ) -> tuple[PartitionKey, int, str, str] | None:
-    """The largest replica that the fullest log dir can give to the emptiest one; the next pair where there is none."""
+    """The largest replica that the fullest log dir can give to the emptiest one; the next pair where there is none.
+
+    `volumes` has the log dir that stands for the volume of each: `used` and `totals` are those of volumes.
+    """
     used_sum, total_sum = sum(used.values()), sum(totals.values())
     # Whole bytes, exactly: a replica that crosses the mean by a rounding error would go back and forth.
     above = {path: (used[path] * total_sum - used_sum * totals[path]) // total_sum for path in used}
@@ -225,7 +249,7 @@ def _even_step(
         for target in sorted(rooms, key=lambda path: (shares[path], path)):
             if shares[source] - shares[target] <= EVEN_WITHIN:
                 break
-            most = min(above[source], below[target], rooms[target])
+            most = min(above[volumes[source]], below[target], rooms[target])
             fitting = bisect_right(left[source], most, key=lambda row: row[0])
             if fitting:
                 size, key = left[source][fitting - 1]

@@ -143,6 +143,11 @@ def test_relief_moves_at_most_twice_the_least(sizes: list[int], others: int) -> 
         assert excess <= moved <= 2 * least
 
 
+def look_alike(disks: BrokerDisks) -> bool:
+    shown = [(row.total_bytes, row.usable_bytes) for row in disks.rows if row.total_bytes is not None]
+    return len(set(shown)) < len(shown)
+
+
 @given(disks=brokers())
 def test_evening_out_narrows_the_gap_and_leaves_nothing_to_do(disks: BrokerDisks) -> None:
     made = even_out(disks, POLICY)
@@ -155,7 +160,13 @@ def test_evening_out_narrows_the_gap_and_leaves_nothing_to_do(disks: BrokerDisks
         assert max(shares(done)) <= max(shares(disks)) + 1e-9
         assert min(shares(done)) >= min(shares(disks)) - 1e-9
         assert sum(share**2 for share in shares(disks)) > 0
-    assert even_out(done, POLICY).movements == ()
+    # Disks that look alike pass for one volume until they differ: then it takes some plans.
+    for _ in range(1 if not look_alike(disks) and not look_alike(done) else 10):
+        made = even_out(done, POLICY)
+        if not made.movements:
+            break
+        done = after(done, made)
+    assert made.movements == ()
 
 
 @given(disks=brokers())
@@ -226,3 +237,44 @@ def test_emptying_moves_even_what_holds_no_bytes() -> None:
     assert names(empty(disks, "/a", POLICY)) == [(1, "/a", "/b"), (0, "/a", "/b")]
     fixed = replace(disks, fixed={("t", 0)})
     assert empty(fixed, "/a", POLICY).problems[0].endswith("or they are being moved: t-0")
+
+
+def on_one_volume(total: int, free: int, *sizes: tuple[int, ...], first: int = 100) -> list[LogDirDescription]:
+    """Log dirs /b0, /b1, ... with replicas of these sizes, which show the same volume."""
+    rows = []
+    for number, held in enumerate(sizes):
+        row = log_dir(f"/b{number}", total, *held, first=first)
+        rows.append(replace(row, usable_bytes=free))
+        first += len(held)
+    return rows
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=["relieve", "even_out", "empty"])
+def test_log_dirs_on_one_volume_share_what_is_free_there(plan: Plan) -> None:
+    full = log_dir("/a", 10_000, *[380] * 25)
+    disks = BrokerDisks(1, [full, *on_one_volume(2_000, 1_200, (), ())])
+    made = plan(disks)
+    moved = sum(move.bytes_to_move for move in made.movements)
+    assert 0 < moved <= 1_200 - 0.1 * 2_000
+    assert {move.old_log_dir for move in made.movements} == {"/a"}
+    # What still arrives in one of them takes the room of both.
+    rows = [full, *on_one_volume(2_000, 1_200, (), (10,))]
+    made = plan(BrokerDisks(1, rows, full_bytes={("t", 100): 610}))
+    assert sum(move.bytes_to_move for move in made.movements) <= 1_200 - 600 - 0.1 * 2_000
+
+
+def test_relief_keeps_a_volume_of_two_log_dirs_below_the_goal() -> None:
+    full = log_dir("/a", 10_000, *[100] * 95)
+    made = relieve(BrokerDisks(1, [full, *on_one_volume(4_000, 2_000, (), ())]), POLICY)
+    assert sum(move.bytes_to_move for move in made.movements) <= POLICY.goal * 4_000 - 2_000
+    assert made.problems
+
+
+def test_evening_out_counts_a_volume_once_and_takes_from_each_log_dir_on_it() -> None:
+    rows = [log_dir("/a", 1_000), *on_one_volume(1_000, 200, (100, 100, 100, 100), (100, 100, 100, 100))]
+    made = even_out(BrokerDisks(1, rows), POLICY)
+    assert sum(move.bytes_to_move for move in made.movements) == 400
+    assert {move.new_log_dir for move in made.movements} == {"/a"}
+    rows = [log_dir("/a", 1_000, *[100] * 8), *on_one_volume(1_000, 1_000, (), ())]
+    made = even_out(BrokerDisks(1, rows), POLICY)
+    assert sum(move.bytes_to_move for move in made.movements) == 400
