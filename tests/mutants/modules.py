@@ -47,6 +47,7 @@ _TESTS = {
     "deciding/tiered": ("core/test_planning_model",),
     "deciding/trigger": ("core/test_trigger_bounds", "core/test_trigger", "control/test_policies"),
     "deciding/trigger_policy": ("core/test_trigger_bounds",),
+    "deciding/waiting": ("core/test_step",),
     "deciding/windows": ("core/test_observed_windows",),
     "deciding/worst_hour": ("core/test_worst_hour", "core/test_planning_model"),
     "deciding/worth": ("core/test_postponing", "core/test_step", "core/test_futile"),
