@@ -107,10 +107,10 @@ class LateRequests:
         except ClusterRequestFailed as error:
             log.warning("late_look_refused", execution_id=execution_id, error=str(error))
         except ClusterUnreachable as error:
-            is_over = now_ms > watched.ended_ms + GIVEN_UP_AFTER_MS
-            event = "late_look_given_up" if is_over else "late_look_unanswered"
-            log.warning(event, execution_id=execution_id, error=str(error))
-            return is_over
+            if now_ms <= watched.ended_ms + GIVEN_UP_AFTER_MS:
+                log.warning("late_look_unanswered", execution_id=execution_id, error=str(error))
+                return False
+            log.warning("late_look_given_up", execution_id=execution_id, error=str(error))
         return True
 
     def _look(self, watched: _Watched, now_ms: int) -> None:

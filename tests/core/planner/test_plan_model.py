@@ -14,6 +14,7 @@ from assignor_core.plan import plan_from_json
 from streaming import cli
 from streaming.commands.plan import plan
 from streaming.commands.plan_model import _wave_rows
+from streaming.errors import UsageProblem
 from tests.core.planner.cases import founding
 
 FOUNDING = json.dumps(cluster_to_json(founding()))
@@ -169,7 +170,7 @@ def test_a_file_that_is_not_there_is_one_line_with_its_name_once(tmp_path: Path)
     with pytest.raises(InputError, match=r"^model nowhere\.json: No such file or directory$"):
         CliRunner().invoke(plan, ["--model", "nowhere.json"], catch_exceptions=False)
     nowhere = str(tmp_path / "nowhere" / "plan.json")
-    with pytest.raises(InputError, match=rf"^--out {nowhere}: No such file or directory$"):
+    with pytest.raises(UsageProblem, match=rf"^--out {nowhere}: No such file or directory$"):
         CliRunner().invoke(plan, ["--model", "-", "--out", nowhere], input=FOUNDING, catch_exceptions=False)
 
 
