@@ -119,8 +119,9 @@ def movable_replicas(state: SearchState, broker: int) -> Replicas:
     return lately.replicas
 
 
-def shortlist(state: SearchState, broker: int, count: int) -> tuple[Replicas, Floats]:
-    """The replicas of `broker` that cover most of its excess for their price, and the N reliefs they give.
+def shortlist(state: SearchState, broker: int, count: int, targets: Indices | None = None) -> tuple[Replicas, Floats]:
+    """The replicas of `broker` that cover most of its excess for their price, and the N reliefs they give; with
+    `targets` only those that one of these may take.
 
     About `count` of them: ties at the edge stay in, or the order in which replicas are held would decide. Scoring every
     replica against every target would be most of the work of a plan, and nearly all of it for pairs that never win.
@@ -136,8 +137,37 @@ def shortlist(state: SearchState, broker: int, count: int) -> tuple[Replicas, Fl
     price = spending.in_fair_shares(placement.disk_bytes[replicas.partitions]) * is_home
     price = price + spending.movement_price(replicas.partitions)
     covered = np.where(relief > 0, problem.coverage(here, replicas.loads, broker), -np.inf)
-    best = lowest(-covered / price, count)
+    worth = covered / price
+    best = lowest(-worth, count) if targets is None else _with_a_place(state, broker, replicas, worth, count, targets)
     return replicas.take(best), relief[best]
+
+
+def _with_a_place(
+    state: SearchState, broker: int, replicas: Replicas, worth: Floats, count: int, targets: Indices
+) -> Indices:
+    """The `count` that are worth most of those which a target may take that has less than its goal of all that `broker`
+    has too much of, ascending.
+
+    The heaviest partitions move first. Once each of them lies on all brokers that have room, the replicas that it still
+    has elsewhere would fill every shortlist, and hide those that can go.
+    """
+    problem, loads_of = state.problem, state.placement.loads
+    excess = loads_of[broker] > problem.goal[broker]
+    below = targets[(loads_of[targets] < problem.goal[targets])[:, excess].all(axis=1)]
+    targets = below if len(below) else targets
+    # By partition where worth is equal: the order in which replicas are held must not decide.
+    order = np.lexsort((replicas.partitions, -worth))[: int((worth > 0).sum())]
+    found: list[Indices] = []
+    for begin in range(0, len(order), count):
+        some = np.sort(order[begin : begin + count])
+        partitions, _, loads = replicas.take(some)
+        allowed = problem.allowed_targets(state.placement, partitions, broker, targets)
+        allowed &= problem.with_room(state.placement, loads, targets)
+        state.effort.score_anew(allowed.size)
+        found.append(some[allowed.any(axis=1)])
+        if sum(map(len, found)) >= count:
+            break
+    return np.sort(np.concatenate(found)) if found else np.arange(0)
 
 
 def target_brokers(state: SearchState) -> Indices:

@@ -33,9 +33,16 @@ class ReplicaMoves:
     """
 
     def __init__(
-        self, state: SearchState, broker: int, shortlisted: int = SHORTLIST, gain_min: float | None = None
+        self,
+        state: SearchState,
+        broker: int,
+        shortlisted: int = SHORTLIST,
+        gain_min: float | None = None,
+        *,
+        with_a_place: bool = False,
     ) -> None:
-        """With `gain_min` only those that may gain more: `best` is not asked for less then.
+        """With `gain_min` only those that may gain more: `best` is not asked for less then. `with_a_place`: replicas
+        that nothing may take do not count among the shortlisted.
 
         After an `update` none of the others gains more than before: the broker has less to be relieved of, and targets
         have no less.
@@ -43,7 +50,7 @@ class ReplicaMoves:
         problem, placement, spending = state.problem, state.placement, state.spending
         self._state, self._broker = state, broker
         targets = target_brokers(state)
-        replicas, relief = shortlist(state, broker, shortlisted)
+        replicas, relief = shortlist(state, broker, shortlisted, targets if with_a_place else None)
         state.effort.look(len(placement.held_by(broker)) + len(replicas.partitions) * len(targets))
         standing = problem.standing(placement.loads[targets], targets)
         if gain_min is not None:

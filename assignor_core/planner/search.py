@@ -11,6 +11,7 @@ The module owns the loop, applies edits and can undo them. How a candidate is sc
 the objective by at least a part of the broker's violation; their number and the `Effort` are limited, so the loop ends.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -32,6 +33,8 @@ from assignor_core.planner.placement import Edit, Indices, Placement
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.spending import Spending
 
+Look = Handovers | ReplicaMoves
+
 NOTICEABLE = 1e-12
 """A violation below this is rounding."""
 GAIN_PARTS = ((0.001, 0.02), (0.3, 0.5))
@@ -40,10 +43,20 @@ since brokers pass crumbs on to each other, only what mends much is taken: often
 
 An exchange, which costs two movements and takes longest to look for, must mend more.
 """
+GAIN_OF_REPLICA = 0.5
+"""A broker with n mean replicas too many is relieved by 2 / n of what is wrong with it where one of them goes. So from
+some hundreds on a candidate need not mend the whole of `GAIN_PARTS`, but this share of one replica in n.
+"""
 PROGRESS_MIN = 0.05
 """As many edits as there are brokers must lower the violation by this part, or the search does not get on."""
 PACE_EDITS_MIN = 32
 """With few brokers so many edits count."""
+MANY = 8
+"""Of a broker with more mean replicas too many than this several of a wide look go at once, and those that no other can
+take hide none: the heaviest partitions lie on all brokers with room by then.
+"""
+PACE_OF_SURPLUS = 0.1
+"""And this part of the replicas that brokers hold too many: where thousands must go, some dozen change little."""
 RELIEVED_TO = 0.75
 """A broker gets candidates of one look until its violation is this part of the second worst: others need more then.
 
@@ -60,27 +73,28 @@ CANDIDATES_PER_REPLICA_MAX = 4
 class Pace:
     """Whether a search still gets on: so many edits must lower the violation by `PROGRESS_MIN`; mutable.
 
-    >>> pace = Pace(edits=10)
-    >>> [pace.has_stalled(applied, left) for applied, left in ((0, 8.0), (9, 7.9), (10, 4.0), (20, 3.9))]
+    >>> pace = Pace(edits_min=10)
+    >>> [pace.has_stalled(applied, left, lambda: 50.0) for applied, left in ((0, 8.0), (9, 7.9), (10, 4.0), (20, 3.9))]
     [False, False, False, True]
     """
 
-    def __init__(self, edits: int) -> None:
-        self._edits = edits
+    def __init__(self, edits_min: int) -> None:
+        self._edits_min = edits_min
         self.restart(0)
 
     def restart(self, applied: int) -> None:
         """Begin anew after so many edits: what is violated now may be more than before."""
-        self._since, self._violation = applied, np.inf
+        self._since, self._edits, self._violation = applied, 0, np.inf
 
-    def has_stalled(self, applied: int, violation: float) -> bool:
-        """Whether the last edits gained too little; `violation` is what is left to relieve."""
-        if np.isinf(self._violation):
-            self._violation = violation
+    def has_stalled(self, applied: int, violation: float, surplus: Callable[[], float] = lambda: 0.0) -> bool:
+        """Whether the last edits gained too little; `violation` is what is left to relieve, `surplus` the same in mean
+        replicas, where many may have to go.
+        """
         if applied - self._since < self._edits:
             return False
         stalled = violation > (1.0 - PROGRESS_MIN) * self._violation
         self._since, self._violation = applied, violation
+        self._edits = max(self._edits_min, round(PACE_OF_SURPLUS * surplus()))
         return stalled
 
 
@@ -118,6 +132,7 @@ class Search:
         self.placement = placement
         self.spending = spending or Spending(problem.policy, placement)
         self.effort = effort or _effort_for(placement)
+        self._replica_count = int((placement.original != NO_BROKER).sum())
         self.journal: list[Applied] = []
         """Each edit so far, in order."""
         self.state = SearchState(problem, placement, self.spending, self.effort, SinceEdit())
@@ -169,14 +184,19 @@ class Search:
                 stuck, has_progress, retries = set(ignored), False, retries - 1
                 pace.restart(applied)
                 continue
-            if pace.has_stalled(applied, float(violation.sum())):
+            if pace.has_stalled(applied, float(violation.sum()), lambda: float(self._surplus().sum())):
                 parts.pop(0)
                 if not parts:
                     return
             gain_min, exchange_min = (part * float(violation[worst]) for part in parts[0])
-            changed, count = self._apply_best(worst, gain_min, _enough(violation), applied_max - applied)
+            surplus = float(self._surplus()[worst])
+            if len(parts) > 1:
+                gain_min = min(gain_min, GAIN_OF_REPLICA / max(1.0, surplus) * float(violation[worst]))
+            enough, left_max = _enough(violation), applied_max - applied
+            changed, count = self._apply_best(self._usual(worst, gain_min), worst, gain_min, enough, left_max)
             if not count and exchanges and not self.problem.policy.leaders_only:
-                changed, count = self._apply_rarer(worst, gain_min, exchange_min)
+                wide_max = left_max if surplus > MANY else 1
+                changed, count = self._apply_rarer(worst, gain_min, exchange_min, enough, wide_max)
             if not count:
                 stuck.add(worst)
                 continue
@@ -185,17 +205,31 @@ class Search:
             stuck -= changed - ignored
             applied, has_progress = applied + count, True
 
-    def _apply_best(self, broker: int, gain_min: float, enough: float, applied_max: int) -> tuple[set[int], int]:
-        """Apply the best hand-overs and moves of `broker`, each of which gains more than `gain_min`, one by one.
+    def _surplus(self) -> Floats:
+        """N: how many mean replicas each broker carries above its goals, of the resource of which that is most."""
+        loads = self.placement.loads
+        mean = loads.sum(axis=0) / max(1, self._replica_count)
+        excess = np.maximum(loads - self.problem.goal, 0.0)
+        surplus: Floats = (excess / np.where(mean > 0.0, mean, np.inf)).max(axis=1)
+        return surplus
 
-        Until its violation is no more than `enough`, or there is none. Returns the brokers changed, and how many were
-        applied. The first look costs most; after an edit only what it changed is scored anew.
-        """
-        looks: list[Handovers | ReplicaMoves] = []
+    def _usual(self, broker: int, gain_min: float) -> list[Look]:
+        """Hand-overs and moves of `broker`."""
+        looks: list[Look] = []
         if self.problem.sheds_by_leadership(self.placement.loads[broker], broker):
             looks.append(Handovers(self.state, broker))
         if not self.problem.policy.leaders_only:
             looks.append(ReplicaMoves(self.state, broker, gain_min=gain_min))
+        return looks
+
+    def _apply_best(
+        self, looks: Sequence[Look], broker: int, gain_min: float, enough: float, applied_max: int
+    ) -> tuple[set[int], int]:
+        """Apply the best candidates of `looks` at `broker`, each of which gains more than `gain_min`, one by one.
+
+        Until its violation is no more than `enough`, or there is none. Returns the brokers changed, and how many were
+        applied. The first look costs most; after an edit only what it changed is scored anew.
+        """
         changed: set[int] = set()
         alone = np.array([broker])
         count_max = min(applied_max, APPLIED_PER_LOOK_MAX)
@@ -212,10 +246,17 @@ class Search:
                 look.update(candidate.edits, brokers)
         return changed, count_max
 
-    def _apply_rarer(self, broker: int, gain_min: float, exchange_min: float) -> tuple[set[int], int]:
-        """Apply the best move of more replicas than usual, or else the best exchange; returns as `_apply_best` does."""
-        candidate = ReplicaMoves(self.state, broker, SHORTLIST_WIDE, gain_min).best(gain_min)
-        candidate = candidate or best_exchange(self.state, broker, exchange_min)
+    def _apply_rarer(
+        self, broker: int, gain_min: float, exchange_min: float, enough: float, wide_max: int
+    ) -> tuple[set[int], int]:
+        """Apply the best moves of more replicas than usual, `wide_max` at most, or else the best exchange; returns as
+        `_apply_best` does.
+        """
+        wide = ReplicaMoves(self.state, broker, SHORTLIST_WIDE, gain_min, with_a_place=wide_max > 1)
+        changed, count = self._apply_best([wide], broker, gain_min, enough, wide_max)
+        if count:
+            return changed, count
+        candidate = best_exchange(self.state, broker, exchange_min)
         return (self.apply(candidate), 1) if candidate else (set(), 0)
 
     def apply(self, candidate: Candidate) -> set[int]:
