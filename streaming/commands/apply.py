@@ -5,9 +5,11 @@ follows; where none is (or it has died), this command takes the lease and does w
 turn, one after the other. A command that ends before its execution prints it.
 """
 
+import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -64,7 +66,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     settings = settings_from(config_file, assignments)
     configure_logging(settings.log, secrets_of(settings))
     journal = journal_of(settings)
-    from_file = Path(plan).is_file()
+    from_file = os.path.isfile(plan)  # not Path's: it raises for a text that no file can have as its name
     if not from_file:
         check_tables(settings)
     approved = journal.plan(_import_plan(plan, journal, settings.kafka.cluster_name) if from_file else plan)
@@ -88,7 +90,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
             _propose_again(cluster, journal, settings)
     finally:
         admin.close()
-    echo(f"{end.event}: {end.detail}")
+    _tell(f"{end.event}: {end.detail}")
     return {Event.DONE: 0, Event.REFUSED: 3}.get(end.event, 1)
 
 
@@ -120,10 +122,16 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
                 journal.request_abort(execution, now_ms=clocks.now_ms())
             for execution in running:
                 end = following.to_the_end(execution)
-                echo(f"{execution.execution_id}: {end.event}: {end.detail}")
+                _tell(f"{execution.execution_id}: {end.event}: {end.detail}")
     finally:
         admin.close()
     return 0
+
+
+def _tell(text: str, *, err: bool = False) -> None:
+    """Whoever read the output may have gone. What is under way on the cluster is brought to its end all the same."""
+    with suppress(OSError):
+        echo(text, err=err)
 
 
 class _Following:
@@ -160,7 +168,7 @@ class _Following:
         finally:
             if not execution.ended:
                 hint = f"to stop it: rebalancer abort{in_use()}"
-                echo(f"execution {execution.execution_id} stays open ({execution.last_event}); {hint}", err=True)
+                _tell(f"execution {execution.execution_id} stays open ({execution.last_event}); {hint}", err=True)
         assert execution.end is not None
         return execution.end
 
@@ -208,7 +216,7 @@ class _Following:
         if figures.movements_done != self._shown:
             self._shown = figures.movements_done
             total = counted(figures.movements_total, "movement", "movements")
-            echo(f"{self._shown} of {total}, {counted(figures.bytes_moved, 'byte', 'bytes')}")
+            _tell(f"{self._shown} of {total}, {counted(figures.bytes_moved, 'byte', 'bytes')}")
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
         if self._interrupted.is_set():

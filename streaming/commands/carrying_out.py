@@ -1,6 +1,8 @@
 """The way from a plan that a command shows to one that is carried out."""
 
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,9 +57,15 @@ def show_and_carry_out(
     prepare()
     if not moves:
         return 0
-    answer: int = context.invoke(
-        apply, plan=proposed.plan.plan_id, config_file=config_file, assignments=assignments, yes=True, revalidate=False
-    )
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # of JSON standard output has one object, the plan
+        answer: int = context.invoke(
+            apply,
+            plan=proposed.plan.plan_id,
+            config_file=config_file,
+            assignments=assignments,
+            yes=True,
+            revalidate=False,
+        )
     return answer
 
 

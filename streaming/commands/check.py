@@ -179,7 +179,7 @@ def _missing(admin: Any, topics: TopicSettings, role: str) -> tuple[Missing, ...
 def _guarded(name: str, run: Callable[[], tuple[bool | None, str]]) -> Finding:
     try:
         passed, detail = run()
-    except RebalancerError as error:
+    except (RebalancerError, OSError) as error:  # a folder that may not be searched, a program that can't be started
         return Finding(name, False, str(error)[:DETAIL_CHARACTERS_MAX])
     return Finding(name, passed, detail)
 

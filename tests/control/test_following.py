@@ -1,10 +1,13 @@
 """What `apply` and `abort` do where no control runs: real tables and lease, a cluster that is only described."""
 
+import os
 import signal
+import sys
 import time
 from contextlib import suppress
 
 import pytest
+import structlog
 
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.marker import MARKER_TTL_MS, Marker
@@ -153,3 +156,20 @@ def test_a_throttle_that_kafka_refuses_to_remove_ends_it_after_as_many_tries_as_
         tries += 1
     assert execution.ended
     assert "PolicyViolationError" in execution.last.detail
+
+
+def test_whoever_read_the_output_may_go_and_the_plan_is_carried_out(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = NotedCluster(moves=True)
+    record = approve(journal_of(settings), 0, now_ms=now_ms())
+    reading, writing = os.pipe()
+    os.close(reading)
+    nobody_reads = os.fdopen(writing, "w", buffering=1)
+    with monkeypatch.context() as patched, structlog.testing.capture_logs():
+        patched.setattr(sys, "stdout", nobody_reads)
+        end = following(settings, cluster).to_the_end(record.execution)
+    with suppress(BrokenPipeError):
+        nobody_reads.close()
+    assert end.event == "done"
+    assert cluster.throttle_rates() == {}

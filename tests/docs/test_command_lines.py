@@ -11,6 +11,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -126,7 +127,7 @@ def _filled_in(word: str, folder: Path) -> str:
     """What the shell puts in the place of `$(cat FILE)`; versions of the tables begin when they are made."""
     if named := re.fullmatch(r"\$\(cat (\S+)\)", word):
         return (folder / named[1]).read_text(encoding="utf-8")
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 1)) if word.startswith("2026-11-21T") else word
+    return datetime.now(UTC).isoformat() if word.startswith("2026-11-21T") else word
 
 
 @pytest.mark.parametrize(("name", "line"), [row for row in LINES if row not in RUN])
