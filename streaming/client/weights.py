@@ -20,6 +20,7 @@ import structlog
 
 from streaming.contract.records import PARTITION_MAX, RATE_MAX
 from streaming.errors import TableUnavailable
+from streaming.runtime.http_errors import HTTP_ERRORS
 from streaming.runtime.secrets import without_user_info
 from streaming.tables import TableReader, above, at_most, equal, is_known, of_cluster, one_of
 
@@ -35,8 +36,7 @@ QUERY_CHARACTERS_MAX = 30_000
 ANSWER_BYTES_MAX = 1 << 25
 """No answer to so many topics is longer."""
 _UNANSWERED = (
-    httpx.HTTPError, httpx.InvalidURL,
-    OSError, ValueError, ImportError,  # of httpx, for certificates and proxies in the environment that can't be used
+    *HTTP_ERRORS,
     LookupError, TypeError, AttributeError,  # another answer
     RuntimeError,  # RecursionError of an answer, and a thread that can't start
 )  # fmt: skip

@@ -11,6 +11,7 @@ from streaming.notify.deliveries import Deliveries, Delivery
 from streaming.notify.forms import body_of, headers_of
 from streaming.notify.groups import StoppedGroups
 from streaming.notify.occurrences import Occurrence, read_occurrences
+from streaming.runtime.http_errors import HTTP_ERRORS
 from streaming.runtime.secrets import webhook_key, webhook_url
 from streaming.settings import Settings
 from streaming.settings.notify import WebhookSettings
@@ -25,10 +26,6 @@ SENT_AT_A_TIME = 20
 """Most notifications that one webhook gets at a look; the others at the next."""
 OF_GROUPS_MAX = 1_000
 """Most occurrences of groups kept until they are sent."""
-UNSENT = (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError, RebalancerError)
-"""What a try may fail with. httpx raises the three of Python where SSL_CERT_FILE is away or no certificate, and where
-HTTPS_PROXY has a scheme that it does not know or that wants another package.
-"""
 
 
 class Notifier:
@@ -117,7 +114,7 @@ class Notifier:
             # What a receiver answers with is not read: it could be without end.
             with httpx.stream("POST", url, content=body, headers=headers, timeout=TIMEOUT_S) as answer:
                 status, is_success = answer.status_code, answer.is_success
-        except UNSENT as error:
+        except (*HTTP_ERRORS, RebalancerError) as error:
             return None, f"{type(error).__name__}: {error}"[:500]
         return status, "" if is_success else f"HTTP status {status}"
 
