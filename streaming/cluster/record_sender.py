@@ -104,7 +104,8 @@ class RecordSender:
         stalled_s = max(NOTICED_S, self._limit_s * STALLED_SHARE) if broker_hangs else whole_s
         waiting = self._flush_while_acknowledged(stalled_s)
         if waiting:
-            self._producer.purge()
+            # confluent-kafka 2.16.1 takes `blocking` for its opposite. Without a wait what is sent next may be purged.
+            self._producer.purge(blocking=False)
             self._producer.flush(NOTICED_S)
         failed, self._failed = self._failed, Counter()
         if failed:

@@ -97,7 +97,7 @@ def test_records_for_a_broker_that_hangs_are_given_up_before_their_time_and_late
         assert 0 < lost < len(sent)
     fleet.run(kept)
     sender.send(TOPIC, sent)
-    sender.flush()  # its count may have records that were given up before: on a busy machine librdkafka says so late
+    assert sender.flush() == 0
     sender.close()
     # What was given up may have been on its way.
     assert {json.loads(value)["number"] for value in fleet.run(kept)} == set(range(5_000))

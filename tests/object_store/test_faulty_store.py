@@ -179,8 +179,9 @@ def test_of_two_controls_one_at_the_most_holds_the_lease(root: str, impatient: P
         now_ms += chance.choice((1_000, 5_000, LEASE_MS + TAKE_OVER_MARGIN_MS + 1))
     assert unheard
     impatient.fault = lambda _: SOUND
-    for lease in leases:  # each looks, and the row stands still from then on
+    for lease in leases:
         lease.release()
+    for lease in leases:  # each looks, and the row stands still from then on
         lease.try_acquire()
     now_ms += LEASE_MS + TAKE_OVER_MARGIN_MS + 1
     holders = [lease for lease in leases if not lease.held and lease.try_acquire()] or leases
