@@ -189,7 +189,7 @@ class Search:
                 if not parts:
                     return
             gain_min, exchange_min = (part * float(violation[worst]) for part in parts[0])
-            surplus = float(self._surplus()[worst])
+            surplus = float(self._surplus(np.array([worst]))[0])
             if len(parts) > 1:
                 gain_min = min(gain_min, GAIN_OF_REPLICA / max(1.0, surplus) * float(violation[worst]))
             enough, left_max = _enough(violation), applied_max - applied
@@ -205,11 +205,13 @@ class Search:
             stuck -= changed - ignored
             applied, has_progress = applied + count, True
 
-    def _surplus(self) -> Floats:
-        """N: how many mean replicas each broker carries above its goals, of the resource of which that is most."""
-        loads = self.placement.loads
+    def _surplus(self, brokers: Indices | None = None) -> Floats:
+        """N: how many mean replicas each of `brokers` (all by default) carries above its goals, of the resource of
+        which that is most.
+        """
+        some, loads = slice(None) if brokers is None else brokers, self.placement.loads
         mean = loads.sum(axis=0) / max(1, self._replica_count)
-        excess = np.maximum(loads - self.problem.goal, 0.0)
+        excess = np.maximum(loads[some] - self.problem.goal[some], 0.0)
         surplus: Floats = (excess / np.where(mean > 0.0, mean, np.inf)).max(axis=1)
         return surplus
 

@@ -20,6 +20,7 @@ import structlog
 
 from streaming.contract.records import PARTITION_MAX, RATE_MAX
 from streaming.errors import TableUnavailable
+from streaming.runtime.http_answers import whole_answer
 from streaming.runtime.http_errors import HTTP_ERRORS
 from streaming.runtime.secrets import without_user_info
 from streaming.tables import TableReader, above, at_most, equal, is_known, of_cluster, one_of
@@ -89,8 +90,11 @@ async def _newest_rates(
     # The client's own limit begins anew with each byte that arrives.
     async with asyncio.timeout(limit_s), httpx.AsyncClient(timeout=limit_s, headers=headers) as client:
         for query in _queries(topics):
-            answer = json.loads(await _body(client, f"{url.rstrip('/')}/api/weights?{query}"))
-            for topic, listed in answer[MEASURE].items():
+            asked = f"{url.rstrip('/')}/api/weights?{query}"
+            body = await whole_answer(client, asked, bytes_max=ANSWER_BYTES_MAX)
+            if body is None:
+                raise ValueError("answer too long")
+            for topic, listed in json.loads(body)[MEASURE].items():
                 rates[topic] = [_rate(value) for value in listed]
     return rates
 
@@ -106,18 +110,6 @@ def _queries(topics: Sequence[str]) -> Iterator[str]:
         query = f"{query}&{named}" if query else named
     if query:
         yield query
-
-
-async def _body(client: httpx.AsyncClient, url: str) -> bytes:
-    """The whole answer. Raises httpx.HTTPError, and ValueError where it is too long."""
-    body = bytearray()
-    async with client.stream("GET", url) as answer:
-        answer.raise_for_status()
-        async for part in answer.aiter_bytes():
-            body += part
-            if len(body) > ANSWER_BYTES_MAX:
-                raise ValueError("answer too long")
-    return bytes(body)
 
 
 def _rate(value: object) -> float:

@@ -11,6 +11,7 @@ from ssl import SSLContext
 
 import httpx
 
+from streaming.runtime.http_answers import whole_answer
 from streaming.runtime.http_errors import HTTP_ERRORS
 
 REQUESTS_AT_A_TIME = 32
@@ -89,14 +90,8 @@ async def _scrape(
 
 async def answer_text(client: httpx.AsyncClient, url: str) -> str | None:
     """The whole answer; None where it is longer than any broker's. Raises httpx.HTTPError."""
-    body = bytearray()
-    async with client.stream("GET", url) as answer:
-        answer.raise_for_status()
-        async for part in answer.aiter_bytes():
-            body += part
-            if len(body) > SCRAPE_BYTES_MAX:
-                return None
-    return body.decode(errors="replace")
+    body = await whole_answer(client, url, bytes_max=SCRAPE_BYTES_MAX)
+    return None if body is None else body.decode(errors="replace")
 
 
 def _verification(urls: Mapping[int, str]) -> SSLContext | bool:

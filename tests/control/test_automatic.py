@@ -51,6 +51,17 @@ def executions(settings: Settings, now_ms: int) -> list[Execution]:
     return journal_of(settings).executions(now_ms=now_ms)
 
 
+def decided_and_not_approved(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> ControlLoop:
+    """A control of which the store has refused the approval at noon."""
+    write_windows(settings, crowded().live, end_ms=NOON_MS)
+    loop = loop_of(settings, NOON_MS)
+    store = Failing(monkeypatch, "approve")
+    with pytest.raises(TableUnavailable):
+        loop.tick(now_ms=NOON_MS)
+    store.mended()
+    return loop
+
+
 @pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_an_approval_that_failed_is_made_up_for_once(
@@ -104,22 +115,13 @@ def test_what_a_person_has_ended_is_not_begun_again_by_the_next_control(settings
 def test_other_modes_begin_nothing_that_mode_apply_had_decided(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    write_windows(settings, crowded().live, end_ms=NOON_MS)
-    store = Failing(monkeypatch, "approve")
-    with pytest.raises(TableUnavailable):
-        loop_of(settings, NOON_MS).tick(now_ms=NOON_MS)
-    store.mended()
+    decided_and_not_approved(settings, monkeypatch)
     loop_of(with_control(settings, mode=mode), NOON_MS + 1_000).tick(now_ms=NOON_MS + 1_000)
     assert executions(settings, NOON_MS + 1_000) == []
 
 
 def test_a_decided_plan_that_is_gone_holds_nothing_up(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_windows(settings, crowded().live, end_ms=NOON_MS)
-    loop = loop_of(settings, NOON_MS)
-    store = Failing(monkeypatch, "approve")
-    with pytest.raises(TableUnavailable):
-        loop.tick(now_ms=NOON_MS)
-    store.mended()
+    loop = decided_and_not_approved(settings, monkeypatch)
     tables.delete(settings.storage.tables, "plan", tables.equal("plan_id", last(settings)["plan_id"]))
     assert not loop.tick(now_ms=NOON_MS + 1_000)
     write_windows(settings, crowded().live, end_ms=NOON_MS + WINDOW_MS)
@@ -144,12 +146,7 @@ DAMAGES = ("another id", "no object", "no json")
 def test_a_decided_plan_that_can_not_be_read_ends_no_control(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
-    write_windows(settings, crowded().live, end_ms=NOON_MS)
-    loop = loop_of(settings, NOON_MS)
-    store = Failing(monkeypatch, "approve")
-    with pytest.raises(TableUnavailable):
-        loop.tick(now_ms=NOON_MS)
-    store.mended()
+    loop = decided_and_not_approved(settings, monkeypatch)
     spoil(settings, last(settings)["plan_id"], damage)
     loop = loop_of(settings, NOON_MS + 1_000)
     assert not loop.tick(now_ms=NOON_MS + 1_000)
