@@ -61,8 +61,8 @@ class Asked:
 
     method: str
     path: str
-    of_its_kind: int
-    """How many of this method came before."""
+    commits_before: int
+    """How many writes of a Delta log's entries came before: between them come writes of data, in any order."""
     session_token: str = ""
     """Of the credentials that have signed it."""
 
@@ -98,6 +98,15 @@ class Fault:
 SOUND = Fault()
 
 
+def commit_lost(each: int) -> Callable[[Asked], Fault]:
+    """The store carries out each commit, and each so-many-th stays without an answer."""
+
+    def fault(asked: Asked) -> Fault:
+        return Fault(is_lost=True) if asked.is_commit and asked.commits_before % each == each - 1 else SOUND
+
+    return fault
+
+
 @dataclass
 class Proxy:
     """What the proxy does, and what it has seen."""
@@ -107,6 +116,7 @@ class Proxy:
     asked: list[Asked] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     """Requests by method."""
+    commits: int = 0
     faults: int = 0
     on_asked: Callable[[Asked], None] | None = None
     """Called with each request in place of noting it in `asked`: hours of requests would fill the memory."""
@@ -115,8 +125,9 @@ class Proxy:
     def meet(self, method: str, path: str, session_token: str) -> Fault:
         """Note a request and say what becomes of it."""
         with self.guard:
-            asked = Asked(method, path, self.counts[method], session_token)
+            asked = Asked(method, path, self.commits, session_token)
             self.counts[method] += 1
+            self.commits += asked.is_commit
             (self.on_asked or self.asked.append)(asked)
             fault = self.fault(asked)
             self.faults += fault != SOUND

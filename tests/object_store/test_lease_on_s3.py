@@ -17,7 +17,7 @@ from tests.on_s3.contended import (
     problems_of_lease,
     take_lease_in_turns,
 )
-from tests.s3 import SOUND, Asked, Fault, Proxy
+from tests.s3 import SOUND, Proxy, commit_lost
 
 pytestmark = pytest.mark.long
 
@@ -111,14 +111,14 @@ def test_two_winners_are_noticed(
 def test_who_gives_the_lease_back_holds_it_no_more_though_the_answer_is_lost(root: str, store: Proxy) -> None:
     lease = Lease(root, "main", TTL_MS)
     assert lease.try_acquire()
-    store.fault = lambda asked: Fault(is_lost=True) if asked.is_commit else SOUND
+    store.fault = commit_lost(each=1)
     lease.release()
     assert store.faults
     assert not lease.held
 
 
 def test_answers_that_are_lost_make_no_second_holder(root: str, store: Proxy) -> None:
-    store.fault = lambda asked: Fault(is_lost=True) if asked.is_commit and asked.of_its_kind % 9 == 8 else SOUND
+    store.fault = commit_lost(each=9)
     contenders = Contenders(root, 2, COMMITS // 2)
     assert not contenders.failures
     assert not contenders.meetings
@@ -127,15 +127,11 @@ def test_answers_that_are_lost_make_no_second_holder(root: str, store: Proxy) ->
     assert store.faults
 
 
-def lost(asked: Asked) -> Fault:
-    return Fault(is_lost=True) if asked.is_commit else SOUND
-
-
 def test_a_renewal_whose_answer_was_lost_is_not_taken_for_another_holder(root: str, store: Proxy) -> None:
     now_ms = 1_000_000
     lease = Lease(root, "main", 15_000, clock=lambda: now_ms)
     assert lease.try_acquire()
-    store.fault = lost
+    store.fault = commit_lost(each=1)
     with pytest.raises(TableUnavailable):
         lease.renew()
     store.fault = lambda _: SOUND
@@ -151,7 +147,7 @@ def test_a_renewal_that_was_not_heard_of_does_not_prolong_it(root: str, store: P
     lease = Lease(root, "main", 15_000, clock=lambda: now_ms)
     assert lease.try_acquire()
     now_ms += 10_000
-    store.fault = lost
+    store.fault = commit_lost(each=1)
     with pytest.raises(TableUnavailable):
         lease.renew()
     store.fault = lambda _: SOUND
@@ -165,7 +161,7 @@ def test_a_lease_that_was_taken_unheard_is_taken_at_the_next_try(root: str, stor
     assert other.try_acquire()
     other.release()
     lease = Lease(root, "main", 15_000, clock=lambda: 1_000_000)
-    store.fault = lost
+    store.fault = commit_lost(each=1)
     with pytest.raises(TableUnavailable):
         lease.try_acquire()
     store.fault = lambda _: SOUND

@@ -15,7 +15,7 @@ from streaming.settings import StorageSettings
 from streaming.tables.conditional_puts import PROBE
 from streaming.tables.object_stores import use_object_store
 from tests.on_s3.objects import count_objects
-from tests.s3 import BUCKET, SOUND, Fault, Proxy
+from tests.s3 import BUCKET, SOUND, Fault, Proxy, commit_lost
 from tests.waiting import until
 
 pytestmark = pytest.mark.long
@@ -97,7 +97,7 @@ def test_upkeep_removes_objects_that_no_version_within_the_retention_needs(root:
 
 def test_answers_that_are_lost_lose_no_row_and_double_none(root: str, store: Proxy) -> None:
     assert add(root, 0)
-    store.fault = lambda asked: Fault(is_lost=True) if asked.is_commit and asked.of_its_kind % 3 == 2 else SOUND
+    store.fault = commit_lost(each=3)
     for number in range(1, 20):
         add(root, number)
     assert store.faults

@@ -22,14 +22,13 @@ from streaming.control.lease import TABLE, Lease
 from streaming.errors import TableUnavailable
 from streaming.settings import StorageSettings
 from streaming.tables.object_stores import use_object_store
-from tests.s3 import BUCKET, CREDENTIALS, SOUND, Fault, proxy, s3_server
+from tests.s3 import BUCKET, CREDENTIALS, commit_lost, proxy, s3_server
 
 APPENDED = "broker_intent"
 START_MS = 1_795_000_000_000
 TTL_MS = 600_000
 """Longer than a run: nobody takes over a lease that is held."""
 RENEWALS = 3
-LOST = Fault(is_lost=True)
 
 
 @dataclass(slots=True)
@@ -66,7 +65,7 @@ def run_both(commits: int, processes: int, *, lost_answers: bool) -> None:
         endpoint = store
         if lost_answers:
             before = stack.enter_context(proxy(store))
-            before.fault = lambda asked: LOST if asked.is_commit and asked.of_its_kind % 9 == 8 else SOUND
+            before.fault = commit_lost(each=9)
             before.on_asked = lambda _asked: None
             endpoint = before.url
         root = f"s3://{BUCKET}/contended/tables"
