@@ -19,13 +19,22 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 from pyarrow import dataset as ds
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from streaming.contract import Table
 from streaming.errors import TableUnavailable
 from streaming.pipeline.spark_types import SPARK_TYPES
-from streaming.tables import create_table, file_statistics, first_line, instant, opened, row_schema
+from streaming.tables import (
+    create_table,
+    file_statistics,
+    first_line,
+    instant,
+    opened,
+    row_schema,
+    with_columns_of,
+)
 
 TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
 TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -144,11 +153,11 @@ def _put_back(
 ) -> tuple[pa.Table, pa.Table]:  # fmt: skip
     """Bring the windows that start from `since` to `until` up to date, in one commit; their rows before and after."""
     met = f"window_start >= {instant(since)} AND window_start <= {instant(until)}"
-    schema = row_schema(table)
+    rows = with_columns_of(delta, rows.cast(row_schema(table)))
     windows = delta.to_pyarrow_dataset(file_pruning_predicate=met)
     is_met = (pc.field("window_start") >= since) & (pc.field("window_start") <= until)
-    present = windows.to_table(schema.names, is_met)
-    fresh = closed_by(fullest(present.cast(schema), rows.cast(schema), table.key), watermark)
+    present = windows.to_table(rows.column_names, is_met)
+    fresh = closed_by(fullest(present.cast(rows.schema), rows, table.key), watermark)
     write_deltalake(
         delta,
         # In the order of time, so that a reader of some windows skips files and parts of files by their statistics.
@@ -241,6 +250,8 @@ def closed_by(rows: pa.Table, watermark: datetime) -> pa.Table:
 def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tuple[str, int], oldest: datetime) -> None:
     """The same on the executors; `oldest` is the first window start in `rows`."""
     session = rows.sparkSession
+    # Each by its name: of "all" columns a table of a newer release has more than these rows.
+    columns: dict[str, str | SparkColumn] = {name: f"s.{name}" for name in table.column_names()}
     session.conf.set(TRANSACTION_ID, transaction[0])
     session.conf.set(TRANSACTION_VERSION, str(transaction[1]))
     try:
@@ -248,8 +259,8 @@ def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tupl
             SparkDeltaTable.forPath(session, location)
             .alias("t")
             .merge(rows.alias("s"), _matching(table, oldest))
-            .whenMatchedUpdateAll(condition=KEEPS_FULLER)
-            .whenNotMatchedInsertAll()
+            .whenMatchedUpdate(condition=KEEPS_FULLER, set=columns)
+            .whenNotMatchedInsert(values=columns)
             .execute()
         )
     finally:

@@ -30,7 +30,7 @@ from streaming.contract import (
 from streaming.contract.rates import RATE_NAMES, RATES, REPLICA_RATES
 from streaming.contract.records import BROKER_STATES, REPLICA_STATES
 from streaming.settings import HOUR_MS
-from streaming.tables import as_floats, create_table, opened, row_schema, table_uri, to_ms, utc
+from streaming.tables import as_floats, create_table, opened, row_schema, table_uri, to_ms, utc, with_columns_of
 
 DAY_MS = 24 * HOUR_MS
 
@@ -141,7 +141,7 @@ class RollingUp:
     def _write(self, target: DeltaTable, rows: pa.Table, period_start_ms: int) -> None:
         transaction = Transaction(self._transaction_id, period_start_ms)
         properties = CommitProperties(app_transactions=[transaction])
-        write_deltalake(target, rows, mode="append", commit_properties=properties)
+        write_deltalake(target, with_columns_of(target, rows), mode="append", commit_properties=properties)
 
 
 def rolled_up(windows: ds.Dataset, rollup: Rollup, period_start_ms: int, *, now_ms: int) -> pa.Table:

@@ -22,6 +22,7 @@ from streaming.tables.conditions import (
     one_of,
     starts_with,
 )
+from streaming.tables.definitions import with_columns_of
 from streaming.tables.opening import file_statistics, first_line, open_table, opened, table_uri
 from streaming.tables.reader import Row, TableReader, TableState, newest, read, read_arrow
 from streaming.tables.store import append, create_table, delete, ensure_table, replace, table_exists
@@ -71,4 +72,5 @@ __all__ = [
     "to_ms",
     "unfit_as_unavailable",
     "utc",
+    "with_columns_of",
 ]

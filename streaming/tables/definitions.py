@@ -7,6 +7,7 @@ are not; a new column needs none, since older releases pass over it and newer on
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
 from streaming.contract import TABLE_FORMAT, Table
@@ -71,6 +72,17 @@ def other_types(delta: DeltaTable, table: Table) -> tuple[str, ...]:
     """Columns whose type is another than this release's: no release of ours made them so, and nothing mends them."""
     wanted = {field.name: field.type for field in Schema.from_arrow(arrow_schema(table)).fields}
     return tuple(field.name for field in delta.schema().fields if wanted.get(field.name, field.type) != field.type)
+
+
+def with_columns_of(delta: DeltaTable, rows: pa.Table) -> pa.Table:
+    """The rows with null in each column that the table has and they lack, one of a newer release: delta-rs takes only
+    rows of all columns.
+    """
+    lacking = {field.name for field in delta.schema().fields} - set(rows.column_names)
+    for field in pa.schema(delta.schema().to_arrow()) if lacking else ():
+        if field.name in lacking:
+            rows = rows.append_column(field.remove_metadata(), pa.nulls(rows.num_rows, field.type))
+    return rows
 
 
 def bring_up_to_date(delta: DeltaTable, table: Table, lacking: Differences) -> None:

@@ -17,7 +17,7 @@ from streaming.contract import TABLES, Table
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema, row_schema
 from streaming.tables.conditions import Condition, equal
-from streaming.tables.definitions import bring_up_to_date, configuration, differences
+from streaming.tables.definitions import bring_up_to_date, configuration, differences, with_columns_of
 from streaming.tables.memory import memory_store
 from streaming.tables.object_stores import storage_options
 from streaming.tables.opening import first_line, log_entry, open_table, table_uri
@@ -215,7 +215,7 @@ def _commit(
     written = delta.transaction_version(transaction.app_id)
     if written is not None and written >= transaction.version:
         return False
-    data = pa.Table.from_pylist([dict(row) for row in rows], schema=row_schema(TABLES[name]))
+    data = with_columns_of(delta, pa.Table.from_pylist([dict(row) for row in rows], schema=row_schema(TABLES[name])))
     properties = CommitProperties(app_transactions=[transaction])
     if replaced is None:
         write_deltalake(delta, data, mode="append", commit_properties=properties)

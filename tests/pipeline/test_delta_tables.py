@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,6 +81,21 @@ def test_a_table_of_an_earlier_version_gets_what_remote_storage_holds(tmp_path: 
     columns = ("broker", "sample_count", "remote_records", "remote_size_bytes")
     stored = {tuple(row.values()) for row in tables.read(root, "partition_load", columns=columns)}
     assert stored == {(1, 9, None, None), (2, 1, 10, 900)}
+
+
+@pytest.mark.parametrize("rows_max", [1_000, 1], ids=["at once", "a window at a time"])
+def test_a_table_with_a_column_of_a_newer_release_is_written_on(tmp_path: Path, rows_max: int) -> None:
+    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
+    create_window_table(root, BROKER_LOAD)
+    DeltaTable(uri).alter.add_columns([Field("of_tomorrow", PrimitiveType("double"))])
+    unknown = pa.array([0.5], pa.float64())
+    write_deltalake(uri, arrow(window(1, 3)).append_column("of_tomorrow", unknown), mode="append")
+    later = {"window_start": datetime(2027, 1, 1, tzinfo=UTC), "window_end": datetime(2027, 1, 2, tzinfo=UTC)}
+    table = WindowTable(uri, BROKER_LOAD, rows_max=rows_max)
+    table.upsert(arrow(window(1, 2), window(1, 4, **later)), ("q", 0), NEVER)
+    columns = ["sample_count", "of_tomorrow"]
+    stored = pa.table(DeltaTable(uri).to_pyarrow_table(columns=columns)).sort_by("sample_count").to_pylist()
+    assert [tuple(row.values()) for row in stored] == [(3, 0.5), (4, None)]
 
 
 def test_windows_close_whether_their_writer_remembers_them_or_not(tmp_path: Path) -> None:

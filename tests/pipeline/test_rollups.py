@@ -6,6 +6,8 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from deltalake import Field
+from deltalake.schema import PrimitiveType
 from hypothesis import given
 from hypothesis import settings as example_count
 from hypothesis import strategies as st
@@ -52,6 +54,17 @@ def test_hours_are_made_once_they_are_over_and_only_once(tmp_path: Path) -> None
     again = hours_of(tables.read(str(tmp_path), "broker_load_hourly"))
     assert again.keys() - hours.keys() == {(2 * HOUR_MS, 1), (2 * HOUR_MS, 2)}
     assert all(again[key] == row for key, row in hours.items())
+
+
+def test_hours_are_made_in_a_table_with_a_column_of_a_newer_release(tmp_path: Path) -> None:
+    made = Synthetic(str(tmp_path))
+    made.broker_load(DAY0_MS, {1: 7.0})
+    made.broker_load(DAY0_MS + 2 * HOUR_MS, {1: 1.0})
+    tables.create_table(str(tmp_path), "broker_load_hourly").alter.add_columns(
+        [Field("of_tomorrow", PrimitiveType("double"))]
+    )
+    maintenance_of(tmp_path).run_if_due(now_ms=DAY0_MS)
+    assert [row["bytes_in_per_sec"] for row in tables.read(str(tmp_path), "broker_load_hourly")] == [7.0]
 
 
 def test_an_hour_is_over_when_no_sample_of_it_can_come_any_more(tmp_path: Path) -> None:

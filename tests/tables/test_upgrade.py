@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Field, Schema, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from streaming import tables
 from streaming.cli import run
@@ -116,6 +117,35 @@ def test_a_reader_that_stays_open_sees_that_the_format_was_raised(tmp_path: Path
         reader.look_again()
         with pytest.raises(TableUnavailable, match="of a newer release"):
             reader.rows(NAME)
+
+
+def test_the_release_before_writes_to_tables_with_columns_that_it_does_not_know(tmp_path: Path) -> None:
+    """It can be installed again while the format is the same: its lease and its journal are then written to these."""
+    root = str(tmp_path)
+
+    def lease(cluster: str, sequence: int) -> dict[str, object]:
+        return {
+            "kafka_cluster": cluster, "sequence": sequence, "owner": "host:1", "renewed_at": tables.utc(NOW_MS),
+            "ttl_ms": 1, "released": False,
+        }  # fmt: skip
+
+    tables.append(root, "lease", [lease("a", 0)], transaction_id="before", transaction_version=0)
+    newer = [Field("of_tomorrow", PrimitiveType("string")), Field("seen_at", PrimitiveType("timestamp"))]
+    DeltaTable(f"{root}/lease").alter.add_columns(newer)
+    other = {**lease("b", 7), "of_tomorrow": "kept", "seen_at": tables.utc(NOW_MS)}
+    write_deltalake(f"{root}/lease", pa.Table.from_pylist([other], pa.schema(newest_types(root))), mode="append")
+    tables.append(root, "lease", [lease("c", 1)], transaction_id="append", transaction_version=1)
+    tables.replace(root, "lease", [lease("a", 1)], kafka_cluster="a", transaction_id="a", transaction_version=1)
+    rows = pa.table(DeltaTable(f"{root}/lease").to_pyarrow_table()).sort_by("kafka_cluster").to_pylist()
+    assert [(row["kafka_cluster"], row["sequence"], row["of_tomorrow"]) for row in rows] == [
+        ("a", 1, None), ("b", 7, "kept"), ("c", 1, None),
+    ]  # fmt: skip
+    assert [row["seen_at"] for row in rows] == [None, tables.utc(NOW_MS), None]
+
+
+def newest_types(root: str) -> list[pa.Field]:
+    """Fields of the table as it is."""
+    return [field.remove_metadata() for field in pa.schema(DeltaTable(f"{root}/lease").schema().to_arrow())]
 
 
 def test_a_column_of_another_type_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
