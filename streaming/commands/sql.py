@@ -7,6 +7,8 @@ import math
 import sys
 from collections.abc import Set
 from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +69,7 @@ def sql(
                     GROUP BY broker"
 
     Bytes (rejected_record.value) are shown as UTF-8, what is none as U+FFFD; SELECT to_base64(value) has them whole.
-    In JSON a number that is none (NaN, infinite) is null.
+    In JSON a number that is none (NaN, infinite) is null, and the second column of a name gets _1 behind it.
     """
     shape = "json" if as_json else output_format
     if list_tables:
@@ -185,7 +187,8 @@ def _moment(text: str | None) -> datetime | None:
 
 def _print(columns: list[str], rows: list[tuple[Any, ...]], output_format: str) -> None:
     if output_format == "json":
-        numbers = [dict(zip(columns, map(_json_number, row), strict=True)) for row in rows]
+        names = _each_once(columns)
+        numbers = [dict(zip(names, map(_json_number, row), strict=True)) for row in rows]
         click.echo(json.dumps(numbers, default=str, allow_nan=False))
         return
     if output_format == "csv":
@@ -204,6 +207,20 @@ def _print(columns: list[str], rows: list[tuple[Any, ...]], output_format: str) 
         click.echo(f"... {len(rows) - ROWS_SHOWN_MAX} more rows; --format csv shows all")
 
 
+def _each_once(columns: list[str]) -> list[str]:
+    """Names of an object's keys: a join may have two columns of one name, of which an object would keep the last.
+
+    >>> _each_once(["plan_id", "created_at", "plan_id", "created_at", "plan_id_1"])
+    ['plan_id', 'created_at', 'plan_id_2', 'created_at_1', 'plan_id_1']
+    """
+    names: list[str] = []
+    for column in columns:
+        others = (f"{column}_{number}" for number in count(1))
+        is_new = column not in names
+        names.append(column if is_new else next(name for name in others if name not in {*names, *columns}))
+    return names
+
+
 def _readable(value: Any) -> Any:
     """Bytes as text, in lists and structs too."""
     if isinstance(value, bytes):
@@ -218,6 +235,8 @@ def _json_number(value: Any) -> Any:
         return {str(key): _json_number(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_json_number(inner) for inner in value]
+    if isinstance(value, Decimal):  # as DuckDB takes 0.9 for one
+        return float(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -85,3 +85,16 @@ def test_json_of_sql_is_json_and_bytes_are_text(root: str, capsys: pytest.Captur
     assert capsys.readouterr().out.splitlines() == ["value", "{"]
     _, rows = run_query(query, root)
     assert math.isnan(rows[0][1]), "only what is printed is changed"
+
+
+def test_json_of_sql_has_decimals_as_numbers_and_every_column(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = (
+        "SELECT movement_count * 0.5 AS half, [0.25] AS quarters, plan.plan_id, other.plan_id, 1 AS plan_id "
+        "FROM plan JOIN (SELECT plan_id, 'x' AS created_at FROM plan) AS other ON true"
+    )
+    assert run(["sql", query, "--json", "--set", f"storage.tables={root}"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    count = run_query("SELECT movement_count FROM plan", root)[1][0][0]
+    assert (row["half"], row["quarters"]) == (count / 2, [0.25])
+    assert row.keys() - {"half", "quarters"} == {"plan_id", "plan_id_1", "plan_id_2"}
+    assert row["plan_id_2"] == 1
