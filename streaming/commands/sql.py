@@ -5,24 +5,26 @@ import io
 import json
 import math
 import sys
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import click
 import duckdb
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import PyFileSystem
+from pyarrow.fs import FileType, PyFileSystem
 
 from streaming import tables
 from streaming.commands.options import settings_from, settings_options
 from streaming.commands.tables_named import tables_named
-from streaming.contract import TABLES, ColumnType, Table
+from streaming.contract import TABLES, Column, ColumnType, Table
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
 from streaming.runtime.printable import printable_lines
@@ -103,14 +105,20 @@ def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[s
             raise UsageProblem("sql: exactly one SELECT (or WITH ... SELECT) is allowed")
         named = tables_named(query, TABLES.keys(), connection)
         first = named or TABLES.keys()
-        missing = _register(connection, root, first, at)
-        if missing:
+        there = _register(connection, root, first, at)
+        if there.keys() != first:
             # The error that DuckDB then raises names tables like the one that isn't there.
-            missing |= _register(connection, root, TABLES.keys() - first, at)
-        if missing == TABLES.keys():
+            there |= _register(connection, root, TABLES.keys() - first, at)
+        if not there:
             raise UsageProblem(f"sql: no tables in {full_place(root)}: is storage.tables right?")
-        result = connection.execute(query)
-        return [column[0] for column in result.description or ()], result.fetchall()
+        try:
+            result = connection.execute(query)
+            return [column[0] for column in result.description or ()], result.fetchall()
+        except duckdb.Error as error:
+            _check_made(error, root, TABLES.keys() - there.keys())
+            if at is not None:
+                _check_files_are_kept(there)
+            raise
     except (duckdb.Error, DeltaError, OSError) as error:
         raise UsageProblem(f"sql: {_one_line(error)}") from None
     finally:
@@ -125,33 +133,66 @@ def _one_line(error: Exception) -> str:
     return " ".join(line for line in lines if line.strip("^ "))[:ERROR_CHARACTERS_MAX]
 
 
-def _register(connection: duckdb.DuckDBPyConnection, root: str, names: Set[str], at: datetime | None) -> set[str]:
-    """Make the views of these tables; returns the names of those that aren't there. Raises TableUnavailable."""
-    missing = set()
+def _check_made(error: duckdb.Error, root: str, missing: Set[str]) -> None:
+    """Raises UsageProblem where DuckDB misses a table that the product has not made yet: it would name one of its own
+    that is spelled alike.
+    """
+    for name in missing:
+        if f"Table with name {name} does not exist".lower() in str(error).lower():
+            raise UsageProblem(
+                f"sql: Table with name {name} does not exist in {full_place(root)}: nothing has been written to it yet"
+            ) from None
+
+
+def _check_files_are_kept(there: Mapping[str, DeltaTable]) -> None:
+    """Raises UsageProblem where the version that is open has lost a data file: upkeep removes those that were replaced
+    more than two days ago, and entries of the log stay for longer.
+    """
+    for name, table in there.items():
+        files = PyFileSystem(DeltaStorageHandler.from_table(table._table))
+        paths = pa.table(table.get_add_actions())["path"].to_pylist()
+        if any(file.type is FileType.NotFound for file in files.get_file_info([unquote(path) for path in paths])):
+            raise UsageProblem(
+                f"--at: data files of table {name} as it was then are removed: versions are kept for two days"
+            ) from None
+
+
+def _register(
+    connection: duckdb.DuckDBPyConnection, root: str, names: Set[str], at: datetime | None
+) -> dict[str, DeltaTable]:
+    """Make the views of those of these tables that are there, and return them. Raises TableUnavailable."""
+    there = {}
     for name in names:
         table = tables.open_table(root, name)
         if table is None:
-            missing.add(name)
             continue
         # Registered as a lazy dataset: only the columns and files that the query needs are read.
         kept_since = None if at is None else _go_back(table, at)
         connection.register(f"_{name}", table.to_pyarrow_dataset())
-        connection.execute(_view(name, kept_since))
-    return missing
+        connection.execute(_view(name, pa.schema(table.schema().to_arrow()), kept_since))
+        there[name] = table
+    return there
 
 
-def _view(name: str, kept_since: datetime | None) -> str:
-    """Times as UTC without a zone: DuckDB's functions on zoned times need an extension that it would download.
+def _view(name: str, there: pa.Schema, kept_since: datetime | None) -> str:
+    """Times as UTC without a zone: DuckDB's functions on zoned times need an extension that it would download. A column
+    that an earlier release did not write is null, as for all who read tables.
 
     With `kept_since` it is a view that fails: only who asks this very table must be told that it doesn't reach so far.
     """
-    times = [column.name for column in TABLES[name].columns if column.type is ColumnType.TIMESTAMP]
-    casts = ", ".join(f"{column}::TIMESTAMP AS {column}" for column in times)
-    view = f"CREATE VIEW {name} AS SELECT * REPLACE ({casts}) FROM _{name}"  # noqa: S608 - names of our own
+    casts = ", ".join(f'"{row.name}"::TIMESTAMP AS "{row.name}"' for row in there if pa.types.is_timestamp(row.type))
+    lacking = [column for column in TABLES[name].columns if column.name not in there.names]
+    nulls = "".join(f", NULL::{_type_of(column)} AS {column.name}" for column in lacking)
+    view = f"CREATE VIEW {name} AS SELECT * REPLACE ({casts}){nulls} FROM _{name}"  # noqa: S608 - names of our own
     if kept_since is None:
         return view
     oldest = kept_since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{view} WHERE error('--at: the oldest version of table {name} that is kept is of {oldest}')"
+
+
+def _type_of(column: Column) -> str:
+    """DuckDB has the contract's names of types, but for lists."""
+    return "INTEGER[]" if column.type is ColumnType.INTEGER_LIST else column.type.value
 
 
 def _go_back(table: DeltaTable, at: datetime) -> datetime | None:

@@ -11,7 +11,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from streaming import tables
 from streaming.cli import run
@@ -170,3 +172,39 @@ def test_a_query_may_begin_with_a_comment_as_those_of_files_do(
         assert "one" in capsys.readouterr().out
     assert run(["sql", "--formatt", "csv", "SELECT 1"]) == 2
     assert "No such option '--formatt'" in capsys.readouterr().err
+
+
+def test_a_time_of_which_data_files_are_removed_is_refused_in_these_words(root: str) -> None:
+    """Upkeep removes files that were replaced, and entries of the log stay longer."""
+    (gone, *_) = sorted((Path(root) / "broker_load").glob("is_final=*/*.parquet"))
+    gone.unlink()
+    with pytest.raises(UsageProblem, match="--at: data files of table broker_load as it was then are removed"):
+        run_query("SELECT sum(bytes_in_per_sec) FROM broker_load", root, days_ago(DAYS_KEPT - 1))
+    with pytest.raises(UsageProblem, match="brokr"):
+        run_query("SELECT brokr FROM group_lag", root, days_ago(0))
+
+
+def test_a_table_that_is_not_made_yet_is_named_with_its_place(root: str) -> None:
+    """DuckDB's own help is another name of its catalog, such as pg_description."""
+    problem = f"sql: Table with name audit does not exist in {root}: nothing has been written to it yet"
+    for query in ("SELECT * FROM audit", "SELECT actor FROM Main.AUDIT JOIN broker_load ON true"):
+        with pytest.raises(UsageProblem) as raised:
+            run_query(query, root)
+        assert str(raised.value).lower() == problem.lower()
+    assert run_query("WITH audit AS (SELECT 1 AS one) SELECT one FROM audit", root)[1] == [(1,)]
+
+
+def test_a_column_that_an_earlier_release_did_not_write_is_null(tmp_path: Path) -> None:
+    new = {"wave", "old_log_dir", "new_log_dir"}
+    fields = [field for field in tables.row_schema(TABLES["movement"]) if field.name not in new]
+    newer = [pa.field("of_tomorrow", pa.timestamp("us", tz="UTC"))]
+    row = {
+        "plan_id": "p", "sequence": 3, "created_at": days_ago(0), "topic": "t", "partition": 0, "kind": "replica",
+        "old_replicas": [1], "new_replicas": [2], "bytes_to_move": 1, "reason": "", "of_tomorrow": tables.utc(NOW_MS),
+    }  # fmt: skip
+    write_deltalake(tmp_path / "movement", pa.Table.from_pylist([row], pa.schema([*fields, *newer])))
+    query = "SELECT sequence, wave, old_log_dir, of_tomorrow FROM movement WHERE wave IS NULL"
+    assert run_query(query, str(tmp_path))[1] == [(3, None, None, tables.utc(NOW_MS).replace(tzinfo=None))]
+    columns = {name: kind for name, kind, *_ in run_query("DESCRIBE movement", str(tmp_path))[1]}
+    assert columns.keys() == {*TABLES["movement"].column_names(), "of_tomorrow"}
+    assert (columns["wave"], columns["new_log_dir"]) == ("INTEGER", "VARCHAR")
