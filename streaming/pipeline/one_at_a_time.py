@@ -1,4 +1,5 @@
-"""One pipeline at a time on the same checkpoints: a lock in a folder, a lease on an object store.
+"""One pipeline at a time on the same checkpoints, and on the same tables: a lock in a folder. On an object store
+checkpoints have a lease; tables have nothing.
 
 Nothing on an object store ends with a process. So a pipeline that was killed there keeps its lease until that has run
 out, and the next one waits for it; where the lease is renewed meanwhile, the other one lives.
@@ -64,6 +65,22 @@ def only_pipeline(
         if not is_ours:
             raise _another(checkpoints)
         yield lambda: None
+
+
+@contextmanager
+def only_writer(root: str) -> Iterator[None]:
+    """While this holds no pipeline with other checkpoints can write the tables in this folder; raises RefusedForSafety
+    where one does.
+
+    Each closes what its own watermark has passed, and makes hours of it. A second one that is minutes behind, as that
+    of another cluster, would lose its samples of these windows without a word.
+    """
+    with exclusive(root, "tables") as is_ours:
+        if not is_ours:
+            raise RefusedForSafety(
+                f"another pipeline is writing the tables in {root}: give each its own storage.tables"
+            )
+        yield
 
 
 def _acquire(lease: OneHolder, checkpoints: str, stopping: threading.Event) -> None:

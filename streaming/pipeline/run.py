@@ -32,7 +32,7 @@ from streaming.pipeline.guards import (
 )
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.offsets import Offsets
-from streaming.pipeline.one_at_a_time import LeaseOn, StillOurs, only_pipeline
+from streaming.pipeline.one_at_a_time import LeaseOn, StillOurs, only_pipeline, only_writer
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import JVM_FAILED, check_file_systems
 from streaming.pipeline.sources import InputTopics
@@ -76,12 +76,13 @@ def run_pipeline(settings: Settings, lease_on: LeaseOn | None = None) -> int:
             ids = _wait_for_topics(settings.kafka, topics_read(settings.topics), stopping, meanwhile)
             if ids is None:
                 return _stopped()
-            made_with = fingerprint(settings.topics, settings.pipeline)
-            windows_version = check_fingerprint(storage.checkpoints, made_with, ids)
-            session = spark.session()
-            if stopping.is_set():  # a first batch would take long, and be waited for
-                return _stopped()
-            return _run_queries(session, settings, windows_version, stopping, still_ours)
+            with only_writer(storage.tables):  # not before, as it makes the folder
+                made_with = fingerprint(settings.topics, settings.pipeline)
+                windows_version = check_fingerprint(storage.checkpoints, made_with, ids)
+                session = spark.session()
+                if stopping.is_set():  # a first batch would take long, and be waited for
+                    return _stopped()
+                return _run_queries(session, settings, windows_version, stopping, still_ours)
 
 
 def _run_queries(

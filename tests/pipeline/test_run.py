@@ -11,8 +11,10 @@ import pytest
 import structlog
 from kafka.errors import KafkaConnectionError
 
-from streaming.errors import ClusterUnreachable, UsageProblem
+from streaming.errors import ClusterUnreachable, RefusedForSafety, UsageProblem
 from streaming.pipeline import run
+from streaming.pipeline.guards import FINGERPRINT
+from streaming.pipeline.one_at_a_time import only_writer
 from streaming.pipeline.session import build_session
 from streaming.runtime import clocks
 from streaming.settings import KafkaSettings, Settings
@@ -140,36 +142,61 @@ def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
         build_session(settings.pipeline)
 
 
-def test_told_to_stop_while_spark_starts_it_begins_no_query(
-    reach: Reach, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The first batch takes long, and what is under way is waited for."""
+class Starting:
+    """Spark's start, of which no session comes."""
+
+    def __init__(self, *_: object) -> None:
+        """Nothing is started."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is to be stopped."""
+
+    def start(self) -> None:
+        """Nothing to do."""
+
+    def session(self) -> None:
+        """There is none."""
+
+
+class AskedToEnd(Starting):
+    """The same, in the middle of which SIGTERM comes."""
+
+    def session(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.fixture
+def storage(reach: Reach, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    """Topics are there, and no query may be begun."""
     reach(BOTH)
-
-    class Starting:
-        """Spark's start, in the middle of which SIGTERM comes."""
-
-        def __init__(self, *_: object) -> None:
-            """Nothing is started."""
-
-        def __enter__(self) -> Self:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            """Nothing is to be stopped."""
-
-        def start(self) -> None:
-            """Nothing to do."""
-
-        def session(self) -> None:
-            signal.raise_signal(signal.SIGTERM)
 
     def began(*_: object, **__: object) -> None:
         raise AssertionError("a query was begun")
 
-    monkeypatch.setattr(run, "StartingSession", Starting)
     monkeypatch.setattr(run, "start_queries", began)
-    storage = {"tables": str(tmp_path / "tables"), "checkpoints": str(tmp_path / "checkpoints")}
+    return {"tables": str(tmp_path / "tables"), "checkpoints": str(tmp_path / "checkpoints")}
+
+
+def test_told_to_stop_while_spark_starts_it_begins_no_query(
+    storage: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first batch takes long, and what is under way is waited for."""
+    monkeypatch.setattr(run, "StartingSession", AskedToEnd)
     with structlog.testing.capture_logs() as logged:
         assert run.run_pipeline(Settings.model_validate({"storage": storage})) == 0
     assert [row["event"] for row in logged] == ["pipeline_stopped"]
+
+
+def test_tables_that_a_pipeline_with_other_checkpoints_writes_are_refused(
+    storage: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would close windows of the other by its own watermark."""
+    monkeypatch.setattr(run, "StartingSession", Starting)
+    settings = Settings.model_validate({"storage": storage})
+    another = pytest.raises(RefusedForSafety, match="another pipeline is writing the tables in")
+    with only_writer(storage["tables"]), another:
+        run.run_pipeline(settings)
+    assert not (Path(storage["checkpoints"]) / FINGERPRINT).exists(), "nothing is changed"
