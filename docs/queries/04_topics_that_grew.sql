@@ -1,8 +1,8 @@
--- Which topics grew most on disk between the first and the last window there is? Leaders only: copies count once.
+-- Which topics grew most on disk between the first and the last closed window there is? Leaders only: copies count once.
 WITH size AS (
     SELECT topic, window_start, sum(size_bytes) AS size_bytes
     FROM partition_load
-    WHERE role = 'leader'
+    WHERE role = 'leader' AND is_final
     GROUP BY topic, window_start
 ),
 edge AS (

@@ -1,6 +1,9 @@
--- Which groups are further behind now than at the start, and how far?
+-- Which groups are further behind in their last closed window than in their first, and how far?
 WITH lag_of AS (
-    SELECT group_id, window_start, sum(lag_records) AS lag_records FROM group_lag GROUP BY group_id, window_start
+    SELECT group_id, window_start, sum(lag_records) AS lag_records
+    FROM group_lag
+    WHERE is_final
+    GROUP BY group_id, window_start
 ),
 edge AS (
     SELECT group_id, min(window_start) AS first_window, max(window_start) AS last_window

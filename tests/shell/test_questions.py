@@ -1,0 +1,30 @@
+"""Queries of docs/queries whose answer depends on more than the tables' form; `tests/pipeline/test_queries.py` runs all
+in two engines.
+"""
+
+from pathlib import Path
+
+from streaming.commands.sql import run_query
+from streaming.runtime.jars import PROJECT_ROOT
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
+
+
+def answer(root: Path, name: str) -> list[tuple[object, ...]]:
+    (file,) = (PROJECT_ROOT / "docs" / "queries").glob(f"*_{name}.sql")
+    return run_query(file.read_text(encoding="utf-8"), str(root))[1]
+
+
+def test_a_window_of_which_part_has_come_does_not_make_topics_shrink_or_groups_catch_up(tmp_path: Path) -> None:
+    """A look at the brokers may come in two batches; until the second, the newest window lacks partitions."""
+    made = Synthetic(str(tmp_path))
+    leaders = [(1, "t", partition, "leader", 1.0) for partition in range(4)]
+    with made.together():
+        for window, size in enumerate((1_000, 3_000)):
+            start_ms = NOW_MS + window * WINDOW_MS
+            made.partition_load(start_ms, leaders, size_bytes=size)
+            made.group_lag(start_ms, [("g", "t", partition, 0, size) for partition in range(4)])
+        open_ms = NOW_MS + 2 * WINDOW_MS
+        made.partition_load(open_ms, leaders[:1], size_bytes=3_000, is_final=False)
+        made.group_lag(open_ms, [("g", "t", 0, 0, 3_000)], is_final=False)
+    assert answer(tmp_path, "topics_that_grew") == [("t", 8_000, 12_000)]
+    assert answer(tmp_path, "groups_that_fell_behind") == [("g", 4_000, 12_000)]
