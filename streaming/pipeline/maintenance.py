@@ -21,7 +21,7 @@ from pyarrow import compute as pc
 from assignor_core.intervals import is_due
 from streaming.contract import PARTITION_LOAD_HOURLY, Table
 from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
-from streaming.settings import PipelineSettings
+from streaming.settings import DAY_MS, PipelineSettings
 from streaming.tables import (
     file_statistics,
     first_line,
@@ -48,6 +48,17 @@ def retention_ms(table: Table, settings: PipelineSettings) -> int:
         return settings.partition_hours_retention_ms
     made_of_windows = any(rollup.target is table for rollup in ROLLUPS)
     return settings.rollup_retention_ms if made_of_windows else settings.retention_ms
+
+
+def kept_since_ms(retention_ms: int, now_ms: int) -> int:
+    """Rows go by the day, or by a 24th of a shorter retention. Each deletion writes the file anew that holds younger
+    rows too, up to 100 MB, and what is replaced stays for the days of time travel: at each run that is 10 GB a day.
+
+    >>> kept_since_ms(90 * DAY_MS, 100 * DAY_MS + 5) / DAY_MS, kept_since_ms(240, 1_025)
+    (10.0, 780)
+    """
+    step_ms = min(DAY_MS, retention_ms // 24)
+    return now_ms - retention_ms - (now_ms - retention_ms) % step_ms
 
 
 class Maintenance:
@@ -109,7 +120,7 @@ class Maintenance:
         """Delete rows beyond retention; no commit where there are none."""
         if len(self._left) < len(self._rollups):  # one has failed, or has not run yet
             return
-        oldest_kept = min([utc(now_ms - self._retention_ms), *filter(None, self._left.values())])
+        oldest_kept = min([utc(kept_since_ms(self._retention_ms, now_ms)), *filter(None, self._left.values())])
         column = self._table.time_column
         oldest = pc.min(file_statistics(delta, column)["least"]).as_py()
         if oldest is not None and oldest < oldest_kept:

@@ -13,7 +13,7 @@ from streaming import tables
 from streaming.contract import BROKER_LOAD, PIPELINE_BATCH, Table
 from streaming.pipeline.delta_tables import WindowTable, create_window_table
 from streaming.pipeline.maintenance import Maintenance
-from streaming.settings import Settings
+from streaming.settings import DAY_MS, PipelineSettings, Settings
 from streaming.tables import definitions
 from tests.pipeline.test_delta_tables import NEVER, arrow, window
 
@@ -67,6 +67,22 @@ def test_old_rows_go_and_small_files_are_joined(filled: Settings, tmp_path: Path
     table = tables.open_table(str(tmp_path), "pipeline_batch")
     assert table is not None
     assert len(table.file_uris()) == 1
+
+
+def test_rows_go_by_the_day_so_that_their_file_is_not_written_anew_at_each_run(tmp_path: Path) -> None:
+    """A file of two days is up to 100 MB, and what is replaced stays for two days more."""
+    settings = PipelineSettings()
+    rows = [batch_row(hour, NOW_MS + hour * HOUR_MS) for hour in range(48)]
+    tables.append(str(tmp_path), "pipeline_batch", rows, transaction_id="t", transaction_version=0)
+    maintenance = Maintenance(str(tmp_path), PIPELINE_BATCH, settings)
+    midnight_ms = NOW_MS - NOW_MS % DAY_MS + DAY_MS
+    for quarter in range(-8, 88):
+        maintenance.run_if_due(now_ms=midnight_ms + settings.retention_ms + quarter * HOUR_MS // 4)
+    table = tables.open_table(str(tmp_path), "pipeline_batch")
+    assert table is not None
+    assert [commit["operation"] for commit in table.history()].count("DELETE") == 1
+    left = [tables.to_ms(row["finished_at"]) for row in tables.read(str(tmp_path), "pipeline_batch")]
+    assert sorted(left) == [NOW_MS + hour * HOUR_MS for hour in range(48) if NOW_MS + hour * HOUR_MS >= midnight_ms]
 
 
 def test_it_runs_once_an_interval_and_makes_no_commit_where_nothing_is_to_do(filled: Settings, tmp_path: Path) -> None:
