@@ -1,9 +1,13 @@
 -- Which topics grew most on disk between the first and the last closed window there is? Leaders only: copies count once.
-WITH size AS (
-    SELECT topic, window_start, sum(size_bytes) AS size_bytes
+-- In the window in which a leader moves, two brokers have led: the larger log is the whole one.
+WITH led AS (
+    SELECT topic, window_start, max(size_bytes) AS size_bytes
     FROM partition_load
     WHERE role = 'leader' AND is_final
-    GROUP BY topic, window_start
+    GROUP BY topic, partition, window_start
+),
+size AS (
+    SELECT topic, window_start, sum(size_bytes) AS size_bytes FROM led GROUP BY topic, window_start
 ),
 edge AS (
     SELECT topic, min(window_start) AS first_window, max(window_start) AS last_window FROM size GROUP BY topic

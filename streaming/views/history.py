@@ -44,6 +44,9 @@ ROWS_MAX = 10_000_000
 """Rows that these periods may hold, of all keys: what a query may have to look through."""
 
 REPLICA_RATES = tuple(rate.name for rate in RATES if rate.of_replica)
+_PARTITION = ("topic", "partition")
+_KNOWN_MS = "covered_ms"
+"""How long the rates of a row are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +142,11 @@ def read_history(
     first_ms -= first_ms % step_ms
     own = of_cluster(kafka_cluster) & at_least(start, utc(first_ms)) & below(start, utc(span.to_ms)) & where
     if "role" in there:
-        own &= equal("role", "leader")
-    rows = reader.arrow(table, columns=(start, *family.keys, *values), where=own)
+        columns = (start, *_PARTITION, _KNOWN_MS, *values)
+        leaders = reader.arrow(table, columns=columns, where=own & equal("role", "leader"))
+        rows = _each_partition_once(leaders, start, values)
+    else:
+        rows = reader.arrow(table, columns=(start, *family.keys, *values), where=own)
     if family.sums_partitions:
         rows = _summed(rows, start, family.keys, values)
     steps = _in_steps(rows, start, family, values, step_ms)
@@ -164,6 +170,25 @@ def _step(span: Span, period_ms: int) -> int:
     """A whole number of periods, at least what is asked for."""
     wanted_ms = max(span.step_ms or 0, period_ms)
     return -(-wanted_ms // period_ms) * period_ms
+
+
+def _each_partition_once(rows: pa.Table, start: str, values: Sequence[str]) -> pa.Table:
+    """One row for each partition and period. Where its leader has moved to another broker, both have led in the window
+    and on the day: rates are weighed by how long each is known, and the larger log is the whole one.
+    """
+    by = [start, *_PARTITION]
+    if rows.group_by(by, use_threads=False).aggregate([]).num_rows == rows.num_rows:
+        return rows
+    how = {name: "sum" if name in REPLICA_RATES else "max" for name in values}
+    rates = [name for name in values if name in REPLICA_RATES]
+    for name in rates:
+        known_ms = pc.if_else(pc.is_valid(rows[name]), pc.max_element_wise(rows[_KNOWN_MS], 1), None)
+        weighed = pc.multiply(rows[name], as_floats(known_ms))
+        rows = rows.set_column(rows.column_names.index(name), name, weighed).append_column(f"{name}_ms", known_ms)
+    joined = rows.group_by(by, use_threads=False).aggregate([*how.items(), *((f"{name}_ms", "sum") for name in rates)])
+    columns = {name: joined[name] for name in by} | {name: joined[f"{name}_{how[name]}"] for name in values}
+    columns |= {name: pc.divide(columns[name], as_floats(joined[f"{name}_ms_sum"])) for name in rates}
+    return pa.table(columns)
 
 
 def _summed(rows: pa.Table, start: str, keys: Sequence[str], values: Sequence[str]) -> pa.Table:

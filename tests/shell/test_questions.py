@@ -14,6 +14,13 @@ def answer(root: Path, name: str) -> list[tuple[object, ...]]:
     return run_query(file.read_text(encoding="utf-8"), str(root))[1]
 
 
+def test_a_partition_whose_leader_moves_in_the_last_window_counts_once(tmp_path: Path) -> None:
+    made = Synthetic(str(tmp_path))
+    made.partition_load(NOW_MS, [(1, "t", 0, "leader", 1.0)], size_bytes=1_000)
+    made.partition_load(NOW_MS + WINDOW_MS, [(1, "t", 0, "leader", 1.0), (2, "t", 0, "leader", 1.0)], size_bytes=3_000)
+    assert answer(tmp_path, "topics_that_grew") == [("t", 2_000, 3_000)]
+
+
 def test_a_window_of_which_part_has_come_does_not_make_topics_shrink_or_groups_catch_up(tmp_path: Path) -> None:
     """A look at the brokers may come in two batches; until the second, the newest window lacks partitions."""
     made = Synthetic(str(tmp_path))
