@@ -89,12 +89,13 @@ def _brokers(load: LoadPart, known: set[int]) -> tuple[HistoryBroker, ...]:
 def _placement(
     reader: TableReader, kafka_cluster: str, window_start_ms: int
 ) -> tuple[dict[PartitionKey, tuple[int, ...]], dict[PartitionKey, float]]:
-    """Replicas of each partition that has a leader in the window, the leader first, and the size of its largest."""
+    """Replicas of each partition that has a leader in the window, the leader first, and the size of its largest. Where
+    a leader has moved, two brokers report it in one window: the later one leads.
+    """
     where = tables.of_cluster(kafka_cluster) & tables.equal("window_start", tables.utc(window_start_ms))
-    columns = ("topic", "partition", "broker", "role", SIZE_BYTES.name)
-    rows = reader.arrow(PARTITION_LOAD.name, columns=columns, where=where)
-    in_order = rows.sort_by([("role", "descending"), ("broker", "ascending")])  # leaders before followers
     names = ("topic", "partition", "broker", "role", SIZE_BYTES.name)
+    rows = reader.arrow(PARTITION_LOAD.name, columns=(*names, "last_event_time_ms"), where=where)
+    in_order = rows.sort_by([("last_event_time_ms", "ascending"), ("broker", "ascending")])
     leaders: dict[PartitionKey, int] = {}
     followers: dict[PartitionKey, list[int]] = defaultdict(list)
     sizes: dict[PartitionKey, float] = defaultdict(float)
@@ -105,7 +106,7 @@ def _placement(
             leaders[key] = broker
         else:
             followers[key].append(broker)
-    placed = {key: (leader, *(b for b in followers[key] if b != leader)) for key, leader in leaders.items()}
+    placed = {key: (leader, *(b for b in sorted(followers[key]) if b != leader)) for key, leader in leaders.items()}
     return placed, sizes
 
 

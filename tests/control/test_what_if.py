@@ -223,6 +223,26 @@ def test_a_broker_that_is_silent_is_left_out_and_named(
     assert "left out with their replicas: 3\n" in capsys.readouterr().out
 
 
+def test_the_later_of_two_leaders_in_the_newest_window_leads(recorded: Settings) -> None:
+    """A movement has ended in it: the broker that led before has no replica any more."""
+    reader = tables.TableReader(recorded.storage.tables)
+    begin = reader.newest("partition_load", "window_start")
+    assert begin is not None
+    window_ms, begin_ms = recorded.pipeline.window_ms, tables.to_ms(begin)
+    audit = window_columns(recorded.kafka.cluster_name, begin_ms, window_ms)
+    before = {
+        **audit, "broker": 3, "topic": "orders", "partition": 0, "role": "leader", "size_bytes": 10**9,
+        "last_event_time_ms": begin_ms + 1,
+    }  # fmt: skip
+    root = recorded.storage.tables
+    tables.append(root, "partition_load", [before], transaction_id="moved", transaction_version=1)
+    reader.look_again()
+    history = read_history(reader, recorded, since_ms=begin_ms - 12 * HOUR_MS)
+    placement = dict(zip(history.partitions, history.replicas, strict=True))
+    assert placement["orders", 0] == (1, 2)
+    assert placement["orders", 1] == (1, 2)
+
+
 def test_times_are_read_as_utc() -> None:
     now_ms = 1_800_000_000_000
     assert since_ms_of("-2d", now_ms) == now_ms - 48 * HOUR_MS
