@@ -1,10 +1,11 @@
 """What a plan costs: how long each wave takes, what each broker copies in it, and which part of it brings most.
 
 Kafka throttles what a broker receives as a follower and what it sends as a leader, each by itself, so a wave takes as
-long as the broker that receives or sends most. Leaders send; a plan takes the first of the old replicas for the leader.
+long as the broker that receives or sends most. Leaders send. A plan takes the first of the old replicas for the leader,
+or the first that is not away: Kafka elects leaders in this order.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,8 @@ class Copied:
     sent_bytes: float = 0.0
 
 
-def copied_by_broker(movements: Iterable[Movement]) -> dict[int, Copied]:
-    """What each broker receives and sends, by id; brokers that copy nothing are left out.
+def copied_by_broker(movements: Iterable[Movement], away: Container[int] = ()) -> dict[int, Copied]:
+    """What each broker receives and sends, by id; brokers that copy nothing are left out. Those `away` send nothing.
 
     >>> copied_by_broker([Movement("t", 0, (1, 2), (1, 3), 500.0)])
     {1: Copied(received_bytes=0.0, sent_bytes=500.0), 3: Copied(received_bytes=500.0, sent_bytes=0.0)}
@@ -32,7 +33,9 @@ def copied_by_broker(movements: Iterable[Movement]) -> dict[int, Copied]:
         for broker in new:
             received[broker] = received.get(broker, 0.0) + movement.bytes_to_move / len(new)
         if new and movement.bytes_to_move:
-            sent[movement.old_replicas[0]] = sent.get(movement.old_replicas[0], 0.0) + movement.bytes_to_move
+            sender = next((broker for broker in movement.old_replicas if broker not in away), None)
+            if sender is not None:
+                sent[sender] = sent.get(sender, 0.0) + movement.bytes_to_move
     return {
         broker: Copied(received.get(broker, 0.0), sent.get(broker, 0.0)) for broker in sorted(received.keys() | sent)
     }
@@ -54,10 +57,10 @@ def plan_duration_ms(plan: Plan) -> float | None:
     return sum(durations) if plan.waves and len(durations) == len(plan.waves) else None
 
 
-def schedule(plan: Plan) -> list[dict[str, Any]]:
+def schedule(plan: Plan, away: Container[int] = ()) -> list[dict[str, Any]]:
     """By wave: when it begins after the start of the plan, how long it takes, and what each broker copies.
 
-    Times are None where no throttle was given.
+    Times are None where no throttle was given. `away` are brokers that send nothing.
     """
     starts: list[float | None] = [0.0]
     for wave in plan.waves:
@@ -65,7 +68,7 @@ def schedule(plan: Plan) -> list[dict[str, Any]]:
         starts.append(None if before is None or wave.duration_ms is None else before + wave.duration_ms)
     rows = []
     for number, wave in enumerate(plan.waves):
-        copied = copied_by_broker(movement for movement in plan.movements if movement.wave == number)
+        copied = copied_by_broker((movement for movement in plan.movements if movement.wave == number), away)
         rows.append(
             {
                 "starts_after_ms": starts[number] if wave.duration_ms is not None else None,

@@ -88,7 +88,8 @@ class ProposedPlan:
         """The contract's "Result of plan"."""
         observed = {} if self.observed is None else {"observed": self.observed.to_json()}
         hours = {} if self.worst_hour is None else {"worst_hour": _plain(self.worst_hour)}
-        price = {"duration_ms": plan_duration_ms(self.plan), "schedule": schedule(self.plan)}
+        away = frozenset() if self.observed is None else self.observed.brokers_missing
+        price = {"duration_ms": plan_duration_ms(self.plan), "schedule": schedule(self.plan, away)}
         return {**plan_to_json(self.plan), **price, **observed, **hours, "elapsed_ms": self.elapsed_ms}
 
     @classmethod

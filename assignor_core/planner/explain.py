@@ -148,5 +148,6 @@ def _wave_of(problem: Problem, movements: list[Movement]) -> Wave:
     """Size of one wave; its time is that of the broker that receives or sends most, at the policy's throttle."""
     throttle = problem.policy.throttle_bytes_per_sec
     copied = sum(movement.bytes_to_move for movement in movements)
-    duration = None if throttle is None else duration_ms(copied_by_broker(movements), throttle)
+    dead = set(np.asarray(problem.arrays.broker_ids)[problem.arrays.dead].tolist())
+    duration = None if throttle is None else duration_ms(copied_by_broker(movements, dead), throttle)
     return Wave(len(movements), copied, duration)

@@ -2,12 +2,13 @@
 
 import pytest
 
+from assignor_core.model import Broker, BrokerState
 from assignor_core.plan import Movement, Plan, Wave, plan_from_json, plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.price import Copied, copied_by_broker, plan_duration_ms, schedule
-from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.proposed_plan import Observed, ProposedPlan
 from tests.benchmarks.models import Kind, generate
-from tests.core.planner.cases import founding
+from tests.core.planner.cases import cluster, founding
 
 THROTTLE = 10.0
 
@@ -44,6 +45,23 @@ def test_waves_begin_one_after_the_other_and_show_what_each_broker_copies() -> N
     ]
     assert [row["broker"] for row in second["brokers"]] == [1, 3, 4], "a change of leader copies nothing"
     assert plan_duration_ms(plan) == 16_000.0
+
+
+def test_a_dead_broker_sends_nothing() -> None:
+    """What it led is sent by the brokers that Kafka elects in its place, at the same time."""
+    movements = [Movement("t", 0, (1, 2), (3, 2), 60.0), Movement("t", 1, (1, 3), (2, 3), 60.0)]
+    copied = copied_by_broker(movements, {1})
+    assert copied == {2: Copied(60.0, 60.0), 3: Copied(60.0, 60.0)}
+    brokers = (Broker(1, state=BrokerState.DEAD), Broker(2), Broker(3), Broker(4))
+    model = cluster(*[(1, 2 + number % 2) for number in range(12)], brokers=brokers)
+    plan = propose(model, PlannerPolicy(throttle_bytes_per_sec=THROTTLE))
+    assert plan.bytes_to_move
+    for wave, row in zip(plan.waves, schedule(plan, {1}), strict=True):
+        most = max(max(one["received_bytes"], one["sent_bytes"]) for one in row["brokers"])
+        assert wave.duration_ms == pytest.approx(most / THROTTLE * 1000)
+        assert 1 not in [one["broker"] for one in row["brokers"]]
+    observed = Observed({}, {}, brokers_missing=frozenset({1}))
+    assert ProposedPlan(plan, observed).to_json()["schedule"] == schedule(plan, {1})
 
 
 def test_without_a_throttle_no_time_is_known() -> None:
