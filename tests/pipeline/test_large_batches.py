@@ -6,6 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 from pyspark.sql import SparkSession
 
 from streaming import tables
@@ -44,6 +46,7 @@ def test_by_window_the_rows_are_those_of_merge(session: SparkSession, tmp_path: 
         root = str(tmp_path / way)
         create_window_table(root, BROKER_LOAD)
         uri = tables.table_uri(root, "broker_load")
+        DeltaTable(uri).alter.add_columns([Field("of_a_newer_release", PrimitiveType("double"))])
         for number, (batch, closed) in enumerate(BATCHES):
             watermark = tables.utc(START_MS + closed * 60_000)
             rows = shaped(session.createDataFrame(batch), BROKER_LOAD)
