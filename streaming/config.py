@@ -29,6 +29,7 @@ NESTING = "__"
 PROBLEMS_SHOWN = 10
 TEXTS = frozenset[object]({str, SecretStr, Path})
 """Types whose values are taken as they were typed."""
+MERGE = "tag:yaml.org,2002:merge"
 
 Nested = dict[str, Any]
 
@@ -110,6 +111,8 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[object] = set()
         for key_node, _ in node.value:
+            if key_node.tag == MERGE:  # `<<` holds no key itself; what stands beside it wins over what it brings
+                continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
                 raise yaml.constructor.ConstructorError(None, None, f"{key!r} can't be a key", key_node.start_mark)
@@ -200,12 +203,23 @@ def _types(path: list[str]) -> set[object]:
     """Types that the setting takes, without what they hold; none where there is no such setting."""
     annotation: object = Settings
     for part in path:
-        known = isinstance(annotation, type) and issubclass(annotation, BaseModel)
-        field = annotation.model_fields.get(part) if known else None  # type: ignore[attr-defined]
-        annotation = field.annotation if field else None
+        annotation = _type_at(_bare(annotation), part)
     options = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    bare = (get_args(option)[0] if get_origin(option) is Annotated else option for option in options)
+    bare = map(_bare, options)
     return {get_origin(option) or option for option in bare}
+
+
+def _type_at(annotation: object, part: str) -> object:
+    """Type of what stands below this key of a section, or of a map of settings; None where there is no such setting."""
+    if get_origin(annotation) is dict:
+        return get_args(annotation)[1]
+    known = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    field = annotation.model_fields.get(part) if known else None  # type: ignore[attr-defined]
+    return field.annotation if field else None
+
+
+def _bare(annotation: object) -> object:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
 def _message(error: ValidationError, effective: Effective) -> str:

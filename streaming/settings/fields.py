@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 Milliseconds = Annotated[int, Field(ge=1, le=30 * 86_400_000)]
 RETENTION_MAX_MS = 100 * 365 * 86_400_000
@@ -68,7 +68,16 @@ def _http_url(url: str) -> str:
 
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Location = Annotated[str, AfterValidator(_no_home)]
-File = Annotated[Path, AfterValidator(_no_home)]
+
+
+def _named(path: Any) -> Any:
+    """An empty text would be the working directory, as pathlib has it."""
+    if path == "":
+        raise ValueError("must name a file; null, or no such key, for none")
+    return path
+
+
+File = Annotated[Path, BeforeValidator(_named), AfterValidator(_no_home)]
 
 
 class Section(BaseModel):

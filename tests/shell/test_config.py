@@ -50,6 +50,15 @@ def test_one_capacity_of_a_broker_is_overridden_and_the_others_stay(written: str
         assert (capacity.bytes_in_per_sec, capacity.disk_bytes) == (5, 20)
 
 
+def test_what_stands_beside_a_merged_map_wins_and_a_key_that_stands_twice_is_still_refused(tmp_path: Path) -> None:
+    text = "planner: {capacities: {1: &large {bytes_in_per_sec: 5, disk_bytes: 10}, 2: {<<: *large, disk_bytes: 20%s}}}"
+    settings = load_effective(write(tmp_path, text % ""), None, {}).settings
+    capacity = settings.planner.capacities[2]
+    assert (capacity.bytes_in_per_sec, capacity.disk_bytes) == (5, 20)
+    with pytest.raises(UsageProblem, match="line 1: key 'disk_bytes' stands twice"):
+        load_effective(write(tmp_path, text % ", disk_bytes: 30"), None, {})
+
+
 def test_a_section_that_was_empty_is_filled(tmp_path: Path) -> None:
     effective = load_effective(write(tmp_path, "kafka:"), None, {"REBALANCER_KAFKA__CLUSTER_NAME": "c"})
     assert effective.settings.kafka.cluster_name == "c"
@@ -65,6 +74,17 @@ def test_lists_and_maps_come_from_the_environment() -> None:
     settings = load_effective(None, None, environment).settings
     assert settings.kafka.bootstrap_servers == ["a:1", "b:2"]
     assert settings.collect.jmx_endpoints == {1: "http://a:7071/metrics"}
+
+
+def test_settings_within_a_map_are_read_as_all_others() -> None:
+    given = {"url": "https://a.example.org", "secret_file": "", "kinds": "plan_waits,group_stopped"}
+    variables = {f"REBALANCER_NOTIFY__WEBHOOKS__OPS__{name.upper()}": text for name, text in given.items()}
+    flags = {f"notify.webhooks.ops.{name}": text for name, text in given.items()}
+    for settings in (load_effective(None, None, variables).settings, load_effective(None, flags, {}).settings):
+        webhook = settings.notify.webhooks["ops"]
+        assert (webhook.secret_file, webhook.kinds) == (None, ["plan_waits", "group_stopped"])
+    unlimited = {"REBALANCER_PLANNER__CAPACITIES__1__DISK_BYTES": "null"}
+    assert load_effective(None, None, unlimited).settings.planner.capacities[1].disk_bytes is None
 
 
 WRONG = {
@@ -105,6 +125,7 @@ WRONG = {
     "storage: {checkpoints: ~me}": "storage.checkpoints: a leading ~ is not read as a home",
     "storage: {tables: 'memory:x'}": "storage.tables: must outlive the process, found 'memory:x' (file {file}), ",
     "kafka: {ssl_ca_file: ~/ca.pem}": "kafka.ssl_ca_file: a leading ~ is not read as a home",
+    "kafka: {ssl_ca_file: ''}": "kafka.ssl_ca_file: must name a file; null, or no such key, for none, found '' ",
 }
 
 
