@@ -12,6 +12,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.cluster.kerberos import ready_login
+from streaming.cluster.login_files import PasswordOfNow, check_tls_files, java_certificate, java_key, tls_files
 from streaming.cluster.msk_tokens import MskSigner
 from streaming.cluster.tokens import FileTokens, KeptTokens, TokenEndpoint, TokenSource
 from streaming.errors import ClusterUnreachable, RebalancerError
@@ -59,27 +60,30 @@ def reaching(settings: KafkaSettings) -> Iterator[None]:
 
 
 def spark_options(settings: KafkaSettings) -> dict[str, str]:
-    """The same connection as options of Spark's Kafka source and of Java clients, without the prefix `kafka.`."""
+    """The same connection as options of Spark's Kafka source and of Java clients, without the prefix `kafka.`.
+
+    Raises UsageProblem for a secret or key that is not there, or that they don't take.
+    """
     options = {
         "bootstrap.servers": ",".join(settings.bootstrap_servers),
         "security.protocol": settings.security_protocol,
     }
-    if settings.sasl_mechanism == "OAUTHBEARER":
+    mechanism, files = settings.mechanism, tls_files(settings)
+    if mechanism == "OAUTHBEARER":
         options |= _java_oauthbearer(settings)
-    elif settings.sasl_mechanism == "AWS_MSK_IAM":
+    elif mechanism == "AWS_MSK_IAM":
         options |= _java_msk_iam(settings)
-    elif settings.sasl_mechanism == "GSSAPI":
+    elif mechanism == "GSSAPI":
         options |= _java_gssapi(settings)
-    elif settings.sasl_mechanism:
-        module = "scram.ScramLoginModule" if settings.sasl_mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
+    elif mechanism:
+        module = "scram.ScramLoginModule" if mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
         user, password = settings.sasl_username or "", sasl_password(settings)
-        options["sasl.mechanism"] = settings.sasl_mechanism
+        options["sasl.mechanism"] = mechanism
         options["sasl.jaas.config"] = _jaas(f"{_JAVA_SECURITY}.{module}", {"username": user, "password": password})
-    if settings.ssl_ca_file:
-        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(settings.ssl_ca_file)}
-    if settings.ssl_certificate_file and settings.ssl_key_file:
-        chain = settings.ssl_certificate_file.read_text(encoding="utf-8")
-        key = settings.ssl_key_file.read_text(encoding="utf-8")
+    if "ssl_ca_file" in files:
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(files["ssl_ca_file"])}
+    if "ssl_key_file" in files:
+        chain, key = java_certificate(settings), java_key(settings)
         options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
     return options
 
@@ -90,7 +94,9 @@ def librdkafka_options(settings: KafkaSettings) -> dict[str, object]:
     Raises ClusterUnreachable where a token is needed and there is none.
     """
     options = _connection(settings, _LIBRDKAFKA_NAMES)
-    if settings.sasl_mechanism in BY_TOKEN:
+    if settings.asks_for_password:
+        options["sasl.password"] = sasl_password(settings)
+    elif settings.mechanism in BY_TOKEN:
         options["oauth_cb"] = _librdkafka_tokens(_ready_source(settings))
     return options | {"bootstrap.servers": ",".join(settings.bootstrap_servers)}
 
@@ -98,12 +104,16 @@ def librdkafka_options(settings: KafkaSettings) -> dict[str, object]:
 def python_options(settings: KafkaSettings) -> dict[str, object]:
     """The same connection as options of kafka-python's clients. Hand it to a client, and to nothing else.
 
-    Raises ClusterUnreachable where a token or ticket is needed and there is none.
+    Raises ClusterUnreachable where a token or ticket is needed and there is none, UsageProblem for a file that can't be
+    used.
     """
+    check_tls_files(settings)
     options = _connection(settings, _KAFKA_PYTHON_NAMES)
-    if settings.sasl_mechanism in BY_TOKEN:
+    if settings.asks_for_password:
+        options["sasl_plain_password"] = PasswordOfNow(settings)
+    elif settings.mechanism in BY_TOKEN:
         options["sasl_oauth_token_provider"] = _TokenProvider(_ready_source(settings))
-    elif settings.sasl_mechanism == "GSSAPI":
+    elif settings.mechanism == "GSSAPI":
         # Passed on as it is to our mechanism, which is registered in place of kafka-python's.
         options["sasl_kerberos_name"] = ready_login(settings)
     timeout_ms = settings.request_timeout_ms
@@ -116,7 +126,6 @@ _KAFKA_PYTHON_NAMES = {
     "security_protocol": "security_protocol",
     "sasl_mechanism": "sasl_mechanism",
     "sasl_username": "sasl_plain_username",
-    "sasl_password": "sasl_plain_password",
     "ssl_ca_file": "ssl_cafile",
     "ssl_certificate_file": "ssl_certfile",
     "ssl_key_file": "ssl_keyfile",
@@ -127,7 +136,6 @@ _LIBRDKAFKA_NAMES = {
     "security_protocol": "security.protocol",
     "sasl_mechanism": "sasl.mechanism",
     "sasl_username": "sasl.username",
-    "sasl_password": "sasl.password",
     "ssl_ca_file": "ssl.ca.location",
     "ssl_certificate_file": "ssl.certificate.location",
     "ssl_key_file": "ssl.key.location",
@@ -135,30 +143,24 @@ _LIBRDKAFKA_NAMES = {
 
 
 def _connection(settings: KafkaSettings, names: Mapping[str, str]) -> dict[str, object]:
-    """What the settings hold of a connection, by a client's `names` of it."""
+    """What the settings hold of a connection, by a client's `names` of it, but for secrets."""
     values: dict[str, object] = {
         "client_id": CLIENT_ID,
         "bootstrap_servers": settings.bootstrap_servers,
         "security_protocol": settings.security_protocol,
     }
-    if settings.sasl_mechanism:
-        by_token = settings.sasl_mechanism in BY_TOKEN
-        values["sasl_mechanism"] = "OAUTHBEARER" if by_token else settings.sasl_mechanism
-    if settings.sasl_mechanism not in (None, "GSSAPI", *BY_TOKEN):
-        values |= {"sasl_username": settings.sasl_username, "sasl_password": sasl_password(settings)}
-    files = {
-        "ssl_ca_file": settings.ssl_ca_file,
-        "ssl_certificate_file": settings.ssl_certificate_file,
-        "ssl_key_file": settings.ssl_key_file,
-    }
-    values |= {name: str(path) for name, path in files.items() if path}
+    if settings.mechanism:
+        values["sasl_mechanism"] = "OAUTHBEARER" if settings.mechanism in BY_TOKEN else settings.mechanism
+    if settings.asks_for_password:
+        values["sasl_username"] = settings.sasl_username
+    values |= {name: str(path) for name, path in tls_files(settings).items()}
     return {names[name]: value for name, value in values.items()}
 
 
 def _ready_source(settings: KafkaSettings) -> TokenSource:
     """A source that has a token: where there is none, its own error says why, and the client's would not."""
     source: TokenSource
-    if settings.sasl_mechanism == "AWS_MSK_IAM":
+    if settings.mechanism == "AWS_MSK_IAM":
         source = KeptTokens(MskSigner(settings).fetch)
     elif settings.sasl_oauthbearer_token_file is not None:
         source = FileTokens(settings)
@@ -257,18 +259,18 @@ def _unreachable(settings: KafkaSettings, error: Exception) -> ClusterUnreachabl
     if settings.security_protocol != "PLAINTEXT":
         # A broker that refuses a login or a certificate hangs up, and the client goes on trying until its time is over.
         doubted.append(f"security_protocol {settings.security_protocol}")
-    if settings.sasl_mechanism == "OAUTHBEARER":
+    if settings.mechanism == "OAUTHBEARER":
         origin = settings.sasl_oauthbearer_token_file or f"client {settings.sasl_oauthbearer_client_id}"
         doubted.append(f"OAUTHBEARER token of {origin}")
-    elif settings.sasl_mechanism == "GSSAPI":
+    elif settings.mechanism == "GSSAPI":
         doubted.append(
             f"service name {settings.sasl_kerberos_service_name}, principal {settings.sasl_kerberos_principal}"
         )
-    elif settings.sasl_mechanism == "AWS_MSK_IAM":
+    elif settings.mechanism == "AWS_MSK_IAM":
         doubted.append("IAM policy of the AWS credentials (kafka-cluster:Connect)")
-    elif settings.sasl_mechanism:
-        doubted.append(f"{settings.sasl_mechanism} password of user {settings.sasl_username}")
-    if settings.security_protocol.endswith("SSL"):
+    elif settings.mechanism:
+        doubted.append(f"{settings.mechanism} password of user {settings.sasl_username}")
+    if settings.is_encrypted:
         doubted.append("certificates")
     verb = "is the" if len(doubted) == 1 else "are"
     question = f"{verb} {', '.join(doubted)} right?"

@@ -14,7 +14,8 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.cluster.clients import librdkafka_options
-from streaming.errors import ClusterUnreachable
+from streaming.cluster.login_files import check_tls_files, held_now
+from streaming.errors import ClusterUnreachable, RebalancerError
 from streaming.settings import KafkaSettings
 
 log = structlog.get_logger()
@@ -41,11 +42,20 @@ class RecordSender:
     """A producer with acks=all whose records are neither repeated nor reordered (KIP-98). Not for two threads."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        """Connects to no broker yet. Raises ClusterUnreachable where the connection can't be made from the settings."""
+        """Connects to no broker yet. Raises ClusterUnreachable where the connection can't be made from the settings,
+        UsageProblem for a file of the login that can't be used.
+        """
+        self._settings = settings
         self._limit_s = settings.request_timeout_ms / 1000
         self._failed: Counter[str] = Counter()
+        self._held = held_now(settings)
+        self._producer = self._made()
+
+    def _made(self) -> Producer:
+        settings = self._settings
+        check_tls_files(settings)
         try:
-            self._producer = Producer(
+            return Producer(
                 librdkafka_options(settings)
                 | {
                     "enable.idempotence": True,
@@ -53,7 +63,7 @@ class RecordSender:
                     # As Java's clients: a key belongs to one partition whoever writes it.
                     "partitioner": "murmur2_random",
                     "compression.type": "lz4",
-                    "linger.ms": LINGER_MS,
+                    "linger.ms": min(LINGER_MS, settings.request_timeout_ms // 2),
                     "message.max.bytes": BATCH_BYTES,
                     "batch.size": BATCH_BYTES,
                     "batch.num.messages": RECORDS_QUEUED_MAX,
@@ -75,6 +85,7 @@ class RecordSender:
 
         Records that can't be queued in time are counted as not delivered, see `flush`.
         """
+        self._follow_files()
         count, deadline_s = 0, time.monotonic() + self._limit_s
         produce = self._producer.produce
         for key, value in records:
@@ -125,6 +136,15 @@ class RecordSender:
     def close(self) -> None:
         """Wait for what is on its way, at most one `kafka.request_timeout_ms`, and give up the rest."""
         self.flush()
+
+    def _follow_files(self) -> None:
+        """librdkafka reads the files of a login once: with a password that has changed it would be refused for ever."""
+        try:
+            held = held_now(self._settings)
+            if held != self._held:
+                self._producer, self._held = self._made(), held
+        except RebalancerError as error:
+            log.warning("login_not_renewed", error=str(error))
 
     def _note_failure(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:

@@ -94,7 +94,7 @@ class Collector:
         self._admin = admin_client(kafka)
         self._reads = BrokerReads(self._admin)
         # librdkafka's wheels come without Kerberos.
-        self._sender = PythonSender(kafka) if kafka.sasl_mechanism == "GSSAPI" else RecordSender(kafka)
+        self._sender = PythonSender(kafka) if kafka.mechanism == "GSSAPI" else RecordSender(kafka)
         self._shard = Shard.of(collect.shard)
         self._groups = GroupSampler(self._shard)
         self._refusals = Refusals()

@@ -186,7 +186,7 @@ def _guarded(name: str, run: Callable[[], tuple[bool | None, str]]) -> Finding:
 
 def _jars(settings: Settings) -> tuple[bool, str]:
     check_extra_jars(settings.pipeline.extra_jars)
-    if settings.kafka.sasl_mechanism == "AWS_MSK_IAM" and not settings.pipeline.extra_jars:
+    if settings.kafka.mechanism == "AWS_MSK_IAM" and not settings.pipeline.extra_jars:
         return False, "Spark logs in by AWS_MSK_IAM with AWS's aws-msk-iam-auth jar: name it in pipeline.extra_jars"
     return bool(class_path("spark")), "Spark's jars are there"
 

@@ -71,7 +71,7 @@ class KafkaSettings(LoginSettings):
     bootstrap_servers: Annotated[list[str], AfterValidator(_addresses)] = Field(
         default=["127.0.0.1:9092"], min_length=1, description="host:port of some brokers"
     )
-    request_timeout_ms: Milliseconds = Field(15_000, description="How long one request may take")
+    request_timeout_ms: int = Field(15_000, ge=1, le=DAY_MS, description="How long one request may take")
 
 
 ForeignFormat = Literal["cruise-control", "telegraf-json", "otlp-json", "prometheus-json"]

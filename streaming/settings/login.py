@@ -54,7 +54,7 @@ class LoginSettings(Section):
     )
     ssl_ca_file: File | None = Field(None, description="CA certificates, PEM")
     ssl_certificate_file: File | None = Field(None, description="Client certificate, PEM (mTLS)")
-    ssl_key_file: File | None = Field(None, description="Key of the client certificate, PEM (mTLS)")
+    ssl_key_file: File | None = Field(None, description="Its key, PEM in the form PKCS#8, without a password")
 
     def without_effect(self) -> list[str]:
         """Settings that were given and that count for nothing under this security_protocol."""
@@ -62,6 +62,27 @@ class LoginSettings(Section):
         unused = starts.get(self.security_protocol, ())
         given = (name for name in LoginSettings.model_fields if name in self.model_fields_set)
         return [name for name in given if name.startswith(unused) and getattr(self, name) is not None] if unused else []
+
+    @property
+    def mechanism(self) -> str | None:
+        """The mechanism by which clients log in; None where the protocol has no login, whatever else is set."""
+        return self.sasl_mechanism if self.security_protocol.startswith("SASL") else None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether certificates count."""
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def asks_for_password(self) -> bool:
+        """Whether clients log in with a user and a password."""
+        return self.mechanism == "PLAIN" or (self.mechanism or "").startswith("SCRAM")
+
+    @model_validator(mode="after")
+    def _certificate_has_key(self) -> Self:
+        if self.is_encrypted and (self.ssl_certificate_file is None) != (self.ssl_key_file is None):
+            raise ValueError("ssl_certificate_file and ssl_key_file: one is set without the other")
+        return self
 
     @model_validator(mode="after")
     def _sasl_is_whole(self) -> Self:

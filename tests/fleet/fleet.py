@@ -56,6 +56,8 @@ class Fleet:
         self.faults = Faults()
         self.ports: dict[int, int] = {}
         """Port by broker, once it listens."""
+        self.password: str | None = None
+        """That of every user."""
         self.quotas: dict[str, dict[str, float]] = {}
         """Quotas by client id."""
         self.settings: dict[tuple[int, str], dict[str, str]] = {}

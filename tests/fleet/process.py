@@ -131,6 +131,19 @@ def kill_broker(fleet: Fleet, broker_id: int) -> None:
     fleet.cluster.kill_broker(broker_id)
 
 
+def change_password(fleet: Fleet, password: str) -> None:
+    """Let brokers take this password from now on, and hang up on who has logged in before."""
+    fleet.password = password
+    for broker_id in fleet.contents.brokers:
+        fleet.cluster.kill_broker(broker_id)
+
+
+def restart_brokers(fleet: Fleet) -> None:
+    """Start brokers again that were killed."""
+    for broker_id in fleet.contents.brokers:
+        fleet.cluster.restart_broker(broker_id)
+
+
 def slow_broker_down(fleet: Fleet, broker_id: int, delay_s: float) -> None:
     """Let a broker answer later from now on; 0 ends it."""
     fleet.faults.delay_s[broker_id] = delay_s

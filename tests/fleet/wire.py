@@ -9,7 +9,16 @@ from typing import Any, cast
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from tests.fleet import api_configs, api_groups, api_logs, api_metadata, api_newer_groups, api_placement, api_produce
+from tests.fleet import (
+    api_configs,
+    api_groups,
+    api_logins,
+    api_logs,
+    api_metadata,
+    api_newer_groups,
+    api_placement,
+    api_produce,
+)
 from tests.fleet.api import OK, Api
 from tests.fleet.fleet import HOST, Fleet
 
@@ -29,6 +38,7 @@ SERVED: dict[int, Api] = {
     row.request.API_KEY: row
     for row in (
         Api(ApiVersionsRequest, (0, 4), _versions),
+        *api_logins.APIS,
         *api_metadata.APIS,
         *api_logs.APIS,
         *api_groups.APIS,
