@@ -34,6 +34,7 @@ class PrometheusApi:
     url: str
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    password_file: Path | None = None
     token: str | None = field(default=None, repr=False)
     token_file: Path | None = None
     transport: httpx.AsyncBaseTransport | None = field(default=None, repr=False)
@@ -44,15 +45,14 @@ class PrometheusApi:
         if settings.prometheus_url is None:
             return None
         password, token = settings.prometheus_password, settings.prometheus_bearer_token
-        if settings.prometheus_password_file is not None:
-            shown = first_line(settings.prometheus_password_file, "collect.prometheus_password_file")
-        else:
-            shown = password.get_secret_value() if password else ""
         api = cls(
-            settings.prometheus_url.rstrip("/"), settings.prometheus_username, shown,
+            settings.prometheus_url.rstrip("/"), settings.prometheus_username,
+            password.get_secret_value() if password else None, settings.prometheus_password_file,
             token.get_secret_value() if token else None, settings.prometheus_bearer_token_file, transport,
         )  # fmt: skip
-        api._headers()  # a token's file that can't be read is a mistake at the start, and later a failed query
+        # A secret's file that can't be read is a mistake at the start, and later a failed query.
+        api._login()
+        api._headers()
         return api
 
     def query(self, expression: str, *, time_s: float) -> dict[str, Any]:
@@ -70,10 +70,9 @@ class PrometheusApi:
         raise QueryFailed(f"{without_user_info(self.url)}: {problem[:REASON_CHARACTERS_MAX]}") from None
 
     async def _query(self, url: str) -> dict[str, Any]:
-        auth = httpx.BasicAuth(self.username, self.password or "") if self.username is not None else None
         verify = httpx.create_ssl_context() if url.startswith("https:") else False
         async with httpx.AsyncClient(
-            timeout=LIMIT_S, transport=self.transport, verify=verify, auth=auth, headers=self._headers()
+            timeout=LIMIT_S, transport=self.transport, verify=verify, auth=self._login(), headers=self._headers()
         ) as client:
             # The client's own limit begins anew with each byte that arrives.
             async with asyncio.timeout(LIMIT_S):
@@ -84,6 +83,14 @@ class PrometheusApi:
         if not isinstance(answer, dict):
             raise ValueError("no object")
         return answer
+
+    def _login(self) -> httpx.BasicAuth | None:
+        if self.username is None:
+            return None
+        password = self.password
+        if self.password_file is not None:
+            password = first_line(self.password_file, "collect.prometheus_password_file")
+        return httpx.BasicAuth(self.username, password or "")
 
     def _headers(self) -> dict[str, str]:
         token = self.token

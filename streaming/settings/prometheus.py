@@ -40,7 +40,9 @@ class PrometheusFields(Section):
     )
     prometheus_username: str | None = Field(None, description="User, if it asks for a login (basic authentication)")
     prometheus_password: SecretStr | None = Field(None, description="Better through the environment or a file")
-    prometheus_password_file: File | None = Field(None, description="File whose first line is the password")
+    prometheus_password_file: File | None = Field(
+        None, description="File whose first line is the password; read at each look"
+    )
     prometheus_bearer_token: SecretStr | None = Field(None, description="Better through the environment or a file")
     prometheus_bearer_token_file: File | None = Field(
         None, description="File whose first line is the token; read at each look, as tokens are renewed"

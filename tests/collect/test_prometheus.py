@@ -253,8 +253,10 @@ def test_logins_go_into_the_header_and_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("hunter2-hunter2\n")
     token = {"prometheus_bearer_token_file": tmp_path / "token"}
     login = {"prometheus_username": "reader", "prometheus_password_file": tmp_path / "password"}
+    readings = []
     for given_, header in ((token, "Bearer t0ken-t0ken"), (login, "Basic ")):
         reading = source(refusing, **given_)
+        readings.append(reading)
         _, detail = finding(reading, [1], now_s=1.0)
         assert seen[-1].startswith(header)
         shown = detail + repr(reading)
@@ -263,8 +265,12 @@ def test_logins_go_into_the_header_and_nowhere_else(tmp_path: Path) -> None:
         (secret,) = secrets_of(Settings.model_validate({"collect": {"prometheus_url": URL, **given_}}))
         assert secret in ("t0ken-t0ken", "hunter2-hunter2")
     (tmp_path / "token").write_text("renewed-token\n")
-    finding(source(refusing, **token), [1], now_s=1.0)
-    assert seen[-1] == "Bearer renewed-token"
+    (tmp_path / "password").write_text("renewed-password\n")
+    for reading, header in zip(
+        readings, ("Bearer renewed-token", "Basic cmVhZGVyOnJlbmV3ZWQtcGFzc3dvcmQ="), strict=True
+    ):
+        finding(reading, [1], now_s=1.0)
+        assert seen[-1] == header
 
 
 def test_a_file_that_cant_be_read_is_a_mistake_of_the_settings(tmp_path: Path) -> None:
