@@ -17,8 +17,14 @@ HERE = Path(__file__).resolve().parent
 VALUES_SCHEMA = HERE / "rebalancer" / "values.schema.json"
 KAFKA_USERS = HERE.parent / "kubernetes" / "kafka-users.yaml"
 
-OWN_SETTINGS = {"CollectSettings": {"shard"}, "ServeSettings": {"host", "port", "allowed_hosts"}}
-"""What the chart sets itself."""
+LEFT_OUT = {
+    "CollectSettings": {"shard"},
+    # Probes and the ServiceMonitor ask by plain HTTP.
+    "ServeSettings": {"host", "port", "allowed_hosts", "tls_certificate_file", "tls_key_file"},
+}
+"""What the chart sets itself, or can't work with."""
+WITH_SECRET_FILES = ("kafka", "collect")
+"""Sections of the roles that get files of Secrets: serve gets none."""
 
 KAFKA_USERS_HEAD = """\
 # Users of Strimzi, one for each role, with the least rights of that role: those that deploy/acls/grant.sh grants, at
@@ -48,9 +54,9 @@ def values_schema() -> str:
         name = section["$ref"].rpartition("/")[2]
         for key in list(sections[name]["properties"]):
             secret = "writeOnly" in json.dumps(sections[name]["properties"][key])  # values end up in a ConfigMap
-            if secret or key in OWN_SETTINGS.get(name, set()):
+            if secret or key in LEFT_OUT.get(name, set()):
                 del sections[name]["properties"][key]
-            elif key.endswith("_file"):
+            elif key.endswith("_file") and field in WITH_SECRET_FILES:
                 files[f"{field}.{key}"] = {"$ref": "#/definitions/secretFile"}
     schema["definitions"] |= sections | {
         "settings": settings,

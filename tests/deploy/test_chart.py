@@ -63,6 +63,8 @@ def test_helm_renders_the_golden_files_with_our_boards_and_rules(example: str) -
         ("settings.kafca.cluster_name=x", "kafca is not allowed"),
         ("podSecurity.runAsUser=0", "runAsUser: Must be greater"),
         ("secretFiles.kafka\\.sasl_password.secretName=x", "kafka.sasl_password is not allowed"),
+        ("secretFiles.serve\\.tokens_file.secretName=x", "serve.tokens_file is not allowed"),
+        ("settings.serve.tls_key_file=/x", "tls_key_file is not allowed"),
         ("pipeline.terminationGracePeriodSeconds=30", "terminationGracePeriodSeconds: Must be greater"),
     ],
 )
@@ -71,6 +73,22 @@ def test_helm_refuses_values_that_the_product_would_refuse(value: str, reason: s
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 1
     assert reason in done.stderr
+
+
+def test_files_of_secrets_are_for_settings_of_roles_that_get_them() -> None:
+    """Those of serve were taken, mounted for the collectors and not for serve."""
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    names = set(schema["definitions"]["secretFiles"]["properties"])
+    assert {"kafka.sasl_password_file", "collect.prometheus_password_file"} <= names
+    assert {name.partition(".")[0] for name in names} == {"kafka", "collect"}
+
+
+def test_serve_has_no_encryption_that_its_probes_do_not_know() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    known = schema["definitions"]["ServeSettings"]["properties"]
+    speaks_tls = "scheme: HTTPS" in (CHART / "templates" / "_pod.tpl").read_text(encoding="utf-8")
+    assert ("tls_certificate_file" in known) == ("tls_key_file" in known) == speaks_tls
+    assert "tokens_file" in known
 
 
 @pytest.mark.long
