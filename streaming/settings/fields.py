@@ -83,7 +83,7 @@ File = Annotated[Path, BeforeValidator(_named), AfterValidator(_no_home)]
 class Section(BaseModel):
     """A part of the settings: frozen, and a key it doesn't know is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod

@@ -111,6 +111,10 @@ WRONG = {
     "trigger: {enter_ratio: on}": "trigger.enter_ratio: must be a number, not true or false; ",
     "planner: {movements_max: no}": "planner.movements_max: must be a number, not true or false; ",
     "planner: {capacities: {1: {disk_bytes: yes}}}": "planner.capacities.1.disk_bytes: must be a number, not true ",
+    "planner: {capacities: {1: {disk_bytes: .inf}}}": (
+        "planner.capacities.1.disk_bytes: input should be a finite number, found inf (file {file})"
+    ),
+    "trigger: {enter_ratio: .inf}": "trigger.enter_ratio: input should be a finite number, found inf ",
     "topics: {broker_ids: {a: yes}}": "topics.broker_ids: must be a number, not true or false; ",
     "- 1": "settings file {file}: holds a list, must hold sections like 'kafka:'",
     "kafka: [": "settings file {file}, line 1: ",
