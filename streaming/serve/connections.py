@@ -1,15 +1,20 @@
 """Connections of serve: TLS, trusted proxies, and for how long requests and unread answers may keep serve waiting."""
 
 import asyncio
+import ssl
+from pathlib import Path
 from typing import Any
 
 import h11
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streaming.errors import UsageProblem
 from streaming.settings import ServeSettings
+
+log = structlog.get_logger()
 
 REQUEST_WAIT_S = 10.0
 """How long the head of a request may take to come, and the rest of one that is answered before its end."""
@@ -18,6 +23,10 @@ ANSWER_WAIT_S = 30.0
 ANSWER_BYTES_MIN = 65_536
 HEAD_BYTES_MAX = 65_536
 """Of a larger head the request gets 400."""
+RENEWAL_LOOK_S = 60
+"""Between two looks at the files of TLS."""
+NO_PASSWORD = "none"  # noqa: S105 - any will do
+"""Without one OpenSSL would ask the terminal for that of a locked key, and wait."""
 CONNECTIONS_MAX = 500
 """Each takes a file descriptor, of which a process often has 1,024."""
 
@@ -105,6 +114,34 @@ class BoundedProtocol(H11Protocol):
             self._timer = None
 
 
+class Renewal:
+    """Takes a renewed certificate for the connections that come after; one that can't be used changes nothing."""
+
+    def __init__(self, context: ssl.SSLContext, certificate_file: Path, key_file: Path) -> None:
+        """`context` has been made of these files."""
+        self._context = context
+        self._files = (certificate_file, key_file)
+        self._held = self._contents()
+
+    async def look(self) -> None:
+        """Read the files again; each contents are tried once."""
+        try:
+            held = self._contents()
+            if held == self._held:
+                return
+            self._held = held
+            # Of files that don't belong together a context would take the one, and show nobody a certificate any more.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._files, password=NO_PASSWORD)
+            self._context.load_cert_chain(*self._files, password=NO_PASSWORD)
+        except OSError as error:  # of ssl too
+            log.warning("certificate_not_renewed", error=str(error))
+        else:
+            log.info("certificate_renewed")
+
+    def _contents(self) -> tuple[bytes, ...]:
+        return tuple(file.read_bytes() for file in self._files)
+
+
 def server_config(app: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
     """How uvicorn is to run `app`; raises UsageProblem for files of TLS that can't be used.
 
@@ -112,9 +149,8 @@ def server_config(app: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
     """
     tls: dict[str, Any] = {}
     if settings.tls_certificate_file is not None:
-        # Any password: without one OpenSSL would ask the terminal for that of a locked key, and wait.
         tls = {"ssl_certfile": settings.tls_certificate_file, "ssl_keyfile": settings.tls_key_file,
-               "ssl_keyfile_password": "none"}  # fmt: skip
+               "ssl_keyfile_password": NO_PASSWORD}  # fmt: skip
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -132,4 +168,7 @@ def server_config(app: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
     except OSError as error:  # of ssl too
         files = f"{settings.tls_certificate_file}, {settings.tls_key_file}"
         raise UsageProblem(f"serve.tls_certificate_file, serve.tls_key_file: {files}: {error}") from None
+    if config.ssl is not None and settings.tls_certificate_file and settings.tls_key_file:
+        renewal = Renewal(config.ssl, settings.tls_certificate_file, settings.tls_key_file)
+        config.callback_notify, config.timeout_notify = renewal.look, RENEWAL_LOOK_S
     return config

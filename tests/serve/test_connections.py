@@ -15,6 +15,7 @@ from unittest import mock
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 from uvicorn.server import ServerState
 
 from streaming.errors import UsageProblem
@@ -283,6 +284,25 @@ def test_with_files_of_tls_it_speaks_tls_alone(tmp_path: Path, root: str) -> Non
         old.maximum_version = ssl.TLSVersion.TLSv1_2
         old.set_ciphers("ECDHE+AESGCM")
         assert httpx.get(f"https://{host}:{port}/healthz", verify=old, timeout=DEADLINE_S).status_code == 200
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart_and_one_that_can_not_be_used_changes_nothing(
+    tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "RENEWAL_LOOK_S", 0)
+    certificate, key = made_key(tmp_path)
+    served = Served(tmp_path, root, tls_certificate_file=str(certificate), tls_key_file=str(key))
+    with listening(served) as address, capture_logs() as logs:
+        url, first = f"https://127.0.0.1:{address[1]}/healthz", ssl.create_default_context(cafile=str(certificate))
+        assert is_answered(url, verify=first)
+        key.write_text("no PEM")
+        until("the look at a spoilt key is over", lambda: [row["event"] for row in logs] == ["certificate_not_renewed"])
+        assert is_answered(url, verify=first)
+        made_key(tmp_path)
+        second = ssl.create_default_context(cafile=str(certificate))
+        until("the next certificate is shown", lambda: is_answered(url, verify=second))
+        assert not is_answered(url, verify=first)
+        assert logs[-1]["event"] == "certificate_renewed"
 
 
 @pytest.mark.parametrize("spoilt", ["certificate", "key", "both"])
