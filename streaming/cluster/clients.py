@@ -274,4 +274,7 @@ def _unreachable(settings: KafkaSettings, error: Exception) -> ClusterUnreachabl
         doubted.append("certificates")
     verb = "is the" if len(doubted) == 1 else "are"
     question = f"{verb} {', '.join(doubted)} right?"
-    return ClusterUnreachable(f"no broker reached at {servers} ({type(error).__name__}): {question}")
+    # A broker that wants a login does not answer who begins without one.
+    unused = settings.without_effect()
+    hint = f" {unused}" if unused else ""
+    return ClusterUnreachable(f"no broker reached at {servers} ({type(error).__name__}): {question}{hint}")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from assignor_core.wording import counted
 from streaming.commands.console import echo
 from streaming.commands.options import flags_of, json_option, settings_options
 from streaming.config import flatten, load_effective
@@ -40,9 +39,4 @@ def _warn(kafka: KafkaSettings) -> None:
     """A login that nobody uses would be taken for one that counts."""
     unused = kafka.without_effect()
     if unused:
-        named = ", ".join(f"kafka.{name}" for name in unused)
-        protocol = f"kafka.security_protocol is {kafka.security_protocol}"
-        echo(
-            f"warning: {protocol}, so {counted(len(unused), 'setting has', 'settings have')} no effect: {named}",
-            err=True,
-        )
+        echo(f"warning: {unused}", err=True)

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
+from assignor_core.wording import counted
 from streaming.settings.fields import File, HttpUrl, Section
 
 AwsRegion = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d+$")]
@@ -56,12 +57,16 @@ class LoginSettings(Section):
     ssl_certificate_file: File | None = Field(None, description="Client certificate, PEM (mTLS)")
     ssl_key_file: File | None = Field(None, description="Its key, PEM in the form PKCS#8, without a password")
 
-    def without_effect(self) -> list[str]:
-        """Settings that were given and that count for nothing under this security_protocol."""
+    def without_effect(self) -> str | None:
+        """Which settings were given and count for nothing under this security_protocol, as a sentence."""
         starts = {"PLAINTEXT": ("sasl_", "ssl_"), "SSL": ("sasl_",), "SASL_PLAINTEXT": ("ssl_",)}
         unused = starts.get(self.security_protocol, ())
         given = (name for name in LoginSettings.model_fields if name in self.model_fields_set)
-        return [name for name in given if name.startswith(unused) and getattr(self, name) is not None] if unused else []
+        names = [f"kafka.{name}" for name in given if name.startswith(unused) and getattr(self, name) is not None]
+        if not unused or not names:
+            return None
+        have = counted(len(names), "setting has", "settings have")
+        return f"kafka.security_protocol is {self.security_protocol}, so {have} no effect: {', '.join(names)}"
 
     @property
     def mechanism(self) -> str | None:

@@ -21,10 +21,13 @@ from streaming.serve.oidc.tokens import ASKED_AGAIN_MS, KEYS_FRESH_MS, KEYS_KEPT
 from streaming.settings import ServeSettings
 from tests.http_environment import UNUSABLE
 from tests.issuer import AUDIENCE, LocalIssuer, local_issuer, make_key
+from tests.kafka.secured import make_certificates
 from tests.serve.asking import ask
 from tests.serve.believing import NOW_S, ROLES, Believing
 from tests.serve.served import refusal
 from tests.serve.synthetic import NOW_MS
+from tests.tokens import make_key as token_key
+from tests.tokens import token_server
 from tests.waiting import DEADLINE_S
 
 
@@ -386,3 +389,20 @@ def test_settings_that_do_not_fit_are_refused(serve: dict[str, Any], message: st
         "http://[::1]",
     ):
         assert ServeSettings.model_validate({"oidc_issuer": url, **own}).oidc_issuer == url
+
+
+@pytest.mark.long
+def test_an_authority_that_is_added_while_serve_runs_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("first", "second"):
+        make_certificates(tmp_path / folder, [])
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes((tmp_path / "first" / "ca.pem").read_bytes())
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    asked = issuer_module.Issuer("https://127.0.0.1:1")
+    key = token_key(tmp_path / "key.pem")
+    with token_server(key, tmp_path / "first") as before, token_server(key, tmp_path / "second") as after:
+        assert "keys" in asyncio.run(asked.ask("GET", before.url))
+        with pytest.raises(issuer_module.IssuerUnreachable, match="ConnectError"):
+            asyncio.run(asked.ask("GET", after.url))
+        trusted.write_bytes((tmp_path / "second" / "ca.pem").read_bytes())
+        assert "keys" in asyncio.run(asked.ask("GET", after.url))

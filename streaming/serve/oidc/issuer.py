@@ -75,6 +75,7 @@ class Issuer:
             async with asyncio.timeout(LIMIT_S):
                 status, body = await self._ask(method, url, how)
         except HTTP_ERRORS as error:
+            self._certificates = None  # the issuer's may be by an authority that has been added since
             raise IssuerUnreachable(f"{url}: {type(error).__name__}") from None
         if status != httpx.codes.OK:
             raise IssuerUnreachable(f"{url}: answers {status}", status)
@@ -100,7 +101,7 @@ class Issuer:
         return answer.status_code, bytes(body)
 
     def _verification(self, url: str) -> ssl.SSLContext | bool:
-        """Certificates are loaded once, and only where the URL needs them: it takes 20 ms of CPU."""
+        """Certificates are kept while they serve, and loaded only where the URL needs them: it takes 20 ms of CPU."""
         if not url.startswith("https:"):
             return False
         if self._certificates is None:
