@@ -146,10 +146,14 @@ def oauthbearer_file_token(settings: KafkaSettings) -> str:
 def first_line(file: Path, setting: str) -> str:
     """The secret in the file that a setting names; raises UsageProblem."""
     try:
-        return file.read_text(encoding="utf-8").splitlines()[0]
-    except (OSError, ValueError, IndexError) as error:
-        reason = "it is empty" if isinstance(error, IndexError) else error
-        raise UsageProblem(f"{setting}: {file} can't be read: {reason}") from None
+        # With Windows' byte order mark, if there is one, no login would be right.
+        line, *_ = file.read_text(encoding="utf-8-sig").splitlines() or [""]
+    except (OSError, ValueError) as error:
+        raise UsageProblem(f"{setting}: {file} can't be read: {error}") from None
+    if not line.strip():
+        # A shell writes that where its variable was not set; with an empty key anybody could sign.
+        raise UsageProblem(f"{setting}: {file} can't be read: it is empty, or its first line is")
+    return line
 
 
 def _secret(value: SecretStr | None, file: Path | None, name: str) -> str:

@@ -16,10 +16,11 @@ import structlog
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from streaming.errors import UsageProblem
 from streaming.runtime import secrets
 from streaming.runtime.logs import configure_logging
 from streaming.runtime.secrets import secrets_of
-from streaming.settings import CollectSettings, KafkaSettings, LogSettings, Settings
+from streaming.settings import CollectSettings, KafkaSettings, LogSettings, Settings, WebhookSettings
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = 'hunter2 & "more"\\'  # noqa: S105 - nobody's
@@ -219,3 +220,21 @@ def test_a_log_that_can_t_be_written_ends_nothing(style: Style, monkeypatch: pyt
         full.close()
     structlog.get_logger().info("into a file that is closed")
     logging.getLogger("deltalake.x").warning("the same of a library")
+
+
+@pytest.mark.parametrize("content", ["", "\n", "   \nhunter2\n"])
+def test_a_file_whose_first_line_is_empty_holds_no_secret(tmp_path: Path, content: str) -> None:
+    """With an empty key anybody could sign."""
+    file = tmp_path / "secret"
+    file.write_text(content)
+    webhook = WebhookSettings(url="https://a.example.org", secret_file=file)
+    with pytest.raises(UsageProblem, match=r"^notify\.webhooks\.ops\.secret_file: \S+ can't be read: it is empty, or "):
+        secrets.webhook_key(webhook, "ops")
+    with pytest.raises(UsageProblem, match=r"^kafka\.sasl_password_file: \S+ can't be read: it is empty, or "):
+        secrets.sasl_password(KafkaSettings(sasl_password_file=file))
+
+
+def test_a_byte_order_mark_is_no_part_of_a_secret(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes("hunter2\r\n".encode("utf-8-sig"))
+    assert secrets.sasl_password(KafkaSettings(sasl_password_file=file)) == "hunter2"
