@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails
 from assignor_core.wording import counted
 from streaming.errors import UsageProblem
 from streaming.settings import MEMORY_ROOT, Settings
-from streaming.settings.secret_names import SECRET_NAME, may_hold_secret
+from streaming.settings.secret_names import SECRET_NAME, is_webhook_address, may_hold_secret
 
 ENVIRONMENT_PREFIX = "REBALANCER_"
 NESTING = "__"
@@ -99,7 +99,7 @@ def flatten(settings: BaseModel) -> dict[str, object]:
             for key, inner in value.items():
                 visit(f"{prefix}.{key}" if prefix else str(key), inner)
         else:
-            flat[prefix] = value
+            flat[prefix] = str(SecretStr(value)) if isinstance(value, str) and is_webhook_address(prefix) else value
 
     visit("", settings.model_dump(mode="json"))
     return flat

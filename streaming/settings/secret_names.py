@@ -15,6 +15,9 @@ def may_hold_secret(key: str) -> bool:
     >>> [may_hold_secret(key) for key in ("kafka.sasl_password", "notify.webhooks.ops.url", "serve.port")]
     [True, True, False]
     """
-    if SECRET_NAME.search(key):
-        return True
+    return bool(SECRET_NAME.search(key)) or is_webhook_address(key)
+
+
+def is_webhook_address(key: str) -> bool:
+    """Whether the address of a webhook stands at this dotted key, or is meant to stand below it."""
     return bool(_WEBHOOKS.fullmatch(key)) and not _NO_SECRET_OF_WEBHOOKS.search(key)

@@ -255,6 +255,20 @@ def test_a_secret_is_never_shown(secret: str) -> None:
     assert "hunter2" not in repr(settings)
 
 
+def test_the_address_of_a_webhook_is_never_shown() -> None:
+    shown = [
+        "--set",
+        "notify.webhooks.ops.url=https://hooks.slack.com/hunter2",
+        "--set",
+        "notify.webhooks.b.url_file=/f",
+    ]
+    for form in ([], ["--json"]):
+        result = CliRunner().invoke(config, [*shown, *form])
+        assert "hunter2" not in result.output
+        assert "**********" in result.output
+        assert "/f" in result.output
+
+
 def test_a_login_inside_a_url_is_never_shown() -> None:
     key, url = "collect.jmx_endpoints.1", "http://reader:hunter2@broker-1:9404/metrics"
     shown = CliRunner().invoke(config, ["--set", f"{key}={url}", "--json"])
