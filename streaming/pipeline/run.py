@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from assignor_core.intervals import is_due
 from streaming.cluster.clients import admin_client, reaching
-from streaming.errors import ClusterUnreachable, TableUnavailable
+from streaming.errors import ClusterUnreachable, TableUnavailable, UsageProblem
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.causes import reason
 from streaming.pipeline.guards import (
@@ -132,7 +132,7 @@ def _wait_for_topics(
         stopping.wait(TOPIC_POLL_S)
         try:
             ids = _topic_ids(kafka, names)
-        except ClusterUnreachable as error:
+        except (ClusterUnreachable, UsageProblem) as error:
             log.warning("still_waiting_for_topics", error=str(error))
     return None
 
@@ -156,7 +156,7 @@ def _check_topics(settings: Settings, last_good: Offsets) -> Offsets:
         read = offsets_read(settings.storage.checkpoints)
         ids = _topic_ids(settings.kafka, topics_read(settings.topics))
         check_topic_ids(settings.storage.checkpoints, ids, last_good)
-    except (ClusterUnreachable, TableUnavailable) as error:
+    except (ClusterUnreachable, TableUnavailable, UsageProblem) as error:  # a file of the login may be written just now
         log.warning("topic_check_skipped", error=str(error))
         return last_good
     return read

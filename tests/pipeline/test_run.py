@@ -110,6 +110,15 @@ def test_brokers_that_are_away_when_topics_are_checked_again_end_nothing(reach: 
     assert run._check_topics(Settings(), last_good) == last_good
 
 
+def test_a_file_of_the_login_that_is_being_written_ends_nothing(reach: Reach, tmp_path: Path) -> None:
+    """systemd starts nothing again that ends with the code of a wrong setting."""
+    login = {"security_protocol": "SSL", "ssl_ca_file": tmp_path / "none.pem"}
+    settings, last_good = Settings.model_validate({"kafka": login}), {("t", "0"): 7}
+    assert run._check_topics(settings, last_good) == last_good
+    reach({}, UsageProblem("kafka.ssl_ca_file: can't be read"), BOTH)
+    assert run._wait_for_topics(settings.kafka, NAMES, threading.Event(), nothing) == IDS
+
+
 def test_topics_are_checked_again_though_the_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
     started_ms, interval_ms = 10**12, run.TOPIC_CHECK_INTERVAL_MS
     times, checked = [started_ms, started_ms + 1, 5, 6, 5 + interval_ms], list[int]()
