@@ -118,7 +118,9 @@ class KeptTokens:
             return
         try:
             self._token, self._failure = self._fetch(), None
-        except ClusterUnreachable as error:
+        except (ClusterUnreachable, UsageProblem) as error:  # a file of the endpoint's may be written just now
+            if self._token is None and isinstance(error, UsageProblem):
+                raise
             # From its end: an endpoint that hangs would else be asked without a pause.
             self._failure = self._now_ms(), str(error)
             if self._token is not None:

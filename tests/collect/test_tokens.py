@@ -213,6 +213,25 @@ def test_while_renewal_fails_the_old_token_serves_and_then_the_failure_is_shown(
     assert source.token().value == "token-4"
 
 
+def test_while_the_clients_secret_can_not_be_read_the_old_token_serves(tmp_path: Path) -> None:
+    file, clock = tmp_path / "secret", Clock()
+    login = settings_of(sasl_oauthbearer_client_secret=None, sasl_oauthbearer_client_secret_file=file)
+    answers = httpx.MockTransport(lambda _: httpx.Response(200, json={"access_token": "opaque", "expires_in": 100}))
+    source = KeptTokens(TokenEndpoint(login, clock, answers).fetch, clock)
+    with pytest.raises(UsageProblem, match=r"kafka\.sasl_oauthbearer_client_secret_file: .* can't be read"):
+        source.token()
+    file.write_text(CLIENT_SECRET)
+    source.token()
+    file.unlink()
+    clock.ms += 80_000
+    with capture_logs() as logged:
+        assert source.token().value == "opaque"
+    assert [row["event"] for row in logged] == ["token_not_renewed"]
+    clock.ms += 20_000
+    with pytest.raises(ClusterUnreachable, match=r"kafka\.sasl_oauthbearer_client_secret_file: "):
+        source.token()
+
+
 def test_a_file_is_read_anew_whenever_a_token_is_needed(tmp_path: Path) -> None:
     file, clock = tmp_path / "token", Clock()
     source = FileTokens(with_file(file), clock)
