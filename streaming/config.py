@@ -65,7 +65,7 @@ def load_effective(file: Path | None, flags: Mapping[str, object] | None, enviro
         if not name.startswith(ENVIRONMENT_PREFIX):
             continue
         if NESTING in name[len(ENVIRONMENT_PREFIX) :]:
-            path = name[len(ENVIRONMENT_PREFIX) :].lower().split(NESTING)
+            path = _path_of(name[len(ENVIRONMENT_PREFIX) :])
             _merge(merged, _nest(path, _from_text(path, value)), origins, f"environment {name}")
         else:
             _check_underscores(name, value)
@@ -140,6 +140,19 @@ def _read_file(file: Path) -> Nested:
     if not isinstance(content, dict):
         raise UsageProblem(f"settings file {file}: holds a {type(content).__name__}, must hold sections like 'kafka:'")
     return content
+
+
+def _path_of(variable: str) -> list[str]:
+    """Keys are small letters. A name within a map, as of a topic or a role, is not ours: one with small letters is
+    taken as it is written, and of capitals alone it is that of a variable.
+    """
+    path: list[str] = []
+    annotation: object = Settings
+    for part in variable.split(NESTING):
+        is_name = get_origin(_bare(annotation)) is dict and not part.isupper()
+        path.append(part if is_name else part.lower())
+        annotation = _type_at(_bare(annotation), path[-1])
+    return path
 
 
 def _nest(path: list[str], value: object) -> Nested:

@@ -87,6 +87,18 @@ def test_settings_within_a_map_are_read_as_all_others() -> None:
     assert load_effective(None, None, unlimited).settings.planner.capacities[1].disk_bytes is None
 
 
+def test_names_of_others_within_a_map_keep_their_letters() -> None:
+    environment = {
+        "REBALANCER_TOPICS__FOREIGN__BrokerMetrics": "telegraf-json",
+        "REBALANCER_TOPICS__BROKER_IDS__Host-1": "1",
+        "REBALANCER_NOTIFY__WEBHOOKS__OPS__URL": "https://a.example.org",
+    }
+    settings = load_effective(None, None, environment).settings
+    assert settings.topics.foreign == {"BrokerMetrics": "telegraf-json"}
+    assert settings.topics.broker_ids == {"Host-1": 1}
+    assert list(settings.notify.webhooks) == ["ops"]
+
+
 WRONG = {
     "kafka: {bootstrap_server: [a:1]}": "kafka.bootstrap_server: unknown key (file {file}); did you mean ",
     "kafka: {bootstrap_servers: [a]}": "kafka.bootstrap_servers: 'a' is not host:port, found ['a'] (file {file})",
