@@ -1,6 +1,6 @@
 "use strict";
 // Acts of whoever is signed in: a button, a confirmation that is typed, the request, and its answer in words.
-// `actPlace` serves the scripts of the sections. Uses `el` of the page.
+// `actPlace` serves the scripts of the sections. Uses `el` and `patch` of the page.
 const actPlace = (() => {
   const ROLES = ["operator", "admin"], TRY_AGAIN = [408, 429, 503];
   let session = null, places = 0;
@@ -50,11 +50,12 @@ const actPlace = (() => {
     }
     function close() {
       isOpen = false;
-      if (!act) return box.replaceChildren();
-      if (!may()) return box.replaceChildren(el("p", { class: "line soft" }, whyNot(act.verb)));
+      if (!act) return patch(box, []);
+      if (!may()) return patch(box, [el("p", { class: "line soft" }, whyNot(act.verb))]);
       const button = el("button", { type: "button" }, `${act.verb[0].toUpperCase()}${act.verb.slice(1)}…`);
       button.addEventListener("click", open);
-      box.replaceChildren(el("p", { class: "line" }, button));
+      // Where it is there already it stays: the first click after a while also asks for the session, and must not be lost.
+      patch(box, [el("p", { class: "line" }, button)]);
     }
     function open() {
       const chosen = act;

@@ -40,7 +40,7 @@ const views = (() => {
   function refuse(problem) {
     refused = [...WRONG, ...CLOSED].includes(problem.status) ? problem.status : 0;
     say("");
-    fill([el("p", { class: "bad", role: "alert" }, problem.status === 401 ? howToSignIn() : problem.message)]);
+    put("view-body", el("p", { class: "bad", role: "alert" }, problem.status === 401 ? howToSignIn() : problem.message));
   }
 
   function frame(where) {
@@ -62,12 +62,6 @@ const views = (() => {
       return item;
     }) : []));
   }
-  // What had the focus has it again where it is still there: figures change under whoever moves by the keyboard.
-  function fill(nodes) {
-    const focused = document.activeElement, href = own("view-body").contains(focused) ? focused.getAttribute("href") : null;
-    put("view-body", ...nodes);
-    if (href) [...own("view-body").querySelectorAll("a")].find(item => item.getAttribute("href") === href)?.focus({ preventScroll: true });
-  }
   async function look() {
     const where = address(), mine = turn += 1;
     if (!where) return;
@@ -78,7 +72,7 @@ const views = (() => {
       readAt = Date.now();
       refused = 0;
       say("");
-      fill(nodes);
+      put("view-body", ...nodes);
     } catch (problem) {
       if (mine !== turn) return;
       if (problem instanceof Refused) { refuse(problem); return; }

@@ -1,0 +1,90 @@
+"""A page that stays open: who reads, marks, tabs or clicks while figures come is not disturbed.
+
+Skipped without Chromium on the path or without Playwright (`deploy/extras/browser-tests.lock`).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignor_core.planner import PlannerPolicy, propose
+from streaming.runtime import users
+from tests.core.planner.cases import founding
+from tests.serve.signed import Signed
+from tests.serve.synthetic import Synthetic, skewed_cluster
+from tests.serve.test_page_in_browser import Site, chromium, now_ms, page, sign_in
+
+__all__ = ["chromium", "page"]
+pytestmark = pytest.mark.long
+
+PLAN = propose(founding(), PlannerPolicy(throttle_bytes_per_sec=1_000.0))
+
+
+@pytest.fixture
+def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A cluster that has everything, as it is now."""
+    monkeypatch.setitem(users.COST, "n", 2)
+    skewed_cluster(Synthetic(root), now_ms())
+    made = Site(Signed(tmp_path, root))
+    yield made
+    made.stop()
+
+
+def test_focus_and_marked_text_stay_while_figures_change(page: Any, site: Site) -> None:
+    page.clock.install()
+    page.goto(site.url)
+    page.locator("#brokers table").wait_for()
+    page.locator("#brokers a").nth(1).focus()
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#brokers table'))")
+    seen = "[document.activeElement.textContent, String(getSelection())]"
+    before, age = page.evaluate(seen), page.locator("#decision .soft").first.inner_text()
+    page.clock.run_for(8_000)
+    assert page.locator("#decision .soft").first.inner_text() != age
+    assert page.evaluate(seen) == before
+    assert before[0] == "2"
+
+
+def test_what_could_not_be_read_is_announced_once(page: Any, site: Site) -> None:
+    page.goto(site.url)
+    page.locator("#brokers table").wait_for()
+    changes = page.evaluate("""() => {
+      const failing = { failures: { load: "no such table" } }, seen = new MutationObserver(() => {});
+      showProblems(failing);
+      seen.observe(document.getElementById("problems"), { childList: true, subtree: true, characterData: true });
+      showProblems(failing);
+      return [seen.takeRecords().length, document.getElementById("problems").textContent];
+    }""")
+    assert changes[0] == 0
+    assert "load: no such table" in changes[1]
+
+
+def test_a_link_to_something_else_is_another_link(page: Any, site: Site) -> None:
+    """A click that begins on one group must not end on another one that takes its row."""
+    page.goto(f"{site.url}#groups")
+    page.locator("#view-body table").wait_for()
+    page.evaluate("""() => {
+      put("view-body", link("a", "group", "a"), link("b", "group", "b"));
+      window.first = document.querySelector("#view-body a");
+      first.nextSibling.focus();
+      put("view-body", link("b", "group", "b"), link("a", "group", "a"));
+    }""")
+    assert page.evaluate("first.isConnected") is False
+    assert page.evaluate("document.activeElement.textContent") == "b"
+
+
+def test_the_first_click_after_a_while_is_not_lost(page: Any, site: Site) -> None:
+    """It also asks for the session anew; the answer comes before the button is let go."""
+    site.keep(PLAN)
+    page.clock.install()
+    sign_in(page, site, "ada")
+    button = page.locator("#plan-act").get_by_role("button", name="Approve…")
+    button.scroll_into_view_if_needed()
+    page.clock.run_for(70_000)
+    button.hover()
+    with page.expect_response("**/api/v1/session"):
+        page.mouse.down()
+    page.evaluate("new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
+    page.mouse.up()
+    page.locator("#plan-act form").wait_for()
