@@ -47,11 +47,12 @@ def _groups(report: dict[str, Any], age: str) -> RenderableType:
 def _group(report: dict[str, Any], age: str) -> RenderableType:
     rows = report["partitions"]
     members = report["group_members"]
-    lag = sum(row["lag_records"] or 0 for row in rows)
+    lags = [row["lag_records"] for row in rows if row["lag_records"] is not None]
+    behind = f"{_counted(sum(lags), 'record')} behind" if lags else "lag unknown"
     known = "members unknown" if members is None else _counted(members, "member")
     parts = (report["state"] or "state unknown", known, _counted(len(rows), "partition"))
     kind = f"{report['group_type']} group" if report["group_type"] else "group"
-    lines = [Text(printable(f"{kind} {report['group']}: {', '.join(parts)}, {_counted(lag, 'record')} behind; {age}"))]
+    lines = [Text(printable(f"{kind} {report['group']}: {', '.join(parts)}, {behind}; {age}"))]
     for one in report["causes"]:
         lines += [
             Text(printable(f"{one['cause']}: {one['subject']}, {one['figure']}")),

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,18 +158,20 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
 
     ratio, age = status["bytes_in_max_over_mean"], status["window_age_s"]
     lines = [f"cluster {status['kafka_cluster']}, mode {status['mode']}"]
-    if ratio is None:
+    if age is None:
         lines.append("no closed window in the tables yet")
     else:
-        lines.append(
-            f"bytes in max/mean {ratio:.3f} (skew above {status['threshold_enter']}), window ended {age:.0f} s ago"
-        )
+        known = "unknown" if ratio is None else f"{ratio:.3f} (skew above {status['threshold_enter']})"
+        lines.append(f"bytes in max/mean {known}, window ended {age:.0f} s ago")
     lines += _collecting_lines(status)
     lines += [status["pause"]] if status["pause"] else []
     for name in ("decision", "execution"):
         row = status[name]
         if row:
-            lines.append(f"{name}: {row.get('event') or row['verdict'] + ', ' + row['reason']}: {row['detail']}")
+            what = row.get("event") or f"{row['verdict']}, {row['reason']}"
+            lines.append(
+                f"{name}{_age_text(status, row.get('event_time') or row['decided_at'])}: {what}: {row['detail']}"
+            )
     promised = status["execution_max_over_mean"] or {}
     promises = [
         f"{resource} {ratios['before']:.2f} -> {ratios['predicted']:.2f}"
@@ -188,6 +191,17 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
     return Group(
         Text("\n".join(map(printable, lines))), Text(), LoadTable(status["brokers"], status["threshold_enter"])
     )
+
+
+def _age_text(status: dict[str, Any], at: datetime) -> str:
+    """How long ago it was: of a control that is silent the last word would pass for what is now."""
+    from assignor_core.lag.reasons import duration
+    from streaming.tables import to_ms
+
+    if status["window_end_ms"] is None:
+        return ""
+    now_ms = status["window_end_ms"] + 1000 * status["window_age_s"]
+    return f" {duration(max(0, now_ms - to_ms(at)) / 1000)} ago"
 
 
 def _collecting_lines(status: dict[str, Any]) -> list[str]:

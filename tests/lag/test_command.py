@@ -142,6 +142,15 @@ def test_one_group_by_partition(settings: Settings, capsys: pytest.CaptureFixtur
     assert drawn[-1].split() == ["ok", "t-1", "0", "0", "s", "c", "nothing", "to", "read"]
 
 
+def test_the_lag_of_a_group_that_has_committed_nothing_is_unknown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_for(tmp_path)
+    Synthetic(settings.storage.tables).group_lag(NOW_MS - WINDOW_MS, [("new", "t", 0, None, 9_000)])
+    assert command(settings, "--group", "new") == 0
+    assert capsys.readouterr().out.startswith("group new: Stable, 1 member, 1 partition, lag unknown; newest sample ")
+
+
 CONSUMER_GROUP = {
     "group_type": "consumer", "group_members": 3, "assignor": "uniform", "generation_id": 7, "group_instance_id": "i",
     "rack_id": "r", "target_member_id": "m-2", "subscribed_topic_regex": "t.*", "group_state": "Reconciling",

@@ -170,6 +170,24 @@ def test_the_newest_window_is_shown_however_old_it_is_as_on_the_page(tables_in_m
     assert (shown["window_age_s"], shown["bytes_in_max_over_mean"]) == (6 * 3_600 - 60, 1.5)
 
 
+def test_a_window_whose_rates_are_unknown_is_one(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
+    Synthetic(settings.storage.tables).broker_load(START_MS, {1: None, 2: None})
+    assert text(settings).splitlines()[1] == "bytes in max/mean unknown, window ended 120 s ago"
+
+
+def test_what_control_did_last_has_its_age(tables_in_memory: str) -> None:
+    """A control that is silent for days would pass for one that has just judged this window."""
+    settings = settings_for(tables_in_memory)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(START_MS, {1: 3.0, 2: 1.0})
+    synthetic.decision(NOW_MS - 3 * 86_400_000)
+    synthetic.event(NOW_MS - 9_000_000, 0, "approved")
+    shown = text(settings).splitlines()
+    assert "decision 3.0 d ago: hold, balanced: all brokers are below the threshold of 1.30" in shown
+    assert "execution 2.5 h ago: approved: approved by ada" in shown
+
+
 def test_max_over_mean_is_that_of_page_and_metrics_where_capacities_are_set(tables_in_memory: str) -> None:
     capacities = {1: {"bytes_in_per_sec": 300.0}, 2: {"bytes_in_per_sec": 100.0}}
     settings = settings_for(tables_in_memory, planner={"capacities": capacities})
@@ -263,12 +281,16 @@ def test_of_many_silent_brokers_the_first_are_named(tables_in_memory: str) -> No
     assert ", 20, 21 and 38 more in this window" in line
 
 
-def lines(settings: Settings) -> list[str]:
-    """What is shown of brokers that not exactly one collector reports."""
+def text(settings: Settings) -> str:
     output = StringIO()
     Console(file=output, width=200).print(drawn(read_status(settings, now_ms=NOW_MS)))
+    return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
+
+
+def lines(settings: Settings) -> list[str]:
+    """What is shown of brokers that not exactly one collector reports."""
     return [
         line.strip()
-        for line in output.getvalue().splitlines()
+        for line in text(settings).splitlines()
         if " broker" in line and "bytes in" not in line and "cluster" not in line
     ]
