@@ -1,8 +1,8 @@
 "use strict";
 // Acts of whoever is signed in: a button, a confirmation that is typed, the request, and its answer in words.
-// `actPlace` serves the scripts of the sections. Uses `el` and `patch` of the page.
+// `actPlace` serves the scripts of the sections. Uses `ask`, `answerOf`, `el` and `patch` of the page.
 const actPlace = (() => {
-  const ROLES = ["operator", "admin"], TRY_AGAIN = [408, 429, 503];
+  const ROLES = ["operator", "admin"], TRY_AGAIN = [408, 429, 503], ACT_MAX_MS = 90000;
   let session = null, places = 0;
   document.addEventListener("session", event => { session = event.detail; });
 
@@ -19,11 +19,11 @@ const actPlace = (() => {
   // What came of it; `isOpen` where the same request may be sent again, with its key: it acts once.
   async function send(path, key) {
     try {
-      const response = await fetch(path, {
-        method: "POST", cache: "no-store", credentials: "same-origin",
+      const response = await ask(path, {
+        method: "POST", cache: "no-store", signal: AbortSignal.timeout(ACT_MAX_MS),
         headers: { "X-CSRF-Token": session.csrf_token, "Idempotency-Key": key },
       });
-      const answer = await response.json();
+      const answer = await answerOf(response);
       if (response.status === 401) document.dispatchEvent(new CustomEvent("session-lost"));
       return { isDone: response.ok, isOpen: TRY_AGAIN.includes(response.status), text: answer.detail };
     } catch (problem) {

@@ -1,8 +1,8 @@
 "use strict";
 // When figures are read again: at an event of serve, and every two seconds where no events come. Shows a lost connection.
-// Uses `show`, `hide`, `put` and `el` of the page.
+// Uses `ask`, `answerOf`, `show`, `hide`, `put` and `el` of the page.
 (() => {
-  const TICK_MS = 2000, QUIET_MAX_MS = 10000, ANSWER_MAX_MS = 10000, LISTEN_AGAIN_MS = 30000;
+  const TICK_MS = 2000, QUIET_MAX_MS = 10000, STATUS_MAX_MS = 10000, LISTEN_AGAIN_MS = 30000;
   const own = id => document.getElementById(id);
   let source = null, hasEvents = false, listenedMs = 0;
   let figures = null, askedMs = 0, answeredMs = null, isLost = false, isReading = false, isDue = false;
@@ -14,32 +14,36 @@
     own("overview").classList.remove("old");
   }
   // Figures of before stay to be looked at, and look it.
-  function lost() {
+  function lost(verdict, text) {
     const of = answeredMs ? `Figures are of ${new Date(answeredMs).toLocaleTimeString([], { hour12: false })}.` : "";
     isLost = true;
-    put("verdict", el("span", { class: "badge bad" }, "the serve process does not answer"));
-    if (own("lost").hidden) put("lost", `No connection to serve. ${of}`);
+    put("verdict", el("span", { class: "badge bad" }, verdict));
+    put("lost", `${text} ${of}`);
     own("lost").hidden = false;
     own("overview").classList.add("old");
-    document.title = "no connection · Kafka load rebalancer";
+    document.title = `${verdict} · Kafka load rebalancer`;
     document.dispatchEvent(new CustomEvent("connection-lost"));
   }
-  async function ask() {
+  async function look() {
     askedMs = Date.now();
     try {
-      const response = await fetch("api/status", { cache: "no-cache", credentials: "same-origin", signal: AbortSignal.timeout(ANSWER_MAX_MS) });
+      const response = await ask("api/status", { signal: AbortSignal.timeout(STATUS_MAX_MS) });
       if (response.status === 401) { figures = null; hide(); }
       else if (!response.ok) throw new Error(`HTTP ${response.status}`);
-      else { figures = await response.json(); show(figures, Date.now()); }
+      else figures = await answerOf(response);
+    } catch (problem) { return lost("the serve process does not answer", "No connection to serve."); }
+    // Serve may be of a newer release than the page that is still open.
+    try {
+      if (figures) show(figures, Date.now());
       connected();
-    } catch (problem) { lost(); }
+    } catch (problem) { lost("this page is out of date", "This page can't show what serve answers: reload it."); }
   }
   // What changes while an answer comes is in the next one.
   async function read() {
     isDue = true;
     if (isReading) return;
     isReading = true;
-    while (isDue) { isDue = false; await ask(); }
+    while (isDue) { isDue = false; await look(); }
     isReading = false;
   }
 

@@ -1,13 +1,15 @@
 "use strict";
 // The section "Plan": the newest plan that waits for approval, or the one that the address names by #plan=ID.
-// Uses `el`, `put`, `table`, `none` and the units of the page, `views.scroll`, and `actPlace` of acting.js.
+// Uses `ask`, `answerOf`, `el`, `put`, `table`, `none` and the units of the page, `views.scroll`, and `actPlace` of acting.js.
 (() => {
-  const ROWS_MAX = 200, BROKERS_SHOWN = 50;
+  const ROWS_MAX = 200, BROKERS_SHOWN = 50, AGAIN_MS = 5000;
   const UNITS = { bytes_in: rate, bytes_out: rate, leader_bytes_in: rate, disk: bytes, leaders: count, replicas: count };
   const PROMISES = [["max/mean", "max_over_mean"], ["bytes", "bytes_copied"], ["time", "duration"]];
   const own = id => document.getElementById(id);
   const place = actPlace(own("plan-act")), search = own("plan-search");
-  let shownId = null, known = "", looks = 0, pages = 0, status = null, cursor = "", above = 0;
+  let shown = null, known = "", looks = 0, pages = 0, status = null, cursor = "", above = 0;
+  // What failed without being refused is read again after a while. Who comes by a link that names a plan is led to it.
+  let failedAt = null, isArriving = named() !== null;
 
   // What the address names, an id or a beginning of one; null where it names nothing.
   function named() {
@@ -22,10 +24,10 @@
     }
   }
   async function read(path) {
-    const response = await fetch(`api/v1/plans/${path}`, { cache: "no-cache", credentials: "same-origin" });
-    const answer = await response.json();
-    if (!response.ok) throw new Error(response.status === 404 ? `There is no such plan: ${answer.detail}` : answer.detail);
-    return answer;
+    const response = await ask(`api/v1/plans/${path}`), answer = await answerOf(response);
+    if (response.ok) return answer;
+    const text = response.status === 404 ? `There is no such plan: ${answer.detail}` : answer.detail;
+    throw Object.assign(new Error(text), { isRefused: response.status !== 503 });
   }
 
   function state(plan, now) {
@@ -76,11 +78,14 @@
         rows.map(row => [link(`${row.broker}`, "broker", `${row.broker}`), [bytes(row.received_bytes), "num"], [bytes(row.sent_bytes), "num"], ...resources.map(name => [load(row, name), "num"])]))),
     more > 0 ? el("p", { class: "line soft" }, `${counted(more, "broker that copies less is", "brokers that copy less are")} not shown.`) : null);
   }
-  function show(plan, now) {
+  function head(plan, now) {
     const [kind, text] = state(plan, now);
-    shownId = plan.plan_id;
     put("plan-head", el("span", { class: `badge ${kind}` }, text), " ", none(`made ${ago(plan.created_ms, now)}`), " ", el("span", { class: "mono whole" }, plan.plan_id),
       plan.execution_id ? el("p", { class: "line" }, link("What the execution did, and what came of it", "execution", plan.execution_id)) : null);
+  }
+  function show(plan, now) {
+    shown = plan;
+    head(plan, now);
     put("plan-figures", el("div", {}, ...facts(plan), list("What stands in the way", plan.problems, "bad"), list("What moving can't mend", plan.diagnosis, ""), cheaper(plan)),
       skew(plan));
     put("plan-brokers", brokers(plan));
@@ -91,9 +96,9 @@
     own("plan-body").hidden = false;
     first();
   }
-  function clear(...head) {
-    shownId = null;
-    put("plan-head", ...head);
+  function clear(...text) {
+    shown = null;
+    put("plan-head", ...text);
     for (const id of ["plan-figures", "plan-brokers", "plan-movements"]) put(id);
     place.offer(null);
     own("plan-body").hidden = true;
@@ -101,14 +106,14 @@
 
   const route = row => row.kind === "log_dir" ? [`${row.old_log_dir} on broker ${row.old_replicas}`, row.new_log_dir] : [row.old_replicas.join(", "), row.new_replicas.join(", ")];
   async function movements() {
-    const id = shownId, turn = pages += 1, fields = search.elements;
+    const id = shown.plan_id, turn = pages += 1, fields = search.elements;
     const query = new URLSearchParams({ limit: ROWS_MAX, order: fields.namedItem("order").value });
     const topic = fields.namedItem("topic").value.trim();
     if (topic) query.set("topic", topic);
     if (cursor) query.set("cursor", cursor);
     try {
       const page = await read(`${id}/movements?${query}`);
-      if (turn !== pages || id !== shownId) return;
+      if (turn !== pages || !shown || id !== shown.plan_id) return;
       const rows = page.items.map(row => [link(`${row.topic}-${row.partition}`, "partition", `${row.topic}/${row.partition}`), ...route(row), [bytes(row.bytes_to_move), "num"], [row.reason || "–", "why"]]);
       const last = above + rows.length, others = page.total - rows.length;
       put("plan-movements", rows.length ? table(["partition", "from", "to", ["to copy", "num"], "why"], rows) : none("No movement has such a topic."));
@@ -116,11 +121,22 @@
       own("plan-first").hidden = !above;
       own("plan-next").hidden = !page.next_cursor;
       own("plan-next").value = page.next_cursor || "";
-    } catch (problem) { put("plan-movements", el("p", { class: "bad" }, problem.message)); }
+    } catch (problem) {
+      if (turn !== pages) return;
+      note(problem);
+      put("plan-movements", el("p", { class: "bad" }, problem.message));
+    }
   }
   function first() { cursor = ""; above = 0; return movements(); }
 
+  const note = problem => { if (!problem.isRefused) failedAt = Date.now(); };
   async function look() {
+    failedAt = null;
+    await readPlan();
+    if (isArriving && named()) own("plan-look").scrollIntoView();
+    isArriving = false;
+  }
+  async function readPlan() {
     const newest = status && status.control.plan, id = named() || (newest && newest.plan_id), turn = looks += 1;
     if (place.isOpen) return;
     if (!id) return clear(none("No plan yet."));
@@ -130,7 +146,11 @@
       if (turn !== looks || place.isOpen) return;
       if (plan.waits || named() || !plan.is_readable) show(plan, Date.now());
       else clear(none("No plan waits for approval. "), el("a", { href: `#plan=${id}` }, "Look at the newest one"));
-    } catch (problem) { if (turn === looks) clear(el("p", { class: "bad" }, problem.message)); }
+    } catch (problem) {
+      if (turn !== looks) return;
+      note(problem);
+      clear(el("p", { class: "bad" }, problem.message));
+    }
   }
   document.addEventListener("status", event => {
     status = event.detail;
@@ -140,11 +160,13 @@
     const { plan, execution } = status.control;
     const now = JSON.stringify([named(), plan && [plan.plan_id, plan.created_ms, plan.expires_ms <= Date.now()],
       execution && [execution.execution_id, execution.started_ms, execution.ended_ms]]);
-    if (now !== known && !place.isOpen) { known = now; look(); }
+    const isDue = now !== known || (failedAt !== null && Date.now() - failedAt > AGAIN_MS);
+    if (isDue && !place.isOpen) { known = now; look(); }
+    else if (shown) head(shown, Date.now());
   });
   window.addEventListener("hashchange", () => { place.forget(); if (status) look(); if (named()) own("plan-look").scrollIntoView(); });
-  search.addEventListener("submit", event => { event.preventDefault(); if (shownId) first(); });
-  search.addEventListener("change", () => { if (shownId) first(); });
+  search.addEventListener("submit", event => { event.preventDefault(); if (shown) first(); });
+  search.addEventListener("change", () => { if (shown) first(); });
   own("plan-first").addEventListener("click", first);
   own("plan-next").addEventListener("click", event => { above += ROWS_MAX; cursor = event.currentTarget.value; movements(); });
 })();

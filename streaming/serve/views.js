@@ -1,6 +1,6 @@
 "use strict";
 // Pages behind the address, such as #group=NAME: one of them stands in place of the overview. `views` serves their scripts.
-// Uses `el`, `put`, `none`, `link` and the units of the page.
+// Uses `ask`, `answerOf`, `el`, `put`, `none`, `link` and the units of the page.
 const views = (() => {
   const AGAIN_MS = 15000, SPANS = [["hour", "1 hour", 3600000], ["day", "1 day", 86400000], ["week", "7 days", 604800000], ["month", "30 days", 2592000000]];
   const own = id => document.getElementById(id);
@@ -24,8 +24,7 @@ const views = (() => {
   }
   async function read(path, query) {
     const asked = Object.entries(query || {}).filter(([, value]) => value !== undefined && value !== null);
-    const response = await fetch(`api/v1/${path}?${new URLSearchParams(asked)}`, { cache: "no-cache", credentials: "same-origin" });
-    const answer = await response.json();
+    const response = await ask(`api/v1/${path}?${new URLSearchParams(asked)}`), answer = await answerOf(response);
     if (response.status === 503) throw new Error(answer.detail);
     if (!response.ok) throw new Refused(answer.detail, response.status);
     return answer;
@@ -76,8 +75,7 @@ const views = (() => {
     } catch (problem) {
       if (mine !== turn) return;
       if (problem instanceof Refused) { refuse(problem); return; }
-      const why = problem instanceof TypeError ? "serve does not answer" : problem.message;
-      say(readAt ? `${why}: these figures are of ${new Date(readAt).toLocaleTimeString([], { hour12: false })}` : why);
+      say(readAt ? `${problem.message}: these figures are of ${new Date(readAt).toLocaleTimeString([], { hour12: false })}` : problem.message);
     } finally { if (mine === turn) isReading = false; }
   }
   function go() {

@@ -1,4 +1,4 @@
-"""A page that stays open: who reads, marks, tabs or clicks while figures come is not disturbed.
+"""A page that stays open: whoever reads or clicks while figures come is not disturbed, and what failed is asked again.
 
 Skipped without Chromium on the path or without Playwright (`deploy/extras/browser-tests.lock`).
 """
@@ -88,3 +88,51 @@ def test_the_first_click_after_a_while_is_not_lost(page: Any, site: Site) -> Non
     page.evaluate("new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
     page.mouse.up()
     page.locator("#plan-act form").wait_for()
+
+
+def test_what_was_lost_with_the_connection_comes_back_with_it(page: Any, site: Site) -> None:
+    """A proxy answers while serve starts anew: session and plan are asked again, and its HTML is shown to nobody."""
+    site.keep(PLAN)
+    gone = {"status": 502, "content_type": "text/html", "body": "<h1>Bad Gateway</h1>"}
+    for path in ("session", "plans/**", "decisions**"):
+        page.route(f"**/api/v1/{path}", lambda route: route.fulfill(**gone))
+    page.goto(site.url)
+    expected = "serve does not answer: HTTP 502"
+    page.locator("#account").get_by_text(expected).wait_for()
+    page.locator("#plan-look").get_by_text(expected).wait_for()
+    page.goto(f"{site.url}#decisions")
+    page.locator("#view-state").get_by_text(expected).wait_for()
+    page.goto(f"{site.url}#overview")
+    page.unroute_all()
+    page.locator("#plan-look").get_by_text("waits for approval").wait_for()
+    page.get_by_role("button", name="Sign in").wait_for()
+    assert page.locator("#sign-in-error").inner_text() == ""
+
+
+def test_how_long_a_plan_still_waits_is_shown_as_time_goes_by(page: Any, site: Site) -> None:
+    site.keep(PLAN)
+    page.clock.install()
+    page.goto(site.url)
+    head = page.locator("#plan-head")
+    head.get_by_text("for 60 min more").wait_for()
+    page.clock.run_for(20_000)
+    page.clock.fast_forward(1_790_000)
+    page.clock.run_for(2_000)
+    head.get_by_text("for 30 min more").wait_for()
+    head.get_by_text("made 30 min ago").wait_for()
+
+
+def test_a_link_to_a_plan_leads_to_it(page: Any, site: Site) -> None:
+    plan_id = site.keep(PLAN)
+    page.goto(f"{site.url}#plan={plan_id}")
+    page.locator("#plan-movements table").wait_for()
+    page.wait_for_function("document.getElementById('plan-look').getBoundingClientRect().top < innerHeight / 2")
+
+
+def test_a_page_older_than_serve_asks_to_be_loaded_again(page: Any, site: Site) -> None:
+    page.goto(site.url)
+    page.locator("#brokers table").wait_for()
+    page.route("**/api/status", lambda route: route.fulfill(json={"kafka_cluster": "test", "control": {}}))
+    page.get_by_text("This page can't show what serve answers: reload it. Figures are of").wait_for()
+    page.unroute_all()
+    page.locator("#lost").wait_for(state="hidden")
