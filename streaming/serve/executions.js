@@ -49,7 +49,7 @@
     const path = `executions/${encodeURIComponent(where.value)}`;
     const [row, moved] = await Promise.all([views.read(path), views.read(`${path}/movements`, { state: where.state, cursor: where.cursor, limit: MOVES_SHOWN })]);
     if (views.isAt(where.name, where.value)) document.dispatchEvent(new CustomEvent("execution", { detail: row }));
-    const took = row.started_ms === null ? "has not begun" : `${row.ended_ms === null ? "under way for" : "took"} ${span((row.ended_ms ?? Date.now()) - row.started_ms)}`;
+    const took = row.started_ms === null ? "has not begun" : `${row.ended_ms === null ? "under way for" : "took"} ${span((row.ended_ms ?? timeNow()) - row.started_ms)}`;
     const facts = [`${made(row)} ${row.movements_total === 1 ? "movement" : "movements"} made`, `${bytes(row.bytes_moved)} of ${bytes(row.bytes_total)} copied`, took,
       row.throttle_bytes_per_sec && row.ended_ms === null ? `throttle ${rate(row.throttle_bytes_per_sec)} per broker` : null,
       row.is_abort_requested && row.ended_ms === null ? "asked to stop" : null];

@@ -60,7 +60,7 @@
   const series = (rows, name) => ({ name, points: rows.map(row => [row.start_ms, row.lag_records]) });
 
   async function one(where) {
-    const group = where.value, to = Date.now(), from = to - views.span(where).ms, past = { group, from, to };
+    const group = where.value, to = timeNow(), from = to - views.span(where).ms, past = { group, from, to };
     const step = Math.max(1, Math.floor((to - from) / 240));
     const [listed, parts, events] = await Promise.all([views.read("groups", { group }), views.read("groups/partitions", { group, limit: PARTITIONS_SHOWN }),
       views.read("groups/rebalances", { ...past, limit: ROWS_MAX })]);

@@ -1,6 +1,6 @@
 "use strict";
 // When figures are read again: at an event of serve, and every two seconds where no events come. Shows a lost connection.
-// Uses `ask`, `answerOf`, `show`, `hide`, `put` and `el` of the page.
+// Uses `ask`, `answerOf`, `timeNow`, `show`, `hide`, `put` and `el` of the page.
 (() => {
   const TICK_MS = 2000, QUIET_MAX_MS = 10000, STATUS_MAX_MS = 10000, LISTEN_AGAIN_MS = 30000;
   const own = id => document.getElementById(id);
@@ -34,7 +34,7 @@
     } catch (problem) { return lost("the serve process does not answer", "No connection to serve."); }
     // Serve may be of a newer release than the page that is still open.
     try {
-      if (figures) show(figures, Date.now());
+      if (figures) show(figures, timeNow());
       connected();
     } catch (problem) { lost("this page is out of date", "This page can't show what serve answers: reload it."); }
   }
@@ -67,7 +67,7 @@
   function tick() {
     const isQuiet = Date.now() - askedMs > QUIET_MAX_MS;
     if (!hasEvents || isLost || isQuiet) read();
-    else if (figures) show(figures, Date.now());
+    else if (figures) show(figures, timeNow());
     if (Date.now() - listenedMs > LISTEN_AGAIN_MS) listen();
   }
   document.addEventListener("visibilitychange", () => { if (document.hidden) mute(); else { listen(); read(); } });

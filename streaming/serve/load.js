@@ -7,7 +7,7 @@
   const ORDERS = [["bytes_in", "bytes in"], ["bytes_out", "bytes out"], ["size", "size"], ["name", "number"]];
 
   async function history(where, path, keys, size) {
-    const to = Date.now(), from = to - views.span(where).ms, step = Math.floor((to - from) / POINTS_MAX);
+    const to = timeNow(), from = to - views.span(where).ms, step = Math.floor((to - from) / POINTS_MAX);
     const past = await views.read(path, { ...keys, from, to, step, limit: ROWS_MAX });
     const series = (name, member) => ({ name, points: past.items.map(row => [row.start_ms, row[member]]) });
     const time = views.span(where).text, shared = { from, to, stepMs: past.step_ms };

@@ -144,7 +144,7 @@
     try {
       const plan = await read(id);
       if (turn !== looks || place.isOpen) return;
-      if (plan.waits || named() || !plan.is_readable) show(plan, Date.now());
+      if (plan.waits || named() || !plan.is_readable) show(plan, timeNow());
       else clear(none("No plan waits for approval. "), el("a", { href: `#plan=${id}` }, "Look at the newest one"));
     } catch (problem) {
       if (turn !== looks) return;
@@ -158,11 +158,11 @@
     if (!status) { known = ""; looks += 1; return clear(); }
     // A plan is read whole: only where it, or what has become of it, is another one.
     const { plan, execution } = status.control;
-    const now = JSON.stringify([named(), plan && [plan.plan_id, plan.created_ms, plan.expires_ms <= Date.now()],
+    const now = JSON.stringify([named(), plan && [plan.plan_id, plan.created_ms, plan.expires_ms <= timeNow()],
       execution && [execution.execution_id, execution.started_ms, execution.ended_ms]]);
     const isDue = now !== known || (failedAt !== null && Date.now() - failedAt > AGAIN_MS);
     if (isDue && !place.isOpen) { known = now; look(); }
-    else if (shown) head(shown, Date.now());
+    else if (shown) head(shown, timeNow());
   });
   window.addEventListener("hashchange", () => { place.forget(); if (status) look(); if (named()) own("plan-look").scrollIntoView(); });
   search.addEventListener("submit", event => { event.preventDefault(); if (shown) first(); });

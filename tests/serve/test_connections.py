@@ -36,6 +36,7 @@ def listening(served: Served) -> Iterator[tuple[str, int]]:
     """The application on a free port of loopback, in a thread."""
     config = server_config(served.app, served.settings.serve)
     config.timeout_keep_alive = int(DEADLINE_S)
+    config.date_header = False  # the clock of the application is another one
     server = Server(config, served.app.state.events.close)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

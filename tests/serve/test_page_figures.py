@@ -3,6 +3,7 @@
 Skipped without Chromium on the path or without Playwright (`deploy/extras/browser-tests.lock`).
 """
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -93,3 +94,20 @@ def test_skew_of_others_is_shown_where_that_of_bytes_in_is_unknown(page: Any, ro
     shown()
     assert page.locator("#skew .big").inner_text() == "unknown"
     assert page.locator("#skew tbody tr").all_inner_texts() == ["disk\t1.00\t0.00\tshown only"]
+
+
+@pytest.mark.parametrize("off_ms", [-7_200_000, 7_200_000])
+def test_ages_and_histories_are_by_the_clock_of_serve(page: Any, root: str, shown: Show, off_ms: int) -> None:
+    synthetic, start = Synthetic(root), start_ms()
+    for number in range(2):
+        synthetic.broker_load(start + number * WINDOW_MS, {1: 1e6, 2: 1e6})
+    synthetic.decision(now_ms() - 10_000)
+    page.clock.install(time=(now_ms() + off_ms) / 1000)
+    site = shown()
+    assert page.locator("#verdict").inner_text() == "balanced"
+    assert re.search(r"ended ([1-9][0-9]? s|[1-4] min) ago", page.locator("#age").inner_text())
+    for _ in range(2):  # the second answers are not modified
+        page.goto(f"{site.url}#broker=1")
+        page.locator("#view-body svg").first.wait_for()
+        page.reload()
+    page.locator("#view-body svg").first.wait_for()
