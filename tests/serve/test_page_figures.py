@@ -111,3 +111,28 @@ def test_ages_and_histories_are_by_the_clock_of_serve(page: Any, root: str, show
         page.locator("#view-body svg").first.wait_for()
         page.reload()
     page.locator("#view-body svg").first.wait_for()
+
+
+def test_an_execution_that_is_paused_is_not_green(page: Any, root: str, shown: Show) -> None:
+    synthetic = Synthetic(root)
+    synthetic.broker_load(start_ms(), {1: 1e6, 2: 1e6})
+    for sequence, event in enumerate(("approved", "started", "submitted", "paused")):
+        synthetic.event(now_ms() - 10_000 + sequence, sequence, event)
+    shown()
+    badge = page.locator("#execution .badge")
+    assert (badge.inner_text(), badge.get_attribute("class")) == ("paused", "badge warn")
+
+
+def test_long_names_leave_figures_on_the_screen(page: Any, root: str, shown: Show) -> None:
+    synthetic, topic = Synthetic(root), "t" * 249
+    synthetic.broker_load(start_ms(), {1: 1e6, 2: 1e6})
+    synthetic.partition_load(start_ms(), [(1, topic, 0, "leader", 1e6)])
+    synthetic.group_lag(start_ms(), [("g" * 200, topic, 0, 10, 9_000)])
+    site = shown()
+    verdict = page.locator("#groups td").nth(1)
+    section = page.locator("#groups").bounding_box()
+    assert verdict.bounding_box()["x"] < section["x"] + section["width"] / 2
+    page.goto(f"{site.url}#groups")
+    table = page.locator("#view-body .scroll")
+    table.wait_for()
+    assert table.evaluate("it => it.scrollWidth <= it.clientWidth")
