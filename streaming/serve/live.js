@@ -24,11 +24,18 @@
     document.title = `${verdict} · Kafka load rebalancer`;
     document.dispatchEvent(new CustomEvent("connection-lost"));
   }
+  // Of a session that serve knows no more, as after its restart, the page must ask anew: the form to sign in shows again.
+  function closed() {
+    const wasOpen = figures !== null;
+    figures = null;
+    hide();
+    if (wasOpen) document.dispatchEvent(new CustomEvent("session-lost"));
+  }
   async function look() {
     askedMs = Date.now();
     try {
       const response = await ask("api/status", { signal: AbortSignal.timeout(STATUS_MAX_MS) });
-      if (response.status === 401) { figures = null; hide(); }
+      if (response.status === 401) closed();
       else if (!response.ok) throw new Error(`HTTP ${response.status}`);
       else figures = await answerOf(response);
     } catch (problem) { return lost("the serve process does not answer", "No connection to serve."); }

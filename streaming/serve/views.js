@@ -39,6 +39,7 @@ const views = (() => {
   function refuse(problem) {
     refused = [...WRONG, ...CLOSED].includes(problem.status) ? problem.status : 0;
     say("");
+    if (problem.status === 401 && session && session.signed_in) document.dispatchEvent(new CustomEvent("session-lost"));
     put("view-body", el("p", { class: "bad", role: "alert" }, problem.status === 401 ? howToSignIn() : problem.message));
   }
 

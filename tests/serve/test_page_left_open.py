@@ -134,3 +134,24 @@ def test_a_page_older_than_serve_asks_to_be_loaded_again(page: Any, site: Site) 
     page.get_by_text("This page can't show what serve answers: reload it. Figures are of").wait_for()
     page.unroute_all()
     page.locator("#lost").wait_for(state="hidden")
+
+
+@pytest.mark.parametrize("reading", ["open", "signed_in"])
+def test_a_session_that_serve_knows_no_more_shows_the_form_again(
+    page: Any, tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch, reading: str
+) -> None:
+    """A restart of serve ends all sessions; nobody has clicked since."""
+    monkeypatch.setitem(users.COST, "n", 2)
+    skewed_cluster(Synthetic(root), now_ms())
+    made = Site(Signed(tmp_path, root, reading=reading))
+    try:
+        sign_in(page, made, "ada")
+        page.locator("#brokers table").wait_for()
+        page.context.clear_cookies()
+        if reading == "open":
+            page.evaluate("location.hash = 'audit'")
+            page.get_by_text("This page needs a session.").wait_for()
+        page.get_by_role("button", name="Sign in").wait_for()
+        assert page.locator("#who").is_hidden()
+    finally:
+        made.stop()
