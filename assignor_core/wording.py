@@ -23,3 +23,15 @@ def counted(count: int, one: str, more: str) -> str:
     ('1 partition is offline', '0 moves')
     """
     return f"{count} {one if count == 1 else more}"
+
+
+def bytes_text(size_bytes: float) -> str:
+    """A size in the unit that fits, decimal as for disks and networks.
+
+    >>> bytes_text(0), bytes_text(7_200), bytes_text(340e6), bytes_text(20e9), bytes_text(2.5e12)
+    ('0 B', '7.2 kB', '340.0 MB', '20.0 GB', '2.5 TB')
+    """
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size_bytes >= factor:
+            return f"{size_bytes / factor:,.1f} {unit}"
+    return f"{size_bytes:.0f} B"

@@ -19,9 +19,9 @@ from assignor_core.errors import InputError
 from assignor_core.model import BrokerState, cluster_from_json
 from assignor_core.planner import PlannerPolicy, Statistic, propose
 from assignor_core.proposed_plan import ProposedPlan
-from assignor_core.wording import counted, first_named
+from assignor_core.wording import bytes_text, counted, first_named
 from streaming.commands.broker_names import BROKERS_SHOWN
-from streaming.commands.plan_price import accuracy_line, bytes_text, duration_text, price_texts
+from streaming.commands.plan_price import accuracy_line, duration_text, price_texts
 from streaming.commands.whole_files import write_whole
 
 if TYPE_CHECKING:

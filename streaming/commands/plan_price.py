@@ -25,18 +25,6 @@ def duration_text(duration_ms: float) -> str:
     return f"{duration_ms / 60_000:.1f} min" if duration_ms < 3_600_000 else f"{duration_ms / 3_600_000:.1f} h"
 
 
-def bytes_text(size_bytes: float) -> str:
-    """A size in the unit that fits, decimal as for disks and networks.
-
-    >>> bytes_text(0), bytes_text(7_200), bytes_text(340e6), bytes_text(20e9), bytes_text(2.5e12)
-    ('0 B', '7.2 kB', '340.0 MB', '20.0 GB', '2.5 TB')
-    """
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size_bytes >= factor:
-            return f"{size_bytes / factor:,.1f} {unit}"
-    return f"{size_bytes:.0f} B"
-
-
 def price_texts(price: Mapping[str, Any], *, whole_bytes: float) -> Iterable[str]:
     """The time that a plan takes at its throttle, and the cheapest plan that brings most of it, where they are known.
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from assignor_core.resources import REPORTED, Resource
-from assignor_core.wording import counted
+from assignor_core.wording import bytes_text, counted
 from streaming.commands.options import in_use
-from streaming.commands.plan_price import bytes_text, price_texts
+from streaming.commands.plan_price import price_texts
 from streaming.tables import Row, to_ms
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from assignor_core.resources import Resource
 from assignor_core.what_if import Changes, Replay, ReplayedPlan
 from assignor_core.what_if.outlook import Bound, Growth
-from assignor_core.wording import counted, first_named
-from streaming.commands.plan_price import accuracy_line, bytes_text, duration_text
+from assignor_core.wording import bytes_text, counted, first_named
+from streaming.commands.plan_price import accuracy_line, duration_text
 from streaming.control.what_if import Prediction
 from streaming.settings import HOUR_MS, Settings
 from streaming.tables import utc

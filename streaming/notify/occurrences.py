@@ -6,6 +6,7 @@ from typing import Any
 
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
+from assignor_core.wording import bytes_text, counted
 from streaming.contract import PLAN
 from streaming.settings.notify import NotificationKind
 from streaming.tables import TableReader, equal, of_cluster, to_ms
@@ -103,7 +104,7 @@ def _of_waiting_plan(
         plan["plan_id"],
         created_ms,
         f"Plan {plan['plan_id'][:PLAN_ID_SHOWN]} waits for {waits_for}",
-        f"{plan['movement_count']:,} movements copy {plan['bytes_to_move'] / 1e9:,.1f} GB; "
+        f"{counted(plan['movement_count'], 'movement copies', 'movements copy')} {bytes_text(plan['bytes_to_move'])}; "
         f"it expires at {plan['expires_at']:%Y-%m-%d %H:%M} UTC",
         {
             "plan_id": plan["plan_id"],

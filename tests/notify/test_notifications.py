@@ -368,7 +368,7 @@ def test_a_plan_that_control_made_waits(
     if told:
         content = json.loads(receiver.requests[0][1])
         assert content["title"].startswith("Plan aaaaaaaaaaaa waits for ")
-        assert content["detail"].startswith("6 movements copy 0.1 GB; it expires at ")
+        assert content["detail"].startswith("6 movements copy 123.0 MB; it expires at ")
 
 
 def topic(group: str, *, stopped: int, lag: int) -> GroupTopic:
