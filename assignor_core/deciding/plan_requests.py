@@ -29,10 +29,10 @@ def plan_request(
         return PlanRequest(base.for_relief(lost), newest, observation.drained)
     if reason is Reason.LOG_DIR_FULL:
         return PlanRequest(base, observation.windows[-1:], fill=policy.fill)
-    # With windows from before a move or a breach a plan would mend the skew twice, or half of it.
+    # With windows from before a move, or before its broker was over, a plan would mend the skew twice, or half of it.
     settled = tuple(row for row in newest if row.start_ms >= state.changed_ms)
     if reason not in LASTING_REASONS:
-        since_ms = state.breached_since_ms
+        since_ms = state.skewed_since_ms
         windows = newest if since_ms is None else tuple(row for row in settled if row.end_ms >= since_ms)
         return PlanRequest(base, windows, observation.drained)
     if reason is Reason.UNPREFERRED_LEADERS:

@@ -63,6 +63,8 @@ class TriggerState:
     """When replicas or leaders were last moved: no plan for skew rests on windows that began before."""
     evaluated_ms: int = 0
     """Time of the newest step; 0 before the first."""
+    broker_since_ms: int | None = None
+    """End of the first of the windows that brought `breached_broker` over; None where nobody noted it."""
 
     def __post_init__(self) -> None:
         # JSON, in which the state is kept, knows lists only.
@@ -76,6 +78,11 @@ class TriggerState:
         object.__setattr__(self, "lagging_since_ms", tuple(tuple(row) for row in self.lagging_since_ms))
         futile = tuple(Futile(**row) if isinstance(row, dict) else row for row in self.futile)
         object.__setattr__(self, "futile", futile)
+
+    @property
+    def skewed_since_ms(self) -> int | None:
+        """Since when the broker that a plan would be for has been over: another one may have begun the breach."""
+        return self.breached_since_ms if self.broker_since_ms is None else self.broker_since_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,12 +237,22 @@ def _after_hysteresis(
 ) -> TriggerState:
     """The breach begins with the entering rule, and ends once no broker is over `exit_ratio`."""
     if over is not None:
-        since_ms = over.since_ms if state.breached_since_ms is None else state.breached_since_ms
-        return replace(state, breached_since_ms=since_ms, breached_resource=over.resource, breached_broker=over.broker)
+        since_ms, broker_since_ms = state.breached_since_ms, state.broker_since_ms
+        if since_ms is None or state.breached_broker not in (None, over.broker):
+            broker_since_ms = over.since_ms
+        return replace(
+            state,
+            breached_since_ms=over.since_ms if since_ms is None else since_ms,
+            breached_resource=over.resource,
+            breached_broker=over.broker,
+            broker_since_ms=broker_since_ms,
+        )
     if state.breached_since_ms is None or not settled:
         return state
     if is_even(policy, settled, around):
-        return replace(state, breached_since_ms=None, breached_resource=None, breached_broker=None)
+        return replace(
+            state, breached_since_ms=None, breached_resource=None, breached_broker=None, broker_since_ms=None
+        )
     return state
 
 

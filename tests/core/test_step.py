@@ -162,6 +162,26 @@ def test_a_plan_for_skew_rests_on_windows_that_show_it(
     assert given.requests[0].windows == observation.windows[-count:]
 
 
+def test_a_plan_for_a_broker_rests_on_no_window_from_before_it_was_over() -> None:
+    """Another broker began the breach, which goes on: what no plan helps stays above `exit_ratio` for days."""
+    roomy = replace(POLICY, planner_windows=5)
+    hour_ago = observed(HOT, HOT, HOT, now_ms=NOON_MS - HOUR_MS)
+    state, decision = decided(Given(proposed(after=1.5)), hour_ago, policy=roomy)
+    assert (decision.evaluation.reason, state.breached_broker) == (Reason.MIN_GAIN, 1)
+    warm, other_hot = {1: 1.3e6, 2: 1e6, 3: 1e6}, {1: 1.2e6, 2: 3e6, 3: 1e6}
+    given = Given()
+    observation = observed(warm, warm, warm, other_hot, other_hot)
+    other, decision = decided(given, observation, state, roomy)
+    assert (decision.evaluation.verdict, other.breached_broker) == (Verdict.PLAN, 2)
+    assert given.requests[0].windows == observation.windows[-2:]
+    assert other.breached_since_ms == state.breached_since_ms, "the cluster has been skewed since then"
+    # All of a skew that goes on counts, and what an earlier version has noted of it.
+    for known in (other, replace(other, broker_since_ms=None, breached_since_ms=NOON_MS - MINUTE_MS)):
+        later = observed(warm, warm, other_hot, other_hot, other_hot, now_ms=NOON_MS + MINUTE_MS)
+        decided(given, later, known, roomy)
+        assert given.requests[-1].windows == later.windows[-3:]
+
+
 def test_an_even_load_asks_for_nothing() -> None:
     given = Given()
     _, decision = decided(given, observed(HOT, EVEN, EVEN))
