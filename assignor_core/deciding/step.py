@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.budget import DayBudget
-from assignor_core.deciding.entering import Surroundings, brokers_over, entering
+from assignor_core.deciding.entering import Surroundings, entering
 from assignor_core.deciding.futile import noted, paused, without
 from assignor_core.deciding.health import obstacle, with_lagging
 from assignor_core.deciding.lasting import (
@@ -28,6 +28,7 @@ from assignor_core.deciding.trigger import (
     TriggerState,
     after_plan,
     brokers_failed,
+    may_be_urgent,
     settled_windows,
     without_times_ahead,
 )
@@ -183,13 +184,13 @@ class _Deciding:
             reassigning_count=len(observation.live.reassigning() - observation.live.waiting_for_brokers()),
             missing_brokers=self._missing_brokers,
             alive_count=len(observation.live.broker_racks),
-            behind=self._groups_behind(),
             changed_ms=observation.changed_ms,
             away_since_ms=observation.away_since_ms,
             memory=observation.memory,
             recurring=observation.recurring,
             recurring_planned_ms=dict(self.state.recurring_planned_ms),
         )
+        around = replace(around, behind=self._groups_behind(around))
         self.state, evaluation = trigger_step(
             self._policy.trigger, self.state, observation.skews, around, now_ms=observation.now_ms
         )
@@ -246,11 +247,9 @@ class _Deciding:
         alive, max_share = len(self._observation.live.broker_racks), self._policy.trigger.relief_max_away_share
         return too_many_away(len(self._missing_brokers), alive, max_share) is not None
 
-    def _groups_behind(self) -> Mapping[int, str]:
-        """Asked only while it can decide something: a broker is over the threshold, and not yet for long enough."""
-        if self.state.breached_since_ms is not None:
-            return {}
-        hot = frozenset(brokers_over(self._policy.trigger, self._observation.skews[-1]))
+    def _groups_behind(self, around: Surroundings) -> Mapping[int, str]:
+        """Asked only while it can decide something; `around` is all else that is known."""
+        hot = may_be_urgent(self._policy.trigger, self.state, self._observation.skews, around)
         return self._evidence.groups_behind(hot) if hot else {}
 
     def _without_catch_up(self, evaluation: Evaluation, around: Surroundings) -> Evaluation:

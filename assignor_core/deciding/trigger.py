@@ -16,6 +16,7 @@ from assignor_core.deciding.entering import (
     RECURRING_PLANNED_EVERY_DAYS,
     Over,
     Surroundings,
+    brokers_over,
     doubted,
     ends_over,
     entering,
@@ -188,6 +189,20 @@ def brokers_failed(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> t
 def settled_windows(state: TriggerState, windows: tuple[SkewWindow, ...]) -> tuple[SkewWindow, ...]:
     """Windows that began after the last change of the placement."""
     return tuple(window for window in windows if window.window_start_ms >= state.changed_ms)
+
+
+def may_be_urgent(
+    policy: TriggerPolicy, state: TriggerState, windows: tuple[SkewWindow, ...], around: Surroundings
+) -> frozenset[int]:
+    """Brokers over the threshold, if groups that fall behind on one of them can decide something: not while a skew
+    that counts already goes on without them. `around` is all else that is known.
+    """
+    hot = frozenset(brokers_over(policy, windows[-1]))
+    if not hot or state.breached_since_ms is None:
+        return hot
+    complete = (row for row in windows[-policy.windows_considered :] if row.completeness >= policy.completeness_min)
+    since = replace(state, changed_ms=max(state.changed_ms, around.changed_ms))
+    return hot if entering(policy, settled_windows(since, tuple(complete)), around) is None else frozenset()
 
 
 def _last_change_ms(state: TriggerState, changed_ms: int, now_ms: int) -> int:

@@ -200,6 +200,19 @@ def test_groups_are_asked_for_only_while_they_can_decide() -> None:
     assert len(given.asked_behind) == 1
 
 
+def test_groups_that_fall_behind_count_also_while_a_skew_goes_on() -> None:
+    """It counts as skewed until all brokers are below `exit_ratio`: for days where no plan helps."""
+    urgent = replace(POLICY, trigger=replace(TRIGGER, windows_over=3, windows_over_urgent=2), gain_over_noise_min=0.0)
+    goes_on = TriggerState(breached_since_ms=1, breached_resource="bytes_in", breached_broker=1)
+    warm, other_hot = {1: 1.3e6, 2: 1e6, 3: 1e6}, {1: 1.2e6, 2: 3e6, 3: 1e6}
+    given = Given(behind={2: "billing"})
+    _, decision = decided(given, observed(warm, other_hot, other_hot), goes_on, urgent)
+    assert decision.evaluation.detail.endswith("groups that read from it fall behind (billing)")
+    assert decision.evaluation.verdict is Verdict.PLAN
+    _, decision = decided(Given(), observed(warm, other_hot, other_hot), goes_on, urgent)
+    assert decision.evaluation.reason is Reason.NOT_ENOUGH_WINDOWS
+
+
 def test_mode_observe_makes_no_plan() -> None:
     given = Given()
     _, decision = decided(given, observed(HOT, HOT, HOT), policy=replace(POLICY, mode=Mode.OBSERVE))
