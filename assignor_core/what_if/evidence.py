@@ -61,6 +61,10 @@ class ReplayEvidence:
         """A plan of this replay."""
         return self._kept.get(plan_id)
 
+    def forget_all_but(self, plan_id: str | None) -> None:
+        """Nobody asks for another plan than the one that waits, and a long replay makes thousands."""
+        self._kept = {kept: plan for kept, plan in self._kept.items() if kept == plan_id}
+
     def given_up(self) -> GivenUp:
         """Executions that their deadline ended, since one was done."""
         return self._given_up
@@ -82,7 +86,7 @@ class ReplayEvidence:
         else:
             proposed = self._balanced(request)
         expires_ms = self.now_ms + self._planning.plan_ttl_ms
-        self._kept = {proposed.plan.plan_id: KeptPlan(proposed, self.now_ms, expires_ms)}
+        self._kept[proposed.plan.plan_id] = KeptPlan(proposed, self.now_ms, expires_ms)
         return proposed
 
     def _balanced(self, request: PlanRequest) -> ProposedPlan:

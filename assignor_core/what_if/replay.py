@@ -241,6 +241,7 @@ class _Run:
             recurring=self._recurring,
         )
         self._state, decision = step(self._state, observation, self._policy, self._evidence)
+        self._evidence.forget_all_but(self._state.waiting_plan_id)
         if decision.may_act and decision.proposed is not None:
             self._begin(decision, decision.proposed, now_ms)
             return

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from assignor_core.deciding.noise import load_noise
-from assignor_core.deciding.observation import DecisionPolicy
+from assignor_core.deciding.observation import DecisionPolicy, PlanRequest
 from assignor_core.deciding.simulation import SCENARIOS, Report, Trace, World, generate, simulate
-from assignor_core.deciding.simulation.replay import UNDER_WAY
+from assignor_core.deciding.simulation.replay import UNDER_WAY, EvenPlans
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
+from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import InputError
+from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.skew import skew_of
 from tests.benchmarks.bench_trigger import POLICIES, figures_of, row_of, why_of
 from tests.benchmarks.foresight import drift_with_foresight, foresight_row
@@ -129,6 +131,16 @@ def test_a_simulated_window_is_what_control_would_measure() -> None:
     assert simulate(trace(tuple(values.values())), only_window).triggers == 1
     above = TriggerPolicy(enter_ratio=skew_of(values).max_over_mean + 1e-9, windows_over=1, windows_considered=1)
     assert simulate(trace(tuple(values.values())), above).triggers == 0
+
+
+def test_a_plan_that_waits_is_known_after_others_were_made() -> None:
+    plans = EvenPlans((1, 2), ("bytes_in",))
+    windows = [ClosedWindow(at, at + 10, frozenset({1, 2}), {"bytes_in": {1: 3.0, 2: 1.0}}) for at in (0, 10)]
+    first, second = (plans.propose(PlanRequest(PlannerPolicy(), (window,))) for window in windows)
+    for proposed in (first, second):
+        kept = plans.kept_plan(proposed.plan.plan_id)
+        assert kept is not None
+        assert kept.proposed == proposed
 
 
 def test_noise_is_no_gain() -> None:

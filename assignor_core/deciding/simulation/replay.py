@@ -179,7 +179,7 @@ class EvenPlans:
         )
         proposed = ProposedPlan(plan)
         self.changes[plan.plan_id], self.means[plan.plan_id] = changes, means
-        self._kept = {plan.plan_id: KeptPlan(proposed, newest_ms, newest_ms)}
+        self._kept[plan.plan_id] = KeptPlan(proposed, newest_ms, newest_ms)
         return proposed
 
     def _mean(self, windows: tuple[ClosedWindow, ...], resource: str) -> Floats:

@@ -103,6 +103,17 @@ def test_a_plan_waits_for_its_maintenance_hours() -> None:
     assert result.holds["maintenance_window"] > 60
 
 
+def test_a_plan_that_waits_is_carried_out_though_another_one_gained_nothing_meanwhile() -> None:
+    alone = history([(1,)] * 6 + [(2,)] * 3 + [(3,)] * 3 + [(4,)], bytes_in=[1.0] * 12 + [3.0], hours=16)
+    rates = alone.rates.copy()
+    rates[3:6, 12] = 30 * MB  # on a broker of its own: no plan helps
+    night = replace(POLICY, maintenance=(window_of("22:00-23:00"),))
+    result = run(replace(alone, rates=rates), policy=night, planning=Planning(days=0), window_ms=FIVE_MIN_MS)
+    assert result.holds["min_gain"] > 0
+    assert [(plan.begun_ms - START_MS, plan.movements) for plan in result.plans] == [(14 * HOUR_MS, 2)]
+    assert "made 13." in result.plans[0].detail
+
+
 def test_a_budget_of_bytes_holds_plans_back() -> None:
     result = run(skewed(), policy=replace(POLICY, bytes_per_day_max=round(SIZE_BYTES)))
     assert result.copied_bytes <= SIZE_BYTES
