@@ -63,7 +63,7 @@ class Copying:
         self._ended = False
         self.elapsed_ms = 0.0
         self.worked_ms = 0.0
-        """Time in which movements might begin."""
+        """The same without its pauses, in which none may begin and none copies any more; the deadline counts it."""
         self.copied_bytes = 0.0
         """Of movements that have ended, as the plan counts them."""
         self.given_up = False
@@ -91,7 +91,7 @@ class Copying:
                 self._ended = not self._pending and not self._copies
                 if self._ended:
                     break
-            rates = self._rates()
+            rates, is_at_work = self._rates(), may_begin or bool(self._copies)
             step_ms = min([left_ms, self._until_tick_ms, *self._caught_up_ms(rates)])
             caught_up = self._copy(rates, step_ms)
             self._has_room = self._has_room or bool(caught_up)
@@ -99,7 +99,7 @@ class Copying:
             left_ms -= step_ms
             self._until_tick_ms -= step_ms
             self.elapsed_ms += step_ms
-            self.worked_ms += step_ms if may_begin else 0.0
+            self.worked_ms += step_ms if is_at_work else 0.0
         self.copied_bytes += sum(movement.bytes_to_move for movement in ended)
         return ended
 

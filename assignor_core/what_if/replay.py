@@ -50,11 +50,10 @@ class ReplayedPlan:
     """None where the history ended first."""
     copied_bytes: float = 0.0
     given_up: bool = False
-
-    @property
-    def duration_ms(self) -> int | None:
-        """How long it took; None where it had not ended."""
-        return None if self.ended_ms is None else self.ended_ms - self.begun_ms
+    duration_ms: int | None = None
+    """How long it took without its pauses and hours that nobody recorded, as executions are measured; None where it had
+    not ended.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,7 +220,11 @@ class _Run:
 
     def _end(self, copying: Copying, ended_ms: int) -> None:
         self._plans[-1] = replace(
-            self._plans[-1], ended_ms=ended_ms, copied_bytes=copying.copied_bytes, given_up=copying.given_up
+            self._plans[-1],
+            ended_ms=ended_ms,
+            copied_bytes=copying.copied_bytes,
+            given_up=copying.given_up,
+            duration_ms=round(copying.worked_ms),
         )
         self._evidence.note_end(copying.copied_bytes, given_up=copying.given_up)
         self._changed_ms, self._copying = ended_ms, None

@@ -17,6 +17,7 @@ from streaming.views.accuracy import accuracy_data
 PLANS_SHOWN = 20
 BROKERS_NAMED = 5
 HEADROOM_SHOWN = 5
+PAUSE_SHOWN_FROM_MS = 60_000
 BOUND_SHOWN_FROM = 1.1
 """A bound on max/mean below is no news."""
 
@@ -138,7 +139,7 @@ def plan_lines(result: Replay) -> Iterator[str]:
 def _plan_text(plan: ReplayedPlan, start_ms: int) -> str:
     figures = plan.max_over_mean.get(Resource.BYTES_IN.value)
     change = f", bytes in {figures[0]:.2f} -> {figures[1]:.2f}" if figures else ""
-    took = "not ended" if plan.duration_ms is None else f"in {duration_text(plan.duration_ms)}"
+    took = "not ended" if plan.duration_ms is None else f"in {duration_text(plan.duration_ms)}{_pauses_text(plan)}"
     given_up = ", given up at control.execution_deadline_ms" if plan.given_up else ""
     after = duration_text(plan.begun_ms - start_ms)
     moves = counted(plan.movements, "movement", "movements")
@@ -146,9 +147,15 @@ def _plan_text(plan: ReplayedPlan, start_ms: int) -> str:
     return f"after {after}, {plan.reason}: {size} {took}{change}{given_up}"
 
 
+def _pauses_text(plan: ReplayedPlan) -> str:
+    """That there were pauses, or hours that nobody recorded: they are no part of the duration."""
+    passed_ms = (plan.ended_ms or plan.begun_ms) - plan.begun_ms
+    return " without pauses" if passed_ms - (plan.duration_ms or 0) >= PAUSE_SHOWN_FROM_MS else ""
+
+
 def _plan_data(plan: ReplayedPlan) -> dict[str, Any]:
     figures = {name: {"before": pair[0], "after": pair[1]} for name, pair in plan.max_over_mean.items()}
-    return {**asdict(plan), "max_over_mean": figures, "duration_ms": plan.duration_ms}
+    return {**asdict(plan), "max_over_mean": figures}
 
 
 def _notes(prediction: Prediction) -> Iterator[str]:

@@ -18,6 +18,7 @@ from assignor_core.resources import Resource
 from assignor_core.what_if import Changes, History, Pace, Planning, Replay, changed, replay
 from assignor_core.what_if.history import HOUR_MS
 from assignor_core.what_if.outlook import bounds
+from assignor_core.what_if.predictions import predicted_outlook
 from tests.core.what_if.histories import MB, SIZE_BYTES, START_MS, history, skewed
 
 pytestmark = pytest.mark.long
@@ -101,6 +102,28 @@ def test_a_plan_waits_for_its_maintenance_hours() -> None:
     result = run(skewed(), policy=policy)
     assert result.plans[0].begun_ms >= START_MS + 3 * HOUR_MS
     assert result.holds["maintenance_window"] > 60
+
+
+def test_a_duration_is_without_pauses_and_without_hours_that_nobody_recorded() -> None:
+    """Executions are measured so: a prediction would be off by the nights between."""
+    one_by_one = Pace(4 * MB, limits=Limits(movements_in_flight_max=1))
+    night = replace(POLICY, maintenance=(window_of("14:00-15:00"),))
+    recorded = history([(1,)] * 12 + [(2,)] * 6 + [(3,)] * 6, hours=60)
+    starts = recorded.hour_start_ms
+    with_gap = replace(recorded, hour_start_ms=(starts[0], *(at + 48 * HOUR_MS for at in starts[1:])))
+    at_once, paused, gap = (
+        run(assumed, policy=policy, pace=one_by_one, window_ms=FIVE_MIN_MS)
+        for assumed, policy in ((recorded, POLICY), (recorded, night), (with_gap, POLICY))
+    )
+    [plan] = at_once.plans
+    assert plan.duration_ms is not None
+    assert plan.ended_ms == plan.begun_ms + plan.duration_ms
+    for result, longer_ms in ((paused, 23 * HOUR_MS), (gap, 48 * HOUR_MS)):
+        [other] = result.plans
+        assert other.duration_ms == pytest.approx(plan.duration_ms, rel=0.02)
+        assert other.ended_ms is not None
+        assert other.ended_ms - other.begun_ms > longer_ms - HOUR_MS
+        assert predicted_outlook(result, ()).duration_ms == other.duration_ms
 
 
 def test_a_plan_that_waits_is_carried_out_though_another_one_gained_nothing_meanwhile() -> None:
