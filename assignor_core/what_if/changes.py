@@ -45,7 +45,7 @@ def changed(history: History, changes: Changes) -> tuple[History, frozenset[int]
         raise InputError("what-if: no broker would be left, at least one is needed")
     history = _without_topics(history, changes.drop_topics)
     history = _with_traffic(history, changes)
-    history = _with_brokers(history, changes.add_brokers)
+    history = _with_brokers(history, changes.add_brokers, changes.racks_down)
     for topic, count in sorted(changes.grow.items()):
         history = _grown(history, topic, count, away)
     return replace(history, drained=history.drained | changes.drain), away
@@ -110,12 +110,15 @@ def _with_traffic(history: History, changes: Changes) -> History:
     return history if (factors == 1.0).all() else replace(history, rates=history.rates * factors[None, :, None])
 
 
-def _with_brokers(history: History, count: int) -> History:
-    """New brokers have the next ids, go to the racks with fewest brokers, and are as large as the middle one."""
+def _with_brokers(history: History, count: int, racks_down: frozenset[str]) -> History:
+    """New brokers have the next ids, go to the racks with fewest brokers, and are as large as the middle one.
+
+    None goes to a rack that is down: all of its brokers are away.
+    """
     brokers = list(history.brokers)
     sized = sorted(row.total_bytes for row in brokers if row.total_bytes is not None)
     size = sized[len(sized) // 2] if sized else None
-    racks = sorted({row.rack for row in brokers if row.rack is not None})
+    racks = sorted({row.rack for row in brokers if row.rack is not None} - racks_down)
     for _ in range(count):
         held = [row.rack for row in brokers]
         rack = min(racks, key=lambda name: (held.count(name), name)) if racks and None not in held else None

@@ -81,6 +81,12 @@ def test_a_broker_that_is_added_gets_its_share() -> None:
     assert result.max_over_mean["bytes_in"][-1] < 1.1
 
 
+def test_no_broker_is_added_to_a_rack_that_is_down() -> None:
+    """All of its brokers are away: one that is up there would get replicas that lie in no such rack."""
+    assumed, away = changed(history([(1, 2, 3)], racks="abc"), Changes(add_brokers=3, racks_down=frozenset("b")))
+    assert [row.rack for row in assumed.brokers if row.broker_id not in away] == ["a", "c", "a", "c", "a"]
+
+
 def test_replicas_of_a_rack_that_is_down_are_made_anew_after_the_grace_time() -> None:
     recorded = history([(1, 3), (2, 4), (3, 2), (4, 1)], racks="aabbcc", brokers=6)
     result = run(recorded, Changes(racks_down=frozenset("b")))
