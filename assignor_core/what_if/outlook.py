@@ -5,10 +5,11 @@ present growth asks for.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
-from assignor_core.load import Floats, cluster_arrays
+from assignor_core.load import ClusterArrays, Floats, cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.placement import Placement
@@ -81,14 +82,15 @@ class Bound:
 def headroom(
     replayed: Replay, capacities: Mapping[int, Capacity], disk_bytes: Mapping[int, int | None]
 ) -> tuple[Headroom, ...]:
-    """By broker and resource, where the capacity is known; those with least left first.
+    """By broker that is alive and resource, where the capacity is known; those with least left first.
 
     `disk_bytes` is the size of each broker's volumes, where `capacities` do not give another.
     """
     rows = []
     for resource in SHOWN:
-        worst = np.nanmax(replayed.broker_load[resource][-DAY_HOURS:], axis=0, initial=0.0)
-        for broker, load in zip(replayed.broker_ids, worst.tolist(), strict=True):
+        loads = replayed.broker_load[resource][-DAY_HOURS:]
+        alive, worst = ~np.isnan(loads[-1]), np.nanmax(loads, axis=0, initial=0.0)
+        for broker, load in zip(np.array(replayed.broker_ids)[alive].tolist(), worst[alive].tolist(), strict=True):
             capacity = getattr(capacities.get(broker, NO_CAPACITY), resource.capacity_key)
             if capacity is None and resource is Resource.DISK:
                 capacity = disk_bytes.get(broker)
@@ -159,10 +161,39 @@ def _brokers(now: float, per_day: float, days: int) -> int:
     return math.ceil(round(float(min(then, BROKERS_MAX)), 6))
 
 
-def bounds(history: History, replayed: Replay, away: frozenset[int]) -> tuple[Bound, ...]:
-    """What no placement is below on the brokers of the end; of the hour with most bytes in. By resource."""
+def bounds(
+    history: History,
+    replayed: Replay,
+    away: frozenset[int],
+    capacities: Mapping[int, Capacity] = MappingProxyType({}),
+) -> tuple[Bound, ...]:
+    """What no placement is below on the brokers of the end; of the hour with most bytes in. By resource.
+
+    Where all have `capacities`, max/mean is of what is used of them, as elsewhere; the load is in bytes all the same.
+    """
+    arrays, levels = _levels(history, replayed, away, capacities)
+    in_bytes = _levels(history, replayed, away, {})[1] if capacities else levels
+    totals = _totals(arrays.leader_load, arrays.follower_load, (arrays.replicas >= 0).sum(axis=1))
+    alive = max(1, int(arrays.alive.sum()))
+    return tuple(
+        Bound(
+            resource.value, levels[resource], in_bytes[resource] * float(totals[arrays.columns.of(resource)[0]]) / alive
+        )
+        for resource in SHOWN
+    )
+
+
+def _levels(
+    history: History, replayed: Replay, away: frozenset[int], capacities: Mapping[int, Capacity]
+) -> tuple[ClusterArrays, Mapping[str, float]]:
+    """The cluster at the end with the loads of the hour with most bytes in, and the least max/mean by resource."""
     hour = int(history.total_bytes_in.argmax())
-    brokers = tuple(Broker(row.broker_id, row.rack, _state(row.broker_id, history, away)) for row in history.brokers)
+    brokers = tuple(
+        Broker(
+            row.broker_id, row.rack, _state(row.broker_id, history, away), capacities.get(row.broker_id, NO_CAPACITY)
+        )
+        for row in history.brokers
+    )
     rates, sizes = history.rates[hour].tolist(), history.size_bytes.tolist()
     partitions = tuple(
         Partition(*key, replicas, PartitionLoad(row[BYTES_IN_AT], row[BYTES_OUT_AT], size))
@@ -173,15 +204,7 @@ def bounds(history: History, replayed: Replay, away: frozenset[int]) -> tuple[Bo
     problem = problem_of(arrays, PlannerPolicy(), placement)
     # The replay may leave racks that are not spread: then they force nothing.
     crowded = bool(problem.crowded(placement).any())
-    levels = lower_bounds(arrays, placement, problem.share, crowded=crowded)
-    totals = _totals(arrays.leader_load, arrays.follower_load, (arrays.replicas >= 0).sum(axis=1))
-    alive = max(1, int(arrays.alive.sum()))
-    return tuple(
-        Bound(
-            resource.value, levels[resource], levels[resource] * float(totals[arrays.columns.of(resource)[0]]) / alive
-        )
-        for resource in SHOWN
-    )
+    return arrays, lower_bounds(arrays, placement, problem.share, crowded=crowded)
 
 
 def _totals(leader: Floats, follower: Floats, replication: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:

@@ -42,7 +42,7 @@ def backtest_plans(
     named += [(text, settings_from(config_file, (*assignments, *text.split()))) for text in policies]
     first = named[0][1]
     history = history_for(first)
-    runs = [(name, settings, replayed(history, settings, frozenset())[0]) for name, settings in named]
+    runs = [(name, settings, replayed(history, settings)[0]) for name, settings in named]
     if png_file is not None:
         from streaming.simulate.plot import png_of
         from streaming.simulate.replay_plot import plot_replays

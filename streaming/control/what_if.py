@@ -45,7 +45,8 @@ def predict(
 ) -> Prediction:
     """What would happen in the recorded hours under `changes`; raises InputError, UsageProblem."""
     assumed, away = changed(history, changes)
-    result, policy = replayed(assumed, settings, away)
+    added = frozenset(row.broker_id for row in assumed.brokers[len(history.brokers) :])
+    result, policy = replayed(assumed, settings, away, added)
     disks = {row.broker_id: row.total_bytes for row in assumed.brokers}
     growth = growth_of(daily_bytes_in)
     return Prediction(
@@ -54,33 +55,40 @@ def predict(
         away,
         result,
         headroom(result, policy.capacities, disks),
-        bounds(assumed, result, away),
+        bounds(assumed, result, away, policy.capacities),
         growth,
         () if growth is None else brokers_needed(result, growth, policy.capacities, disks),
         accuracy,
     )
 
 
-def replayed(history: History, settings: Settings, away: frozenset[int]) -> tuple[Replay, DecisionPolicy]:
-    """The replay of a history under the settings, and the policy of its decisions."""
+def replayed(
+    history: History, settings: Settings, away: frozenset[int] = frozenset(), added: frozenset[int] = frozenset()
+) -> tuple[Replay, DecisionPolicy]:
+    """The replay of a history under the settings, and the policy of its decisions; brokers `added` are assumed."""
     window_ms = settings.pipeline.window_ms
     if HOUR_MS % window_ms:
         raise UsageProblem(f"pipeline.window_ms {window_ms}: windows that make no whole hour can't be replayed")
     policy = decision_policy(settings, history.topics)
-    policy = replace(policy, capacities=with_new_brokers(policy.capacities, history))
+    policy = replace(policy, capacities=with_new_brokers(policy.capacities, history, added))
     planner = settings.planner
     planning = Planning(planner.disk_reserve, planner.load_disagreement_max, planner.days, planner.plan_ttl_ms)
     pace = Pace(settings.control.throttle_bytes_per_sec, EXECUTING_INTERVAL_MS, limits(settings.control))
     return replay(history, policy, pace=pace, planning=planning, window_ms=window_ms, away=away), policy
 
 
-def with_new_brokers(capacities: Mapping[int, Capacity], history: History) -> dict[int, Capacity]:
-    """`capacities`, and for brokers without one the middle of those that have one."""
+def with_new_brokers(
+    capacities: Mapping[int, Capacity], history: History, added: frozenset[int]
+) -> dict[int, Capacity]:
+    """`capacities`, and for brokers that are `added` the middle of those that are there.
+
+    One that is there and has none stays without: control then compares plain loads.
+    """
     known = [capacities[row.broker_id] for row in history.brokers if row.broker_id in capacities]
     if not known:
         return dict(capacities)
     middle = Capacity(*(_middle([getattr(row, key) for row in known]) for key in CAPACITY_KEYS))
-    return {row.broker_id: capacities.get(row.broker_id, middle) for row in history.brokers}
+    return {**dict.fromkeys(sorted(added), middle), **capacities}
 
 
 def _middle(values: list[float | None]) -> float | None:

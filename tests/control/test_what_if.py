@@ -94,6 +94,22 @@ def test_brokers_that_are_added_take_their_share(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.usefixtures("recorded")
+def test_a_broker_without_a_capacity_gets_none_unless_it_is_added(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Control compares plain loads where one is unknown: with a guess the replay would decide otherwise."""
+    file = tmp_path / "settings.json"
+    content = json.loads(file.read_text())
+    content["planner"]["capacities"] = {1: {"bytes_in_per_sec": 100 * MB}, 2: {"bytes_in_per_sec": 10 * MB}}
+    file.write_text(json.dumps(content))
+    partly = predicted(tmp_path, capsys, "--add-brokers", "1")
+    assert {row["broker"] for row in partly["headroom"]} == {1, 2, 4}
+    assert partly["plans"][0]["detail"].startswith("bytes_in max/mean 2.000; broker 1 "), (
+        "12 of 24 MB/s, of four brokers"
+    )
+
+
+@pytest.mark.usefixtures("recorded")
 def test_an_execution_goes_on_each_second_however_seldom_control_looks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
