@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
+from assignor_core.deciding.windows import resource_capacities
 from assignor_core.execution.life_cycle import Execution
+from assignor_core.model import Capacity
 from assignor_core.resources import Resource
 from assignor_core.skew import skew_of
 from assignor_core.what_if.outlook import Headroom
@@ -58,13 +61,29 @@ def predicted_outlook(replayed: Replay, headroom: Iterable[Headroom]) -> Outlook
 
 
 def outlook_that_came(
-    hours: Sequence[HourLoads], capacities: Mapping[Resource, Mapping[int, float]], executions: Iterable[Execution]
+    hours: Sequence[HourLoads],
+    capacities: Mapping[Resource, Mapping[int, float]],
+    executions: Iterable[Execution],
+    *,
+    given: Mapping[int, Capacity] = MappingProxyType({}),
+    drained: frozenset[int] = frozenset(),
 ) -> Outlook:
-    """What came of `hours`, oldest first, and of `executions`, of which those count that were carried out in full."""
+    """What came of `hours`, oldest first, and of `executions`, of which those count that were carried out in full.
+
+    Headroom is of `capacities`. max/mean is the one that was predicted: of what is used of the capacities that are
+    `given`, where all brokers have one, and without brokers that are `drained`.
+    """
     done = [(row, row.done_ms) for row in executions if row.done_ms is not None]
-    newest: HourLoads = hours[-1] if hours else {}
+    newest = {
+        resource: {broker: load for broker, load in loads.items() if broker not in drained}
+        for resource, loads in (hours[-1] if hours else {}).items()
+    }
     return Outlook(
-        {resource.value: skew_of(newest[resource]).max_over_mean for resource in SHOWN if newest.get(resource)},
+        {
+            resource.value: skew_of(loads, resource_capacities(given, resource, loads)).max_over_mean
+            for resource in SHOWN
+            if (loads := newest.get(resource))
+        },
         {
             resource.value: min(left)
             for resource in SHOWN

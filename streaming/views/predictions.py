@@ -16,6 +16,7 @@ from streaming.tables import Row, TableReader, at_least, below, of_cluster, to_m
 from streaming.views.broker_load import read_load
 from streaming.views.broker_windows import capacities_of, loads
 from streaming.views.executions import begun_between
+from streaming.views.intents import drained_brokers
 
 PREDICTIONS_MAX = 5
 """Newest predictions that are compared."""
@@ -45,16 +46,23 @@ def compared_predictions(reader: TableReader, settings: Settings) -> list[KeptPr
     rows = reader.rows(PREDICTION.name, where=own & at_least("predicted_at", first))
     by_age = sorted(rows, key=lambda row: (row["predicted_at"], row["prediction_id"]), reverse=True)
     capacities = _capacities(reader, settings)
-    return [_compared(reader, settings.kafka.cluster_name, row, capacities) for row in by_age[:PREDICTIONS_MAX]]
+    return [_compared(reader, settings, row, capacities) for row in by_age[:PREDICTIONS_MAX]]
 
 
 def _compared(
-    reader: TableReader, kafka_cluster: str, row: Row, capacities: Mapping[Resource, Mapping[int, float]]
+    reader: TableReader, settings: Settings, row: Row, capacities: Mapping[Resource, Mapping[int, float]]
 ) -> KeptPrediction:
+    kafka_cluster = settings.kafka.cluster_name
     predicted_ms = to_ms(row["predicted_at"])
     until_ms = predicted_ms + row["hours"] * HOUR_MS
     executions = begun_between(reader, kafka_cluster, utc(predicted_ms), utc(until_ms))
-    came = outlook_that_came(_hours_since(reader, kafka_cluster, predicted_ms, until_ms), capacities, executions)
+    came = outlook_that_came(
+        _hours_since(reader, kafka_cluster, predicted_ms, until_ms),
+        capacities,
+        executions,
+        given=capacities_of(settings.planner),
+        drained=drained_brokers(reader, kafka_cluster),
+    )
     return KeptPrediction(
         row["prediction_id"],
         predicted_ms,

@@ -12,8 +12,10 @@ from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.resources import Resource
 from streaming import cli, tables
 from streaming.commands.what_if import since_ms_of
+from streaming.control.intents import note_intent
 from streaming.errors import UsageProblem
 from streaming.settings import HOUR_MS, Settings
+from streaming.views.intents import Intent
 from streaming.views.recorded_hours import read_history
 from tests.control.windows import window_columns, write_hours_before, write_windows
 from tests.serve.synthetic import Synthetic
@@ -312,6 +314,9 @@ def test_a_prediction_that_is_kept_is_compared_with_what_came(
     assert came["bytes_in_max_over_mean"] == pytest.approx(1.2)
     assert (came["bytes_copied"], came["duration_ms"]) == (123_000_000, 50_000)
     assert came["bytes_in_headroom_left"] == pytest.approx(0.7)
+    write_load_hour(recorded, kept_ms + 2, {1: 8 * MB, 2: 12 * MB, 3: 0.0})
+    note_intent(root, recorded.kafka.cluster_name, 3, Intent.DRAIN, now_ms=kept_ms)
+    assert compared(tmp_path, capsys)["bytes_in_max_over_mean"]["came"] == pytest.approx(1.2)
     assert what_if(tmp_path, "--compare") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("for 6 hours: 2 brokers more")

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assignor_core.model import Capacity
 from assignor_core.resources import Resource
 from assignor_core.what_if.predictions import Compared, Outlook, compare, outlook_that_came
 from tests.core.what_if.test_accuracy import execution
@@ -40,6 +41,16 @@ def test_of_what_came_the_newest_hour_shows_skew_and_the_worst_shows_headroom() 
     assert came.headroom_left == {"bytes_in": pytest.approx(0.1)}
     assert (came.bytes_copied, came.duration_ms) == (1_800.0, 120_000.0)
     assert outlook_that_came([], {}, []) == Outlook()
+
+
+def test_skew_that_came_is_measured_as_it_was_predicted() -> None:
+    """By what is used of capacities, and without drained brokers: else a plan that came true would be off."""
+    hours = [{Resource.BYTES_IN: {1: 60.0, 2: 30.0, 3: 0.0}}]
+    given = {1: Capacity(200.0), 2: Capacity(100.0), 3: Capacity(100.0)}
+    came = outlook_that_came(hours, {}, [], given=given, drained=frozenset({3}))
+    assert came.max_over_mean == {"bytes_in": pytest.approx(1.0)}
+    assert outlook_that_came(hours, {}, [], given={1: given[1]}).max_over_mean == {"bytes_in": pytest.approx(2.0)}
+    assert outlook_that_came(hours, {}, [], drained=frozenset({1, 2, 3})) == Outlook()
 
 
 @pytest.mark.parametrize(("predicted", "came"), [(None, 1.0), (1.0, None), (0.0, 5.0)])
