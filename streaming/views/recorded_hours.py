@@ -173,13 +173,23 @@ def _wander(
     wander: dict[Resource, Floats] = {}
     for resource in WANDERING:
         loads: Floats = np.full(shape, np.nan)
-        known = [rows[figure].to_numpy().astype(np.float64) for figure in resource.figures]
-        sums = known[0] + sum(np.nan_to_num(values) for values in known[1:])
+        clients, *others = (rows[figure].to_numpy().astype(np.float64) for figure in resource.figures)
+        sums = sum((_unless_others_know(values, start_ms) for values in others), start=clients)
         loads[hour[kept], number[kept], column[kept]] = sums[kept]
         there = ~np.isnan(loads)
         mean = np.where(there, loads, 0.0).sum(axis=1, keepdims=True) / np.maximum(there.sum(axis=1, keepdims=True), 1)
         wander[resource] = np.where(there & (mean > LOAD_MIN_BYTES_PER_SEC), loads / np.maximum(mean, 1.0), 1.0)
     return wander
+
+
+def _unless_others_know(rates: Floats, start_ms: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Floats:
+    """Rates by row, 0 where no broker of the window knows its own; see `broker_windows.loads`, which decisions rest on.
+
+    >>> _unless_others_know(np.array([np.nan, 2.0, np.nan]), np.array([10, 10, 20])).tolist()
+    [nan, 2.0, 0.0]
+    """
+    known_in = np.unique(start_ms[~np.isnan(rates)])
+    return np.where(np.isnan(rates) & ~np.isin(start_ms, known_in), 0.0, rates)
 
 
 class _Codes:

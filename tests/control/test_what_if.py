@@ -213,6 +213,28 @@ def test_brokers_vary_within_the_hour_as_recorded(settings: Settings) -> None:
     assert factors[0, :, 1:].max() == 1.0
 
 
+def test_a_broker_whose_replication_is_unknown_at_times_does_not_vary_for_that(settings: Settings) -> None:
+    """Its load is unknown then, as in a decision: what clients send alone would pass for half of it."""
+    live = LiveCluster("c", RACKS, {("t", number): LivePartition((number,), number, (number,)) for number in RACKS})
+    hour_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
+    write_hours_before(settings, hour_ms, {1: {("t", number): MB for number in RACKS}})
+    write_windows(settings, live, end_ms=hour_ms, windows=1)
+    unknown = {1: (3,), 2: tuple(RACKS)}
+    rows = [
+        {**window_columns(settings.kafka.cluster_name, hour_ms - HOUR_MS + minute * 60_000, 60_000), "broker": broker,
+         "bytes_in_per_sec": MB, "replication_bytes_in_per_sec": None if broker in unknown.get(minute, ()) else MB}
+        for minute in range(59)
+        for broker in RACKS
+    ]  # fmt: skip
+    tables.append(settings.storage.tables, "broker_load", rows, transaction_id="minutes", transaction_version=1)
+    history = read_history(tables.TableReader(settings.storage.tables), settings, since_ms=hour_ms - HOUR_MS)
+    factors = history.wander[Resource.BYTES_IN][0]
+    assert factors[1].tolist() == [factors[0, 0], factors[0, 1], 1.0]
+    # Where nobody knows it, clients' traffic is the best there is.
+    assert factors[2].max() < 0.6
+    assert factors[0, 2] == pytest.approx(factors[0, 0], rel=0.02)
+
+
 def test_without_history_it_says_so(settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert what_if(tmp_path) == 1
     place = settings.storage.tables
