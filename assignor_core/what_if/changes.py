@@ -43,6 +43,9 @@ def changed(history: History, changes: Changes) -> tuple[History, frozenset[int]
     away = frozenset(row.broker_id for row in history.brokers if row.rack in changes.racks_down) | changes.brokers_down
     if len(away) == len(history.brokers):
         raise InputError("what-if: no broker would be left, at least one is needed")
+    emptied = away | history.drained | changes.drain
+    if changes.drain and not changes.add_brokers and emptied.issuperset(row.broker_id for row in history.brokers):
+        raise InputError("--drain: no broker would be left that takes replicas, at least one is needed")
     history = _without_topics(history, changes.drop_topics)
     history = _with_traffic(history, changes)
     history = _with_brokers(history, changes.add_brokers, changes.racks_down)

@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from streaming.settings import Settings
 
 HOURS_MAX = 24 * 366
+NumberT = TypeVar("NumberT", int, float)
 FACTOR = re.compile(r"(\d+(?:\.\d+)?)x?")
 
 
@@ -71,7 +73,7 @@ def what_if(
     from streaming.views.accuracy import read_accuracy
     from streaming.views.recorded_hours import daily_bytes_in, read_history
 
-    factors = dict(_factor(text) for text in traffic)
+    factors = _each_once("--traffic", map(_factor, traffic))
     changes = Changes(
         add_brokers=add_brokers,
         racks_down=frozenset(racks_down),
@@ -79,7 +81,7 @@ def what_if(
         drain=frozenset(drain),
         traffic=factors.pop("", 1.0),
         topic_traffic=factors,
-        grow=dict(_partitions(text) for text in grow),
+        grow=_each_once("--grow", map(_partitions, grow)),
         drop_topics=frozenset(drop_topics),
     )
     since_ms = since_ms_of(since, clocks.now_ms())
@@ -148,6 +150,16 @@ def since_ms_of(text: str, now_ms: int) -> int:
     if not 0 < now_ms - since_ms <= HOURS_MAX * 3_600_000:
         raise UsageProblem(f"--from {text}: allowed is a time in the past, at most {HOURS_MAX} hours ago")
     return since_ms
+
+
+def _each_once(option: str, pairs: Iterable[tuple[str, NumberT]]) -> dict[str, NumberT]:
+    """What is given by topic; raises UsageProblem where that is two things."""
+    given: dict[str, NumberT] = {}
+    for topic, value in pairs:
+        if topic in given:
+            raise UsageProblem(f"{option}: given twice for {topic or 'all topics'}, allowed is once")
+        given[topic] = value
+    return given
 
 
 def _factor(text: str) -> tuple[str, float]:

@@ -144,6 +144,8 @@ def test_it_is_shown_in_words_and_drawn(tmp_path: Path, capsys: pytest.CaptureFi
         (("--drop-topic", "order"), "--drop-topic: there is no topic 'order'; did you mean 'orders'?"),
         (("--rack-down", "z"), "--rack-down: there is no rack 'z', allowed are a, b, c"),
         (("--traffic", "lots"), "--traffic lots: found no factor, allowed are 2x, 1.5 or TOPIC=2x"),
+        (("--traffic", "2x", "--traffic", "3x"), "--traffic: given twice for all topics, allowed is once"),
+        (("--grow", "orders=24", "--grow", "orders=36"), "--grow: given twice for orders, allowed is once"),
         (("--grow", "orders"), "--grow orders: found no TOPIC=PARTITIONS, allowed is for instance orders=60"),
         (("--from", "yesterday"), "--from yesterday: found no time, allowed are -7d, -36h or 2026-11-21T14:00"),
         (("--add-brokers", "-1"), "Invalid value for '--add-brokers': -1 is not in the range x>=0."),

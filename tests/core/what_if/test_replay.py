@@ -231,6 +231,10 @@ def test_a_topic_that_grows_has_its_traffic_on_all_its_partitions() -> None:
         (Changes(racks_down=frozenset({"z"})), "--rack-down: there is no rack 'z', allowed are a, b, c"),
         (Changes(racks_down=frozenset("abc")), "what-if: no broker would be left, at least one is needed"),
         (Changes(brokers_down=frozenset({9})), "--broker-down: there is no broker 9, allowed are 1, 2, 3"),
+        (
+            Changes(drain=frozenset({1, 2}), brokers_down=frozenset({3})),
+            "--drain: no broker would be left that takes replicas, at least one is needed",
+        ),
         (Changes(traffic=0.0), "--traffic: found 0, allowed is above 0 to 1000"),
         (Changes(add_brokers=5000), "--add-brokers: found 5000, allowed is 0 to 1000"),
     ],
