@@ -1,15 +1,18 @@
 """The shipped defaults over weeks of generated load, and the simulator itself on loads to follow by head."""
 
+import warnings
 from math import nan
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assignor_core.deciding.noise import load_noise
 from assignor_core.deciding.observation import DecisionPolicy, PlanRequest
 from assignor_core.deciding.simulation import SCENARIOS, Report, Trace, World, generate, simulate
-from assignor_core.deciding.simulation.replay import UNDER_WAY, EvenPlans
+from assignor_core.deciding.simulation.replay import UNDER_WAY, EvenPlans, evened
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow
@@ -23,6 +26,7 @@ pytestmark = pytest.mark.long
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "trigger.md"
 DEFAULTS = TriggerPolicy()
+LOADS = st.sampled_from([nan, 0.0, 1e-6, 1.0, 3.0, 715.8278831297643, 1e6]) | st.floats(1e-6, 1e3)
 QUICK = TriggerPolicy(windows_over=2, windows_considered=3, cooldown_ms=0)
 
 
@@ -131,6 +135,30 @@ def test_a_simulated_window_is_what_control_would_measure() -> None:
     assert simulate(trace(tuple(values.values())), only_window).triggers == 1
     above = TriggerPolicy(enter_ratio=skew_of(values).max_over_mean + 1e-9, windows_over=1, windows_considered=1)
     assert simulate(trace(tuple(values.values())), above).triggers == 0
+
+
+def test_no_load_is_lost_to_a_broker_that_carries_none() -> None:
+    """A new broker that nobody fills: each plan took a quarter of the cluster's load away, until none was left."""
+    with_empty = simulate(trace(*[(6.0, 2.0, 2.0, 0.0)] * 60), QUICK)
+    assert with_empty.triggers == 1
+    assert with_empty.load_moved == pytest.approx(8 / 30)
+    assert with_empty.windows_in_skew == 60, "it stays as empty as it was"
+    assert simulate(trace(*[(3.0, 3.0, 3.0, 0.0)] * 60), QUICK).triggers == 0
+    # The mean of equal loads may be below each of them by a rounding error.
+    assert evened(np.full(3, 715827883.1297643), 0.0).tolist() == [715827883.1297643] * 3
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 4).flatmap(lambda brokers: st.lists(st.tuples(*[LOADS] * brokers), min_size=1, max_size=25)))
+def test_figures_are_numbers_whatever_the_loads(rows: list[tuple[float, ...]]) -> None:
+    """One broker, none that reports, loads of nothing: tables hold such windows, and nothing warns of them."""
+    eager = TriggerPolicy(windows_over=1, windows_considered=2, cooldown_ms=0, load_min_bytes_per_sec=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = simulate(trace(*rows), eager)
+    assert 0 <= report.load_moved <= report.triggers
+    assert report.false_triggers <= report.triggers
+    assert report.windows_in_skew <= report.windows == len(rows)
 
 
 def test_a_plan_that_waits_is_known_after_others_were_made() -> None:

@@ -33,6 +33,8 @@ from assignor_core.plan import Movement, Plan
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 
+CARRYING_SHARE = 0.05
+"""A broker with less of the mean load takes nothing from others: a multiple of next to nothing is no load of theirs."""
 EVEN_BAND = PlannerPolicy().band
 """A plan with this band or a narrower one counts as one that ends even."""
 UNDER_WAY = "under way"
@@ -114,9 +116,18 @@ def evened(loads: Floats, band: float) -> Floats:
     mean = loads.mean()
     over = np.maximum(loads - (1.0 + band) * mean, 0.0)
     room = np.maximum(mean - loads, 0.0)
-    if not over.any():
+    if not over.any() or not room.any():  # the mean of equal loads may be below each of them by a rounding error
         return loads
     target: Floats = loads - over + over.sum() * room / room.sum()
+    return target
+
+
+def _evened_among_carrying(loads: Floats, band: float) -> Floats:
+    """`evened` for brokers whose load can be a multiple of what it is; the others keep theirs, so that none is lost."""
+    carries = loads > CARRYING_SHARE * loads.mean()
+    target = loads.copy()
+    if carries.any():
+        target[carries] = evened(loads[carries], band)
     return target
 
 
@@ -162,7 +173,7 @@ class EvenPlans:
             raise NothingToPlanOn("no closed window since the last change")
         means = {resource: self._mean(request.windows, resource) for resource in self._resources}
         left = max(0.0, request.policy.band - EVEN_BAND)
-        targets = {resource: evened(mean, left) for resource, mean in means.items()}
+        targets = {resource: _evened_among_carrying(mean, left) for resource, mean in means.items()}
         changes = {
             resource: np.where(mean > 0, targets[resource] / np.where(mean > 0, mean, 1.0), 1.0)
             for resource, mean in means.items()
