@@ -19,6 +19,7 @@ from streaming.settings import Settings
 from streaming.tables import TableReader, to_ms
 from streaming.views.decisions import read_decisions
 from streaming.views.executions import changes_ms
+from streaming.views.intents import drained_at
 
 
 def recorded_trace(
@@ -73,5 +74,6 @@ def decisions_again(settings: Settings, policy: DecisionPolicy, *, since_ms: int
     ]
     windows = recorded_windows(window_tables_of(settings), since_ms=0)
     changed_ms = changes_ms(reader, cluster, since_ms=0)
-    again = decided_again(windows, past, policy, changed_ms=changed_ms)
+    drained = drained_at(reader, cluster)
+    again = decided_again(windows, past, policy, changed_ms=changed_ms, drained_at=drained)
     return [DecidedAgain(then, now) for then, now in zip(past, again, strict=True)]

@@ -1,10 +1,11 @@
 """Rows of `broker_intent`: which brokers are being drained, until a person wants otherwise. Control writes the rows."""
 
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 
 from streaming.contract import BROKER_INTENT
-from streaming.tables import Row, TableReader, below, of_cluster
+from streaming.tables import Row, TableReader, below, of_cluster, to_ms
 
 
 class Intent(StrEnum):
@@ -25,6 +26,19 @@ def drained_brokers(reader: TableReader, kafka_cluster: str) -> frozenset[int]:
     """Brokers that must end empty and get nothing: the newest row of each counts. Raises TableUnavailable."""
     newest = newest_intents(reader, kafka_cluster)
     return frozenset(broker for broker, row in newest.items() if row["intent"] == Intent.DRAIN)
+
+
+def drained_at(reader: TableReader, kafka_cluster: str) -> Callable[[int], frozenset[int]]:
+    """Which brokers were being drained at a time, ms, as far back as notes are kept. Raises TableUnavailable."""
+    columns = ("broker", "event_time", "intent")
+    rows = reader.rows(BROKER_INTENT.name, columns=columns, where=of_cluster(kafka_cluster))
+    notes = sorted((to_ms(row["event_time"]), row["broker"], row["intent"]) for row in rows)
+
+    def at(time_ms: int) -> frozenset[int]:
+        newest = {broker: intent for noted_ms, broker, intent in notes if noted_ms <= time_ms}
+        return frozenset(broker for broker, intent in newest.items() if intent == Intent.DRAIN)
+
+    return at
 
 
 def outdated_notes(reader: TableReader, kafka_cluster: str, before: datetime) -> list[tuple[int, datetime]]:

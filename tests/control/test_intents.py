@@ -9,7 +9,7 @@ from streaming.control import intents
 from streaming.control.intents import TABLE, note_intent
 from streaming.errors import TableUnavailable
 from streaming.tables import Row, TableReader
-from streaming.views.intents import Intent, drained_brokers, newest_intents
+from streaming.views.intents import Intent, drained_at, drained_brokers, newest_intents
 
 CLUSTER = "main"
 NOW_MS = 1_000_000_000
@@ -44,6 +44,13 @@ def test_brokers_don_t_wait_for_each_other(root: str) -> None:
     note_intent(root, CLUSTER, 5, Intent.DRAIN, now_ms=NOW_MS - HOUR_MS)
     assert drained(root) == {4, 5}
     assert times_ms(root) == [NOW_MS - HOUR_MS, NOW_MS]
+
+
+def test_who_was_drained_is_known_of_each_time(root: str) -> None:
+    for broker, intent, at_ms in ((4, Intent.DRAIN, 10), (5, Intent.DRAIN, 20), (4, Intent.USE, 30)):
+        note_intent(root, CLUSTER, broker, intent, now_ms=at_ms)
+    at = drained_at(TableReader(root), CLUSTER)
+    assert [sorted(at(time_ms)) for time_ms in (9, 10, 20, 29, 30)] == [[], [4], [4, 5], [4, 5], [5]]
 
 
 def test_who_comes_second_at_the_same_time_writes_after_the_first(root: str, monkeypatch: pytest.MonkeyPatch) -> None:

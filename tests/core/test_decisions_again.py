@@ -59,3 +59,16 @@ def test_what_windows_do_not_show_stays_as_it_was_with_its_cooldown() -> None:
 
 def test_a_decision_whose_windows_are_no_longer_kept_stays_as_it_was() -> None:
     assert decided_again([], past(Reason.SKEWED), POLICY, changed_ms=()) == past(Reason.SKEWED)
+
+
+def test_a_broker_that_was_being_drained_then_counts_from_its_end_on() -> None:
+    """It was empty and counted for nothing: with it the others are above the mean."""
+    emptied = {**EVEN, 4: 0.0}
+    then = past(*[Reason.BALANCED] * 4)
+
+    def drained_at(at_ms: int) -> frozenset[int]:
+        return frozenset({4}) if at_ms < 3 * MINUTE_MS else frozenset()
+
+    assert again(*[emptied] * 4, then=then)[1] == "skewed", "a plan would fill it"
+    rows = decided_again(windows(*[emptied] * 4), then, POLICY, changed_ms=(), drained_at=drained_at)
+    assert [row.reason.value for row in rows] == ["balanced", "balanced", "skewed", "cooldown"]

@@ -5,20 +5,21 @@ planner found then is taken as it was, since windows hold no partitions.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.doubt import PLAN_WINDOWS_MAX
 from assignor_core.deciding.load_memory import LoadMemory
-from assignor_core.deciding.observation import DecisionPolicy, Observation, PlanRequest
+from assignor_core.deciding.observation import DecisionPolicy, Observation, PlanRequest, brokers_counted
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.recurring import RecurringLoad
-from assignor_core.deciding.simulation.replay import EvenPlans
+from assignor_core.deciding.simulation.replay import EvenPlans, evened
 from assignor_core.deciding.step import step
 from assignor_core.deciding.trigger import TriggerState, after_plan
 from assignor_core.deciding.windows import ClosedWindow, skew_window
 from assignor_core.errors import LoadsDisagree
 from assignor_core.live import LiveCluster
+from assignor_core.load import Floats
 from assignor_core.proposed_plan import ProposedPlan
 
 OF_WINDOWS = frozenset(
@@ -41,6 +42,14 @@ OF_WINDOWS = frozenset(
 """Reasons that closed windows and the moves between them explain; the others rest on what windows don't show."""
 
 
+DrainedAt = Callable[[int], frozenset[int]]
+"""Brokers that were being drained at a time, ms."""
+
+
+def _none_drained(_at_ms: int) -> frozenset[int]:
+    return frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class Decided:
     """One decision: when, on windows up to which end, and what it came to."""
@@ -53,20 +62,29 @@ class Decided:
 
 
 def decided_again(
-    windows: Sequence[ClosedWindow], past: Sequence[Decided], policy: DecisionPolicy, *, changed_ms: Sequence[int]
+    windows: Sequence[ClosedWindow],
+    past: Sequence[Decided],
+    policy: DecisionPolicy,
+    *,
+    changed_ms: Sequence[int],
+    drained_at: DrainedAt = _none_drained,
 ) -> list[Decided]:
     """The decisions of `past`, oldest first, as this policy makes them on `windows`, oldest first.
 
     `changed_ms` are the times, ascending, at which executions that moved anything ended. What was decided for reasons
     that are not `OF_WINDOWS` stays as it was: windows don't show whether it would be decided again.
     """
-    return list(_Past(windows, past, policy, changed_ms).decisions())
+    return list(_Past(windows, past, policy, changed_ms, drained_at).decisions())
 
 
 class _PastPlans(EvenPlans):
     """Evidence that gives no plan where the planner of that time found none worth its movements."""
 
     found: Reason = Reason.SKEWED
+
+    def target(self, loads: Floats, band: float) -> Floats:
+        """Real plans fill an empty broker, too, and the recorded loads show it."""
+        return evened(loads, band)
 
     def propose(self, request: PlanRequest) -> ProposedPlan:
         """A plan, or what was found instead."""
@@ -87,8 +105,10 @@ class _Past:
         past: Sequence[Decided],
         policy: DecisionPolicy,
         changed_ms: Sequence[int],
+        drained_at: DrainedAt,
     ) -> None:
         self._windows, self._past, self._policy, self._changed_ms = windows, past, policy, changed_ms
+        self._drained_at = drained_at
         self._ends = [window.end_ms for window in windows]
         self._kept = max(policy.trigger.windows_considered, policy.planner_windows, PLAN_WINDOWS_MAX)
         self._state = TriggerState()
@@ -120,12 +140,13 @@ class _Past:
         live = self._live(then.window_end_ms)
         ended = bisect_right(self._changed_ms, then.decided_ms)
         changed_ms = self._changed_ms[ended - 1] if ended else 0
-        self._remember(live, until, max(changed_ms, self._state.changed_ms))
+        drained = self._drained_at(then.decided_ms)
+        self._remember(brokers_counted(live, drained), until, max(changed_ms, self._state.changed_ms))
         observation = Observation.of(
             live,
             tuple(self._windows[max(0, until - self._kept) : until]),
             self._policy,
-            drained=frozenset(),
+            drained=drained,
             changed_ms=changed_ms,
             now_ms=then.decided_ms,
             memory=self._memory,
@@ -141,9 +162,9 @@ class _Past:
         brokers = (broker for broker, first_ms in self._first_ms.items() if first_ms <= end_ms <= self._last_ms[broker])
         return LiveCluster("past", dict.fromkeys(sorted(brokers)), {})
 
-    def _remember(self, live: LiveCluster, until: int, changed_ms: int) -> None:
-        """What control remembers of the windows since its last decision."""
-        trigger, counted = self._policy.trigger, frozenset(live.broker_racks)
+    def _remember(self, counted: frozenset[int], until: int, changed_ms: int) -> None:
+        """What control remembers of the windows since its last decision, of the brokers that count."""
+        trigger = self._policy.trigger
         skews = tuple(
             skew_window(window, self._policy.resources, self._policy.capacities, counted)
             for window in self._windows[self._seen : until]

@@ -122,15 +122,6 @@ def evened(loads: Floats, band: float) -> Floats:
     return target
 
 
-def _evened_among_carrying(loads: Floats, band: float) -> Floats:
-    """`evened` for brokers whose load can be a multiple of what it is; the others keep theirs, so that none is lost."""
-    carries = loads > CARRYING_SHARE * loads.mean()
-    target = loads.copy()
-    if carries.any():
-        target[carries] = evened(loads[carries], band)
-    return target
-
-
 def _max_over_mean(loads: Floats) -> float:
     return float(loads.max() / loads.mean()) if loads.any() else 1.0
 
@@ -173,7 +164,7 @@ class EvenPlans:
             raise NothingToPlanOn("no closed window since the last change")
         means = {resource: self._mean(request.windows, resource) for resource in self._resources}
         left = max(0.0, request.policy.band - EVEN_BAND)
-        targets = {resource: _evened_among_carrying(mean, left) for resource, mean in means.items()}
+        targets = {resource: self.target(mean, left) for resource, mean in means.items()}
         changes = {
             resource: np.where(mean > 0, targets[resource] / np.where(mean > 0, mean, 1.0), 1.0)
             for resource, mean in means.items()
@@ -192,6 +183,14 @@ class EvenPlans:
         self.changes[plan.plan_id], self.means[plan.plan_id] = changes, means
         self._kept[plan.plan_id] = KeptPlan(proposed, newest_ms, newest_ms)
         return proposed
+
+    def target(self, loads: Floats, band: float) -> Floats:
+        """`evened` for brokers whose load can be a multiple of what it is; others keep theirs, so that none is lost."""
+        carries = loads > CARRYING_SHARE * loads.mean()
+        target = loads.copy()
+        if carries.any():
+            target[carries] = evened(loads[carries], band)
+        return target
 
     def _mean(self, windows: tuple[ClosedWindow, ...], resource: str) -> Floats:
         rows = [[window.values(resource).get(broker, np.nan) for broker in self._brokers] for window in windows]
