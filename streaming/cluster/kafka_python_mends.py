@@ -6,12 +6,14 @@ fails where a method was renamed.
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Mapping
-from functools import cache, cached_property
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import cache, cached_property, partial
 from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.errors import (
+    KafkaConnectionError,
     KafkaError,
     KafkaProtocolError,
     NoError,
@@ -24,7 +26,7 @@ from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasR
 from kafka.protocol.metadata import MetadataRequest
 
 from streaming.cluster.answer_columns import LogDirRows, decode_log_dirs
-from streaming.cluster.first_contact import SharingNetClient, first_answer
+from streaming.cluster.first_contact import ASKED_AT_FIRST, SharingNetClient, first_answer
 from streaming.cluster.live_metadata import LiveMetadata, LiveTopic
 from streaming.cluster.metadata_rows import VERSION_MAX, VERSION_MIN
 from streaming.cluster.raw_requests import RawAnswer, RawRequest, TrafficCounters
@@ -88,7 +90,7 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
         request = MetadataRequest(
             topics=rows, allow_auto_topic_creation=False, min_version=VERSION_MIN, max_version=VERSION_MAX
         )
-        answer: RawAnswer = self._manager.run(self._async_send, RawRequest(request))
+        answer: RawAnswer = self._manager.run(self._async_read, RawRequest(request))
         return self._live_metadata.decode(answer.version, answer.body, whole=topics is None)
 
     def client_id_quotas(self) -> dict[str, dict[str, float]]:
@@ -97,7 +99,7 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
         3.0.12 knows the requests of quotas and has no method for them.
         """
         component = DescribeClientQuotasRequest.ComponentData(entity_type=CLIENT_ID, match_type=ANY_NAME, match=None)
-        response = self._manager.run(self._async_send, DescribeClientQuotasRequest([component], strict=True))
+        response = self._manager.run(self._async_read, DescribeClientQuotasRequest([component], strict=True))
         _raise(response)
         return {
             row.entity[0].entity_name: {quota.key: quota.value for quota in row.values}
@@ -178,6 +180,24 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
 
     async def _async_send(self, request: Any) -> Any:
         return await self._manager.send(request)
+
+    async def _async_read(self, request: Any) -> Any:
+        return await self._of_any_broker(partial(self._async_send, request))
+
+    async def _describe_cluster(self) -> Any:
+        return await self._of_any_broker(super()._describe_cluster)
+
+    async def _get_cluster_metadata(self, topics: Any) -> Any:
+        return await self._of_any_broker(partial(super()._get_cluster_metadata, topics))
+
+    async def _of_any_broker(self, read: Callable[[], Awaitable[Any]]) -> Any:
+        """In 3.0.12 one broker is asked, which may be one that has just gone. Then the next one is asked: what only
+        reads may be repeated.
+        """
+        for _ in range(ASKED_AT_FIRST - 1):
+            with suppress(KafkaConnectionError):
+                return await read()
+        return await read()
 
     async def _sent(self, request: Any, broker: int) -> Any:
         return await self._manager.send(request, node_id=broker)

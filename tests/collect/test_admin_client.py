@@ -9,6 +9,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.errors import (
     ClusterAuthorizationFailedError,
+    KafkaConnectionError,
     KafkaProtocolError,
     NotControllerError,
     RequestTimedOutError,
@@ -128,6 +129,40 @@ def test_a_broker_it_does_not_know_makes_it_ask_for_metadata(ask: Callable[[Any]
     assert wire.refreshed == 1
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda admin: admin.describe_cluster(),
+        lambda admin: admin.describe_topics(["t"]),
+        lambda admin: admin.client_id_quotas(),
+        lambda admin: admin.live_topics([]),
+    ],
+    ids=["cluster", "topics", "quotas", "live topics"],
+)
+def test_what_any_broker_can_tell_is_asked_of_the_next_one_where_the_first_has_just_gone(
+    read: Callable[[Any], Any],
+) -> None:
+    class Answered(Exception):
+        """Of the third broker."""
+
+    def answer(_request: Any) -> Any:
+        if len(wire.sent) < 3:
+            raise KafkaConnectionError("111 ECONNREFUSED")
+        raise Answered
+
+    wire = Wire(answer)
+    with pytest.raises(Answered):
+        read(client(wire))
+
+    def nobody(_request: Any) -> Any:
+        raise KafkaConnectionError("111 ECONNREFUSED")
+
+    wire = Wire(nobody)
+    with pytest.raises(KafkaConnectionError):
+        read(client(wire))
+    assert len(wire.sent) == 3
+
+
 def _raised(error: Exception) -> None:
     raise error
 
@@ -194,11 +229,13 @@ def test_every_private_method_that_is_overridden_exists_upstream() -> None:
         "_async_first_answer",
         "_async_leader_offsets",
         "_async_ask_each",
+        "_async_read",
         "_async_send",
+        "_of_any_broker",
         "_sent",
     }
     overridden = own - added - {"_refreshing_brokers"}
-    assert len(overridden) == 7
+    assert len(overridden) == 9
     assert [name for name in sorted(overridden) if not hasattr(KafkaAdminClient, name)] == []
 
 
