@@ -73,5 +73,5 @@ class Handovers:
         self._state.effort.score_anew(len(rows))
         problem, targets, shed = self._state.problem, self._targets[rows, slots], self._shed[rows]
         before = self._state.placement.loads[targets]
-        self._fits[rows, slots] = (before + shed <= problem.ceiling[targets]).all(axis=1)
+        self._fits[rows, slots] = problem.may_rise_by(before, shed, targets)
         self._burden[rows, slots] = problem.burden(before, shed, targets)

@@ -86,7 +86,7 @@ def _handovers(state: SearchState, broker: int, relief_min: float) -> Iterator[C
             if target == NO_BROKER or not problem.may_lead[target] or relief[index] < relief_min:
                 continue
             there = placement.loads[target]
-            if (there + shed[index] > problem.ceiling[target]).any():
+            if not problem.may_rise_by(there, shed[index], target):
                 continue
             burden = problem.burden(there, shed[index], target)
             gain = float(relief[index] - burden)

@@ -28,7 +28,7 @@ from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.proportions import levels_of_proportions
 from assignor_core.racks import least_spread
-from assignor_core.resources import MEASURED, PLANNED
+from assignor_core.resources import MEASURED, PLANNED, Resource
 
 PULL = 1e-5
 """Weight of plain evenness beside the excess over the limit: it picks the emptier of two brokers within the band."""
@@ -189,12 +189,25 @@ class Problem:
             allowed[rows[held], replicas[held, slot]] = False
         return allowed
 
+    def may_rise_by(self, here: Floats, added: Floats, brokers: Indices | int) -> Flags:
+        """Whether `brokers`, which carry `here` (... x C), may carry `added` more; the shapes are broadcast, without C.
+
+        One that is above its capacity already may stay there: what adds nothing to that load is none of its concern.
+        """
+        may_rise: Flags = np.all(added <= np.maximum(self.ceiling[brokers] - here, 0.0), axis=-1)
+        return may_rise
+
     def with_room(self, placement: Placement, loads: Floats, targets: Indices) -> Flags:
-        """N x T: targets whose capacity has room for each of `loads` (N x C)."""
+        """N x T: targets whose capacity has room for each of `loads` (N x C); see `may_rise_by`.
+
+        A disk above its capacity takes nothing, not even what is empty: sizes are from a look before.
+        """
         room = np.ones((len(loads), len(targets)), dtype=np.bool_)
         # Column by column: N x T x C at once would be the largest array of the search.
         for column in np.flatnonzero(np.isfinite(self.ceiling).any(axis=0)):
             free = self.ceiling[targets, column] - placement.loads[targets, column]
+            if self.arrays.columns.resources[column] is not Resource.DISK:
+                free = np.maximum(free, 0.0)
             room &= loads[:, column][:, None] <= free
         return room
 
