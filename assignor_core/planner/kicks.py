@@ -8,14 +8,19 @@ tenth: iterated local search with an ejection chain for its perturbation (Glover
 Invariants: the cluster's violation never grows; the number of tries is fixed beforehand, so the cost is too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from assignor_core.load import NO_BROKER
+from assignor_core.planner.annealing import PARTITIONS_MIN
 from assignor_core.planner.candidates import Candidate, SearchState, led_partitions, shortlist, target_brokers
 from assignor_core.planner.placement import Edit
+from assignor_core.planner.problem import Problem
 from assignor_core.planner.search import NOTICEABLE, Search
+
+Limits = Callable[[], Problem]
+"""The problem with limits that hold for the placement as it is."""
 
 BROKERS_MAX = 16
 """Stuck brokers that are tried, most violated first."""
@@ -31,8 +36,10 @@ BETTER = 0.9
 """A try is kept if it leaves less than this part of the violation."""
 
 
-def kick(search: Search) -> None:
-    """Go through the stuck brokers once.
+def kick(search: Search, limits: Limits | None = None) -> Search:
+    """Go through the stuck brokers once; returns the search with the limits that are in force then.
+
+    A heavy partition raises the limits of the broker that holds it, so `limits` are asked for anew where it goes.
 
     Broker 1 leads 4 + 5, broker 2 leads 3 + 4. Whatever one hands over alone overloads the other, so the search stops.
     The kick hands 4 over all the same, and broker 2 hands 3 back: both lead 8.
@@ -42,36 +49,58 @@ def kick(search: Search) -> None:
     >>> search.relieve()
     >>> search.journal
     []
-    >>> kick(search)
+    >>> search = kick(search)
     >>> search.placement.replicas[:, 0].tolist()
     [1, 0, 1, 0]
     """
     violation = search.violation()
     for broker in np.argsort(-violation, kind="stable")[:BROKERS_MAX]:
         if violation[broker] > NOTICEABLE:
-            _kick_broker(search, int(broker))
+            search = _kick_broker(search, int(broker), limits)
+    return search
 
 
-def _kick_broker(search: Search, broker: int) -> None:
+def _kick_broker(search: Search, broker: int, limits: Limits | None) -> Search:
     """Keep the first try that makes the whole better; undo the others."""
     violation = search.violation()
     before, others = float(violation.sum()), frozenset(np.flatnonzero(violation > NOTICEABLE).tolist()) - {broker}
     for candidate in _forced_candidates(search.state, broker, leaders_only=search.problem.policy.leaders_only):
         mark = len(search.journal)
-        search.apply(candidate)
-        search.pinning(candidate.edits[0].partition).relieve(REPLIES_MAX, exchanges=False, ignored=others)
-        if float(search.violation().sum()) < BETTER * before:
-            return
+        changed = search.apply(candidate)
+        # With few partitions most brokers may be stuck, and no annealing follows. Then the taker is relieved even if it
+        # was stuck itself.
+        ignored = others - changed if len(search.placement.replicas) < PARTITIONS_MIN else others
+        partition = candidate.edits[0].partition
+        tried = search.under(limits()) if limits and _is_heavy(search.state, partition) else search
+        tried.pinning(partition).relieve(REPLIES_MAX, exchanges=False, ignored=ignored)
+        if float(tried.violation().sum()) < BETTER * before:
+            return tried
         search.undo_to(mark)
+    return search
+
+
+def _is_heavy(state: SearchState, partition: int) -> bool:
+    """Whether `partition` alone is more than any broker's fair share of some load."""
+    problem = state.problem
+    heavy = state.placement.leading[partition] > problem.share.max(axis=0)
+    return bool((heavy & ~problem.arrays.columns.counts).any())
 
 
 def _forced_candidates(state: SearchState, broker: int, *, leaders_only: bool) -> list[Candidate]:
-    """Candidates that relieve `broker`, first those that do least harm elsewhere; their gain may be negative."""
+    """Candidates that relieve `broker`, first those that do least harm elsewhere; their gain may be negative.
+
+    To copy a heavy partition comes last: where its leadership alone can go, that is free.
+    """
     relief_min = SUBSTANTIAL * float(state.problem.violation(state.placement.loads)[broker])
     candidates = [*_handovers(state, broker, relief_min)]
     if not leaders_only:
         candidates += _replica_moves(state, broker, relief_min)
-    return sorted(candidates, key=lambda candidate: (-candidate.gain, candidate.edits))[:TRIES]
+
+    def copies_heavy(candidate: Candidate) -> bool:
+        (edit,) = candidate.edits
+        return edit.target != NO_BROKER and _is_heavy(state, edit.partition)
+
+    return sorted(candidates, key=lambda one: (copies_heavy(one), -one.gain, one.edits))[:TRIES]
 
 
 def _handovers(state: SearchState, broker: int, relief_min: float) -> Iterator[Candidate]:

@@ -7,6 +7,7 @@ a broker.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 from assignor_core.errors import InputError
@@ -148,12 +149,13 @@ def _relieve_in_rounds(search: Search) -> None:
     for number in range(ROUNDS):
         edits_before = len(search.journal)
         # At first heavy partitions are driven to brokers that can hold them.
-        within = search.under(attainable(search.problem, search.placement, everywhere=number > 0))
+        limits = partial(attainable, search.problem, search.placement, everywhere=number > 0)
+        within = search.under(limits())
         violation = float(within.violation().sum())
         within.relieve()
         exchanges_pay = exchanges_pay and exchange_widely(within)
         if float(within.violation().sum()) > KICKED_FROM * violation:
-            kick(within)
+            within = kick(within, limits)
         left = float(within.violation().sum())
         repair(search)
         if number > 0 and (len(search.journal) == edits_before or left > IDLE * violation):
