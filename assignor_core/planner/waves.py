@@ -5,9 +5,10 @@ lets each in that keeps two promises. When the wave ends, every broker is within
 start or the end of the plan. While it runs, no disk overflows: Kafka copies a replica before it deletes the old one, so
 what arrives counts before what leaves.
 
-Movements that fit only together, as the two of an exchange, enter as a group. If nothing fits although brokers must be
-emptied, their safety goes first: from then on capacities are the limit, not the band. What fits into no wave is handed
-back to the caller. Invariant: each round puts at least one movement into a wave, relaxes once, or ends.
+Movements that fit only together, as the two of an exchange, enter as a group. If nothing fits, brokers may be as full
+on the way as the fullest one is at the end of the plan, then at its start. If nothing fits then although brokers must
+be emptied, their safety goes first: capacities are the limit, not the band. What fits into no wave is handed back.
+Invariant: each round puts at least one movement into a wave, relaxes, or ends.
 """
 
 from typing import NamedTuple
@@ -99,8 +100,12 @@ class _LoadsUnderWay:
 
     def __init__(self, problem: Problem, placement: Placement, start: Floats) -> None:
         self._disk = problem.arrays.columns.of(Resource.DISK)
-        self._capacity = problem.ceiling + ROUNDING
-        self._must_empty = bool(len(problem.leaving))
+        # What is allowed instead where nothing fits, in turn: the highest level of any broker at the end of the plan,
+        # that at its start, and capacities where brokers must be emptied.
+        levels = (_highest_level(problem, loads) for loads in (placement.loads, start))
+        self._wider = [np.minimum(level, problem.ceiling) + ROUNDING for level in levels]
+        if len(problem.leaving):
+            self._wider.append(problem.ceiling + ROUNDING)
         # A disk that is too full from the beginning can't be a reason to move nothing: it must not get fuller.
         disk_max = np.maximum(problem.ceiling[:, self._disk].min(axis=1), start[:, self._disk].max(axis=1))
         self._disk_max = disk_max + ROUNDING
@@ -130,11 +135,13 @@ class _LoadsUnderWay:
         return False
 
     def relax(self) -> bool:
-        """From now on brokers may carry what their capacity allows, if any must be emptied; whether that is news."""
-        is_news, self._must_empty = self._must_empty, False
-        if is_news:
-            self._allowed = np.maximum(self._allowed, self._capacity)
-        return is_news
+        """From now on brokers may carry what is allowed where nothing fits; whether that is more than before."""
+        while self._wider:
+            wider = np.maximum(self._allowed, self._wider.pop(0))
+            if (wider > self._allowed).any():
+                self._allowed = wider
+                return True
+        return False
 
     def excess(self, brokers: Indices, change: Floats | float = 0.0) -> Floats:
         """K x C above what is allowed, after `change`."""
@@ -143,6 +150,14 @@ class _LoadsUnderWay:
 
     def _overflows(self, brokers: Indices) -> bool:
         return bool((self._disk_filled[brokers] > self._disk_max[brokers]).any())
+
+
+def _highest_level(problem: Problem, loads: Floats) -> Floats:
+    """B x C load of each broker if all were as full as the fullest one is with `loads`, by share."""
+    given = problem.share > 0
+    levels = np.where(given, loads / np.where(given, problem.share, 1.0), 0.0).max(axis=0)
+    highest: Floats = problem.share * levels
+    return highest
 
 
 def _group_that_fits(loads: _LoadsUnderWay, waiting: list[PendingMovement], size: int) -> list[PendingMovement]:
