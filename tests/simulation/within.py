@@ -326,6 +326,8 @@ class WithinStory:
         """Others write files until little more than the reserve is free, or less."""
         broker = self._random.choice(self._full)
         log_dir = self.world.cluster.contents.brokers[broker].log_dirs[1]
+        if log_dir.offline:  # nobody can write there
+            return
         used = used_bytes(self.world.cluster.contents)[broker, 1]
         left = self._random.choice((0.08, 0.12, 0.15))
         before, log_dir.other_bytes = (
