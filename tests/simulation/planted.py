@@ -75,7 +75,7 @@ class Planted:
             yield
 
     def caught_by(self, seed: int) -> bool:
-        """Whether the story of this seed breaks the invariant. One does not whose journal makes no sense: it can't go on."""
+        """Whether the story of this seed breaks the invariant; a story ends where its journal makes no sense."""
         with self.planted(), suppress(TableUnavailable):
             broken = {row.invariant for row in self.story(seed).broken}
             return self._is_among(broken)
