@@ -82,8 +82,9 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
         loads_before=loads_by_broker(arrays),
         loads_after=loads_by_broker(arrays, placement.replicas),
     )
-    # Last, as it needs the placement for itself. What brokers must give away has no cheaper part.
-    if not len(problem.leaving):
+    # Last, as it needs the placement for itself. What brokers must give away has no cheaper part. Where waves leave
+    # movements out, the way leads to another placement than the plan, and its gain is no measure of the plan's.
+    if not len(problem.leaving) and not left_out:
         plan = replace(plan, cheaper=cheaper_plans(search, way, movements, still_crowded))
     return plan, search.effort
 
