@@ -3,21 +3,17 @@
 Skipped without Chromium on the path or without Playwright and axe-core (`deploy/extras/browser-tests.lock`).
 """
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assignor_core.planner import PlannerPolicy, propose
-from streaming.runtime import users
 from tests.core.planner.cases import founding
-from tests.serve.signed import Signed
-from tests.serve.synthetic import Synthetic, skewed_cluster
-from tests.serve.test_page_in_browser import Site, chromium, now_ms, sign_in
+from tests.serve.test_page_in_browser import Site, chromium, sign_in
+from tests.serve.test_page_in_browser import skewed_site as site
 from tests.waiting import DEADLINE_S
 
-__all__ = ["chromium"]
+__all__ = ["chromium", "site"]
 pytestmark = pytest.mark.long
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
 
@@ -26,16 +22,6 @@ PAGES = (
     "overview", "groups", "group=billing", "broker=1", "topic=topic-A", "partition=topic-A%2F3", "decisions",
     "executions", "execution=e-1", "audit", "group=unknown",
 )  # fmt: skip
-
-
-@pytest.fixture
-def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A cluster that has everything, as it is now, and a plan that waits."""
-    monkeypatch.setitem(users.COST, "n", 2)
-    skewed_cluster(Synthetic(root), now_ms())
-    made = Site(Signed(tmp_path, root))
-    yield made
-    made.stop()
 
 
 def faults(page: Any) -> list[str]:

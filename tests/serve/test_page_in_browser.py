@@ -27,6 +27,7 @@ from streaming.serve.web import build_app
 from tests.core.planner.cases import founding
 from tests.serve.served import Served
 from tests.serve.signed import PASSWORD, Signed
+from tests.serve.synthetic import Synthetic, skewed_cluster
 from tests.waiting import DEADLINE_S, until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -72,7 +73,19 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setitem(users.COST, "n", 2)  # nobody guesses passwords here
-    made = Site(Signed(tmp_path, root))
+    yield from _served(Signed(tmp_path, root))
+
+
+@pytest.fixture
+def skewed_site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A cluster that has everything, as it is now, and a plan that waits."""
+    monkeypatch.setitem(users.COST, "n", 2)
+    skewed_cluster(Synthetic(root), now_ms())
+    yield from _served(Signed(tmp_path, root))
+
+
+def _served(served: Served) -> Iterator[Site]:
+    made = Site(served)
     yield made
     made.stop()
 

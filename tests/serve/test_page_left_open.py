@@ -3,7 +3,6 @@
 Skipped without Chromium on the path or without Playwright (`deploy/extras/browser-tests.lock`).
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +14,12 @@ from tests.core.planner.cases import founding
 from tests.serve.signed import Signed
 from tests.serve.synthetic import Synthetic, skewed_cluster
 from tests.serve.test_page_in_browser import Site, chromium, now_ms, page, sign_in
+from tests.serve.test_page_in_browser import skewed_site as site
 
-__all__ = ["chromium", "page"]
+__all__ = ["chromium", "page", "site"]
 pytestmark = pytest.mark.long
 
 PLAN = propose(founding(), PlannerPolicy(throttle_bytes_per_sec=1_000.0))
-
-
-@pytest.fixture
-def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A cluster that has everything, as it is now."""
-    monkeypatch.setitem(users.COST, "n", 2)
-    skewed_cluster(Synthetic(root), now_ms())
-    made = Site(Signed(tmp_path, root))
-    yield made
-    made.stop()
 
 
 def test_focus_and_marked_text_stay_while_figures_change(page: Any, site: Site) -> None:
