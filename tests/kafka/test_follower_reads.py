@@ -4,9 +4,12 @@ In each round the same bytes are written and read, so no pace matters: what is c
 brokers should send is predicted from the round before.
 """
 
+import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer
@@ -42,6 +45,7 @@ RECORDS = (60, 120, 100, 80, 40, 20)
 VALUE = b"x" * 10_000
 READERS = {"near-1": "rack-1", "near-2": "rack-2", "near-2-too": "rack-2", "near-3": "rack-3", "anywhere": None}
 """Rack by group; each of one member that reads everything."""
+STALLED_S = 45.0
 CLOSE = 0.05
 """Of what a broker sends."""
 
@@ -91,36 +95,62 @@ class Rounds:
         """Write and read once; the bytes that each broker has sent to consumers for it."""
         self.look()
         before = self.counted()
-        producer = KafkaProducer(bootstrap_servers=self.brokers.bootstrap_servers, acks="all")
-        for partition, count in enumerate(RECORDS):
-            for _ in range(count):
-                producer.send(self.topic, VALUE, partition=partition)
-        producer.flush()
-        producer.close()
-        for name, consumer in self.consumers.items():
-            left = sum(RECORDS)
-
-            def read_all(consumer: Consumer = consumer) -> bool:
-                nonlocal left
-                left -= len(consumer.consume(left, timeout=1.0))
-                return left <= 0
-
-            until(f"{name} has read all", read_all, pause_s=0.0)
-            consumer.commit(asynchronous=False)
+        self._write()
+        for name in READERS:
+            self._read(name)
         after = self.counted()
         self.look()
         return {broker: after[broker] - before[broker] for broker in after}
 
+    def _write(self) -> None:
+        """Each record is acknowledged, or an error of Kafka's is raised."""
+        producer = KafkaProducer(bootstrap_servers=self.brokers.bootstrap_servers, acks="all")
+        sent = [
+            producer.send(self.topic, VALUE, partition=partition)
+            for partition, count in enumerate(RECORDS)
+            for _ in range(count)
+        ]
+        for record in sent:
+            record.get(timeout=DEADLINE_S)
+        producer.close()
+
+    def _read(self, name: str) -> None:
+        """What one group has not read yet.
+
+        Readers that get nothing for long are connected anew, which spoils the round: once, after a replica had left its
+        broker, one got nothing for three minutes (2026-11-27, cause unknown).
+        """
+        read, errors = Counter[int](), list[str]()
+        came_s = time.monotonic()
+
+        def read_all() -> bool:
+            nonlocal came_s
+            for message in self.consumers[name].consume(sum(RECORDS) - read.total(), timeout=1.0):
+                came_s = time.monotonic()
+                if message.error() is None:
+                    read[message.partition() or 0] += 1
+                else:
+                    errors.append(str(message.error()))
+            if time.monotonic() - came_s > STALLED_S:
+                errors.append(f"nothing for {STALLED_S:.0f} s after {dict(read)} by partition")
+                self.connect()
+                read.clear()
+                came_s = time.monotonic()
+            return read.total() >= sum(RECORDS)
+
+        until(f"{name} has read all", read_all, pause_s=0.0, state=partial("{} by partition, {}".format, read, errors))
+        self.consumers[name].commit(asynchronous=False)
+
     def settled(self, expected: Mapping[int, float]) -> dict[int, float]:
-        """The first round in which each broker sends its part, as the clients know by then where to read."""
+        """The first round in which each broker sends its part, and nothing twice: the clients know where to read."""
+        whole = pytest.approx(len(READERS) * sum(RECORDS) * len(VALUE), rel=CLOSE)
         counted: list[dict[int, float]] = []
 
         def play() -> bool:
             counted.append(self.play())
-            return is_close(counted[-1], expected)
+            return is_close(counted[-1], expected) and sum(counted[-1].values()) == whole
 
-        until(f"brokers send in parts like {expected}", play, pause_s=0.0, state=lambda: str(counted))
-        assert sum(counted[-1].values()) == pytest.approx(len(READERS) * sum(RECORDS) * len(VALUE), rel=CLOSE)
+        until(f"brokers send in parts like {expected}, {whole} together", play, pause_s=0.0, state=lambda: str(counted))
         return counted[-1]
 
     def model(self, cluster: Cluster) -> tuple[ClusterState, LiveCluster]:
