@@ -28,6 +28,7 @@ from assignor_core.deciding.trigger import (
     TriggerState,
     after_plan,
     brokers_failed,
+    complete_windows,
     may_be_urgent,
     settled_windows,
     without_times_ahead,
@@ -260,9 +261,9 @@ class _Deciding:
         catch_up = self._evidence.catch_up_bytes_per_sec(considered)
         if not catch_up:
             return evaluation
-        lasting = tuple(self._skew(without_catch_up(window, catch_up)) for window in considered)
-        complete = (row for row in lasting if row.completeness >= self._policy.trigger.completeness_min)
-        if entering(self._policy.trigger, settled_windows(self.state, tuple(complete)), around) is not None:
+        lasting = (self._skew(without_catch_up(window, catch_up)) for window in considered)
+        settled = settled_windows(self.state, complete_windows(self._policy.trigger, lasting))
+        if entering(self._policy.trigger, settled, around) is not None:
             return evaluation
         broker = self.state.breached_broker
         read = 0.0 if broker is None else catch_up.get(broker, 0.0)

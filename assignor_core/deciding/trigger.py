@@ -9,6 +9,7 @@ fall behind on the hot broker make it sooner; a broker that is gone for too long
 reason. It knows no planner, no table and no clock: `now_ms` is an argument.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.entering import (
@@ -126,7 +127,7 @@ def step(
         if failed and unusable.reason is Reason.INCOMPLETE:
             return state, _for_failed(policy, state, failed, around, now_ms)
         return state, unusable
-    complete = tuple(window for window in considered if window.completeness >= policy.completeness_min)
+    complete = complete_windows(policy, considered)
     # While replicas move nothing is planned anyway: the windows only show whether the reason is that.
     settled = complete if around.reassigning_count else settled_windows(state, complete)
     over = entering(policy, settled, around)
@@ -186,6 +187,11 @@ def brokers_failed(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> t
     return tuple(broker for broker, since_ms in state.missing_since_ms if now_ms - since_ms >= grace_ms)
 
 
+def complete_windows(policy: TriggerPolicy, windows: Iterable[SkewWindow]) -> tuple[SkewWindow, ...]:
+    """Windows that enough brokers reported in."""
+    return tuple(window for window in windows if window.completeness >= policy.completeness_min)
+
+
 def settled_windows(state: TriggerState, windows: tuple[SkewWindow, ...]) -> tuple[SkewWindow, ...]:
     """Windows that began after the last change of the placement."""
     return tuple(window for window in windows if window.window_start_ms >= state.changed_ms)
@@ -200,9 +206,9 @@ def may_be_urgent(
     hot = frozenset(brokers_over(policy, windows[-1]))
     if not hot or state.breached_since_ms is None:
         return hot
-    complete = (row for row in windows[-policy.windows_considered :] if row.completeness >= policy.completeness_min)
     since = replace(state, changed_ms=max(state.changed_ms, around.changed_ms))
-    return hot if entering(policy, settled_windows(since, tuple(complete)), around) is None else frozenset()
+    settled = settled_windows(since, complete_windows(policy, windows[-policy.windows_considered :]))
+    return hot if entering(policy, settled, around) is None else frozenset()
 
 
 def _last_change_ms(state: TriggerState, changed_ms: int, now_ms: int) -> int:

@@ -56,10 +56,11 @@ def ordered_movements(
     movements: list[Movement] = []
     waves: list[Wave] = []
     loads = start.copy()
+    dead = frozenset(np.array(problem.arrays.broker_ids)[problem.arrays.dead].tolist())
     for number, wave in enumerate(cut):
         planned = list(_planned_movements(problem, placement, crowded, loads, wave, number))
         movements += planned
-        waves.append(_wave_of(problem, planned))
+        waves.append(_wave_of(problem, planned, dead))
     return tuple(movements), tuple(waves), _left_out_line(problem, len(left_out))
 
 
@@ -145,10 +146,11 @@ def _relief_per_byte(problem: Problem, start: Floats, pending: PendingMovement) 
     return gain / max(float(pending.arriving.sum()), COPIED_MIN)
 
 
-def _wave_of(problem: Problem, movements: list[Movement]) -> Wave:
-    """Size of one wave; its time is that of the broker that receives or sends most, at the policy's throttle."""
+def _wave_of(problem: Problem, movements: list[Movement], dead: frozenset[int]) -> Wave:
+    """Size of one wave; its time is that of the broker that receives or sends most, at the policy's throttle. Brokers
+    that are `dead` send nothing.
+    """
     throttle = problem.policy.throttle_bytes_per_sec
     copied = sum(movement.bytes_to_move for movement in movements)
-    dead = set(np.asarray(problem.arrays.broker_ids)[problem.arrays.dead].tolist())
     duration = None if throttle is None else duration_ms(copied_by_broker(movements, dead), throttle)
     return Wave(len(movements), copied, duration)

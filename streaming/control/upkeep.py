@@ -25,7 +25,7 @@ from streaming.contract import (
     RECURRING_LOAD,
     Table,
 )
-from streaming.settings import ControlSettings
+from streaming.settings import DAY_MS, ControlSettings
 from streaming.views.decisions import newest_decision
 from streaming.views.executions import finished_before, plans_carried_out
 from streaming.views.intents import outdated_notes
@@ -46,8 +46,6 @@ TABLES_KEPT = (
     NOTIFICATION.name,
     PREDICTION.name,
 )
-DAY_MS = 86_400_000
-"""Rows go by the day: each deletion writes the files anew that hold younger rows too."""
 DECISIONS_AT_A_TIME = 20_000
 """Of 8 kB each: some seconds, in which control takes no turn."""
 PLANS_AT_A_TIME = 500
@@ -166,5 +164,7 @@ def _expire_rows(root: str, reader: tables.TableReader, table: Table, kafka_clus
 
 
 def _day(time_ms: int) -> datetime:
-    """Start of the day (UTC) that holds this moment."""
+    """Start of the day (UTC) that holds this moment. Rows go by the day: each deletion writes the files anew that hold
+    younger rows too.
+    """
     return tables.utc(max(0, time_ms - time_ms % DAY_MS))

@@ -29,10 +29,8 @@ from streaming.contract import (
 )
 from streaming.contract.rates import RATE_NAMES, RATES, REPLICA_RATES
 from streaming.contract.records import BROKER_STATES, REPLICA_STATES
-from streaming.settings import HOUR_MS
+from streaming.settings import DAY_MS, HOUR_MS
 from streaming.tables import as_floats, create_table, opened, row_schema, table_uri, to_ms, utc, with_columns_of
-
-DAY_MS = 24 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from streaming.contract import (
 )
 from streaming.contract.rates import RATES
 from streaming.errors import UsageProblem
+from streaming.settings import DAY_MS, HOUR_MS
 from streaming.tables import (
     ALL_ROWS,
     Condition,
@@ -36,8 +37,6 @@ from streaming.tables import (
     utc,
 )
 
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
 PERIODS_MAX = 1_500
 """Periods of one table that an answer reads."""
 ROWS_MAX = 10_000_000

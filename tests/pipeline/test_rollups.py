@@ -19,8 +19,8 @@ from streaming.contract import BROKER_LOAD, BROKER_LOAD_HOURLY, GROUP_LAG, PARTI
 from streaming.contract.records import OFFSET_MAX
 from streaming.pipeline import rollups
 from streaming.pipeline.maintenance import Maintenance
-from streaming.pipeline.rollups import DAY_MS, ROLLUPS, Rollup, rolled_up
-from streaming.settings import HOUR_MS, PipelineSettings
+from streaming.pipeline.rollups import ROLLUPS, Rollup, rolled_up
+from streaming.settings import DAY_MS, HOUR_MS, PipelineSettings
 from tests.serve.synthetic import Synthetic
 
 DAY0_MS = 1_795_219_200_000  # midnight UTC
