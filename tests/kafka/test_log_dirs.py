@@ -5,6 +5,7 @@ Broker 1 has two log dirs, each on a volume of its own. Control and the broker a
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,12 +24,21 @@ from assignor_core.disks import LogDirDescription
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.control.wiring import journal_of
-from streaming.demo.brokers import EmbeddedCluster
+from streaming.demo.brokers import BrokerStartFailed, EmbeddedCluster
 from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings, Settings
 from tests import waiting
 from tests.control.windows import write_windows
-from tests.kafka.volumes import DELETED_AT_ONCE, MIB, create_filled_topic, empty, fill, mounted, usable
+from tests.kafka.volumes import (
+    DELETED_AT_ONCE,
+    MIB,
+    create_filled_topic,
+    empty,
+    fill,
+    mounted,
+    remove_second_copies,
+    usable,
+)
 
 pytestmark = pytest.mark.kafka
 
@@ -204,6 +214,7 @@ def test_a_full_log_dir_is_relieved_unasked_though_control_and_broker_are_killed
         brokers.kill_broker(1)
         with running(own, tmp_path, "control"):
             waiting.until("the broker is gone", lambda: 1 not in described(cluster))
+            remove_second_copies(full / "data", volumes[1] / "data")
             brokers.start_broker(1)
             until("it has ended", lambda: ended(own), tmp_path)
         until("nothing is left of it", lambda: at_rest(cluster), tmp_path)
@@ -236,6 +247,11 @@ def test_a_log_dir_is_drained_and_stays_empty_until_it_is_undrained(
             assert log_dirs(cluster)[1].is_cordoned
             brokers.kill_broker(1)
             waiting.until("the broker is gone", lambda: 1 not in described(cluster))
+            two_copies(left=volumes[1] / "data", kept=volumes[0] / "data")
+            with pytest.raises(BrokerStartFailed):
+                brokers.start_broker(1)
+            assert "Duplicate log directories for t-" in (brokers.brokers[0].folder / "broker.log").read_text()
+            assert remove_second_copies(volumes[1] / "data", volumes[0] / "data")
             brokers.start_broker(1)
             until("drain has ended", lambda: drain.poll() is not None, tmp_path)
             assert drain.returncode == 0, (tmp_path / "drain.log").read_text()
@@ -253,6 +269,14 @@ def test_a_log_dir_is_drained_and_stays_empty_until_it_is_undrained(
     waiting.until("all replicas are in sync", lambda: all(row.isr for row in described_partitions(cluster)))
     assert producing.acknowledged
     assert producing.lost() == set()
+
+
+def two_copies(*, left: Path, kept: Path) -> None:
+    """What a broker leaves that is killed while a copy takes the place of its partition: both with the same name."""
+    replica = min(left.glob("t-[0-9]"))
+    for unfinished in kept.glob(f"{replica.name}.*-future"):
+        shutil.rmtree(unfinished)
+    shutil.copytree(replica, kept / replica.name, dirs_exist_ok=True)
 
 
 def described(cluster: Cluster) -> set[int]:

@@ -1,6 +1,7 @@
 """Small volumes of their own as log dirs of brokers: memory that is mounted as root, and given back."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -80,3 +81,16 @@ def usable(folder: Path) -> int:
     """Bytes that are free in the volume."""
     figures = os.statvfs(folder)
     return figures.f_bavail * figures.f_frsize
+
+
+def remove_second_copies(left: Path, kept: Path) -> list[str]:
+    """Remove from the log dir `left` the partitions that the log dir `kept` has, too; returns their names.
+
+    Kafka gives a copy the name of its partition, and only then renames the replica that it replaces. A broker that is
+    killed in between has two and doesn't start: docs/drain-and-add.md says what to do, and this does it.
+    """
+    in_left, in_kept = ({row.name for row in log_dir.iterdir() if row.is_dir()} for log_dir in (left, kept))
+    twice = sorted(in_left & in_kept)
+    for name in twice:
+        shutil.rmtree(left / name)
+    return twice
