@@ -25,7 +25,8 @@ def with_lagging(policy: TriggerPolicy, state: TriggerState, live: LiveCluster, 
     behind = live.once("lagging", lambda: lagging(live, live.hosts_away()))
     since = ((known.get(key, now_ms), key) for key in behind)
     kept = sorted((key, since_ms) for since_ms, key in sorted(since)[:LAGGING_KEPT_MAX])
-    return replace(state, lagging_since_ms=tuple((*key, since_ms) for key, since_ms in kept))
+    rows = tuple((*key, since_ms) for key, since_ms in kept)
+    return state if rows == state.lagging_since_ms else replace(state, lagging_since_ms=rows)
 
 
 def obstacle(state: TriggerState, live: LiveCluster, now_ms: int, *, relieves: bool) -> str | None:

@@ -135,13 +135,13 @@ def _could_lead(row: LivePartition, counted: frozenset[int]) -> bool:
 def _empty_brokers(live: LiveCluster, window: ClosedWindow, share: float, counted: frozenset[int]) -> tuple[int, ...]:
     """Brokers of `counted` below `share` of the mean of replicas and of every load that is known."""
     replicas = live.replica_counts()
+    if not replicas:
+        return ()
     figures = [{broker: float(replicas.get(broker, 0)) for broker in counted}]
     figures += [{broker: values.get(broker, 0.0) for broker in counted} for values in window.loads.values() if values]
     measured = [(row, sum(row.values()) / len(counted)) for row in figures if any(row.values())]
     return tuple(
-        broker
-        for broker in sorted(counted)
-        if measured and replicas and all(row[broker] < share * mean for row, mean in measured)
+        broker for broker in sorted(counted) if measured and all(row[broker] < share * mean for row, mean in measured)
     )
 
 
@@ -152,7 +152,7 @@ def with_lasting(trigger: TriggerPolicy, state: TriggerState, states: PlacementS
     """
     known = dict(state.lasting_since_ms) if is_continuous(trigger, state, now_ms) else {}
     seen = tuple((reason.value, known.get(reason, now_ms)) for reason in LASTING_REASONS if states.holds(reason))
-    return replace(state, lasting_since_ms=seen)
+    return state if seen == state.lasting_since_ms else replace(state, lasting_since_ms=seen)
 
 
 def lasting_reasons(policy: LastingPolicy, state: TriggerState, now_ms: int) -> tuple[tuple[Reason, int], ...]:

@@ -191,7 +191,9 @@ class _Deciding:
             recurring=observation.recurring,
             recurring_planned_ms=dict(self.state.recurring_planned_ms),
         )
-        around = replace(around, behind=self._groups_behind(around))
+        behind = self._groups_behind(around)
+        if behind:
+            around = replace(around, behind=behind)
         self.state, evaluation = trigger_step(
             self._policy.trigger, self.state, observation.skews, around, now_ms=observation.now_ms
         )

@@ -11,6 +11,7 @@ reason. It knows no planner, no table and no clock: `now_ms` is an argument.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from assignor_core.deciding.entering import (
     NOTHING_ELSE,
@@ -117,7 +118,9 @@ def step(
     (<Verdict.PLAN: 'plan'>, <Reason.SKEWED: 'skewed'>, 20, 1)
     """
     state = without_times_ahead(policy, state, now_ms)
-    around = replace(around, changed_ms=_last_change_ms(state, around.changed_ms, now_ms))
+    changed_ms = _last_change_ms(state, around.changed_ms, now_ms)
+    if changed_ms != around.changed_ms:
+        around = replace(around, changed_ms=changed_ms)
     state = _with_surroundings(policy, state, around, now_ms)
     considered = windows[-policy.windows_considered :]
     unusable = _unusable(policy, considered, now_ms)
@@ -168,17 +171,20 @@ def without_times_ahead(policy: TriggerPolicy, state: TriggerState, now_ms: int)
     """`state` without times that are still to come: a clock that was ahead has written them, and they would hold back
     plans until real time is there. `evaluated_ms` stays, as it shows that this was so.
     """
-    return replace(
-        state,
-        cooldown_end_ms=min(state.cooldown_end_ms, now_ms + policy.cooldown_ms),
-        changed_ms=min(state.changed_ms, now_ms),
-        missing_since_ms=tuple((broker, min(since_ms, now_ms)) for broker, since_ms in state.missing_since_ms),
-        lasting_since_ms=tuple((reason, min(since_ms, now_ms)) for reason, since_ms in state.lasting_since_ms),
-        lagging_since_ms=tuple(
-            (topic, partition, min(since_ms, now_ms)) for topic, partition, since_ms in state.lagging_since_ms
-        ),
-        recurring_planned_ms=tuple((broker, min(at_ms, now_ms)) for broker, at_ms in state.recurring_planned_ms),
-    )
+    seen: dict[str, tuple[tuple[Any, ...], ...]] = {
+        "missing_since_ms": state.missing_since_ms,
+        "lasting_since_ms": state.lasting_since_ms,
+        "lagging_since_ms": state.lagging_since_ms,
+        "recurring_planned_ms": state.recurring_planned_ms,
+    }
+    ahead = {name: rows for name, rows in seen.items() if any(row[-1] > now_ms for row in rows)}
+    cooldown_end_ms = min(state.cooldown_end_ms, now_ms + policy.cooldown_ms)
+    if not ahead and cooldown_end_ms == state.cooldown_end_ms and state.changed_ms <= now_ms:
+        return state
+    past: dict[str, Any] = {
+        name: tuple((*row[:-1], min(row[-1], now_ms)) for row in rows) for name, rows in ahead.items()
+    }
+    return replace(state, cooldown_end_ms=cooldown_end_ms, changed_ms=min(state.changed_ms, now_ms), **past)
 
 
 def brokers_failed(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from statistics import median
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from assignor_core.load import Floats
 
 Longs = NDArray[np.int64]
+Values = TypeVar("Values", Longs, Floats)
 
 LEVEL_WINDOWS = 60
 """Windows over which the level follows."""
@@ -104,9 +106,9 @@ class Levels:
         left = share - level
         sigma = np.sqrt(rows.variance)
         limit = np.where((rows.windows >= UNCLIPPED_WINDOWS) & (sigma > 0), CLIP_SIGMAS * sigma, np.inf)
-        clipped = np.clip(left, -limit, limit)
-        noise_weight = known * (settled > SETTLING_WINDOWS) / np.clip(rows.windows + 1, 1, NOISE_WINDOWS)
-        level_weight = known / np.clip(settled, 1, LEVEL_WINDOWS)
+        clipped = _within(left, -limit, limit)
+        noise_weight = known * (settled > SETTLING_WINDOWS) / _within(rows.windows + 1, 1, NOISE_WINDOWS)
+        level_weight = known / _within(settled, 1, LEVEL_WINDOWS)
         level = level + level_weight * np.where(settled < UNCLIPPED_WINDOWS, left, clipped)
         excess = np.maximum(rows.excess + share - math.log(reference), 0.0)
         counted = np.where(excess > 0, rows.excess_windows + 1, 0)
@@ -212,6 +214,11 @@ class Levels:
             values = getattr(self, column.name)
             columns[column.name] = np.concatenate((np.zeros(1, values.dtype), values))[taken]
         return Levels(brokers, **columns)
+
+
+def _within(values: Values, least: Values | int, most: Values | int) -> Values:
+    """As `np.clip`, which takes three times as long on a few values."""
+    return np.minimum(np.maximum(values, least), most)
 
 
 def _sum_variance(windows: int, correlation: float) -> float:

@@ -117,10 +117,9 @@ class RecurringLoad:
         return day.shares.get(broker, {}).get(at, 1.0)
 
     def _with(self, window: SkewWindow, watched: Watched, changed_ms: int) -> "RecurringLoad":
-        history = replace(self, newest_ms=window.window_end_ms)
         if window.completeness < watched.completeness_min:
-            return history
-        history, by_resource = history._unmended(window, watched.enter_ratio, changed_ms)
+            return replace(self, newest_ms=window.window_end_ms)
+        history, by_resource = self._unmended(window, watched.enter_ratio, changed_ms)
         for slot in slots_of(window.window_start_ms, window.window_end_ms):
             if slot != history.slot:
                 history = replace(history._closed(watched.reference), slot=slot, open={})
@@ -128,13 +127,13 @@ class RecurringLoad:
                 resource: history.open.get(resource, OpenSlot()).after(window.mean_load.get(resource, 0.0), shares)
                 for resource, shares in by_resource.items()
             }
-            history = replace(history, open={**history.open, **sums})
+            history = history._with_open({**history.open, **sums})
         return history
 
     def _unmended(
         self, window: SkewWindow, threshold: float, changed_ms: int
     ) -> tuple["RecurringLoad", dict[str, dict[int, float]]]:
-        """With the skews that go on, and by resource each broker's share had none been mended while it went on."""
+        """With the end of `window` and the skews that go on; by resource each broker's share had none been mended."""
         start_ms, followed = window.window_start_ms, self.followed
         is_new = changed_ms > self.changed_ms
         if is_new and start_ms >= changed_ms:
@@ -146,7 +145,10 @@ class RecurringLoad:
                 followed.get(resource, {}), shares, threshold=threshold, start_ms=start_ms, may_be_moving=may_be_moving
             )
         newest_ms = changed_ms if is_new and start_ms >= changed_ms else self.changed_ms
-        return replace(self, changed_ms=newest_ms, followed=going), by_resource
+        return RecurringLoad(window.window_end_ms, self.days, self.slot, self.open, newest_ms, going), by_resource
+
+    def _with_open(self, sums: Mapping[str, OpenSlot]) -> "RecurringLoad":
+        return RecurringLoad(self.newest_ms, self.days, self.slot, sums, self.changed_ms, self.followed)
 
     def _closed(self, above: float) -> "RecurringLoad":
         """With the slot that went on as one that is over, and without days that are too old."""
