@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import linecache
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,12 @@ MODULES = sorted(
     for file in (ROOT / "streaming").rglob("*.py")
     if ">>> " in file.read_text(encoding="utf-8")
 )
+
+
+@pytest.fixture(autouse=True)
+def _no_lines_are_remembered() -> None:
+    """Doctest has the debugger look, for each docstring, whether any file has changed of which lines are remembered."""
+    linecache.clearcache()
 
 
 @pytest.mark.parametrize("module", MODULES)

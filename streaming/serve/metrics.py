@@ -8,6 +8,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from itertools import islice
 
@@ -40,6 +41,12 @@ def registry_of(snapshot: Callable[[], Snapshot], settings: Settings) -> Collect
     registry.register(SnapshotCollector(snapshot, settings))
     ProcessCollector(registry=registry)
     return registry
+
+
+@cache
+def _versions() -> tuple[str, str, str]:
+    """Of the product, of Spark and of Delta; they stay the same while the process lives."""
+    return version("kafka-load-rebalancer"), version("pyspark"), version("delta-spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +138,7 @@ class SnapshotCollector(Collector):
     def __init__(self, snapshot: Callable[[], Snapshot], settings: Settings) -> None:
         self._snapshot = snapshot
         self._settings = settings
-        self._build = (version("kafka-load-rebalancer"), version("pyspark"), version("delta-spark"))
+        self._build = _versions()
 
     def collect(self) -> Iterator[Metric]:
         """All metrics of the newest snapshot."""
