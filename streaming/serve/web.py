@@ -13,6 +13,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable
+from functools import cache
 from importlib.resources import files
 
 from starlette.applications import Starlette
@@ -91,6 +92,7 @@ class PageFiles:
         )
 
 
+@cache
 def _text(name: str) -> str:
     return files("streaming.serve").joinpath(name).read_text(encoding="utf-8")
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from starlette.applications import Starlette
 
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import read_snapshot
@@ -24,10 +25,11 @@ class Believing(Served):
     def __init__(self, folder: Path, root: str, issuer: LocalIssuer, **serve: Any) -> None:
         own = {"oidc_issuer": issuer.url, "oidc_audience": AUDIENCE, "oidc_roles": ROLES}
         super().__init__(folder, root, **(own | serve))
-        self.clock_ms = NOW_MS
+
+    def application(self) -> Starlette:
         snapshot = read_snapshot(self.settings, NOW_MS)
         exposition = Exposition(snapshot, self.settings)
-        self.app = build_app(lambda: snapshot, exposition, self.settings, lambda: self.clock_ms, Acted())
+        return build_app(lambda: snapshot, exposition, self.settings, lambda: self.clock_ms, Acted())
 
     def shows(self, token: str) -> httpx.Response:
         """Who serve says that this is."""

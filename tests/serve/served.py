@@ -32,7 +32,12 @@ class Served:
             settings_for(folder, serve=serve).model_dump() | {"storage": {"tables": root}}
         )
         self.now_ms = NOW_MS
-        self.app: Starlette = app_of(read_snapshot(self.settings, NOW_MS), self.settings, now_ms=NOW_MS)
+        self.clock_ms = NOW_MS
+        self.app = self.application()
+
+    def application(self) -> Starlette:
+        """The application that is asked; made once, as that takes longer than most requests."""
+        return app_of(read_snapshot(self.settings, NOW_MS), self.settings, now_ms=NOW_MS)
 
     @property
     def journal(self) -> Journal:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from starlette.applications import Starlette
 
 from streaming.commands.acting import JournalActions
 from streaming.runtime.api_tokens import Role
@@ -28,10 +29,11 @@ class Signed(Served):
         roles = {"ada": Role.OPERATOR, "vic": Role.VIEWER}
         write_users(self.users, [new_user(name, role, PASSWORD, now_ms=NOW_MS) for name, role in roles.items()])
         super().__init__(folder, root, **{"users_file": str(self.users), **serve})
-        self.clock_ms = NOW_MS
+
+    def application(self) -> Starlette:
         snapshot, actions = read_snapshot(self.settings, NOW_MS), JournalActions(self.settings)
         exposition = Exposition(snapshot, self.settings)
-        self.app = build_app(lambda: snapshot, exposition, self.settings, lambda: self.clock_ms, actions)
+        return build_app(lambda: snapshot, exposition, self.settings, lambda: self.clock_ms, actions)
 
     def sign_in(self, name: str = "ada", password: str = PASSWORD, **how: Any) -> httpx.Response:
         how = {"site": BASE_URL, "headers": {}, "client": ("10.0.0.1", 1), **how}

@@ -1,6 +1,8 @@
 """Routes of the API."""
 
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,7 +24,7 @@ from streaming.serve.api.signing import Signing
 
 def api_routes(looks: Looks, sign_in: SignIn, actions: Actions, events: Events) -> list[BaseRoute]:
     """What is read by GET, what has changed, what acts by POST, who is signed in, and the document of them all."""
-    described = document(ENDPOINTS, ACTS)
+    described = _described()
 
     def openapi(request: Request) -> Response:
         return answer(request, described)
@@ -36,6 +38,12 @@ def api_routes(looks: Looks, sign_in: SignIn, actions: Actions, events: Events) 
         *Signing(sign_in, looks.clock).routes(),
         *_code_flow(looks, sign_in),
     ]
+
+
+@cache
+def _described() -> dict[str, Any]:
+    """The document; that of every application in one process."""
+    return document(ENDPOINTS, ACTS)
 
 
 def _code_flow(looks: Looks, sign_in: SignIn) -> list[Route]:
