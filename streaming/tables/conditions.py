@@ -1,7 +1,7 @@
 """Conditions on rows, as data-reading SQL: what a reader of tables may ask for, and how each value is written.
 
 Every condition lets the log's statistics leave out files: it compares one column with a value, and conditions are only
-joined by `and`. Rows in memory are asked the same by `holds`, columns by the expressions of its terms.
+joined by `and`. Rows in memory are asked the same by `holds` and `kept`, columns by the expressions of its terms.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from operator import eq, ge, gt, le, lt
-from typing import Any
+from typing import Any, TypeVar
 
 from pyarrow import compute as pc
 
 from streaming.tables.times import instant
 
 Value = str | int | datetime
+Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
 class Sign(StrEnum):
@@ -41,12 +42,27 @@ class Term:
     column: str
     holds: Callable[[Mapping[str, Any]], bool] = field(compare=False, repr=False)
     """The same, asked of one row in memory."""
-    expression: pc.Expression | None = field(compare=False, repr=False)
-    """The same, asked of columns whose texts are dictionaries; None where Arrow can't."""
+    make_expression: Callable[[], pc.Expression] | None = field(compare=False, repr=False)
+    """Makes `expression`, which takes longer than all else of a term and which few readers ask for."""
     compared: tuple[Sign, Value] | None = None
     """What the column is compared with; None where it is not one value."""
     members: tuple[Value, ...] | None = None
     """Values of which it must be one; None where they are not listed."""
+
+    @property
+    def expression(self) -> pc.Expression | None:
+        """The same as `holds`, asked of columns whose texts are dictionaries; None where Arrow can't."""
+        return None if self.make_expression is None else self.make_expression()
+
+    def kept(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows for which it holds, in their order."""
+        if self.compared is None:
+            return [row for row in rows if self.holds(row)]
+        column, (sign, value) = self.column, self.compared
+        if sign is Sign.EQUAL:
+            return [row for row in rows if row[column] == value]
+        operator = _OPERATORS[sign]
+        return [row for row in rows if (of_row := row[column]) is not None and operator(of_row, value)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +84,16 @@ class Condition:
     def holds(self, row: Mapping[str, Any]) -> bool:
         """Whether it holds for a row in memory."""
         return all(term.holds(row) for term in self.terms)
+
+    def kept(self, rows: Iterable[Row]) -> list[Row]:
+        """The rows in memory for which it holds, in their order: term by term, as a call for each row takes longer."""
+        if not self.terms:
+            return list(rows)
+        first, *others = self.terms
+        kept = first.kept(rows)
+        for term in others:
+            kept = term.kept(kept)
+        return kept
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -116,7 +142,7 @@ def one_of(column: str, values: Iterable[Value]) -> Condition:
         f"{column} in ({', '.join(map(_literal, members))})",
         column,
         lambda row: row[column] in known,
-        pc.field(column).isin(list(members)),
+        lambda: pc.field(column).isin(list(members)),
         members=members,
     )
 
@@ -133,7 +159,9 @@ def starts_with(column: str, beginning: str) -> Condition:
 
 def is_known(column: str) -> Condition:
     """Rows in which the column is not null."""
-    return _term(f"{column} is not null", column, lambda row: row[column] is not None, pc.field(column).is_valid())
+    return _term(
+        f"{column} is not null", column, lambda row: row[column] is not None, lambda: pc.field(column).is_valid()
+    )
 
 
 def _compared(column: str, sign: Sign, value: Value) -> Condition:
@@ -142,7 +170,7 @@ def _compared(column: str, sign: Sign, value: Value) -> Condition:
         f"{column} {sign} {_literal(value)}",
         column,
         lambda row: row[column] is not None and operator(row[column], value),
-        operator(pc.field(column), value),
+        lambda: operator(pc.field(column), value),
         (sign, value),
         (value,) if sign is Sign.EQUAL else None,
     )
@@ -152,11 +180,11 @@ def _term(
     sql: str,
     column: str,
     holds: Callable[[Mapping[str, Any]], bool],
-    expression: pc.Expression | None,
+    make_expression: Callable[[], pc.Expression] | None,
     compared: tuple[Sign, Value] | None = None,
     members: tuple[Value, ...] | None = None,
 ) -> Condition:
-    return Condition((Term(sql, column, holds, expression, compared, members),))
+    return Condition((Term(sql, column, holds, make_expression, compared, members),))
 
 
 def _literal(value: Value) -> str:

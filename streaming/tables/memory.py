@@ -195,11 +195,11 @@ class MemoryReader:
     def newest(self, name: str, column: str, where: Condition = ALL_ROWS) -> datetime | None:
         """Greatest value of a column among rows that fulfil `where`."""
         table = self.table(name)
-        values = (row[column] for row in (table.rows if table else ()) if where.holds(row))
+        values = (row[column] for row in where.kept(table.rows if table else ()))
         return max((value for value in values if value is not None), default=None)
 
     def rows(self, name: str, columns: Sequence[str] | None, where: Condition) -> list[dict[str, Any]]:
         """Rows that fulfil `where`, in any order."""
         table = self.table(name)
-        matching = (row for row in (table.rows if table else ()) if where.holds(row))
+        matching = where.kept(table.rows if table else ())
         return [dict(row) if columns is None else {column: row[column] for column in columns} for row in matching]

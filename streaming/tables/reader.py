@@ -240,7 +240,7 @@ class TableReader:
             with self._as_unavailable(name):
                 rows = rows_since(delta, folder, version, _schema(name, TABLES[name].column_names()))
             if rows is not None:
-                return [row for row in rows if where.holds(row)]
+                return where.kept(rows)
         return self.rows(name, where=where)
 
     def _files_of(self, name: str, delta: DeltaTable) -> pa.Table:
