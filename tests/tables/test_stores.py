@@ -129,6 +129,8 @@ def test_columns_that_are_not_given_are_null(root: str) -> None:
 def test_conditions_choose_the_same_rows(root: str, where: tables.Condition, expected: list[int]) -> None:
     add(root, 0, intent(1, START_MS), intent(2, START_MS + 1), intent(3, START_MS + 2, by="you"))
     assert brokers(root, where) == expected
+    rows = tables.read(root, "broker_intent")
+    assert sorted(row["broker"] for row in rows if where.holds(row)) == expected, "asked of one row, as for a deletion"
 
 
 def test_a_reader_keeps_to_one_version_until_it_looks_again(root: str) -> None:
