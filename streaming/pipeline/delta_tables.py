@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -232,12 +233,13 @@ def _passed(delta: DeltaTable, watermark: datetime) -> set[datetime]:
 def fullest(present: pa.Table, new: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """One row per key: a final one, else the one that rests on more samples, the new one of equals."""
     both = pa.concat_tables([present, new])
-    age = pa.array([0] * present.num_rows + [1] * new.num_rows, pa.int8())
-    order = [("is_final", "ascending"), ("sample_count", "ascending"), ("_age", "ascending")]
-    ranked = both.append_column("_age", age).sort_by(order)
-    ranked = ranked.append_column("_rank", pa.array(range(ranked.num_rows), pa.int64()))
-    best = ranked.group_by(list(key)).aggregate([("_rank", "max")])["_rank_max"]
-    return ranked.take(best).select(present.column_names)
+    # Ranks of equals rise with the row, as the sort is stable. To sort whole rows would cost as much as to write them.
+    ranked = np.lexsort((both["sample_count"].to_numpy(), both["is_final"].to_numpy()))
+    rank = np.empty_like(ranked)
+    rank[ranked] = np.arange(len(ranked))
+    by_key = both.select(list(key)).append_column("_rank", pa.array(rank)).group_by(list(key))
+    best = by_key.aggregate([("_rank", "max")])["_rank_max"].to_numpy()
+    return both.take(pa.array(ranked[best]))
 
 
 def closed_by(rows: pa.Table, watermark: datetime) -> pa.Table:
@@ -277,18 +279,18 @@ def finalize_spark(session: SparkSession, location: str, watermark: datetime) ->
 
 def upsert_by_window(
     rows: DataFrame, location: str, table: Table, transaction: tuple[str, int], watermark: datetime
-) -> None:
+) -> int | None:
     """The same from the driver, which holds one window at a time, in a commit for each; marks what `watermark` has
-    passed, too.
+    passed, too. Returns how many samples the table gained, None where that isn't known. Raises TableUnavailable.
 
-    For object stores: Spark's Delta asks there whether an entry of the log exists and then puts it, so it could
-    replace a commit of another writer. Raises TableUnavailable.
+    On object stores it is the only way: Spark's Delta asks there whether an entry of the log exists and then puts it,
+    so it could replace a commit of another writer.
     """
     with _as_unavailable(table):
         delta = opened(location)
         written = delta.transaction_version(transaction[0])
     if written is not None and written >= transaction[1]:
-        return
+        return None
     starts = set(rows.select("window_start").distinct().toArrow()["window_start"].to_pylist())
     with _as_unavailable(table):
         starts |= _passed(delta, watermark)
@@ -296,7 +298,7 @@ def upsert_by_window(
     def of_window(start: datetime) -> pa.Table:
         return rows.where(f.col("window_start") == f.lit(start)).toArrow()
 
-    _put_back_by_window(delta, table, starts, of_window, watermark, transaction)
+    return _put_back_by_window(delta, table, starts, of_window, watermark, transaction)
 
 
 def _matching(table: Table, oldest: datetime) -> str:

@@ -29,11 +29,14 @@ LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.File
 time. This one renames as atomically on a local file system; our lock keeps other writers away. On S3 Spark's default
 stays: it replaces a file that a killed batch has left, which this one would keep there.
 """
-REJECTS_TRIGGERS = 3
-"""The rejects are read once in as many trigger intervals: the windows come first."""
+REJECTS_TRIGGERS, REJECTS_INTERVAL_MS = 3, 15_000
+"""The rejects are read once in as many trigger intervals, as the windows come first; but once in one trigger interval
+if three would be longer than this: their batches have no more records than those of the windows.
+"""
 REJECTS_PATIENCE_S, REJECTS_PATIENCE_BUSY_S = 15.0, 600.0
-"""A batch of rejects waits this long for the window queries to show that all of its records fit; then it reads them.
-The longer time holds while these work on batches: to parse all records again would set them back further.
+"""A batch of rejects waits this long, or three trigger intervals, for the window queries to show that all of its
+records fit; then it reads them. The second time holds while these work on batches: to parse all records again would set
+them back further.
 """
 
 
@@ -104,6 +107,7 @@ class Queries:
         maintenance = self._maintenance(REJECTED_RECORD)
         writer = RejectsWriter(self._storage.tables, self._source.pipeline, self._now_ms)
         checkpoint = CheckpointFiles(self._storage.checkpoints).below("rejects")
+        trigger_ms = self._source.pipeline.trigger_interval_ms
 
         def write(batch: DataFrame, batch_id: int) -> None:
             # In a sound set-up no record is rejected, and to learn that would cost as much as the windows. (The window
@@ -113,7 +117,8 @@ class Queries:
                     windows,
                     checkpoint,
                     batch_id,
-                    patience_s=REJECTS_PATIENCE_S,
+                    # The newest of its records may be of the windows' next batch.
+                    patience_s=max(REJECTS_PATIENCE_S, REJECTS_TRIGGERS * trigger_ms / 1000),
                     patience_busy_s=REJECTS_PATIENCE_BUSY_S,
                 )
                 if known is Range.SOUND:
@@ -126,7 +131,7 @@ class Queries:
             if written:
                 maintenance.run_if_due(now_ms=self._now_ms())
 
-        interval_ms = REJECTS_TRIGGERS * self._source.pipeline.trigger_interval_ms
+        interval_ms = max(trigger_ms, min(REJECTS_TRIGGERS * trigger_ms, REJECTS_INTERVAL_MS))
         return (
             shaped(rejected_rows(self._source), REJECTED_RECORD)
             .writeStream.queryName("rejects")

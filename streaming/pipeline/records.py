@@ -39,10 +39,12 @@ class Rule:
     fields: tuple[tuple[str, SparkColumn], ...] = ()
 
 
-def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int, name: str = "judged") -> DataFrame:
+def judged(
+    raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int, name: str = "judged", credible: bool = False
+) -> DataFrame:
     """Columns in: Kafka's, or of them `timestamp` and `value` at least; of adapted records `payload` (one of ours) and
     `misfit` (struct of reason and field); `samples`, how many records that fit a row stands for, null where it is one
-    record to be judged.
+    record to be judged. `credible`: their `timestamp` is a `credible_time` already.
 
     Out: `kafka` (struct of Kafka's columns), `payload`, `misfit`, `record` (struct of the fields), `reason` (null =
     fits) and what else came in. The batch's progress counts under `name` how many fit and how many don't.
@@ -58,7 +60,9 @@ def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int, name: 
         f.from_json(payload.cast("string"), schema, options).alias("record"),
         *(column for column in raw.columns if column not in (*KAFKA_COLUMNS, "payload", "misfit")),
     )
-    rules = _rules(shape, clock_skew_max_ms)
+    # The batch's time is a constant of the generated code: Java would compile all of it anew for each batch.
+    kafka_time = f.col("kafka.timestamp") if credible else credible_time("kafka.timestamp")
+    rules = _rules(shape, f.unix_millis(kafka_time) + f.lit(clock_skew_max_ms))
     reason = f.coalesce("misfit.reason", *(f.when(rule.condition, f.lit(rule.reason)) for rule in rules))
     if some_known:
         reason = f.when(f.col("samples").isNull(), reason)
@@ -81,7 +85,7 @@ def rejected(judged_rows: DataFrame, shape: RecordShape) -> DataFrame:
     """Rows of the table rejected_record."""
     at_fault = [
         f.when((f.col("reason") == rule.reason) & condition, f.lit(field))
-        for rule in _rules(shape, 0)
+        for rule in _rules(shape, f.lit(0))
         for field, condition in rule.fields
     ]
     return judged_rows.where(f.col("reason").isNotNull()).select(
@@ -98,11 +102,11 @@ def rejected(judged_rows: DataFrame, shape: RecordShape) -> DataFrame:
     )
 
 
-def _rules(shape: RecordShape, clock_skew_max_ms: int) -> list[Rule]:
+def _rules(shape: RecordShape, latest: SparkColumn) -> list[Rule]:
+    """`latest` is the greatest event time that is not in the future, ms."""
     value = f.col("payload")
     text = value.cast("string")
     corrupt = record_field(CORRUPT).isNotNull()
-    latest = f.unix_millis(credible_time("kafka.timestamp")) + f.lit(clock_skew_max_ms)
     numbers = [field.name for field in shape.fields if field.not_negative and field.type is ColumnType.DOUBLE]
     whole = [field.name for field in shape.fields if field.not_negative and field.type is not ColumnType.DOUBLE]
     return [

@@ -103,7 +103,7 @@ def sums_of(raw: DataFrame, settings: PipelineSettings, side: Side) -> DataFrame
         columns_of_sums = {
             name: f.when(is_one, one).otherwise(f.col(f"sums.{name}")) for name, one in columns_of_sums.items()
         }
-    fitting = _judged_own(raw, settings, side).where(f.col("reason").isNull())
+    fitting = _judged_own(raw, settings, side, credible=True).where(f.col("reason").isNull())
     return fitting.select(*(column.alias(name) for name, column in columns_of_sums.items()))
 
 
@@ -165,8 +165,9 @@ def _items(value: bytes | None, name: str, context: Context) -> list[Record | Mi
     return PARSERS[name](value, context)
 
 
-def _judged_own(raw: DataFrame, settings: PipelineSettings, side: Side) -> DataFrame:
-    return judged(raw, side.shape, clock_skew_max_ms=settings.clock_skew_max_ms, name=f"judged_{side.mark}")
+def _judged_own(raw: DataFrame, settings: PipelineSettings, side: Side, *, credible: bool = False) -> DataFrame:
+    skew_ms = settings.clock_skew_max_ms
+    return judged(raw, side.shape, clock_skew_max_ms=skew_ms, name=f"judged_{side.mark}", credible=credible)
 
 
 def _own(source: InputTopics, side: Side) -> DataFrame:

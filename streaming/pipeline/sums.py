@@ -22,6 +22,12 @@ PORTIONS = 8
 """A batch that doesn't parse is tried again in as many portions; those that don't are handed back whole."""
 NOT_JSON = re.compile(rb"[\s:,\[{]-?(?:Inf|NaN)")
 """Words that this parser reads as numbers outside of strings; Spark's parser rejects them or reads no finite number."""
+SAMPLES_AT_ONCE = 500_000
+"""So many are summed together, though they come in smaller batches: several looks at a partition give one row, which
+Spark then sorts, sends and keeps as one. 200 MB of Python at the most.
+"""
+ROWS_OUT = 50_000
+"""Of sums in a batch, as Spark hands records in."""
 WEIGHT_WINDOWS = 2
 """A sample weighs by its interval, at most by so many windows: one that claims a month would outweigh all others."""
 _WRAPPED, _END, _NEWLINE = b'{"r":', b"}\n", b"\n"
@@ -103,13 +109,18 @@ def summed(batches: Iterable[pa.RecordBatch], fitting: Fitting, sums: Sums, wind
     records handed back, in which all else is.
     """
     schema = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("value", pa.binary()), *sums.schema(fitting.schema)])
+    waiting: list[pa.Table] = []
     for batch in batches:
         samples, doubtful = parse_fitting(batch["value"], _milliseconds(batch["timestamp"]), fitting)
-        tables = [batch.select(["timestamp", "value"]).take(doubtful)] if len(doubtful) else []
+        if len(doubtful):
+            yield from _batches(batch.select(["timestamp", "value"]).take(doubtful), schema)
         if samples.num_rows:
-            tables.append(windows(samples, sums, window_ms))
-        for table in tables:
-            yield from _of_schema(table, schema).combine_chunks().to_batches()
+            waiting.append(samples)
+        if sum(table.num_rows for table in waiting) >= SAMPLES_AT_ONCE:
+            yield from _batches(windows(pa.concat_tables(waiting), sums, window_ms), schema)
+            waiting.clear()
+    if waiting:
+        yield from _batches(windows(pa.concat_tables(waiting), sums, window_ms), schema)
 
 
 def parse_fitting(values: pa.Array, kafka_ms: pa.Array, fitting: Fitting) -> tuple[pa.Table, pa.Array]:
@@ -153,6 +164,10 @@ def windows(samples: pa.Table, sums: Sums, window_ms: int) -> pa.Table:
         | {first(name): oldest[name] for name in sums.oldest}
         | dict(zip(AUDIT, (grouped[f"{TIME}_{how}"] for how in ("count", "min", "max")), strict=True))
     )
+
+
+def _batches(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    yield from _of_schema(rows, schema).combine_chunks().to_batches(max_chunksize=ROWS_OUT)
 
 
 def _of_schema(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:

@@ -30,8 +30,10 @@ from streaming.tables.places import local_folder
 
 DRIVER_ROWS_MAX = 500_000
 """Batches of up to this many window rows, which meet no more in the table, are written from the driver: 70 MB as Arrow,
-1 GB of Python at the most.
+1 GB of Python at the most. Larger ones are, too, a window at a time, where no window has more.
 """
+WINDOWS_MAX = 100
+"""Each takes a commit and a scan of the batch; rows of more windows are merged at once, on the executors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +74,21 @@ class Place:
         """Of a batch's write: made twice, the second does nothing."""
         return f"{audit['query_id']}:{self.target.table.name}", audit["batch_id"]
 
-    def merge(self, rows: DataFrame, audit: Mapping[str, Any], oldest: datetime, watermark: datetime) -> None:
-        """On the executors; `oldest` is the first window start in `rows`, which have the table's columns.
+    def merge(
+        self, rows: DataFrame, audit: Mapping[str, Any], oldest: datetime, watermark: datetime, *, by_window: bool
+    ) -> int | None:
+        """Rows that have the table's columns; `oldest` is the first window start in them. Returns how many samples the
+        table gained, where that is known.
 
-        On an object store from the driver, a window at a time: Spark's commits there are no conditional puts.
+        From the driver, a window at a time, if `by_window` and on an object store, where Spark's commits are no
+        conditional puts; else on the executors.
         """
-        if local_folder(self.location) is None:
-            upsert_by_window(rows, self.location, self.target.table, self.transaction(audit), watermark)
-        else:
-            upsert_spark(rows, self.location, self.target.table, self.transaction(audit), oldest)
-            finalize_spark(rows.sparkSession, self.location, watermark)
         self.window_table.forget()
+        if by_window or local_folder(self.location) is None:
+            return upsert_by_window(rows, self.location, self.target.table, self.transaction(audit), watermark)
+        upsert_spark(rows, self.location, self.target.table, self.transaction(audit), oldest)
+        finalize_spark(rows.sparkSession, self.location, watermark)
+        return None
 
 
 class WindowWriter:
@@ -134,22 +140,22 @@ class WindowWriter:
             return False
 
     def _write_counted(self, batch: DataFrame, audit: Mapping[str, Any]) -> list[int | None]:
-        """From the driver where the rows fit there, else on the executors."""
+        """From the driver where the rows fit there, at once or window by window, else on the executors."""
         # Read once: every further action would fetch from Kafka and load the state again.
-        rows = batch.persist()
+        rows = batch.drop("window").persist()
         try:
-            span = rows.agg(
-                f.count("*").alias("rows"),
-                f.min("window_start").alias("oldest"),
-                f.max("last_event_time_ms").alias("newest"),
-            ).first()
-            if span is None or span["rows"] <= DRIVER_ROWS_MAX:
-                return self._write_collected(batch.sparkSession, rows.drop("window").toArrow(), audit)
+            newest = f.max("last_event_time_ms").alias("newest")
+            spans = rows.groupBy("window_start").agg(f.count("*").alias("rows"), newest).collect()
+            if sum(span["rows"] for span in spans) <= DRIVER_ROWS_MAX:
+                return self._write_collected(batch.sparkSession, rows.toArrow(), audit)
             stamped = rows.withColumns({name: f.lit(value) for name, value in audit.items()})
-            watermark = self._watermark(span["newest"])
-            for place in self._places:
-                place.merge(place.target.rows_of(stamped), audit, span["oldest"], watermark)
-            return [None] * len(self._places)
+            watermark = self._watermark(max(span["newest"] for span in spans))
+            fits_by_window = len(spans) <= WINDOWS_MAX and max(span["rows"] for span in spans) <= DRIVER_ROWS_MAX
+            oldest = min(span["window_start"] for span in spans)
+            return [
+                place.merge(place.target.rows_of(stamped), audit, oldest, watermark, by_window=fits_by_window)
+                for place in self._places
+            ]
         finally:
             rows.unpersist()
 
@@ -167,8 +173,8 @@ class WindowWriter:
             try:
                 gained.append(place.window_table.upsert(own, place.transaction(audit), watermark))
             except TooManyRows:
-                place.merge(session.createDataFrame(own), audit, pc.min(own["window_start"]).as_py(), watermark)
-                gained.append(None)
+                oldest = pc.min(own["window_start"]).as_py()
+                gained.append(place.merge(session.createDataFrame(own), audit, oldest, watermark, by_window=False))
         return gained
 
     def _watermark(self, newest_ms: int) -> datetime:

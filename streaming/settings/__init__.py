@@ -164,7 +164,7 @@ class PipelineSettings(Section):
         60_000, description="A sample further ahead of Kafka's time of it, or of the batch's time, is rejected"
     )
     shuffle_partitions: int = Field(2, ge=1, le=10_000, description="Frozen into the checkpoint at the first start")
-    records_per_batch_max: int = Field(500_000, ge=1, description="Most records read in one micro-batch and topic")
+    records_per_batch_max: int = Field(2_000_000, ge=1, description="Most records read in one micro-batch and topic")
     python_on_executors: bool = Field(
         True, description="Our records are parsed and summed in Python with Arrow; false: in the JVM alone, slower"
     )

@@ -24,7 +24,7 @@ import structlog
 from tests.benchmarks.fleet_collecting import collect
 from tests.benchmarks.fleet_executing import MOVEMENTS, execute
 from tests.benchmarks.fleet_measuring import Figures
-from tests.benchmarks.fleet_pipeline import INTERVAL_S, keep_up
+from tests.benchmarks.fleet_pipeline import INTERVAL_S, TRIGGER_S, keep_up
 from tests.benchmarks.fleet_soak import has_grown, soak
 from tests.benchmarks.fleet_tables import read_tables
 from tests.fleet.synthetic import FleetSize
@@ -82,6 +82,7 @@ def _print(figures: Mapping[str, float], before: Mapping[str, float] | None) -> 
 @click.option(
     "--interval", "interval_s", default=INTERVAL_S, show_default=True, help="Seconds between looks: pipeline."
 )
+@click.option("--trigger", "trigger_s", default=TRIGGER_S, show_default=True, help="Seconds between batches: pipeline.")
 @click.option("--soak", "soak_minutes", type=float, help="Instead: so many minutes on a fleet that changes, by memory.")
 @click.option("--profile", is_flag=True, help="Print what the CPU of one look, or of the ticks of a plan, went to.")
 def main(
@@ -91,6 +92,7 @@ def main(
     shards: int,
     movements: int,
     interval_s: float,
+    trigger_s: float,
     soak_minutes: float | None,
 ) -> None:  # fmt: skip
     """Print figures of each size, and their growth from one size to the next. A soak ends with 1 if memory grows."""
@@ -98,7 +100,7 @@ def main(
     given: dict[str, dict[str, float]] = {
         "collect": {"shards": shards},
         "execute": {"movements": movements},
-        "pipeline": {"interval_s": interval_s},
+        "pipeline": {"interval_s": interval_s, "trigger_s": trigger_s},
     }
     runs = {name: partial(PARTS[name], **given.get(name, {})) for name in parts}
     for count in brokers:

@@ -28,6 +28,8 @@ from tests.pipeline.test_windows import make_topics
 
 INTERVAL_S = 20.0
 """From one look to the next, as it is advised for 100 brokers."""
+TRIGGER_S = 60.0
+"""From one batch to the next, as it is advised for 100 brokers: a batch with all looks of a window sums them first."""
 LOOKS_PER_WINDOW = 3
 """At least, as is advised; windows are not shorter than by default."""
 WARM_UP_LOOKS, LOOKS = 6, 9
@@ -67,8 +69,9 @@ def keep_up(
     trouble: bool = True,
     profile: bool = False,
     interval_s: float = INTERVAL_S,
+    trigger_s: float = TRIGGER_S,
 ) -> Figures:
-    """Fifteen looks, one each `interval_s`; the arguments besides that and the size change nothing."""
+    """Fifteen looks, one each `interval_s`, read each `trigger_s`; the other arguments but the size change nothing."""
     look_ms, records = _records_of_a_look(size, interval_s)
     window_ms = max(PipelineSettings().window_ms, round(1000 * LOOKS_PER_WINDOW * interval_s))
     with tempfile.TemporaryDirectory() as home, EmbeddedCluster(Path(home) / "kafka", broker_count=1) as brokers:
@@ -76,7 +79,7 @@ def keep_up(
             {
                 "kafka": {"cluster_name": "fleet", "bootstrap_servers": brokers.bootstrap_servers},
                 "storage": {"tables": f"{home}/tables", "checkpoints": f"{home}/checkpoints"},
-                "pipeline": {"window_ms": window_ms},
+                "pipeline": {"window_ms": window_ms, "trigger_interval_ms": round(1000 * trigger_s)},
             }
         )
         make_topics(settings)

@@ -173,6 +173,30 @@ def test_sums_equal_a_recount(records: list[Record]) -> None:
         assert row["bytes_in_per_sec_max"] == max(rates, default=None)
 
 
+@pytest.mark.parametrize(("at_once", "rows_wanted"), [(1_000, 2), (7, 2), (6, 3)])
+def test_samples_of_several_batches_are_summed_together(
+    monkeypatch: pytest.MonkeyPatch, at_once: int, rows_wanted: int
+) -> None:
+    monkeypatch.setattr(sums, "SAMPLES_AT_ONCE", at_once)
+    monkeypatch.setattr(sums, "ROWS_OUT", 1)
+    records = [load_record(broker, 0, second * 1_000) for second in (5, 1, 3) for broker in (1, 2)]
+    batches = [batch([json.dumps(record).encode(), b"{"]) for record in records]
+    batches.append(batch([json.dumps(load_record(1, 0, 2_000, size_bytes=9)).encode()]))
+    given = list(summing(PIPELINE, BYTE_RATES)(iter(batches)))
+    rows = [row for one in given for row in one.to_pylist()]
+    summed = [row for row in rows if row["sample_count"] is not None]
+    assert [row["value"] for row in rows if row["sample_count"] is None] == [b"{"] * 6
+    assert len(summed) == rows_wanted
+    assert max(len(one) for one in given) == 1
+    for broker, count in ((1, 4), (2, 3)):
+        of_broker = [row for row in summed if row["broker"] == broker]
+        assert sum(row["sample_count"] for row in of_broker) == count
+        assert min(row["first_event_time_ms"] for row in of_broker) == BASE_MS + 1_000
+        assert max(row["last_event_time_ms"] for row in of_broker) == BASE_MS + 5_000
+        newest = max(of_broker, key=lambda row: row["last_event_time_ms"])
+        assert newest["size_bytes"] == load_record(broker, 0, 5_000)["size_bytes"]
+
+
 def test_a_sample_weighs_by_two_windows_at_most() -> None:
     honest = [load_record(1, None, second * 1_000, interval_ms=10_000, bytes_in_per_sec=1e6) for second in range(6)]
     forged = load_record(1, None, 6_000, interval_ms=30 * 86_400_000, bytes_in_per_sec=5e6)

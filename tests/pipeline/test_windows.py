@@ -176,10 +176,11 @@ def in_the_jvm(settings: Settings) -> Settings:
     ("driver_rows_max", "python", "version"),
     [
         (window_writer.DRIVER_ROWS_MAX, True, WINDOWS_VERSION),
+        (10, True, WINDOWS_VERSION),
         (0, True, WINDOWS_VERSION),
         (window_writer.DRIVER_ROWS_MAX, False, 3),
     ],
-    ids=["by the driver", "by MERGE", "summed in the JVM, state of version 3"],
+    ids=["by the driver", "by the driver, window by window", "by MERGE", "summed in the JVM, state of version 3"],
 )
 def test_windows_equal_a_recount_whatever_the_order(
     session: SparkSession,
@@ -219,6 +220,11 @@ def test_windows_equal_a_recount_whatever_the_order(
             assert row["size_bytes"] == size
         assert row["bytes_out_per_sec"] is None  # unknown stays unknown
         assert not row["is_final"]
+    written = tables.open_table(own.storage.tables, "partition_load")
+    assert written is not None
+    commits = [commit["operation"] for commit in written.history()]
+    assert ("MERGE" in commits) is (driver_rows_max == 0)
+    assert commits.count("WRITE") == {10: len({start for start, _, _ in wanted}), 0: 0}.get(driver_rows_max, 1)
 
 
 def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkSession, own: Settings) -> None:
