@@ -23,6 +23,7 @@ from assignor_core.planner.effort import Effort
 from assignor_core.planner.explain import ordered_movements
 from assignor_core.planner.finish import finish
 from assignor_core.planner.frontier import Way, cheaper_plans
+from assignor_core.planner.guided import guide
 from assignor_core.planner.hopeless import gains_too_little
 from assignor_core.planner.kicks import kick
 from assignor_core.planner.placement import Placement
@@ -31,7 +32,7 @@ from assignor_core.planner.problem import Problem, problem_of
 from assignor_core.planner.proportions import TOGETHER
 from assignor_core.planner.prune import prune
 from assignor_core.planner.repair import repair, unmet_rules
-from assignor_core.planner.search import Search
+from assignor_core.planner.search import NOTICEABLE, Search
 from assignor_core.planner.statistic import by_statistic
 from assignor_core.planner.two_loads import levels_together
 from assignor_core.planner.wide_exchanges import exchange_widely
@@ -120,7 +121,7 @@ def balance(search: Search) -> Way:
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.
     before, mark = placement.loads.copy(), len(search.journal)
     excess_before = problem.worst_excess(before)
-    _relieve_in_rounds(search)
+    _relieve(search)
     if problem.worst_excess(placement.loads) > excess_before + ROUNDING or _is_further_above(search, before):
         search.undo_to(mark)
     way = Way(tuple(applied.edit for applied in search.journal), mark)
@@ -142,6 +143,32 @@ def _is_further_above(search: Search, before: Floats) -> bool:
         return False
     lines = band_lines(problem, bounds_of(problem, placement))
     return above_lines(problem, placement.loads, lines) > above_lines(problem, before, lines) + ROUNDING
+
+
+def _relieve(search: Search) -> None:
+    """Relief that begins with what a linear program would move, or without, if that leaves less above the limits.
+
+    Whole replicas may follow the program badly, if a heavy one is in the way.
+    """
+    mark = len(search.journal)
+    is_guided = guide(search.under(attainable(search.problem, search.placement)))
+    _relieve_in_rounds(search)
+    left = _left_above(search)
+    if not is_guided or left <= NOTICEABLE:
+        return
+    edits = [applied.edit for applied in search.journal[mark:]]
+    search.undo_to(mark)
+    _relieve_in_rounds(search)
+    if _left_above(search) >= left:
+        search.undo_to(mark)
+        for edit in edits:
+            search.apply_edit(edit)
+
+
+def _left_above(search: Search) -> float:
+    """The violation of limits that can be met."""
+    problem = attainable(search.problem, search.placement, everywhere=True)
+    return float(search.under(problem).violation().sum())
 
 
 def _relieve_in_rounds(search: Search) -> None:

@@ -55,9 +55,11 @@ _TESTS = {
     "live": ("core/test_live", "core/test_disks", "core/test_reconcile"),
     "placement": ("core/test_placement",),
     "plan": ("core/test_plan",),
+    "planner/guided": ("core/planner/test_guided",),
     "planner/hopeless": ("core/planner/test_hopeless",),
     "planner/placement": ("core/planner/test_placement_edits",),
     "planner/promising": ("core/planner/test_promising",),
+    "planner/relaxation": ("core/planner/test_guided",),
     "price": ("core/test_price",),
     "skew": ("core/test_load_skew",),
 }

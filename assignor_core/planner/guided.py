@@ -1,0 +1,235 @@
+"""A way to begin where brokers are of unequal proportions: what a linear program would move, with whole replicas.
+
+Brokers with more disk for their network than others should hold other replicas than these. To sort replicas one by
+one, always the worst broker first, takes thousands of exchanges, and many replicas are copied that need not be. So here
+the shadow prices of all loads are worked out first (`relaxation`). They say which replicas a plan without whole numbers
+would move, and whole replicas follow it as near as they can, the heaviest first. The search then finishes.
+
+Invariants: no hard rule is broken. Where a budget limits the plan nothing is done, since what pays most must come first
+there; nor where the cluster is too large, or no broker is above its limit.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from assignor_core.load import NO_BROKER, Floats
+from assignor_core.planner.placement import Edit, Flags, Indices
+from assignor_core.planner.problem import Problem
+from assignor_core.planner.relaxation import MOVED_PRICE, PART_GRID, STEPS, Parts, Relaxation, relaxation_of
+from assignor_core.planner.search import NOTICEABLE, Search
+from assignor_core.resources import Resource
+
+PAIRS_MAX = 2_000_000
+"""Pairs of a replica and a broker, times columns of load over those of one window: a step takes longer with more."""
+COLUMNS = 4
+REPLICAS_MIN = 200
+"""With fewer replicas whole ones can't follow the parts."""
+UNEQUAL = 0.05
+"""Brokers are of unequal proportions if their share of the disk for that of the network differs by more."""
+COUNTED = 16
+"""So many steps over a pair take as long as one candidate of the search."""
+EXCESS_PRICE = 20.0
+"""What a squared fair share above a goal costs while whole replicas are placed, in fair shares of disk."""
+
+
+def guide(search: Search) -> bool:
+    """Move what the linear program would move, as far as whole replicas can; whether there was a reason to.
+
+    Where brokers are of equal proportions, the search does better:
+
+    >>> state = state_of((1,), (1,), (2,))
+    >>> guide(Search(state.problem, state.placement)), state.placement.changed().tolist()
+    (False, [])
+    """
+    if not _is_called_for(search):
+        return False
+    relaxed = relaxation_of(search)
+    search.effort.look(STEPS * len(relaxed.partitions) * len(relaxed.targets) // COUNTED)
+    prices, blur = relaxed.shadow_prices()
+    mark = len(search.journal)
+    whole = _Whole(search, relaxed, prices, relaxed.parts(prices, blur))
+    whole.place_replicas()
+    whole.hand_over()
+    if len(search.journal) > mark:
+        _put_in_order(search, mark)
+    return True
+
+
+def _put_in_order(search: Search, mark: int) -> None:
+    """Apply the edits since `mark` in another order, what gains most for its price first: then the beginning of the way
+    is a cheaper plan (`frontier`).
+
+    An edit waits for those of its partition before it. What a hard rule forbids in its turn is tried once more when all
+    others are applied, and else left out.
+    """
+    problem, placement = search.problem, search.placement
+    shifts = _shifts_since(search, mark)
+    before = np.array([shift.before for shift in shifts], dtype=np.int64)
+    sources, targets = np.array([shift.brokers for shift in shifts], dtype=np.int64).T
+    loads, prices = np.stack([shift.load for shift in shifts]), np.array([shift.price for shift in shifts])
+    is_left, left_over = np.ones(len(shifts), dtype=np.bool_), []
+    while is_left.any():
+        rows = np.flatnonzero(is_left & ((before < 0) | ~is_left[before]))
+        gain = -problem.burden(placement.loads[sources[rows]], -loads[rows], sources[rows])
+        gain -= problem.burden(placement.loads[targets[rows]], loads[rows], targets[rows])
+        best = int(rows[np.argmax(gain / prices[rows])])
+        is_left[best] = False
+        if _is_possible(search, shifts[best]):
+            search.apply_edit(shifts[best].edit)
+        else:
+            left_over.append(shifts[best])
+    for shift in left_over:
+        if _is_possible(search, shift):
+            search.apply_edit(shift.edit)
+
+
+class _Shift(NamedTuple):
+    """An edit, and what it does."""
+
+    edit: Edit
+    brokers: tuple[int, int]
+    """Who gives and who takes."""
+    load: Floats
+    """C."""
+    price: float
+    before: int
+    """The edit of the same partition before it; -1 if there is none."""
+
+
+def _shifts_since(search: Search, mark: int) -> list[_Shift]:
+    """The edits since `mark`, in order, which are undone."""
+    placement, edits = search.placement, [applied.edit for applied in search.journal[mark:]]
+    search.undo_to(mark)
+    shifts, last = [], dict[int, int]()
+    for edit in edits:
+        one, slot, target = np.array([edit.partition]), edit.slot, edit.target
+        replicas = placement.replicas[edit.partition]
+        load = placement.loads_at(one, np.array([slot])) if target != NO_BROKER else placement.leaderships(one)
+        brokers = (int(replicas[slot]), target) if target != NO_BROKER else (int(replicas[0]), int(replicas[slot]))
+        copied = placement.disk_bytes[one] if target != NO_BROKER else np.zeros(1)
+        price = float(search.spending.in_fair_shares(copied)[0]) + MOVED_PRICE
+        shifts.append(_Shift(edit, brokers, load[0], price, last.get(edit.partition, -1)))
+        last[edit.partition] = len(shifts) - 1
+        search.apply_edit(edit)
+    search.undo_to(mark)
+    return shifts
+
+
+def _is_possible(search: Search, shift: _Shift) -> bool:
+    """Whether no hard rule forbids it as things are; an edit of the same partition may have been left out."""
+    (partition, slot, target), (source, taker) = shift.edit, shift.brokers
+    replicas, one = search.placement.replicas[partition], np.array([partition])
+    if target != NO_BROKER:
+        return int(replicas[slot]) == source and bool(_able(search, partition, source, np.array([target]))[0])
+    if (int(replicas[0]), int(replicas[slot])) != shift.brokers:
+        return False
+    here = search.placement.loads[taker]
+    return bool(search.problem.may_rise_by(here, search.placement.leaderships(one)[0], taker))
+
+
+def _able(search: Search, partition: int, source: int, targets: Indices) -> Flags:
+    """T: whether each of `targets` may take the replica on `source` by all hard rules, as things are."""
+    one, placement, problem = np.array([partition]), search.placement, search.problem
+    carried = placement.loads_at(one, placement.slots_of(one, source))
+    able = problem.allowed_targets(placement, one, source, targets) & problem.with_room(placement, carried, targets)
+    able &= search.spending.affordable(one, targets, search.spending.copied_bytes(one, source, targets))
+    first: Flags = able[0]
+    return first
+
+
+def _is_called_for(search: Search) -> bool:
+    problem, policy, placement = search.problem, search.problem.policy, search.placement
+    budgets = (policy.movements_max, policy.bytes_max, policy.inflow_max)
+    if policy.leaders_only or placement.in_racks is not None or any(budget is not None for budget in budgets):
+        return False
+    replicas, columns = int((placement.replicas != NO_BROKER).sum()), int((~problem.arrays.columns.counts).sum())
+    pairs = replicas * int(problem.may_take.sum()) * max(1.0, columns / COLUMNS)
+    if replicas < REPLICAS_MIN or pairs > PAIRS_MAX or not _have_unequal_proportions(problem):
+        return False
+    return float(search.violation().sum()) > NOTICEABLE
+
+
+def _have_unequal_proportions(problem: Problem) -> bool:
+    """Whether some brokers have more disk for their network than others."""
+    columns = problem.arrays.columns
+    disk, network = (columns.of(resource)[0] for resource in (Resource.DISK, Resource.BYTES_IN))
+    share = problem.share[problem.arrays.alive]
+    if not len(share) or not (share[:, (disk, network)] > 0).all():
+        return False
+    ratio = share[:, disk] / share[:, network]
+    return bool(ratio.max() > (1.0 + UNEQUAL) * ratio.min())
+
+
+class _Whole:
+    """Whole replicas in place of parts, one after the other; mutable.
+
+    `_loads` begins with the parts. Each replica in turn takes its parts out, and is put where it costs least.
+    """
+
+    def __init__(self, search: Search, relaxed: Relaxation, prices: Floats, parts: Parts) -> None:
+        self._search, self._relaxed, self._parts = search, relaxed, parts
+        self._loads = relaxed.loads_with(parts)
+        self._prices = prices / relaxed.sizes
+
+    def place_replicas(self) -> None:
+        """Each replica of which a part moves, the heaviest first, since the lighter ones can fill what is left."""
+        rows, size = self._parts.movers, self._relaxed.loads.max(axis=1, initial=0.0)
+        for index in np.lexsort((rows, -size[rows])):
+            self._place(int(rows[index]), self._parts.moved[index])
+
+    def _place(self, row: int, moved: Floats) -> None:
+        relaxed, search = self._relaxed, self._search
+        partition, source, load = int(relaxed.partitions[row]), int(relaxed.sources[row]), relaxed.loads[row]
+        self._loads[relaxed.targets] -= moved[:, None] * load
+        self._loads[source] -= (1.0 - moved.sum()) * load
+        at = np.flatnonzero(moved)
+        able = _able(search, partition, source, relaxed.targets[at])
+        if not able.all():
+            # Another replica of the partition was here first: whatever is cheapest now.
+            at = np.flatnonzero(relaxed.targets != source)
+            able = _able(search, partition, source, relaxed.targets[at])
+        brokers = np.concatenate(([source], relaxed.targets[at[able]]))
+        cost = self._cost(brokers, load)
+        cost[1:] += relaxed.costs[row].min()
+        target = int(brokers[np.argmin(cost)])
+        self._loads[target] += load
+        if target != source:
+            slot = int(search.placement.slots_of(np.array([partition]), source)[0])
+            search.apply_edit(Edit(partition, slot, target))
+
+    def hand_over(self) -> None:
+        """Each leadership of which a part is handed over, the heaviest first."""
+        relaxed, handed = self._relaxed, self._parts.handed
+        rows = np.flatnonzero(handed.any(axis=1))
+        size = relaxed.leaderships.max(axis=1, initial=0.0)
+        for row in rows[np.lexsort((rows, -size[rows]))]:
+            self._hand(int(row), handed[row])
+
+    def _hand(self, row: int, handed: Floats) -> None:
+        relaxed, search = self._relaxed, self._search
+        partition, load, holders = int(relaxed.led[row]), relaxed.leaderships[row], relaxed.holders[row]
+        for slot in np.flatnonzero(handed):
+            self._loads[holders[slot]] -= handed[slot] * load
+            self._loads[holders[0]] += handed[slot] * load
+        replicas = search.placement.replicas[partition]
+        slots = np.flatnonzero((replicas != NO_BROKER) & search.problem.may_lead[replicas])
+        brokers = replicas[slots]
+        self._loads[replicas[0]] -= load
+        cost = self._cost(brokers, load) + np.where(slots > 0, MOVED_PRICE, 0.0)
+        best = int(np.argmin(cost))
+        change = search.placement.leaderships(np.array([partition]))[0]
+        target = int(brokers[best])
+        if slots[best] > 0 and search.problem.may_rise_by(search.placement.loads[target], change, target):
+            search.apply_edit(Edit(partition, int(slots[best]), NO_BROKER))
+        else:
+            target = int(replicas[0])
+        self._loads[target] += load
+
+    def _cost(self, brokers: Indices, load: Floats) -> Floats:
+        """N: what it costs if each of `brokers` takes `load`."""
+        relaxed, here = self._relaxed, self._loads[brokers]
+        goals, sizes = relaxed.goals[brokers], relaxed.sizes[brokers]
+        before, after = (np.maximum((loads - goals) / sizes, 0.0) ** 2 for loads in (here, here + load))
+        cost: Floats = EXCESS_PRICE * (after - before).sum(axis=1) + (self._prices[brokers] * load).sum(axis=1)
+        return np.rint(cost * PART_GRID * PART_GRID) / (PART_GRID * PART_GRID)
