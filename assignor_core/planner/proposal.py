@@ -112,7 +112,7 @@ def balance(search: Search) -> Way:
     """Hard rules, relief of the overloaded, a way on where that is stuck, and exact evenness where it is near.
 
     Returns the edits that led there, but for the last three phases: they correct what is there.
-    The objective weighs all loads together; a plan that buys the rest by making the worst broker worse is dropped.
+    The objective weighs all loads together; what buys the rest by making the worst broker worse is dropped.
     """
     problem, placement = search.problem, search.placement
     repair(search)
@@ -121,9 +121,9 @@ def balance(search: Search) -> Way:
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.
     before, mark = placement.loads.copy(), len(search.journal)
     excess_before = problem.worst_excess(before)
-    _relieve(search)
-    if problem.worst_excess(placement.loads) > excess_before + ROUNDING or _is_further_above(search, before):
-        search.undo_to(mark)
+    marks = _relieve(search)
+    while problem.worst_excess(placement.loads) > excess_before + ROUNDING or _is_further_above(search, before):
+        search.undo_to(marks.pop())
     way = Way(tuple(applied.edit for applied in search.journal), mark)
     prune(search)
     if anneal(search, lambda: bounds_of(problem, placement), excess_before + ROUNDING):
@@ -145,24 +145,27 @@ def _is_further_above(search: Search, before: Floats) -> bool:
     return above_lines(problem, placement.loads, lines) > above_lines(problem, before, lines) + ROUNDING
 
 
-def _relieve(search: Search) -> None:
+def _relieve(search: Search) -> list[int]:
     """Relief that begins with what a linear program would move, or without, if that leaves less above the limits.
 
-    Whole replicas may follow the program badly, if a heavy one is in the way.
+    Whole replicas may follow the program badly, if a heavy one is in the way. Returns how long the journal was at the
+    start and after each step.
     """
     mark = len(search.journal)
     is_guided = guide(search.under(attainable(search.problem, search.placement)))
-    _relieve_in_rounds(search)
+    marks = [mark, *_relieve_in_rounds(search)]
     left = _left_above(search)
     if not is_guided or left <= NOTICEABLE:
-        return
+        return marks
     edits = [applied.edit for applied in search.journal[mark:]]
     search.undo_to(mark)
-    _relieve_in_rounds(search)
-    if _left_above(search) >= left:
-        search.undo_to(mark)
-        for edit in edits:
-            search.apply_edit(edit)
+    others = [mark, *_relieve_in_rounds(search)]
+    if _left_above(search) < left:
+        return others
+    search.undo_to(mark)
+    for edit in edits:
+        search.apply_edit(edit)
+    return marks
 
 
 def _left_above(search: Search) -> float:
@@ -171,9 +174,11 @@ def _left_above(search: Search) -> float:
     return float(search.under(problem).violation().sum())
 
 
-def _relieve_in_rounds(search: Search) -> None:
-    """Relief, exchanges and kicks, until nothing changes or a round gains next to nothing."""
-    exchanges_pay = True
+def _relieve_in_rounds(search: Search) -> list[int]:
+    """Relief, exchanges and kicks, until nothing changes or a round gains next to nothing; returns how long the journal
+    was after each of them.
+    """
+    exchanges_pay, marks = True, list[int]()
     for number in range(ROUNDS):
         edits_before = len(search.journal)
         # At first heavy partitions are driven to brokers that can hold them.
@@ -181,13 +186,17 @@ def _relieve_in_rounds(search: Search) -> None:
         within = search.under(limits())
         violation = float(within.violation().sum())
         within.relieve()
+        marks.append(len(search.journal))
         exchanges_pay = exchanges_pay and exchange_widely(within)
+        marks.append(len(search.journal))
         if float(within.violation().sum()) > KICKED_FROM * violation:
             within = kick(within, limits)
         left = float(within.violation().sum())
         repair(search)
+        marks.append(len(search.journal))
         if number > 0 and (len(search.journal) == edits_before or left > IDLE * violation):
-            return
+            break
+    return marks
 
 
 def with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:
