@@ -6,7 +6,7 @@ the shadow prices of all loads are worked out first (`relaxation`). They say whi
 would move, and whole replicas follow it as near as they can, the heaviest first. The search then finishes.
 
 Invariants: no hard rule is broken. Where a budget limits the plan nothing is done, since what pays most must come first
-there; nor where the cluster is too large, or no broker is above its limit.
+there; nor with several windows, where the cluster is too large, or where no broker is above its limit.
 """
 
 from typing import NamedTuple
@@ -20,14 +20,13 @@ from assignor_core.planner.relaxation import MOVED_PRICE, PART_GRID, STEPS, Part
 from assignor_core.planner.search import NOTICEABLE, Search
 from assignor_core.resources import Resource
 
-PAIRS_MAX = 2_000_000
-"""Pairs of a replica and a broker, times columns of load over those of one window: a step takes longer with more."""
-COLUMNS = 4
+PAIRS_MAX = 8_000_000
+"""Pairs of a replica and a broker: 1 GiB of memory, and some ten processor seconds."""
 REPLICAS_MIN = 200
 """With fewer replicas whole ones can't follow the parts."""
 UNEQUAL = 0.05
 """Brokers are of unequal proportions if their share of the disk for that of the network differs by more."""
-COUNTED = 16
+COUNTED = 30
 """So many steps over a pair take as long as one candidate of the search."""
 EXCESS_PRICE = 20.0
 """What a squared fair share above a goal costs while whole replicas are placed, in fair shares of disk."""
@@ -143,9 +142,10 @@ def _is_called_for(search: Search) -> bool:
     budgets = (policy.movements_max, policy.bytes_max, policy.inflow_max)
     if policy.leaders_only or placement.in_racks is not None or any(budget is not None for budget in budgets):
         return False
-    replicas, columns = int((placement.replicas != NO_BROKER).sum()), int((~problem.arrays.columns.counts).sum())
-    pairs = replicas * int(problem.may_take.sum()) * max(1.0, columns / COLUMNS)
-    if replicas < REPLICAS_MIN or pairs > PAIRS_MAX or not _have_unequal_proportions(problem):
+    # With a column for each hour goals often can't all be met, and prices without end would move twice the bytes.
+    replicas, windows = int((placement.replicas != NO_BROKER).sum()), problem.arrays.columns.windows
+    pairs = replicas * int(problem.may_take.sum())
+    if windows > 1 or replicas < REPLICAS_MIN or pairs > PAIRS_MAX or not _have_unequal_proportions(problem):
         return False
     return float(search.violation().sum()) > NOTICEABLE
 

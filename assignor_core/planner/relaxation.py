@@ -18,7 +18,7 @@ Invariants: the same model gives the same prices on any machine. Loads, prices a
 of matrices are exact in whatever order a machine adds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -37,10 +37,15 @@ BLUR_FIRST, BLUR_LAST = 2.0, 0.015
 """How much dearer a target may be per fair share of load, and still get a part."""
 STEP_FIRST, STEP_LEAST = 0.5, 1e-3
 STEP_GROWS, STEP_SHRINKS = 1.15, 0.6
+LOOKED_AT_AGAIN = 10
+"""After so many steps all replicas are looked at. In between only those that may soon move are: a tenth, mostly."""
+SOON = 2.0
+"""Replicas may soon move if they would at so many times the blur."""
 FULL_STEP = 0.05
 """Fair shares away from the goal at which a price takes its whole step."""
 MOVED_PRICE = 0.02
 """What it costs to move a replica or a leadership beside its bytes, in fair shares of disk."""
+LEAST_NEAR = 1e-12
 LIGHTEST_LEADERSHIP = 1e-4
 """Leaderships that bring fewer fair shares than this are left to the search."""
 
@@ -88,11 +93,8 @@ class Relaxation:
     def parts(self, prices: Floats, blur: float) -> Parts:
         """Who goes where at `prices` (B x K, for a fair share of each broker)."""
         of_load = np.rint(prices / self.sizes * PRICE_GRID) / PRICE_GRID
-        here = (self.loads * of_load[self.sources]).sum(axis=1)
-        there = self.loads @ of_load[self.targets].T
-        there += self.costs
-        cheapest = there.min(axis=1, initial=np.inf)
-        near = blur * self.loads.sum(axis=1) + 1e-12
+        here, there, cheapest = self._price_of_each(of_load)
+        near = blur * self.loads.sum(axis=1) + LEAST_NEAR
         movers = np.flatnonzero(cheapest < here + near)
         here, near, there = here[movers], near[movers], there[movers]
         least = np.minimum(cheapest[movers], here)
@@ -100,12 +102,31 @@ class Relaxation:
         moved = np.rint(weights / (weights.sum(axis=1) + at_home)[:, None] * PART_GRID) / PART_GRID
         return Parts(movers, moved, self._handed(of_load, blur))
 
+    def _price_of_each(self, of_load: Floats) -> tuple[Floats, Floats, Floats]:
+        """N what each replica costs where it is, N x T elsewhere, and N the cheapest of these."""
+        here: Floats = (self.loads * of_load[self.sources]).sum(axis=1)
+        there: Floats = self.loads @ of_load[self.targets].T
+        there += self.costs
+        return here, there, there.min(axis=1, initial=np.inf)
+
+    def that_may_move(self, prices: Floats, blur: float) -> "Relaxation":
+        """The same without replicas that stay at `prices` (B x K) and at those that differ a little."""
+        here, _, cheapest = self._price_of_each(np.rint(prices / self.sizes * PRICE_GRID) / PRICE_GRID)
+        rows = np.flatnonzero(cheapest < here + SOON * blur * self.loads.sum(axis=1) + LEAST_NEAR)
+        return replace(
+            self,
+            partitions=self.partitions[rows],
+            sources=self.sources[rows],
+            loads=self.loads[rows],
+            costs=self.costs[rows],
+        )
+
     def _handed(self, of_load: Floats, blur: float) -> Floats:
         prices = np.where(self.may_lead, 0.0, np.inf)
         prices[:, 1:] += MOVED_PRICE
         for column in range(self.leaderships.shape[1]):
             prices += self.leaderships[:, column, None] * of_load[self.holders, column]
-        near = blur * self.leaderships.sum(axis=1) + 1e-12
+        near = blur * self.leaderships.sum(axis=1) + LEAST_NEAR
         weights = _nearness(prices, prices.min(axis=1, initial=np.inf), near)
         handed: Floats = np.rint(weights / weights.sum(axis=1)[:, None] * PART_GRID) / PART_GRID
         handed[:, 0] = 0.0
@@ -129,10 +150,12 @@ class Relaxation:
         """B x K prices under which brokers are hardly above their goals, for a fair share of each, and their blur."""
         prices = np.zeros_like(self.goals)
         steps, signs = np.full_like(prices, STEP_FIRST), np.zeros_like(prices)
-        best, least, blur_of_best = prices, np.inf, BLUR_LAST
+        best, least, blur_of_best, some = prices, np.inf, BLUR_LAST, self
         for number in range(STEPS):
             blur = BLUR_FIRST * (BLUR_LAST / BLUR_FIRST) ** (number / (STEPS - 1))
-            above = (self.loads_with(self.parts(prices, blur)) - self.goals) / self.sizes
+            if number % LOOKED_AT_AGAIN == 0:
+                some = self.that_may_move(prices, blur)
+            above = (some.loads_with(some.parts(prices, blur)) - self.goals) / self.sizes
             if number >= LAST_STEPS * STEPS:
                 excess = float((np.maximum(above, 0.0) ** 2).sum())
                 if excess < least:

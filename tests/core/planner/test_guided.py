@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from assignor_core.load import Floats
-from assignor_core.model import Capacity, ClusterState
+from assignor_core.model import Capacity, ClusterState, PartitionLoad, figures_of
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, guided, propose
 from assignor_core.planner.guided import guide
@@ -19,7 +19,7 @@ from tests.benchmarks.shapes import shape, variants
 from tests.core.planner.cases import search_of
 from tests.core.planner.invariants import check_plan
 
-UNEQUAL_DISKS = "unequal disks"
+UNEQUAL_DISKS, HOURS = "unequal disks", "two windows"
 ONE_REPLICA, TWO_REPLICAS, THREE_REPLICAS = 143, 102, 54
 """Seeds of shapes: 20 brokers and 3,766 partitions; 6 and 410; 8 and 459 in 3 racks."""
 ABOVE = 48
@@ -122,14 +122,25 @@ def test_a_plan_that_begins_with_the_linear_program_copies_less_than_one_that_do
         (UNEQUAL_DISKS, PlannerPolicy(bytes_max=1e9)),
         (UNEQUAL_DISKS, PlannerPolicy(inflow_max=1e9)),
         (UNEQUAL_DISKS, PlannerPolicy(band=9.0)),
+        (HOURS, PlannerPolicy()),
     ],
 )
 def test_equal_proportions_budgets_and_even_clusters_are_left_to_the_search(name: str, policy: PlannerPolicy) -> None:
     kinds = {"plain": shape(TWO_REPLICAS), **variants(TWO_REPLICAS)}
-    search = search_of(generate(kinds[name], TWO_REPLICAS), policy)
+    state = with_two_hours(unequal(TWO_REPLICAS)) if name == HOURS else generate(kinds[name], TWO_REPLICAS)
+    search = search_of(state, policy)
     before = search.placement.replicas.tolist()
     assert guided_placement(search) == before
     assert search.effort.candidates == 0
+
+
+def with_two_hours(state: ClusterState) -> ClusterState:
+    """The same loads in two windows."""
+    partitions = tuple(
+        replace(row, load=PartitionLoad(*((figure, figure) for figure in figures_of(row.load))))
+        for row in state.partitions
+    )
+    return replace(state, partitions=partitions)
 
 
 def test_what_may_not_move_stays_and_what_may_not_take_gets_nothing() -> None:
