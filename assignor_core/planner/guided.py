@@ -22,8 +22,10 @@ from assignor_core.resources import Resource
 
 PAIRS_MAX = 8_000_000
 """Pairs of a replica and a broker: 1 GiB of memory, and some ten processor seconds."""
-REPLICAS_MIN = 200
-"""With fewer replicas whole ones can't follow the parts."""
+REPLICAS_MIN, REPLICAS_MAX = 200, 100_000
+"""With fewer replicas whole ones can't follow the parts. Of more each could move, and is placed by itself."""
+PASSES = 500
+"""Edits are put in order by so many looks at those that are left."""
 UNEQUAL = 0.05
 """Brokers are of unequal proportions if their share of the disk for that of the network differs by more."""
 COUNTED = 30
@@ -72,12 +74,12 @@ def _put_in_order(search: Search, mark: int) -> None:
         rows = np.flatnonzero(is_left & ((before < 0) | ~is_left[before]))
         gain = -problem.burden(placement.loads[sources[rows]], -loads[rows], sources[rows])
         gain -= problem.burden(placement.loads[targets[rows]], loads[rows], targets[rows])
-        best = int(rows[np.argmax(gain / prices[rows])])
-        is_left[best] = False
-        if _is_possible(search, shifts[best]):
-            search.apply_edit(shifts[best].edit)
-        else:
-            left_over.append(shifts[best])
+        for best in rows[np.lexsort((rows, -gain / prices[rows]))][: 1 + len(shifts) // PASSES]:
+            is_left[best] = False
+            if _is_possible(search, shifts[best]):
+                search.apply_edit(shifts[best].edit)
+            else:
+                left_over.append(shifts[best])
     for shift in left_over:
         if _is_possible(search, shift):
             search.apply_edit(shift.edit)
@@ -145,7 +147,9 @@ def _is_called_for(search: Search) -> bool:
     # With a column for each hour goals often can't all be met, and prices without end would move twice the bytes.
     replicas, windows = int((placement.replicas != NO_BROKER).sum()), problem.arrays.columns.windows
     pairs = replicas * int(problem.may_take.sum())
-    if windows > 1 or replicas < REPLICAS_MIN or pairs > PAIRS_MAX or not _have_unequal_proportions(problem):
+    if windows > 1 or not REPLICAS_MIN <= replicas <= REPLICAS_MAX or pairs > PAIRS_MAX:
+        return False
+    if not _have_unequal_proportions(problem):
         return False
     return float(search.violation().sum()) > NOTICEABLE
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats, Ints
-from assignor_core.planner.placement import Flags, Indices
+from assignor_core.planner.placement import Flags, Indices, on_grid
 from assignor_core.planner.search import Search
 
 LOAD_GRID, PRICE_GRID, PART_GRID = 2.0**18, 2.0**10, 2.0**12
@@ -157,7 +157,7 @@ class Relaxation:
                 some = self.that_may_move(prices, blur)
             above = (some.loads_with(some.parts(prices, blur)) - self.goals) / self.sizes
             if number >= LAST_STEPS * STEPS:
-                excess = float((np.maximum(above, 0.0) ** 2).sum())
+                excess = float(on_grid(np.maximum(above, 0.0) ** 2).sum())
                 if excess < least:
                     best, least, blur_of_best = prices, excess, blur
             turned = np.sign(above) * signs
