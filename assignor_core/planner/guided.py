@@ -6,7 +6,7 @@ the shadow prices of all loads are worked out first (`relaxation`). They say whi
 would move, and whole replicas follow it as near as they can, the heaviest first. The search then finishes.
 
 Invariants: no hard rule is broken. Where a budget limits the plan nothing is done, since what pays most must come first
-there; nor with several windows, where the cluster is too large, or where no broker is above its limit.
+there; nor where the cluster is too large, or no broker is above its limit.
 """
 
 from typing import NamedTuple
@@ -144,10 +144,9 @@ def _is_called_for(search: Search) -> bool:
     budgets = (policy.movements_max, policy.bytes_max, policy.inflow_max)
     if policy.leaders_only or placement.in_racks is not None or any(budget is not None for budget in budgets):
         return False
-    # With a column for each hour goals often can't all be met, and prices without end would move twice the bytes.
-    replicas, windows = int((placement.replicas != NO_BROKER).sum()), problem.arrays.columns.windows
+    replicas = int((placement.replicas != NO_BROKER).sum())
     pairs = replicas * int(problem.may_take.sum())
-    if windows > 1 or not REPLICAS_MIN <= replicas <= REPLICAS_MAX or pairs > PAIRS_MAX:
+    if not REPLICAS_MIN <= replicas <= REPLICAS_MAX or pairs > PAIRS_MAX:
         return False
     if not _have_unequal_proportions(problem):
         return False

@@ -11,8 +11,9 @@ that grow while the sign stays and shrink when it turns (resilient propagation; 
 prices all movers would choose the same cheapest broker, and the next time another one. So a replica is spread over
 targets that are nearly as cheap (`blur`), and what counts as near shrinks from step to step.
 
-Nothing moves here (`guided` does that). Leaders may be handed over, too. That two replicas of a partition may not meet
-is left out, as is which racks they leave to each other.
+Of several windows the mean counts: with a column for each hour goals often can't all be met, and prices without end
+would move twice the bytes. Leaders may be handed over, too. That two replicas of a partition may not meet is left out,
+as is which racks they leave to each other. Nothing moves here (`guided` does that).
 
 Invariants: the same model gives the same prices on any machine. Loads, prices and parts lie on grids, so that products
 of matrices are exact in whatever order a machine adds.
@@ -26,6 +27,7 @@ import numpy as np
 from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.planner.placement import Flags, Indices, on_grid
 from assignor_core.planner.search import Search
+from assignor_core.resources import LOADS
 
 LOAD_GRID, PRICE_GRID, PART_GRID = 2.0**18, 2.0**10, 2.0**12
 PRICE_MAX = 2.0**8
@@ -177,13 +179,20 @@ def _nearness(prices: Floats, least: Floats, near: Floats) -> Floats:
 def relaxation_of(search: Search) -> Relaxation:
     """What the placement of `search` may become, with replicas in parts."""
     problem, placement = search.problem, search.placement
-    columns = np.flatnonzero(~problem.arrays.columns.counts & (placement.loads.sum(axis=0) > 0))
-    share = problem.share[:, columns]
+    columns = problem.arrays.columns
+    loaded = placement.loads.sum(axis=0) > 0
+    of_resources = [columns.of(resource)[loaded[columns.of(resource)]] for resource in LOADS]
+
+    def means(figures: Floats) -> Floats:
+        """Over the windows, of each resource."""
+        return np.stack([figures[:, some].sum(axis=1) / len(some) for some in of_resources if len(some)], axis=1)
+
+    share = means(problem.share)
     has_share: Flags = np.all(share > 0, axis=1)
     unit = share[has_share].mean(axis=0)
 
     def in_units(loads: Floats) -> Floats:
-        scaled: Floats = np.rint(loads[:, columns] / unit * LOAD_GRID) / LOAD_GRID
+        scaled: Floats = np.rint(means(loads) / unit * LOAD_GRID) / LOAD_GRID
         return scaled
 
     may_give: Flags = problem.may_give & has_share
@@ -214,7 +223,7 @@ def relaxation_of(search: Search) -> Relaxation:
         may_lead=may_lead,
         leaderships=leaderships[led],
         before=in_units(placement.loads),
-        goals=np.where(has_share[:, None], problem.goal[:, columns] / unit, np.inf),
+        goals=np.where(has_share[:, None], means(problem.goal) / unit, np.inf),
         sizes=np.where(has_share[:, None], share / unit, 1.0),
     )
 

@@ -1,5 +1,6 @@
 """Brokers with more disk for their network than others: the linear program's prices, and plans that begin with them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -7,8 +8,8 @@ import numpy as np
 import pytest
 
 from assignor_core.load import Floats
-from assignor_core.model import Capacity, ClusterState, PartitionLoad, figures_of
-from assignor_core.plan import Plan
+from assignor_core.model import Capacity, ClusterState, Partition, PartitionLoad
+from assignor_core.plan import Plan, validate
 from assignor_core.planner import PlannerPolicy, guided, propose
 from assignor_core.planner.guided import guide
 from assignor_core.planner.relaxation import LOAD_GRID, MOVED_PRICE, Relaxation, relaxation_of
@@ -19,7 +20,7 @@ from tests.benchmarks.shapes import shape, variants
 from tests.core.planner.cases import search_of
 from tests.core.planner.invariants import check_plan
 
-UNEQUAL_DISKS, HOURS = "unequal disks", "two windows"
+UNEQUAL_DISKS = "unequal disks"
 ONE_REPLICA, TWO_REPLICAS, THREE_REPLICAS = 143, 102, 54
 """Seeds of shapes: 20 brokers and 3,766 partitions; 6 and 410; 8 and 459 in 3 racks."""
 ABOVE = 48
@@ -122,25 +123,51 @@ def test_a_plan_that_begins_with_the_linear_program_copies_less_than_one_that_do
         (UNEQUAL_DISKS, PlannerPolicy(bytes_max=1e9)),
         (UNEQUAL_DISKS, PlannerPolicy(inflow_max=1e9)),
         (UNEQUAL_DISKS, PlannerPolicy(band=9.0)),
-        (HOURS, PlannerPolicy()),
     ],
 )
 def test_equal_proportions_budgets_and_even_clusters_are_left_to_the_search(name: str, policy: PlannerPolicy) -> None:
     kinds = {"plain": shape(TWO_REPLICAS), **variants(TWO_REPLICAS)}
-    state = with_two_hours(unequal(TWO_REPLICAS)) if name == HOURS else generate(kinds[name], TWO_REPLICAS)
-    search = search_of(state, policy)
+    search = search_of(generate(kinds[name], TWO_REPLICAS), policy)
     before = search.placement.replicas.tolist()
     assert guided_placement(search) == before
     assert search.effort.candidates == 0
 
 
-def with_two_hours(state: ClusterState) -> ClusterState:
-    """The same loads in two windows."""
-    partitions = tuple(
-        replace(row, load=PartitionLoad(*((figure, figure) for figure in figures_of(row.load))))
-        for row in state.partitions
+def test_of_several_hours_the_mean_counts() -> None:
+    state = unequal(THREE_REPLICAS)
+    one, alike, apart = (
+        relaxation_of(search_of(given)) for given in (state, with_hours(state, 1.0, 1.0), with_hours(state, 0.4, 1.6))
     )
-    return replace(state, partitions=partitions)
+    assert alike.loads.tolist() == one.loads.tolist()
+    assert alike.goals == pytest.approx(one.goals)
+    assert apart.loads.shape == one.loads.shape
+    assert apart.loads != pytest.approx(one.loads, rel=0.01)
+    assert apart.loads.sum(axis=0) == pytest.approx(one.loads.sum(axis=0), rel=0.01)
+
+
+@pytest.mark.long
+def test_a_plan_for_day_and_night_begins_with_the_linear_program_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = with_hours(unequal(THREE_REPLICAS), 0.4, 1.6)
+    plan = propose(state)
+    assert validate(plan, state) == []
+    monkeypatch.setattr(guided, "PAIRS_MAX", 0)
+    without = propose(state)
+    assert plan.bytes_to_move < without.bytes_to_move
+    assert over_band_or_bound(plan, PlannerPolicy()) <= max(OVER_MAX, over_band_or_bound(without, PlannerPolicy()))
+
+
+def with_hours(state: ClusterState, *parts: float) -> ClusterState:
+    """A window for each of `parts` of a topic's rates; topics of odd numbers have them the other way round."""
+    return replace(state, partitions=tuple(replace(row, load=hours_of(row, parts)) for row in state.partitions))
+
+
+def hours_of(row: Partition, parts: Sequence[float]) -> PartitionLoad:
+    read, written, disk = row.load.bytes_out_per_sec, row.load.bytes_in_per_sec, row.load.disk_bytes
+    assert isinstance(read, float)
+    assert isinstance(written, float)
+    assert isinstance(disk, float)
+    parts = parts if int(row.topic.rsplit("-", 1)[1]) % 2 else parts[::-1]
+    return PartitionLoad(tuple(written * p for p in parts), tuple(read * p for p in parts), tuple(disk for _ in parts))
 
 
 def test_what_may_not_move_stays_and_what_may_not_take_gets_nothing() -> None:
