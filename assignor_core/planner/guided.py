@@ -1,12 +1,14 @@
-"""A way to begin where brokers are of unequal proportions: what a linear program would move, with whole replicas.
+"""A way to begin: what a linear program would move, with whole replicas.
 
 Brokers with more disk for their network than others should hold other replicas than these. To sort replicas one by
 one, always the worst broker first, takes thousands of exchanges, and many replicas are copied that need not be. So here
 the shadow prices of all loads are worked out first (`relaxation`). They say which replicas a plan without whole numbers
 would move, and whole replicas follow it as near as they can, the heaviest first. The search then finishes.
 
-Invariants: no hard rule is broken. Where a budget limits the plan nothing is done, since what pays most must come first
-there; nor where the cluster is too large, or no broker is above its limit.
+Where brokers are of equal proportions the search does better, mostly. There this is for plans that end above.
+
+Invariants: no hard rule is broken. Where a budget limits the plan it is not for use (`may_guide`), since what pays most
+must come first there; nor where the cluster is too large, or no broker is above its limit.
 """
 
 from typing import NamedTuple
@@ -34,17 +36,44 @@ EXCESS_PRICE = 20.0
 """What a squared fair share above a goal costs while whole replicas are placed, in fair shares of disk."""
 
 
-def guide(search: Search) -> bool:
-    """Move what the linear program would move, as far as whole replicas can; whether there was a reason to.
-
-    Where brokers are of equal proportions, the search does better:
-
-    >>> state = state_of((1,), (1,), (2,))
-    >>> guide(Search(state.problem, state.placement)), state.placement.changed().tolist()
-    (False, [])
-    """
-    if not _is_called_for(search):
+def may_guide(search: Search) -> bool:
+    """Whether `search` may begin so: without budgets, on a cluster of a size that can be, with brokers to relieve."""
+    problem, policy, placement = search.problem, search.problem.policy, search.placement
+    budgets = (policy.movements_max, policy.bytes_max, policy.inflow_max)
+    if policy.leaders_only or placement.in_racks is not None or any(budget is not None for budget in budgets):
         return False
+    replicas = int((placement.replicas != NO_BROKER).sum())
+    pairs = replicas * int(problem.may_take.sum())
+    if not REPLICAS_MIN <= replicas <= REPLICAS_MAX or pairs > PAIRS_MAX:
+        return False
+    return float(search.violation().sum()) > NOTICEABLE
+
+
+def have_unequal_proportions(problem: Problem) -> bool:
+    """Whether some brokers have more disk for their network than others.
+
+    >>> have_unequal_proportions(state_of((1,), (2,)).problem)
+    False
+    """
+    columns = problem.arrays.columns
+    disk, network = (columns.of(resource)[0] for resource in (Resource.DISK, Resource.BYTES_IN))
+    share = problem.share[problem.arrays.alive]
+    if not len(share) or not (share[:, (disk, network)] > 0).all():
+        return False
+    ratio = share[:, disk] / share[:, network]
+    return bool(ratio.max() > (1.0 + UNEQUAL) * ratio.min())
+
+
+def guide(search: Search) -> None:
+    """Move what the linear program would move, as far as whole replicas can.
+
+    Of four partitions on broker 1 two go to broker 2:
+
+    >>> state = state_of((1,), (1,), (1,), (1,))
+    >>> guide(Search(state.problem, state.placement))
+    >>> sorted(state.placement.replicas[:, 0].tolist())
+    [0, 0, 1, 1]
+    """
     relaxed = relaxation_of(search)
     search.effort.look(STEPS * len(relaxed.partitions) * len(relaxed.targets) // COUNTED)
     prices, blur = relaxed.shadow_prices()
@@ -54,7 +83,6 @@ def guide(search: Search) -> bool:
     whole.hand_over()
     if len(search.journal) > mark:
         _put_in_order(search, mark)
-    return True
 
 
 def _put_in_order(search: Search, mark: int) -> None:
@@ -137,31 +165,6 @@ def _able(search: Search, partition: int, source: int, targets: Indices) -> Flag
     able &= search.spending.affordable(one, targets, search.spending.copied_bytes(one, source, targets))
     first: Flags = able[0]
     return first
-
-
-def _is_called_for(search: Search) -> bool:
-    problem, policy, placement = search.problem, search.problem.policy, search.placement
-    budgets = (policy.movements_max, policy.bytes_max, policy.inflow_max)
-    if policy.leaders_only or placement.in_racks is not None or any(budget is not None for budget in budgets):
-        return False
-    replicas = int((placement.replicas != NO_BROKER).sum())
-    pairs = replicas * int(problem.may_take.sum())
-    if not REPLICAS_MIN <= replicas <= REPLICAS_MAX or pairs > PAIRS_MAX:
-        return False
-    if not _have_unequal_proportions(problem):
-        return False
-    return float(search.violation().sum()) > NOTICEABLE
-
-
-def _have_unequal_proportions(problem: Problem) -> bool:
-    """Whether some brokers have more disk for their network than others."""
-    columns = problem.arrays.columns
-    disk, network = (columns.of(resource)[0] for resource in (Resource.DISK, Resource.BYTES_IN))
-    share = problem.share[problem.arrays.alive]
-    if not len(share) or not (share[:, (disk, network)] > 0).all():
-        return False
-    ratio = share[:, disk] / share[:, network]
-    return bool(ratio.max() > (1.0 + UNEQUAL) * ratio.min())
 
 
 class _Whole:

@@ -23,7 +23,7 @@ from assignor_core.planner.effort import Effort
 from assignor_core.planner.explain import ordered_movements
 from assignor_core.planner.finish import finish
 from assignor_core.planner.frontier import Way, cheaper_plans
-from assignor_core.planner.guided import guide
+from assignor_core.planner.guided import guide, have_unequal_proportions, may_guide
 from assignor_core.planner.hopeless import gains_too_little
 from assignor_core.planner.kicks import kick
 from assignor_core.planner.placement import Placement
@@ -32,7 +32,7 @@ from assignor_core.planner.problem import Problem, problem_of
 from assignor_core.planner.proportions import TOGETHER
 from assignor_core.planner.prune import prune
 from assignor_core.planner.repair import repair, unmet_rules
-from assignor_core.planner.search import NOTICEABLE, Search
+from assignor_core.planner.search import Search
 from assignor_core.planner.statistic import by_statistic
 from assignor_core.planner.two_loads import levels_together
 from assignor_core.planner.wide_exchanges import exchange_widely
@@ -46,6 +46,10 @@ ROUNDS = 8
 IDLE = 0.98
 """A round that leaves so much of the violation is the last: those after it gain next to nothing."""
 NOWHERE = Way((), 0)
+WITHIN, NEARER = 5e-4, 1e-4
+"""Fair shares above band and bound that count as within, and by which another way must end nearer."""
+BYTES_MORE = 1.25
+"""And it may copy so many times what the first one does."""
 KICKED_FROM = 0.5
 """A way on is tried only where a round of relief leaves this part of the violation: while rounds get on, they go on."""
 
@@ -146,21 +150,28 @@ def _is_further_above(search: Search, before: Floats) -> bool:
 
 
 def _relieve(search: Search) -> list[int]:
-    """Relief that begins with what a linear program would move, or without, if that leaves less above the limits.
+    """Relief of the overloaded, in one of two ways: it begins with what a linear program would move, or without.
 
-    Whole replicas may follow the program badly, if a heavy one is in the way. Returns how long the journal was at the
-    start and after each step.
+    The first is tried first where brokers are of unequal proportions. Where a way ends above band and bound, as a heavy
+    replica is in the way, the other is tried, too. Returns how long the journal was at the start and after each step.
     """
     mark = len(search.journal)
-    is_guided = guide(search.under(attainable(search.problem, search.placement)))
+    limited = search.under(attainable(search.problem, search.placement))
+    if not may_guide(limited):
+        return [mark, *_relieve_in_rounds(search)]
+    is_guided = have_unequal_proportions(search.problem)
+    if is_guided:
+        guide(limited)
     marks = [mark, *_relieve_in_rounds(search)]
-    left = _left_above(search)
-    if not is_guided or left <= NOTICEABLE:
+    above, copied = _above(search), search.spending.bytes_copied
+    if above <= WITHIN or search.effort.is_spent:
         return marks
     edits = [applied.edit for applied in search.journal[mark:]]
     search.undo_to(mark)
+    if not is_guided:
+        guide(limited)
     others = [mark, *_relieve_in_rounds(search)]
-    if _left_above(search) < left:
+    if _above(search) < above - NEARER and search.spending.bytes_copied <= BYTES_MORE * copied:
         return others
     search.undo_to(mark)
     for edit in edits:
@@ -168,10 +179,13 @@ def _relieve(search: Search) -> list[int]:
     return marks
 
 
-def _left_above(search: Search) -> float:
-    """The violation of limits that can be met."""
-    problem = attainable(search.problem, search.placement, everywhere=True)
-    return float(search.under(problem).violation().sum())
+def _above(search: Search) -> float:
+    """Fair shares by which the worst load is above its band and bound; of large clusters, above limits that can be met,
+    as bounds take long there."""
+    problem, placement = search.problem, search.placement
+    if (placement.original != NO_BROKER).sum() > REPLICAS_MAX:
+        return attainable(problem, placement, everywhere=True).worst_excess(placement.loads)
+    return above_lines(problem, placement.loads, band_lines(problem, bounds_of(problem, placement)))
 
 
 def _relieve_in_rounds(search: Search) -> list[int]:

@@ -11,9 +11,8 @@ from assignor_core.load import Floats
 from assignor_core.model import Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import Plan, validate
 from assignor_core.planner import PlannerPolicy, guided, propose
-from assignor_core.planner.guided import guide
+from assignor_core.planner.guided import have_unequal_proportions, may_guide
 from assignor_core.planner.relaxation import LOAD_GRID, MOVED_PRICE, Relaxation, relaxation_of
-from assignor_core.planner.search import Search
 from tests.benchmarks.bench_shapes import OVER_MAX, over_band_or_bound
 from tests.benchmarks.models import generate
 from tests.benchmarks.shapes import shape, variants
@@ -37,12 +36,6 @@ def unequal(seed: int) -> ClusterState:
 @cache
 def planned(seed: int) -> Plan:
     return propose(unequal(seed))
-
-
-def guided_placement(search: Search) -> list[list[int]]:
-    guide(search)
-    replicas: list[list[int]] = search.placement.replicas.tolist()
-    return replicas
 
 
 def least_price(relaxed: Relaxation, prices: Floats) -> float:
@@ -114,23 +107,37 @@ def test_a_plan_that_begins_with_the_linear_program_copies_less_than_one_that_do
     assert len(with_it.movements) < 0.9 * len(without.movements)
 
 
+def test_disks_and_networks_in_proportion_are_left_to_the_search_first() -> None:
+    assert have_unequal_proportions(search_of(unequal(TWO_REPLICAS)).problem)
+    for kind in (shape(TWO_REPLICAS), replace(shape(TWO_REPLICAS), twice_every=3)):
+        assert not have_unequal_proportions(search_of(generate(kind, TWO_REPLICAS)).problem)
+
+
 @pytest.mark.parametrize(
-    ("name", "policy"),
+    "policy",
     [
-        ("plain", PlannerPolicy()),
-        (UNEQUAL_DISKS, PlannerPolicy(leaders_only=True)),
-        (UNEQUAL_DISKS, PlannerPolicy(movements_max=10)),
-        (UNEQUAL_DISKS, PlannerPolicy(bytes_max=1e9)),
-        (UNEQUAL_DISKS, PlannerPolicy(inflow_max=1e9)),
-        (UNEQUAL_DISKS, PlannerPolicy(band=9.0)),
+        PlannerPolicy(leaders_only=True),
+        PlannerPolicy(movements_max=10),
+        PlannerPolicy(bytes_max=1e9),
+        PlannerPolicy(inflow_max=1e9),
+        PlannerPolicy(band=9.0),
     ],
 )
-def test_equal_proportions_budgets_and_even_clusters_are_left_to_the_search(name: str, policy: PlannerPolicy) -> None:
-    kinds = {"plain": shape(TWO_REPLICAS), **variants(TWO_REPLICAS)}
-    search = search_of(generate(kinds[name], TWO_REPLICAS), policy)
-    before = search.placement.replicas.tolist()
-    assert guided_placement(search) == before
-    assert search.effort.candidates == 0
+def test_budgets_and_even_clusters_are_left_to_the_search(policy: PlannerPolicy) -> None:
+    assert may_guide(search_of(unequal(TWO_REPLICAS)))
+    assert not may_guide(search_of(unequal(TWO_REPLICAS), policy))
+
+
+@pytest.mark.parametrize(("seed", "name"), [(34, "new"), (75, "new")])
+def test_where_the_search_ends_above_the_linear_program_is_tried_whatever_the_proportions(
+    seed: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, policy = generate(variants(seed)[name], seed), PlannerPolicy()
+    plan = propose(state)
+    check_plan(state, policy, plan)
+    assert over_band_or_bound(plan, policy) <= OVER_MAX
+    monkeypatch.setattr(guided, "PAIRS_MAX", 0)
+    assert over_band_or_bound(propose(state), policy) > 10 * OVER_MAX
 
 
 def test_of_several_hours_the_mean_counts() -> None:
