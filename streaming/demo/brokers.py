@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,7 +118,11 @@ class EmbeddedCluster:
         self.home.mkdir(parents=True, exist_ok=True)
         processes.end_noted(self._notes)
         self._cluster_id = _random_id()
-        self.brokers = tuple(self._plan_broker(index) for index in range(self.broker_count))
+        per_broker = 3 + len(self.listeners)
+        ports = processes.free_ports(per_broker * self.broker_count)
+        self.brokers = tuple(
+            self._plan_broker(index, ports[index :: self.broker_count]) for index in range(self.broker_count)
+        )
         try:
             self._format_all()
             for broker in self.brokers:
@@ -168,6 +172,9 @@ class EmbeddedCluster:
                 raise BrokerStartFailed(f"broker {broker.broker_id} didn't start: see {broker.folder / 'broker.log'}")
         live = [broker for broker in self.brokers if broker.broker_id in self._running]
         while time.monotonic() < deadline:
+            for broker in live:
+                if self._running[broker.broker_id].poll() is not None:
+                    raise BrokerStartFailed(f"broker {broker.broker_id} has ended: see {broker.folder / 'broker.log'}")
             views = [view for view in map(_known_to, live) if view is not None]  # one that is frozen answers nothing
             if views and all(view >= self._running.keys() for view in views):
                 return
@@ -180,16 +187,17 @@ class EmbeddedCluster:
     def _notes(self) -> Path:
         return self.home / "processes.json"
 
-    def _plan_broker(self, index: int) -> EmbeddedBroker:
+    def _plan_broker(self, index: int, ports: Sequence[int]) -> EmbeddedBroker:
         broker_id = index + 1
+        port, controller_port, jmx_port, *of_listeners = ports
         return EmbeddedBroker(
             broker_id=broker_id,
             rack=self.racks[index % len(self.racks)],
-            port=self.ports.get(broker_id) or processes.free_port(),
-            controller_port=processes.free_port(),
-            jmx_port=processes.free_port(),
+            port=self.ports.get(broker_id, port),
+            controller_port=controller_port,
+            jmx_port=jmx_port,
             folder=self.home / f"broker-{broker_id}",
-            listener_ports={name: processes.free_port() for name in self.listeners},
+            listener_ports=dict(zip(self.listeners, of_listeners, strict=True)),
         )
 
     def _format_all(self) -> None:

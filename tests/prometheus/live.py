@@ -74,7 +74,7 @@ class Watch:
 @contextmanager
 def watching(folder: Path, serve_port: int, *, stalled_after_s: int) -> Iterator[Watch]:
     """Both running, with every `for` at nothing and a stall told after `stalled_after_s`; ended whatever happens."""
-    ports = {name: processes.free_port() for name in ("prometheus", "alertmanager")}
+    ports = dict(zip(("prometheus", "alertmanager"), processes.free_ports(2), strict=True))
     received: list[dict[str, Any]] = []
     with _webhook(received) as webhook_port:
         _write_configuration(folder, {"serve": serve_port, **ports}, webhook_port, stalled_after_s)
