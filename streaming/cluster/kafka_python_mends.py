@@ -5,9 +5,9 @@ upgrade, check them one by one and remove those that upstream has made needless;
 fails where a method was renamed.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from kafka.errors import (
     KafkaProtocolError,
     NoError,
     NotControllerError,
+    RequestTimedOutError,
     UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
     for_code,
@@ -191,12 +192,19 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
         return await self._of_any_broker(partial(super()._get_cluster_metadata, topics))
 
     async def _of_any_broker(self, read: Callable[[], Awaitable[Any]]) -> Any:
-        """In 3.0.12 one broker is asked, which may be one that has just gone. Then the next one is asked: what only
-        reads may be repeated.
+        """In 3.0.12 one broker is asked, which may be one that has just gone, or hangs before the connection is made.
+        Then the next one is asked: what only reads may be repeated.
         """
+        began_s, limit_s = time.monotonic(), self.config["request_timeout_ms"] / 1000
         for _ in range(ASKED_AT_FIRST - 1):
-            with suppress(KafkaConnectionError):
+            try:
                 return await read()
+            except KafkaConnectionError:
+                continue
+            except RequestTimedOutError:
+                # To wait for a connection takes a part of the time limit, to wait for an answer takes all of it.
+                if time.monotonic() - began_s > limit_s / 2:
+                    raise
         return await read()
 
     async def _sent(self, request: Any, broker: int) -> Any:

@@ -24,6 +24,7 @@ from kafka.protocol.admin.cluster import DescribeLogDirsResponse
 
 from assignor_core.disks import FutureReplica, LogDirDescription
 from assignor_core.throttles import LEADER_RATE, LEADER_REPLICAS
+from streaming.cluster import kafka_python_mends
 from streaming.cluster.admin import Cluster
 from streaming.cluster.first_contact import SharingManager
 from streaming.cluster.kafka_python_mends import MendedAdminClient
@@ -139,15 +140,16 @@ def test_a_broker_it_does_not_know_makes_it_ask_for_metadata(ask: Callable[[Any]
     ],
     ids=["cluster", "topics", "quotas", "live topics"],
 )
-def test_what_any_broker_can_tell_is_asked_of_the_next_one_where_the_first_has_just_gone(
-    read: Callable[[Any], Any],
+@pytest.mark.parametrize("error", [KafkaConnectionError("111 ECONNREFUSED"), RequestTimedOutError("connecting")])
+def test_what_any_broker_can_tell_is_asked_of_the_next_one_where_the_first_has_just_gone_or_lets_nobody_connect(
+    read: Callable[[Any], Any], error: Exception
 ) -> None:
     class Answered(Exception):
         """Of the third broker."""
 
     def answer(_request: Any) -> Any:
         if len(wire.sent) < 3:
-            raise KafkaConnectionError("111 ECONNREFUSED")
+            raise error
         raise Answered
 
     wire = Wire(answer)
@@ -155,12 +157,23 @@ def test_what_any_broker_can_tell_is_asked_of_the_next_one_where_the_first_has_j
         read(client(wire))
 
     def nobody(_request: Any) -> Any:
-        raise KafkaConnectionError("111 ECONNREFUSED")
+        raise error
 
     wire = Wire(nobody)
-    with pytest.raises(KafkaConnectionError):
+    with pytest.raises(type(error)):
         read(client(wire))
     assert len(wire.sent) == 3
+
+
+def test_an_answer_that_is_waited_for_in_vain_all_the_time_is_not_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter((0.0, 7.0))
+    monkeypatch.setattr(kafka_python_mends, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    wire = Wire(lambda _request: _raised(RequestTimedOutError()))
+    with pytest.raises(RequestTimedOutError):
+        client(wire).describe_cluster()
+    assert len(wire.sent) == 1
 
 
 def _raised(error: Exception) -> None:
