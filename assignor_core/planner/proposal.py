@@ -14,7 +14,7 @@ from assignor_core.errors import InputError
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
 from assignor_core.plan import BrokerLoads, Plan
-from assignor_core.planner.annealing import REPLICAS_MAX, anneal
+from assignor_core.planner.annealing import BETTER, NOTICEABLE, REPLICAS_MAX, anneal
 from assignor_core.planner.attainable import attainable
 from assignor_core.planner.band_lines import above_lines, band_lines
 from assignor_core.planner.bounds import leaves_replicas_behind, lower_bounds
@@ -46,10 +46,8 @@ ROUNDS = 8
 IDLE = 0.98
 """A round that leaves so much of the violation is the last: those after it gain next to nothing."""
 NOWHERE = Way((), 0)
-WITHIN, NEARER = 5e-4, 1e-4
-"""Fair shares above band and bound that count as within, and by which another way must end nearer."""
 BYTES_MORE = 1.25
-"""And it may copy so many times what the first one does."""
+"""Another way that ends nearer to band and bound may copy so many times what the first one does."""
 KICKED_FROM = 0.5
 """A way on is tried only where a round of relief leaves this part of the violation: while rounds get on, they go on."""
 
@@ -164,14 +162,14 @@ def _relieve(search: Search) -> list[int]:
         guide(limited)
     marks = [mark, *_relieve_in_rounds(search)]
     above, copied = _above(search), search.spending.bytes_copied
-    if above <= WITHIN or search.effort.is_spent:
+    if above <= NOTICEABLE or search.effort.is_spent:
         return marks
     edits = [applied.edit for applied in search.journal[mark:]]
     search.undo_to(mark)
     if not is_guided:
         guide(limited)
     others = [mark, *_relieve_in_rounds(search)]
-    if _above(search) < above - NEARER and search.spending.bytes_copied <= BYTES_MORE * copied:
+    if _above(search) < above - BETTER and search.spending.bytes_copied <= BYTES_MORE * copied:
         return others
     search.undo_to(mark)
     for edit in edits:
@@ -181,7 +179,8 @@ def _relieve(search: Search) -> list[int]:
 
 def _above(search: Search) -> float:
     """Fair shares by which the worst load is above its band and bound; of large clusters, above limits that can be met,
-    as bounds take long there."""
+    as bounds take long there.
+    """
     problem, placement = search.problem, search.placement
     if (placement.original != NO_BROKER).sum() > REPLICAS_MAX:
         return attainable(problem, placement, everywhere=True).worst_excess(placement.loads)

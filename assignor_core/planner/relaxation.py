@@ -94,7 +94,7 @@ class Relaxation:
 
     def parts(self, prices: Floats, blur: float) -> Parts:
         """Who goes where at `prices` (B x K, for a fair share of each broker)."""
-        of_load = np.rint(prices / self.sizes * PRICE_GRID) / PRICE_GRID
+        of_load = self._of_load(prices)
         here, there, cheapest = self._price_of_each(of_load)
         near = blur * self.loads.sum(axis=1) + LEAST_NEAR
         movers = np.flatnonzero(cheapest < here + near)
@@ -103,6 +103,11 @@ class Relaxation:
         weights, at_home = _nearness(there, least, near), _nearness(here[:, None], least, near)[:, 0]
         moved = np.rint(weights / (weights.sum(axis=1) + at_home)[:, None] * PART_GRID) / PART_GRID
         return Parts(movers, moved, self._handed(of_load, blur))
+
+    def _of_load(self, prices: Floats) -> Floats:
+        """B x K `prices` of a fair share as prices of a unit of load."""
+        of_load: Floats = np.rint(prices / self.sizes * PRICE_GRID) / PRICE_GRID
+        return of_load
 
     def _price_of_each(self, of_load: Floats) -> tuple[Floats, Floats, Floats]:
         """N what each replica costs where it is, N x T elsewhere, and N the cheapest of these."""
@@ -113,7 +118,7 @@ class Relaxation:
 
     def that_may_move(self, prices: Floats, blur: float) -> "Relaxation":
         """The same without replicas that stay at `prices` (B x K) and at those that differ a little."""
-        here, _, cheapest = self._price_of_each(np.rint(prices / self.sizes * PRICE_GRID) / PRICE_GRID)
+        here, _, cheapest = self._price_of_each(self._of_load(prices))
         rows = np.flatnonzero(cheapest < here + SOON * blur * self.loads.sum(axis=1) + LEAST_NEAR)
         return replace(
             self,
@@ -153,8 +158,9 @@ class Relaxation:
         prices = np.zeros_like(self.goals)
         steps, signs = np.full_like(prices, STEP_FIRST), np.zeros_like(prices)
         best, least, blur_of_best, some = prices, np.inf, BLUR_LAST, self
-        for number in range(STEPS):
-            blur = BLUR_FIRST * (BLUR_LAST / BLUR_FIRST) ** (number / (STEPS - 1))
+        # A power differs in its last bits from one machine to the next.
+        blurs: Floats = on_grid(BLUR_FIRST * (BLUR_LAST / BLUR_FIRST) ** np.linspace(0.0, 1.0, STEPS))
+        for number, blur in enumerate(blurs.tolist()):
             if number % LOOKED_AT_AGAIN == 0:
                 some = self.that_may_move(prices, blur)
             above = (some.loads_with(some.parts(prices, blur)) - self.goals) / self.sizes
