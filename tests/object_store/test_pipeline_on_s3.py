@@ -11,7 +11,15 @@ from streaming.runtime.jars import broken_jars, cache_folder
 from streaming.settings import Settings
 from streaming.tables.object_stores import WHAT_TO_DO
 from tests.object_store.test_tables_on_s3 import EXPIRED
-from tests.pipeline.running import assert_recounted, kill, numbered_records, produce, samples_counted, start_pipeline
+from tests.pipeline.running import (
+    assert_recounted,
+    kill,
+    none_late,
+    numbered_records,
+    produce,
+    samples_counted,
+    start_pipeline,
+)
 from tests.pipeline.test_kill import DEADLINE_S, EXIT_QUERY_FAILED, wait_for_more
 from tests.pipeline.test_windows import make_topics, own
 from tests.s3 import SOUND, Fault, Proxy
@@ -39,10 +47,11 @@ def on_s3(own: Settings, root: str, store: Proxy) -> Settings:
     """Settings with tables and checkpoints at the proxy before the store."""
     places = {"tables": root, "checkpoints": root.replace("/tables", "/checkpoints"), "s3_endpoint": store.url}
     pipeline = {"driver_memory": "1g", "shuffle_partitions": 2}
-    return own.model_copy(
+    patient = none_late(own, parts=PARTS)
+    return patient.model_copy(
         update={
             "storage": own.storage.model_copy(update=places),
-            "pipeline": own.pipeline.model_copy(update=pipeline),
+            "pipeline": patient.pipeline.model_copy(update=pipeline),
         }
     )
 

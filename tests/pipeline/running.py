@@ -46,12 +46,26 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait(timeout=DEADLINE_S)
 
 
+SPAN_MS = 200_000
+"""Of the event times of numbered records: 20 windows."""
+
+
 def numbered_records(count: int) -> list[Record]:
     """Samples of 3 brokers x 7 partitions, event times evenly over 20 windows, so that each window comes in pieces."""
     return [
-        load_record(1 + index % 3, index % 7, index * 20_000 // count * 10, bytes_in_per_sec=float(index % 97))
+        load_record(1 + index % 3, index % 7, index * (SPAN_MS // 10) // count * 10, bytes_in_per_sec=float(index % 97))
         for index in range(count)
     ]
+
+
+def none_late(settings: Settings, *, parts: int) -> Settings:
+    """For numbered records that come in so many parts while the pipeline runs, each to several partitions.
+
+    A batch may see all of a part in one partition and nothing of it yet in another: a connection took longer. So the
+    watermark trails by more than a part.
+    """
+    pipeline = settings.pipeline.model_copy(update={"watermark_ms": SPAN_MS // parts + 10_000})
+    return settings.model_copy(update={"pipeline": pipeline})
 
 
 def assert_recounted(settings: Settings, records: list[Record], folder: Path) -> None:
@@ -92,3 +106,8 @@ def samples_counted(settings: Settings) -> int:
     """Samples in partition_load so far."""
     rows = tables.read(settings.storage.tables, "partition_load", columns=["sample_count"])
     return sum(row["sample_count"] for row in rows)
+
+
+def rows_late(settings: Settings) -> list[int]:
+    """What the newest batches said of records behind the watermark."""
+    return [row["late_rows_total"] for row in tables.read(settings.storage.tables, "pipeline_batch")][-10:]

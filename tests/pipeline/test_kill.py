@@ -16,6 +16,7 @@ from tests.pipeline.running import (
     kill,
     numbered_records,
     produce,
+    rows_late,
     samples_counted,
     start_pipeline,
     temporary_files,
@@ -110,6 +111,6 @@ def wait_for_more(settings: Settings, process: subprocess.Popen[bytes], *, than:
     deadline = time.monotonic() + DEADLINE_S
     while (counted := samples_counted(settings)) <= than and counted < enough:
         assert process.poll() is None, f"the pipeline ended with {process.returncode}: see pipeline.log"
-        assert time.monotonic() < deadline, f"no new rows in {DEADLINE_S} s"
+        assert time.monotonic() < deadline, f"{counted} samples, late {rows_late(settings)}: no more in {DEADLINE_S} s"
         time.sleep(PAUSE_ON_S3_S if settings.storage.tables.startswith("s3://") else 0.1)
     return counted

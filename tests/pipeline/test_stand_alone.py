@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from streaming.settings import Settings
-from tests.pipeline.running import assert_recounted, kill, numbered_records, produce, samples_counted
+from tests.pipeline.running import assert_recounted, kill, none_late, numbered_records, produce, samples_counted
 from tests.pipeline.stand_alone import StandAlone, stand_alone, submit_pipeline
 from tests.pipeline.test_kill import wait_for_more
 from tests.pipeline.test_scale_out import executors_start_quickly
+from tests.pipeline.test_topics import send_to
 from tests.pipeline.test_windows import make_topics, own
 from tests.waiting import until
 
@@ -29,6 +30,7 @@ def cluster(executors_start_quickly: None, tmp_path: Path) -> Iterator[StandAlon
 
 
 def test_a_killed_worker_and_a_killed_master_lose_nothing(own: Settings, cluster: StandAlone, tmp_path: Path) -> None:
+    own = none_late(own, parts=PARTS)
     records = numbered_records(SAMPLES)
     size = SAMPLES // PARTS
     parts = [records[number * size : (number + 1) * size] for number in range(PARTS)]
@@ -45,8 +47,10 @@ def test_a_killed_worker_and_a_killed_master_lose_nothing(own: Settings, cluster
         (job,) = cluster.cores_of_job()
         until("two executors", lambda: cluster.cores_of_job() == {job: 2}, DEADLINE_S)
         cluster.kill("first")
-        produce(own, own.topics.byte_rate, parts[1], partitions=2)
-        counted(2 * size)  # on the worker that is left
+        send_to(own, 0, parts[1][::2])
+        counted(size + size // 2)  # on the worker that is left
+        send_to(own, 1, parts[1][1::2])
+        counted(2 * size)  # none of them late, though the watermark has seen the newest of the first half
         cluster.kill("master")
         produce(own, own.topics.byte_rate, parts[2], partitions=2)
         counted(3 * size)  # executors need no master
