@@ -98,8 +98,8 @@ java_found || { apt_install "Java" openjdk-17-jre-headless && java_found; } \
   || fail "Java 17 or newer is needed: install openjdk-17-jre-headless"
 
 .venv/bin/python -m streaming.runtime.jars ${1:+"$1"}
-.venv/bin/python -m streaming.pipeline.class_archive 2>/dev/null # what Spark logs; a failure is a line of its output
 .venv/bin/python -m streaming.demo.class_archive
+.venv/bin/python -m streaming.demo.spark_classes # on a broker, so after the archive of theirs
 
 if [ "${1:-}" = tests ] && ! { command -v promtool >/dev/null && command -v amtool >/dev/null; }; then
   if tried_today prometheus || ! apt_install "tests of alert rules" prometheus prometheus-alertmanager; then

@@ -46,6 +46,7 @@ from streaming.control.absences import Absences
 from streaming.control.cluster_view import ClusterView, check_same_cluster
 from streaming.control.disk_room import LOOK_INTERVAL_MS
 from streaming.control.journal import Journal
+from streaming.control.log_dir_looks import LogDirLooks
 from streaming.control.log_dir_requests import LogDirRequests
 from streaming.control.log_dir_throttle import LogDirThrottle
 from streaming.control.look_age import LookAge
@@ -108,6 +109,7 @@ class LogDirMoves:
     ) -> None:
         self._cluster = cluster
         self._view = ClusterView(cluster)
+        self._looks = LogDirLooks(cluster)
         self.reports = Reports(journal, self._progress_figures)
         self.rate_bytes_per_sec = control.log_dir_throttle_bytes_per_sec
         self._throttle = throttle
@@ -124,18 +126,21 @@ class LogDirMoves:
         self._seen = SeenSoFar()
         self._in_play: frozenset[str] | None = None
         """Topics of what is not finished; None before the first look."""
+        self._copying: frozenset[int] = frozenset()
+        """Brokers that may be copying."""
         self._waits_since_ms: int | None = None
         """When something had no room, or was refused, last."""
         self._waits_for: str | None = None
         self._aborts_for: str | None = None
         """Why it is being given up, once it is."""
         self._view.forget()
+        self._looks.forget()
         self._requests.forget()
         self._throttle.forget()
 
     def misfit(self, approved: KeptPlan, live: LiveCluster) -> str | None:
         """What of the cluster and the brokers' log dirs speaks against carrying out this plan; None if nothing does."""
-        misfits = approved.misfits(live) or differences_within(approved.plan, live, self._log_dirs_of(approved.plan))
+        misfits = approved.misfits(live) or self._differences(approved.plan, live)
         return changed_since_text(misfits) if misfits else None
 
     def throttled_brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
@@ -152,18 +157,30 @@ class LogDirMoves:
         """All of the cluster, as they were when they were last asked about."""
         return self._view.partitions
 
-    def _log_dirs_of(self, plan: Plan) -> LogDirs:
-        return self._cluster.log_dirs(plan.brokers, [row.key for row in plan.log_dir_movements])
+    def _differences(self, plan: Plan, live: LiveCluster) -> tuple[str, ...]:
+        log_dirs = self._cluster.log_dirs(plan.brokers, [row.key for row in plan.log_dir_movements])
+        return differences_within(plan, live, log_dirs)
 
     def look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> LookWithin:
         """What the log dirs show of the plan."""
-        log_dirs = self._log_dirs_of(plan)
+        log_dirs = self._log_dirs(plan, live, now_ms)
         self._missed = self._missed.after(plan, log_dirs)
         skipped = self._requests.given_up
         standing = self._standing(plan, live, log_dirs)
-        left = (Progress.PENDING, Progress.MOVING, Progress.MISSING)
-        self._in_play = frozenset(topic for (_, (topic, _)), state in standing.items() if state in left)
-        return LookWithin(record, plan, live, log_dirs, now_ms, standing, skipped)
+        if not _left(standing) and not self._looks.is_of_all(now_ms):  # it ends by what all brokers show
+            log_dirs = self._looks.read_all(plan, now_ms=now_ms)
+            standing = self._standing(plan, live, log_dirs)
+        self._in_play = frozenset(topic for _, (topic, _) in _left(standing))
+        look = LookWithin(record, plan, live, log_dirs, now_ms, standing, skipped)
+        self._copying = frozenset(broker for broker, _ in _moving(look))
+        return look
+
+    def _log_dirs(self, plan: Plan, live: LiveCluster, now_ms: int) -> LogDirs:
+        """Of all brokers of the plan where it is being given up, otherwise see `LogDirLooks`."""
+        if self._aborts_for is not None:
+            return self._looks.read_all(plan, now_ms=now_ms)
+        copying = self._copying.union(broker for broker, _ in self._requests.asked_to_stay)
+        return self._looks.read(plan, copying, live.broker_racks.keys(), now_ms=now_ms)
 
     def _standing(self, plan: Plan, live: LiveCluster, log_dirs: LogDirs) -> Standing:
         """Replicas of a topic that only bears the approved one's name are not the plan's: they count as gone."""
@@ -264,6 +281,7 @@ class LogDirMoves:
 
     def _move(self, look: LookWithin, targets: Mapping[ReplicaKey, str]) -> None:
         """Ask for movements. What a broker refuses is tried again some seconds later, for some minutes."""
+        self._copying |= {broker for broker, _ in targets}  # before a request that may fail without an answer
         refused = self._requests.move(targets, look.now_ms)
         accepted = len(targets) - len(refused)
         detail = counted(accepted, "movement within brokers", "movements within brokers")
@@ -284,6 +302,8 @@ class LogDirMoves:
         A copy may end just before the request to give it up, which then asks for a copy back: that is given up, too.
         """
         self._aborts_for = reason
+        if not self._looks.is_of_all(look.now_ms):
+            return False  # a request without an answer may have begun copies since its broker was asked last
         hidden = [replica for replica, state in look.standing.items() if state is Progress.MISSING]
         places = cancellations(look.plan, [*moving_within(look.standing), *self._going_back(look)], look.log_dirs)
         left = self._requests.cancel(places, hidden)
@@ -312,6 +332,12 @@ class LogDirMoves:
             "bytes_moved": bytes_within(look.plan, look.standing, look.log_dirs),
             **self._seen.changes(look.execution, (row.replica for row in look.plan.log_dir_movements), look.standing),
         }
+
+
+def _left(standing: Standing) -> list[ReplicaKey]:
+    """What is not finished."""
+    left = (Progress.PENDING, Progress.MOVING, Progress.MISSING)
+    return [replica for replica, state in standing.items() if state in left]
 
 
 def _moving(look: LookWithin) -> list[ReplicaKey]:

@@ -33,13 +33,13 @@ def start_and_stop_a_broker(java_options: tuple[str, ...], scratch: Path) -> Non
 
     with EmbeddedCluster(scratch / "kafka", broker_count=1, java_options=java_options) as cluster:
         try:
-            _use(cluster.bootstrap_servers)
+            use(cluster.bootstrap_servers)
         except KafkaError as error:
             raise BrokerStartFailed(f"the broker has started and does not answer: {error!r}") from None
         cluster.stop_broker(1, grace_s=STOP_TIMEOUT_S)
 
 
-def _use(servers: list[str]) -> None:
+def use(servers: list[str]) -> None:
     """Write a record and read it as a group; raises KafkaError."""
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 

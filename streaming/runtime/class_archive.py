@@ -5,6 +5,7 @@ the class path, and starts without it otherwise. The set-up makes the files once
 """
 
 import hashlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -30,6 +31,12 @@ def archive_path(program: str, *depends_on: object) -> Path:
     return FOLDER / f"{program}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}.jsa"
 
 
+def spark_archive_path() -> Path:
+    """Where the archive of Spark's classes lies, or would lie. Raises SetUpIncomplete."""
+    pyspark = importlib.util.find_spec("pyspark")  # located, not imported: an import takes seconds
+    return archive_path("spark", pyspark and pyspark.origin)
+
+
 def options(archive: Path) -> tuple[str, ...]:
     """Java's options that use the archive; none where it has not been made."""
     return (f"-XX:SharedArchiveFile={archive}", *QUIETLY) if archive.is_file() else ()
@@ -43,6 +50,7 @@ def make(archive: Path, program: Program) -> bool:
     with tempfile.TemporaryDirectory(prefix="making-", dir=FOLDER) as scratch:
         made = Path(scratch) / archive.name
         program((f"-XX:ArchiveClassesAtExit={made}", "-XX:TieredStopAtLevel=1", *QUIETLY), Path(scratch))
+        made.chmod(0o644)  # whoever made it: in an image another user starts the program
         for old in FOLDER.glob(f"{archive.name.split('-')[0]}-*.jsa"):
             old.unlink()
         os.replace(made, archive)

@@ -46,6 +46,7 @@ ERRORS = ClientErrors(
 )
 KEYS: list[PartitionKey] = [("t", 0), ("t", 1), ("t", 2)]
 A, B = "/disk-0", "/disk-1"
+MOVES = tuple(LogDirMovement(1, *key, A, B, float(SIZE)) for key in KEYS)
 
 
 @pytest.fixture
@@ -74,12 +75,14 @@ def cluster_of_two_log_dirs() -> SimulatedCluster:
 class Carried:
     """An execution that moves three replicas of broker 1 from one log dir to the other, and its process."""
 
-    def __init__(self, settings: Settings, cluster: SimulatedCluster, *, in_windows_only: bool = False) -> None:
+    def __init__(
+        self, settings: Settings, cluster: SimulatedCluster, *, in_windows_only: bool = False,
+        client: SimulatedClient | None = None, moves: tuple[LogDirMovement, ...] = MOVES,
+    ) -> None:  # fmt: skip
         self.settings, self.cluster = settings, cluster
-        self.client = SimulatedClient(cluster, errors=ERRORS)
+        self.client = client or SimulatedClient(cluster, errors=ERRORS)
         self.journal = journal_of(settings)
         self.journal.make_tables()
-        moves = tuple(LogDirMovement(1, *key, A, B, float(SIZE)) for key in KEYS)
         self.plan = Plan("main", (), log_dir_movements=moves)
         observed = Observed.of(self.plan, self.client.describe())
         self.journal.write_plan(ProposedPlan(self.plan, observed), decision=None, now_ms=NOON_MS)

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from streaming.demo.spark_classes import run_and_stop_the_pipeline
 from streaming.pipeline import class_archive
 from streaming.runtime import class_archive as archives
+
+KAFKA = "org.apache.kafka.clients.consumer.internals.Fetcher"
 
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(archives, "FOLDER", tmp_path)
     monkeypatch.setattr(class_archive, "class_path", lambda _configuration: "our.jar")
-    return class_archive.archive_path()
+    return archives.spark_archive_path()
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
@@ -45,8 +48,7 @@ def test_a_folder_that_can_not_be_written_is_a_line_and_no_failure(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(archives, "FOLDER", tmp_path / "file" / "below")
-    steps = (class_archive.archive_path, class_archive.start_and_stop_spark)
-    assert archives.make_if_possible("Spark", *steps) == 0
+    assert archives.make_if_possible("Spark", archives.spark_archive_path, run_and_stop_the_pipeline) == 0
     assert "not archived" in capsys.readouterr().out
 
 
@@ -62,25 +64,31 @@ def test_an_archive_is_made_once_and_replaces_that_of_other_jars(
         file = Path(java_options[0].partition("=")[2])
         assert file.parent == scratch
         made.append(java_options[0])
-        file.touch()
+        file.touch(mode=0o600)  # as a program makes it that keeps its files to itself
 
     assert archives.options(archive) == ()
     for _ in range(2):
         assert archives.make_if_possible("Spark", lambda: archive, program) == 0
     assert [made[0].partition("=")[0]] == ["-XX:ArchiveClassesAtExit"] * len(made)
     assert sorted(tmp_path.iterdir()) == sorted([archive, of_brokers])
+    assert archive.stat().st_mode & 0o777 == 0o644
     assert archives.options(archive)[0] == f"-XX:SharedArchiveFile={archive}"
     assert capsys.readouterr().out.count("archived, so that they load sooner") == 1
 
 
 @pytest.mark.spark
 def test_java_takes_sparks_classes_from_the_archive(tmp_path: Path) -> None:
-    if not class_archive.archive_path().is_file():
+    if not archives.spark_archive_path().is_file():
         pytest.skip("the set-up has made no archive here")
     loaded = tmp_path / "classes"
     options = f"-XX:+UseSerialGC -Xlog:class+load:file={loaded}"  # beside those of the archive
     script = "from streaming.pipeline.session import build_session; from streaming.settings import PipelineSettings\n"
-    script += f"build_session(PipelineSettings(driver_java_options={options!r})).stop()"
+    script += f"session = build_session(PipelineSettings(driver_java_options={options!r}))\n"
+    script += f"session.sparkContext._jvm.Thread.currentThread().getContextClassLoader().loadClass({KAFKA!r})\n"
+    script += "session.stop()"
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=300)
-    spark = [line for line in loaded.read_text().splitlines() if " org.apache.spark." in line]
+    lines = loaded.read_text().splitlines()
+    spark = [line for line in lines if " org.apache.spark." in line]
     assert sum("shared objects file" in line for line in spark) > len(spark) / 2
+    (reader,) = (line for line in lines if f" {KAFKA} source:" in line)
+    assert "shared objects file" in reader, "the archive was made without a look at a topic"
