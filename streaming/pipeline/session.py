@@ -26,6 +26,7 @@ from streaming.tables.places import scheme_of
 
 APPLICATION = "kafka-load-rebalancer"
 LOOPBACK = "127.0.0.1"
+PYTHON_DAEMON = "streaming.pipeline.python_daemon"
 POOLS = Path(__file__).resolve().with_name("pools.xml")
 """Shares of the cores, by query."""
 JVM_FAILED = (PySparkException, Py4JError, ConnectionError)
@@ -88,6 +89,8 @@ def _started(settings: PipelineSettings, storage: StorageSettings) -> SparkSessi
         builder = builder.config("spark.driver.host", LOOPBACK).config("spark.driver.bindAddress", LOOPBACK)
     if "SPARK_ENV_LOADED" not in os.environ:
         builder = builder.master(settings.master).config("spark.driver.memory", settings.driver_memory)
+        if settings.master.startswith("local"):
+            builder = builder.config("spark.python.daemon.module", PYTHON_DAEMON)
         java_options.append(settings.driver_java_options)
         builder = builder.config(JAVA_OPTIONS, " ".join(filter(None, java_options)))
     session = builder.getOrCreate()

@@ -25,6 +25,7 @@ log = structlog.get_logger()
 ROLES = ("collect", "pipeline", "control", "serve")
 POLL_INTERVAL_S = 0.5
 RESTART_WAIT_S = 2.0
+"""Before a role is started again that has ended soon after its start twice in a row."""
 QUICK_DEATH_S = 60.0
 QUICK_DEATHS_MAX = 5
 STOP_GRACE_S = 60.0
@@ -110,7 +111,7 @@ class Supervisor:
         quick = now_s - supervised.started_s < QUICK_DEATH_S
         supervised.quick_deaths = supervised.quick_deaths + 1 if quick else 1
         supervised.process = None
-        supervised.restart_at_s = now_s + RESTART_WAIT_S
+        supervised.restart_at_s = now_s + (RESTART_WAIT_S if supervised.quick_deaths > 1 else 0.0)
         log.warning("role_ended", role=supervised.role, exit_code=code, quick_deaths=supervised.quick_deaths)
         if code == 2 or supervised.quick_deaths > QUICK_DEATHS_MAX:
             # Wrong input doesn't mend itself, and neither does a role that keeps dying.

@@ -9,7 +9,7 @@ import structlog
 
 from streaming.runtime import supervisor
 from streaming.runtime.supervisor import Supervisor
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 
 class Failing(Supervisor):
@@ -51,6 +51,28 @@ def test_a_role_that_keeps_ending_ends_the_run_with_its_code(
     finally:
         supervised.stop()
     assert codes == [exit_code]
+
+
+def test_a_role_that_ends_is_started_again_at_once_and_one_that_ends_again_soon_after_a_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "RESTART_WAIT_S", 3_600.0)
+    supervised = Failing("pass", tmp_path)
+
+    def end() -> None:
+        process = supervised._running[0].process
+        assert process is not None
+        process.wait(DEADLINE_S)
+        assert supervised.poll() is None
+
+    supervised.start()
+    try:
+        end()
+        assert supervised._running[0].process is not None
+        end()
+        assert supervised._running[0].process is None
+    finally:
+        supervised.stop()
 
 
 def test_a_role_that_does_not_end_in_time_is_killed_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
