@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 
 from assignor_core.live import PartitionKey
+from assignor_core.price import copied_by_broker
 from streaming import cli
 from streaming.cluster.admin import Cluster
 from streaming.cluster.broker_reads import BrokerReads
@@ -200,7 +201,28 @@ class Story:
         except ClusterUnreachable:
             return True
 
-    def compared(self, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, float]]:
+    def has_come(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Skew within 5 %, bytes within 10 %, and no less time than the throttle takes.
+
+        How much more it takes is the machine's affair. So is how much less than predicted: brokers that others keep
+        from copying save up their throttle, and leave no pause between waves. docs/what-if.md has errors of durations.
+        """
+        figures, least_ms = self._compared(capsys), self._least_duration_ms()
+        print(json.dumps(figures), f"least: {least_ms:.0f} ms")
+        for resource in ("bytes_in", "bytes_out", "disk"):
+            assert abs(figures[f"{resource}_max_over_mean"]["error"]) <= 0.05, figures
+        assert abs(figures["bytes_copied"]["error"]) <= 0.10, figures
+        for which in ("predicted", "came"):
+            assert figures["duration_ms"][which] >= 0.9 * least_ms, figures
+
+    def _least_duration_ms(self) -> float:
+        """What the plans that were carried out take at the throttle, if no broker that receives ever pauses."""
+        journal = journal_of(self._settings)
+        plans = [journal.plan(row.plan_id).plan for row in journal.executions(now_ms=now_ms())]
+        most = [max(row.received_bytes for row in copied_by_broker(plan.movements).values()) for plan in plans]
+        return 1_000 * sum(most) / self._settings.control.throttle_bytes_per_sec
+
+    def _compared(self, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, float]]:
         """Figures of the one prediction that is kept, with what came."""
         predicted_ms = int(self._kept(capsys)["predicted_at_ms"])
         self.windows.write_hour_of_brokers(predicted_ms + 1, windows=SETTLED_WINDOWS)
@@ -216,15 +238,6 @@ class Story:
 
     def _what_if(self, *arguments: str) -> int:
         return cli.run(["what-if", "--config", str(self._file), *arguments])
-
-
-def has_come(figures: dict[str, dict[str, float]]) -> None:
-    """Skew within 5 %, bytes within 10 %, at least 75 % of the time: how much more it takes is the machine's affair."""
-    print(json.dumps(figures))
-    for resource in ("bytes_in", "bytes_out", "disk"):
-        assert abs(figures[f"{resource}_max_over_mean"]["error"]) <= 0.05, figures
-    assert abs(figures["bytes_copied"]["error"]) <= 0.10, figures
-    assert figures["duration_ms"]["error"] >= -0.25, figures
 
 
 def in_turn(brokers: Sequence[int], *, partitions: int = PARTITIONS, apart: int = 1) -> list[list[int]]:
@@ -245,7 +258,7 @@ def test_a_broker_more(brokers: EmbeddedCluster, tmp_path: Path, capsys: pytest.
         assert len(predicted["plans"]) == 1
         run_only(brokers, 1, 2, 3, NEW_BROKER)
         story.carry_out()
-        has_come(story.compared(capsys))
+        story.has_come(capsys)
 
 
 def test_a_broker_less(brokers: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,7 +269,7 @@ def test_a_broker_less(brokers: EmbeddedCluster, tmp_path: Path, capsys: pytest.
         assert predicted["plans"]
         brokers.kill_broker(4)
         story.carry_out()
-        has_come(story.compared(capsys))
+        story.has_come(capsys)
 
 
 def test_a_topic_gets_twice_its_traffic(
@@ -270,4 +283,4 @@ def test_a_topic_gets_twice_its_traffic(
         assert predicted["plans"]
         factors["busy"] = 2
         story.carry_out()
-        has_come(story.compared(capsys))
+        story.has_come(capsys)
