@@ -4,9 +4,9 @@ A broker that copies is asked at each look. The others are asked every `LOOK_INT
 there meanwhile, and whoever lets one begin to copy looks at it again right before.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
-from assignor_core.disks import LogDirDescription, LogDirs
+from assignor_core.disks import LogDirs
 from assignor_core.intervals import is_due
 from assignor_core.plan import Plan
 from streaming.cluster.ports import ClusterReader
@@ -22,7 +22,7 @@ class LogDirLooks:
 
     def forget(self) -> None:
         """No answer counts any more."""
-        self._shown: dict[int, Sequence[LogDirDescription]] = {}
+        self._shown: LogDirs = {}
         self._all_ms: int | None = None
         """When all brokers of the plan were asked last."""
 
@@ -40,12 +40,12 @@ class LogDirLooks:
             return self.read_all(plan, now_ms=now_ms)
         others = {broker: rows for broker, rows in self._shown.items() if broker in alive and broker not in copying}
         asked = [broker for broker in plan.brokers if broker not in others]
-        self._shown = others | self._asked(plan, asked) if asked else others
+        self._shown = {**others, **self._asked(plan, asked)} if asked else others
         return self._shown
 
     def is_of_all(self, now_ms: int) -> bool:
         """Whether all brokers were asked at this moment."""
         return self._all_ms == now_ms
 
-    def _asked(self, plan: Plan, brokers: Collection[int]) -> dict[int, Sequence[LogDirDescription]]:
-        return dict[int, Sequence[LogDirDescription]](self._cluster.log_dirs(brokers, [row.key for row in plan.log_dir_movements]))
+    def _asked(self, plan: Plan, brokers: Collection[int]) -> LogDirs:
+        return self._cluster.log_dirs(brokers, [row.key for row in plan.log_dir_movements])
