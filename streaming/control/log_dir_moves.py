@@ -38,6 +38,7 @@ from assignor_core.execution.within_brokers import (
 from assignor_core.identity import without_made_again
 from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, ReplicaKey, replica_name
+from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from assignor_core.wording import counted, first_named
@@ -237,18 +238,24 @@ class LogDirMoves:
         return step if vain is None else Abort(vain, ())
 
     def _with_room(self, look: LookWithin, wanted: MoveWithin) -> StepWithin:
-        """What of the rest has room, by a look at all that lies on the brokers which would copy."""
+        """What of the rest has room: on the brokers that come next, or else on all that have something left."""
         pending = [row for row in look.plan.log_dir_movements if look.standing[row.replica] is Progress.PENDING]
-        brokers = {row.broker for row in pending}
-        room = RoomWithin.of(look.live, self._cluster.log_dirs(brokers), brokers, reserve=self._disk_reserve)
-        step = self._next_step(look, None, room)
-        lacking = lacking_within(pending, room)
-        self._requests.hinder({row.replica for row in pending}, lacking, look.now_ms)
+        left, first = {row.broker for row in pending}, {broker for broker, _ in wanted.targets}
+        step = self._with_room_on(look, pending, first)
+        if not isinstance(step, MoveWithin) and left != first:
+            step = self._with_room_on(look, pending, left)
         if not isinstance(step, MoveWithin):
             self._waits_since_ms = look.now_ms
             self._waits_for = step.reason if isinstance(step, Wait) else None
             log.info("movements_within_brokers_wait", wanted=len(wanted.targets), reason=self._waits_for)
         return step
+
+    def _with_room_on(self, look: LookWithin, pending: list[LogDirMovement], brokers: set[int]) -> StepWithin:
+        """The next step by a look at all that lies on these brokers."""
+        room = RoomWithin.of(look.live, self._cluster.log_dirs(brokers), brokers, reserve=self._disk_reserve)
+        tried = [row for row in pending if row.broker in brokers]
+        self._requests.hinder({row.replica for row in tried}, lacking_within(tried, room), look.now_ms)
+        return self._next_step(look, None, room)
 
     def _looked_at_again(self, look: LookWithin, step: MoveWithin) -> MoveWithin | Wait:
         """What of a request is still right after the look at the room and the throttle, which take a second or more on

@@ -20,6 +20,9 @@ FOLDER = Path(sys.prefix) / "share" / "kafka-load-rebalancer"
 QUIETLY = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 """Without the warnings: a file that doesn't fit any more costs time, nothing else."""
 
+MADE_BY = "the pipeline at work on a broker"
+"""What loads the classes of Spark's archive; by another text here, archives that exist are made anew."""
+
 Program = Callable[[tuple[str, ...], Path], None]
 """Starts the program with these options of Java and ends it in order; the folder is there for what it writes."""
 
@@ -34,7 +37,7 @@ def archive_path(program: str, *depends_on: object) -> Path:
 def spark_archive_path() -> Path:
     """Where the archive of Spark's classes lies, or would lie. Raises SetUpIncomplete."""
     pyspark = importlib.util.find_spec("pyspark")  # located, not imported: an import takes seconds
-    return archive_path("spark", pyspark and pyspark.origin)
+    return archive_path("spark", pyspark and pyspark.origin, MADE_BY)
 
 
 def options(archive: Path) -> tuple[str, ...]:
