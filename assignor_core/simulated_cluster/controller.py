@@ -102,9 +102,10 @@ def choose_log_dir(contents: ClusterContents, broker_id: int) -> int:
     if len(broker.log_dirs) == 1:
         return 0
     counts = [0] * len(broker.log_dirs)
-    for _, partition in contents.partitions():
-        if (copy := partition.copies.get(broker_id)) is not None:
-            counts[copy.log_dir] += 1
+    for topic in contents.topics.values():  # in any order: `partitions` would list all anew for each one that is made
+        for partition in topic.partitions.values():
+            if (copy := partition.copies.get(broker_id)) is not None:
+                counts[copy.log_dir] += 1
     all_dirs = range(len(broker.log_dirs))
     candidates = [index for index in all_dirs if not broker.log_dirs[index].cordoned] or all_dirs
     return min(candidates, key=lambda index: (broker.log_dirs[index].offline, counts[index], index))

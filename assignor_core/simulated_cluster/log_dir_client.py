@@ -23,10 +23,11 @@ def described(
 ) -> dict[int, tuple[LogDirDescription, ...]]:
     """Log dirs of these brokers, with the replicas of these partitions (of all where None)."""
     used_bytes = replication.used_bytes(contents)
+    wanted = None if partitions is None else frozenset(partitions)
     held: dict[tuple[int, int], dict[PartitionKey, int]] = defaultdict(dict)
     futures: dict[tuple[int, int], dict[PartitionKey, FutureReplica]] = defaultdict(dict)
     for key, partition in contents.partitions():
-        if partitions is None or key in partitions:
+        if wanted is None or key in wanted:
             for broker_id, copy in partition.copies.items():
                 held[broker_id, copy.log_dir][key] = partition.size_bytes(broker_id)
                 if copy.future is not None:
