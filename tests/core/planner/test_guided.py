@@ -69,6 +69,58 @@ def test_at_the_shadow_prices_the_parts_cost_hardly_more_than_any_plan_must(seed
     assert after.sum(axis=0) == pytest.approx(relaxed.before.sum(axis=0), rel=ROUNDING)
 
 
+def test_loads_are_those_of_all_parts_added_one_by_one() -> None:
+    relaxed = relaxation_of(search_of(unequal(TWO_REPLICAS)))
+    prices, _ = relaxed.shadow_prices()
+    parts = relaxed.parts(prices, blur=0.5)
+    assert (parts.moved > 0).any()
+    assert (parts.handed > 0).any()
+    after = relaxed.before.copy()
+    for row, shares in zip(parts.movers, parts.moved, strict=True):
+        for broker, share in zip(relaxed.targets, shares, strict=True):
+            after[broker] += share * relaxed.loads[row]
+            after[relaxed.sources[row]] -= share * relaxed.loads[row]
+    for leadership, holders, shares in zip(relaxed.leaderships, relaxed.holders, parts.handed, strict=True):
+        for broker, share in zip(holders, shares, strict=True):
+            after[broker] += share * leadership
+            after[holders[0]] -= share * leadership
+    assert relaxed.loads_with(parts) == pytest.approx(after, abs=ROUNDING)
+
+
+@pytest.mark.parametrize("blur", [0.01, 0.5])
+def test_a_leadership_goes_to_whom_it_costs_least_and_in_parts_where_prices_are_near(blur: float) -> None:
+    relaxed = relaxation_of(search_of(unequal(THREE_REPLICAS)))
+    prices: Floats = np.random.default_rng(1).integers(0, 9, relaxed.goals.shape) / 1.0
+    handed = relaxed.parts(prices, blur).handed
+    of_load = prices / relaxed.sizes
+    costs = (relaxed.leaderships[:, None, :] * of_load[relaxed.holders]).sum(axis=2)
+    costs[:, 1:] += MOVED_PRICE
+    costs = np.where(relaxed.may_lead, costs, np.inf)
+    near = blur * relaxed.leaderships.sum(axis=1)
+    is_sure = np.sort(costs, axis=1)[:, 1] > costs.min(axis=1) + 1.1 * near
+    best = costs.argmin(axis=1)
+    assert is_sure.any()
+    assert (best[is_sure] > 0).any()
+    wanted = np.eye(handed.shape[1])[best]
+    wanted[:, 0] = 0.0
+    assert (handed[is_sure] == wanted[is_sure]).all()
+    assert (handed.sum(axis=1) <= 1.0 + ROUNDING).all()
+    assert (handed[~relaxed.may_lead] == 0.0).all()
+    assert ((handed > 0) & (handed < 1)).any()
+
+
+def test_replicas_that_stay_are_left_out_whole() -> None:
+    relaxed = relaxation_of(search_of(unequal(TWO_REPLICAS)))
+    prices, blur = relaxed.shadow_prices()
+    some = relaxed.that_may_move(prices, blur)
+    assert 0 < len(some.partitions) < len(relaxed.partitions)
+    assert len(some.partitions) == len(some.sources) == len(some.loads) == len(some.costs)
+    movers = relaxed.parts(prices, blur).movers
+    assert set(zip(relaxed.partitions[movers], relaxed.sources[movers], strict=True)) <= set(
+        zip(some.partitions, some.sources, strict=True)
+    )
+
+
 def test_higher_and_lower_prices_prove_less() -> None:
     relaxed = relaxation_of(search_of(unequal(TWO_REPLICAS)))
     prices, _ = relaxed.shadow_prices()
