@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import psutil
-import yaml
 
 from streaming import tables
 from streaming.demo.brokers import EmbeddedCluster
@@ -33,24 +32,20 @@ def run_and_stop_the_pipeline(java_options: tuple[str, ...], scratch: Path) -> N
     """
     with EmbeddedCluster(scratch / "kafka", broker_count=1) as cluster:
         use(cluster.bootstrap_servers)  # so that there is a group
-        config = write_settings(scratch, cluster, "propose")
-        settings = yaml.safe_load(config.read_text())
-        settings["pipeline"]["driver_java_options"] = shlex.join(java_options)
-        config.write_text(yaml.safe_dump(settings))
+        options = ["--config", str(write_settings(scratch, cluster, "propose"))]
+        options += ["--set", f"pipeline.driver_java_options={shlex.join(java_options)}"]
         collect, pipeline = (
-            processes.start(
-                [sys.executable, "-m", "streaming", role, "--config", str(config)], log=scratch / f"{role}.log"
-            )
+            processes.start([sys.executable, "-m", "streaming", role, *options], log=scratch / f"{role}.log")
             for role in ("collect", "pipeline")
         )
+        collector, driver = psutil.Process(collect.pid), psutil.Process(pipeline.pid)
         try:
             _wait_for_rows(str(scratch / "tables"), pipeline)
         finally:
-            spark = psutil.Process(pipeline.pid).children(recursive=True) if pipeline.poll() is None else []
-            pipeline.terminate()
-            pipeline.wait(STOP_TIMEOUT_S)
+            spark = driver.children(recursive=True) if driver.is_running() else []
+            processes.end([driver], STOP_TIMEOUT_S)
             psutil.wait_procs(spark, timeout=STOP_TIMEOUT_S)  # PySpark's JVM ends with its standard input
-            processes.end([psutil.Process(collect.pid), *spark])
+            processes.end([collector, *spark])
 
 
 def _wait_for_rows(root: str, pipeline: subprocess.Popen[bytes]) -> None:
