@@ -4,6 +4,7 @@ import json
 import math
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +104,7 @@ def values(view: PartitionView) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(observations(0), st.sampled_from((0, 2, 10_000)).flatmap(observations))
 def test_rates_are_those_of_one_object_a_partition(before: Observation, after: Observation) -> None:

@@ -384,6 +384,7 @@ def test_a_lease_whose_row_was_deleted_is_taken_in_time(tmp_path: Path, clock: C
     assert take_in_time(lease(tmp_path, clock), clock)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("released", [False, True])
 def test_a_lease_whose_table_was_restored_is_taken_in_time(tmp_path: Path, clock: Clock, released: bool) -> None:
     first = lease(tmp_path, clock)
@@ -421,6 +422,7 @@ def test_a_row_that_was_restored_does_not_give_back_the_lease_of_a_holder_that_l
         first.check()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["_row", "_write"])
 @pytest.mark.parametrize("what", ["deleted", "restored", "given back"])
 def test_of_two_that_look_at_the_same_time_one_gets_it(

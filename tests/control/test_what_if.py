@@ -83,6 +83,7 @@ def predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str], *arguments: st
     return data
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("recorded")
 def test_brokers_that_are_added_take_their_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     as_is = predicted(tmp_path, capsys, "--from", "-12h")
@@ -111,6 +112,7 @@ def test_a_broker_without_a_capacity_gets_none_unless_it_is_added(
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("recorded")
 def test_an_execution_goes_on_each_second_however_seldom_control_looks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

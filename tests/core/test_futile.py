@@ -57,6 +57,7 @@ class Story:
         return decision.evaluation.verdict, decision.evaluation.reason
 
 
+@pytest.mark.long
 def test_tries_come_ever_more_seldom() -> None:
     story = Story()
     assert story.goes_on(DAY_WINDOWS) == (Verdict.HOLD, Reason.MIN_GAIN)

@@ -95,6 +95,7 @@ def test_what_is_unknown_is_moved_by_no_plan_for_balance(model: Model) -> None:
             assert (8 in new, new[0] == 8) == (8 in old, old[0] == 8)
 
 
+@pytest.mark.long
 @given(measured(silent=frozenset(), hung=frozenset({8})))
 @settings(max_examples=12, deadline=None)
 def test_a_broker_that_does_not_answer_takes_nothing_and_gives_nothing(model: Model) -> None:
@@ -135,6 +136,7 @@ def test_a_drained_broker_is_emptied_whatever_is_unknown(model: Model) -> None:
         assert set(row.new_replicas) - set(row.old_replicas) <= set(BROKERS) - {8} - model.unreported
 
 
+@pytest.mark.long
 @given(measured(silent=frozenset()))
 @settings(max_examples=6, deadline=None)
 def test_where_all_is_known_nothing_is_narrowed(model: Model) -> None:

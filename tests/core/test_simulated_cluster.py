@@ -291,6 +291,7 @@ def check_sound(made: SimulatedCluster) -> None:
         assert row.lost_bytes == 0, key
 
 
+@pytest.mark.long
 def test_whatever_a_watcher_judges_changes_only_where_the_cluster_counts_a_change() -> None:
     for seed in range(20):
         random = Random(seed)
@@ -309,6 +310,7 @@ def test_whatever_a_watcher_judges_changes_only_where_the_cluster_counts_a_chang
             before = seen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, 40, 20))
 def test_a_look_shows_the_bytes_of_now_and_changes_nothing(first: int) -> None:
     """Bytes at rest are moved when somebody looks: whoever looks at every step sees what one who looks once sees."""

@@ -19,6 +19,7 @@ from streaming.runtime.api_tokens import Role
 from streaming.runtime.users import read_users, user_with
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["propose", "apply"])
 def test_a_demo_runs_in_the_mode_asked_for_and_on_loopback(tmp_path: Path, mode: Any) -> None:
     cluster = SimpleNamespace(bootstrap_servers=["127.0.0.1:1"], jmx_endpoints={1: "http://127.0.0.1:2/metrics"})
@@ -73,6 +74,7 @@ def test_a_demo_that_runs_keeps_its_folder(tmp_path: Path) -> None:
         assert (home / "kept.txt").exists()
 
 
+@pytest.mark.long
 def test_a_killed_demo_holds_nothing_though_a_process_that_it_started_lives_on(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with subprocess.Popen([sys.executable, "-c", CLAIMS_AND_STARTS, str(home)], stdout=subprocess.PIPE) as killed:

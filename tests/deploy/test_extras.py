@@ -5,12 +5,15 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 
+import pytest
+
 from streaming.runtime.jars import PROJECT_ROOT
 
 IMPORT = re.compile(r"^ *(?:from ([a-z_]\w*)[\w.]* import |import ([a-z_]\w*)[\w.]*(?: as \w+)?$)", re.MULTILINE)
 CHECKED = ("streaming", "tests", "deploy")
 
 
+@pytest.mark.long
 def test_mypy_passes_over_what_the_lock_does_not_install() -> None:
     project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())
     passed_over = {

@@ -100,6 +100,7 @@ def test_the_list_of_contents_has_each_jar_with_its_digest_and_each_package(docu
     )
 
 
+@pytest.mark.long
 def test_the_list_of_contents_has_each_component_once_and_names_the_product(document: dict[str, Any]) -> None:
     rows = [str(sorted(part.items(), key=str)) for part in document["components"]]
     assert len(rows) == len(set(rows))

@@ -48,6 +48,7 @@ def test_the_changelog_has_the_headings_of_keep_a_changelog() -> None:
     assert "<<<<" not in page
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the page lists what is installed for Python 3.11")
 def test_the_page_of_licences_has_all_that_is_installed_and_none_is_unknown() -> None:
     script = script_at(ROOT / "deploy" / "release" / "licences.py")

@@ -20,6 +20,7 @@ def script() -> dict[str, Any]:
     return script_at(ROOT / "deploy" / "site" / "exit_codes.py")
 
 
+@pytest.mark.long
 def test_the_page_is_the_generated_one(script: dict[str, Any]) -> None:
     assert script["render"]() == PAGE
 

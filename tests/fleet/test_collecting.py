@@ -208,6 +208,7 @@ def test_a_slow_broker_is_waited_for(fleet: FleetProcess) -> None:
     assert len(seen.groups) == SIZE.groups
 
 
+@pytest.mark.long
 def test_refused_requests_leave_gaps_that_nothing_else_has(fleet: FleetProcess) -> None:
     whole = look(fleet)
     fleet.run(process.refuse_requests, 1.0)

@@ -46,6 +46,7 @@ def test_a_snapshot_shows_them_beside_all_others(committed: int, end: int, tmp_p
     assert str(next(row.why for row in snapshot.groups.groups if row.group == "odd"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("committed", "end"), EXTREMES)
 def test_the_command_shows_them(committed: int, end: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = settings_for(tmp_path)

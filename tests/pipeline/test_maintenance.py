@@ -69,6 +69,7 @@ def test_old_rows_go_and_small_files_are_joined(filled: Settings, tmp_path: Path
     assert len(table.file_uris()) == 1
 
 
+@pytest.mark.long
 def test_rows_go_by_the_day_so_that_their_file_is_not_written_anew_at_each_run(tmp_path: Path) -> None:
     """A file of two days is up to 100 MB, and what is replaced stays for two days more."""
     settings = PipelineSettings()

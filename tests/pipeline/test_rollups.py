@@ -79,6 +79,7 @@ def test_an_hour_is_over_when_no_sample_of_it_can_come_any_more(tmp_path: Path) 
     assert len(tables.read(str(tmp_path), "broker_load_hourly")) == 1
 
 
+@pytest.mark.long
 def test_windows_stay_until_their_day_is_made_and_then_go(tmp_path: Path) -> None:
     made = Synthetic(str(tmp_path))
     for hour in (0, 5, 20):
@@ -111,6 +112,7 @@ def test_the_day_of_the_greatest_lags_has_their_mean(tmp_path: Path) -> None:
     assert len(tables.read(str(tmp_path), "group_lag")) == 1, "the day is made, so its windows have gone"
 
 
+@pytest.mark.long
 def test_a_rollup_that_fails_holds_back_its_windows_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

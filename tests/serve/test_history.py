@@ -44,6 +44,7 @@ def past(root: str, family: Family, from_ms: int, step_ms: int) -> list[tuple[ob
     return [(*(row[key] for key in family.keys), row["bytes_in_per_sec"], row["size_bytes"]) for row in history.rows]
 
 
+@pytest.mark.long
 def test_a_topic_counts_a_partition_once_in_the_window_and_on_the_day_in_which_its_leader_moved(root: str) -> None:
     assert past(root, TOPICS, MOVED_MS, WINDOW_MS) == [("t", 8.0 / 4 + 4.0 * 3 / 4 + 7.0, 2_000_000)]
     ((_, rate, size),) = past(root, TOPICS, DAY0_MS, DAY_MS)

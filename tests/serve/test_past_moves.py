@@ -87,6 +87,7 @@ def test_by_broker_topic_and_time(settings: Settings) -> None:
     assert {row["execution_id"] for row in items(get(served, "/api/v1/movements", **between))} == {"e-1"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
 @pytest.mark.parametrize("query", [{}, {"broker": 3}, {"topic": "payments"}, {"topic": "none"}])
 def test_pages_joined_are_the_list(
@@ -126,6 +127,7 @@ def test_what_is_refused(settings: Settings, query: dict[str, Any], expected: st
     assert problem(get(app(settings), "/api/v1/movements", **query)) == expected
 
 
+@pytest.mark.long
 def test_hottest_partitions_of_a_broker_and_of_a_topic(skewed_folder: Path) -> None:
     own = settings_for(skewed_folder)
     synthetic = Synthetic(own.storage.tables, _commits=1_000)

@@ -134,6 +134,7 @@ def test_figures_that_are_none_leave_the_loads_of_the_window(synthetic: Syntheti
     assert [(row["broker"], row["relative_load"]) for row in seen["brokers"]] == [(1, {}), (2, {}), (3, {})]
 
 
+@pytest.mark.long
 def test_of_a_large_cluster_the_brokers_with_the_highest_load_are_shown(root: str) -> None:
     synthetic = Synthetic(root)
     brokers = range(BROKERS_MAX + 7)

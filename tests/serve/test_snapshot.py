@@ -71,6 +71,7 @@ def test_a_folder_that_goes_away_is_told_and_its_figures_stay(skewed_folder: Pat
     assert (away.load, away.control, away.streams) == (whole.load, whole.control, whole.streams)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("error", [pa.ArrowInvalid("5 not in range"), ValueError("no number"), IndexError("index 9")])
 def test_rows_that_can_t_be_shown_hide_no_other_part(
     skewed_folder: Path, monkeypatch: pytest.MonkeyPatch, error: Exception

@@ -262,6 +262,7 @@ def table_shown(loads: Mapping[str, Mapping[str, float | None]], width: int) -> 
     return [line.rstrip() for line in output.getvalue().splitlines()]
 
 
+@pytest.mark.long
 def test_where_nothing_but_ascii_can_be_shown_bars_still_are(skewed_folder: Path) -> None:
     settings = settings_for(skewed_folder)
     chosen = ["--set", f"storage.tables={settings.storage.tables}", "--set", "kafka.cluster_name=test"]

@@ -175,6 +175,7 @@ def test_a_reader_that_has_gone_is_no_failure(command: list[str], unbuffered: st
     assert (ended.returncode, err) == (0, "")
 
 
+@pytest.mark.long
 def test_a_command_that_has_ended_waits_for_no_thread_and_keeps_its_exit_code() -> None:
     code = (
         "import atexit, sys, threading, time; from streaming import cli;"
@@ -201,6 +202,7 @@ def test_config_shows_where_values_came_from(capsys: pytest.CaptureFixture[str])
     assert rows["kafka.cluster_name"]["origin"] == "default"
 
 
+@pytest.mark.long
 def test_light_commands_import_nothing_heavy_and_roles_no_pandas() -> None:
     """In one process, the lightest first: what a later step must not import, no earlier one may.
 

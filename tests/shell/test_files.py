@@ -29,6 +29,7 @@ def modes(folder: Path) -> set[tuple[bool, int]]:
     return {(path.is_dir(), path.stat().st_mode & 0o777) for path in folder.rglob("*")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("umask", "options", "folders", "files"),
     [

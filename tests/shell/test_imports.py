@@ -46,6 +46,7 @@ print([name for name in sys.modules if name.startswith("assignor_core.assignors"
 """
 
 
+@pytest.mark.long
 def test_lag_of_all_groups_loads_no_assignors(tmp_path: Path) -> None:
     """They come with the causes of one group's lag."""
     command = [sys.executable, "-c", LAGS, str(tmp_path)]

@@ -77,6 +77,7 @@ def test_a_time_in_the_future_is_refused(root: str, time_text: str, capsys: pyte
     assert capsys.readouterr().err == f"error: --at {time_text}: allowed is a time in the past\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zone", ["Asia/Seoul", "America/Los_Angeles"])
 def test_times_are_utc_in_any_time_zone_of_the_machine(made_today: Path, zone: str) -> None:
     moment = f"{datetime.fromtimestamp(NOW_MS / 1000, UTC):%Y-%m-%d %H:%M:%S}"

@@ -24,6 +24,7 @@ class Failing(Supervisor):
         super()._launch(supervised)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("script", "exit_code"),
     [

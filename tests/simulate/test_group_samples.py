@@ -100,6 +100,7 @@ class Fleet:
         }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
 def test_events_are_those_of_a_comparison_row_by_row(seed: int) -> None:
     fleet, looks, seen, found = Fleet(seed), dict[str, GroupLook](), GroupSamples.empty(), 0

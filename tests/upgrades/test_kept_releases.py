@@ -65,6 +65,7 @@ def test_a_release_is_kept() -> None:
     assert RELEASES
 
 
+@pytest.mark.long
 def test_all_tables_are_read_and_brought_up_to_date(
     root: str, facts: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +80,7 @@ def test_all_tables_are_read_and_brought_up_to_date(
     assert again.endswith(f"format {TABLE_FORMAT}: all as this release needs them\n")
 
 
+@pytest.mark.long
 def test_people_are_shown_what_that_release_measured(
     root: str, facts: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +95,7 @@ def test_people_are_shown_what_that_release_measured(
     asked(root, facts, capsys, "lag")
 
 
+@pytest.mark.long
 def test_control_goes_on_with_what_that_release_left_open(root: str, facts: dict[str, Any], tmp_path: Path) -> None:
     """At each event of its execution that release could have been stopped, and this one started."""
     rows = sorted(tables.read(root, "execution"), key=lambda row: row["sequence"])
@@ -112,6 +115,7 @@ def test_control_goes_on_with_what_that_release_left_open(root: str, facts: dict
     assert execution.phase is Phase.ABORTING
 
 
+@pytest.mark.long
 def test_control_takes_the_lease_and_the_state_of_that_release(root: str, facts: dict[str, Any]) -> None:
     journal = journal_at(root, facts)
     journal.make_tables()

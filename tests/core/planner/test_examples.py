@@ -214,6 +214,7 @@ def test_no_broker_is_loaded_above_its_capacity() -> None:
     assert plan.feasible
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "policy",
     [

@@ -141,6 +141,7 @@ def test_loads_lie_on_a_grid_so_that_machines_add_alike() -> None:
     assert relaxed.loads_with(parts).tolist() == relaxed.loads_with(other).tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_plan_of_unequal_disks_keeps_all_rules_ends_within_its_band_and_is_the_last(seed: int) -> None:
     after = check_plan(unequal(seed), PlannerPolicy(), planned(seed))
@@ -148,6 +149,7 @@ def test_a_plan_of_unequal_disks_keeps_all_rules_ends_within_its_band_and_is_the
     assert propose(after).movements == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_plan_that_begins_with_the_linear_program_copies_less_than_one_that_does_not(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -180,6 +182,7 @@ def test_budgets_and_even_clusters_are_left_to_the_search(policy: PlannerPolicy)
     assert not may_guide(search_of(unequal(TWO_REPLICAS), policy))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "name"), [(34, "new"), (75, "new")])
 def test_where_the_search_ends_above_the_linear_program_is_tried_whatever_the_proportions(
     seed: int, name: str, monkeypatch: pytest.MonkeyPatch
@@ -229,6 +232,7 @@ def hours_of(row: Partition, parts: Sequence[float]) -> PartitionLoad:
     return PartitionLoad(tuple(written * p for p in parts), tuple(read * p for p in parts), tuple(disk for _ in parts))
 
 
+@pytest.mark.long
 def test_what_may_not_move_stays_and_what_may_not_take_gets_nothing() -> None:
     state = unequal(TWO_REPLICAS)
     excluded = state.brokers[0].broker_id
@@ -247,6 +251,7 @@ def test_a_plan_that_the_search_leaves_above_its_band_ends_within_it(monkeypatch
     assert over_band_or_bound(propose(unequal(ABOVE)), policy) > 10 * OVER_MAX
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [TWO_REPLICAS, THREE_REPLICAS])
 def test_capacities_that_are_nearly_used_up_hold(seed: int) -> None:
     state = unequal(seed)

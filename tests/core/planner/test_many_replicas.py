@@ -19,6 +19,7 @@ def with_empty_brokers(full: int, empty: int, partitions: int, factor: int, spre
     return ClusterState("c", 0, tuple(Broker(number) for number in range(full + empty)), tuple(rows))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("full", "empty", "partitions", "factor", "spread"),
     [(3, 3, 2_000, 3, 0.3), (6, 2, 4_000, 3, 0.3), (6, 2, 3_000, 3, 0.0), (3, 9, 5_000, 1, 0.0)],

@@ -187,6 +187,7 @@ def test_with_few_loads_nothing_is_left_out() -> None:
     assert promising_exchanges(standing, given.loads, given.loads, rows, rows, 1.0)[0] is rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [*(pytest.param(seed, marks=pytest.mark.long) for seed in (0, 2)), 3])
 def test_the_plan_is_that_of_a_search_that_scores_all(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, policy = of_hours(seed, partitions=120, heavy=1.2), PlannerPolicy(band=0.03)

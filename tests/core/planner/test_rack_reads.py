@@ -62,6 +62,7 @@ def test_plans_keep_rules_and_predict_what_replicas_serve(cluster: ClusterState,
     assert plan.loads_after[Resource.BYTES_OUT] == pytest.approx(bytes_out_by_broker(after), rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.long
 @given(clusters(reads=True))
 @settings(max_examples=40, deadline=None)
 def test_balance_moves_no_replica_that_followers_stand_in_for_out_of_its_rack(cluster: ClusterState) -> None:

@@ -19,6 +19,7 @@ STEEP = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("totals", STEEP)
 def test_a_steep_rise_asks_for_no_more_brokers_than_can_be_counted(totals: list[float]) -> None:
     growth = growth_of(totals)
