@@ -27,7 +27,7 @@ from streaming.control.planning import propose_live
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import journal_of, window_tables_of
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.settings import KafkaSettings, Settings
+from streaming.settings import HOUR_MS, KafkaSettings, Settings
 from tests.control.windows import write_hours_before, write_windows
 from tests.java_programs import tool
 from tests.topics import producer_for_moves, wait_until_known
@@ -135,11 +135,15 @@ def own(brokers: EmbeddedCluster, tmp_path: Path) -> Settings:
 
 
 def carry_out(
-    own: Settings, admin: KafkaAdminClient, rates: Mapping[PartitionKey, float] | None = None
+    own: Settings,
+    admin: KafkaAdminClient,
+    rates: Mapping[PartitionKey, float] | None = None,
+    *,
+    now_ms: int | None = None,
 ) -> tuple[dict[str, Any], LiveCluster]:
     """Control over windows with these rates until a plan is carried out; the decision, and the cluster after it."""
     cluster, journal = Cluster(admin), journal_of(own)
-    now_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
+    now_ms = now_ms or time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
     write_windows(own, cluster.describe(), end_ms=now_ms, rates=rates)
     loop = ControlLoop(cluster, own, now_ms=now_ms)
     deadline = time.monotonic() + DEADLINE_S
@@ -159,6 +163,18 @@ def carry_out(
     assert cluster.throttle_rates() == {}
     until("all replicas are in sync", lambda: _is_settled(cluster.describe()), DEADLINE_S)
     return dict(decision), cluster.describe()
+
+
+def held_decision(
+    own: Settings, admin: KafkaAdminClient, rates: Mapping[PartitionKey, float], *, now_ms: int, windows: int
+) -> dict[str, Any]:
+    """The last decision of control over so many windows with these rates, in which no plan is carried out."""
+    cluster = Cluster(admin)
+    loop = ControlLoop(cluster, own, now_ms=now_ms)
+    for end_ms in range(now_ms, now_ms + windows * WINDOW_MS, WINDOW_MS):
+        write_windows(own, cluster.describe(), end_ms=end_ms, windows=1, rates=rates)
+        assert not loop.tick(now_ms=end_ms)
+    return dict(journal_of(own).last_decision() or {})
 
 
 def _is_settled(live: LiveCluster) -> bool:
@@ -286,3 +302,34 @@ def _max_over_mean(rates: Mapping[PartitionKey, float], leaders: Mapping[Partiti
     for key, rate in rates.items():
         loads[leaders[key]] += rate
     return max(loads.values()) / (sum(loads.values()) / len(loads))
+
+
+def test_what_is_more_than_a_days_budget_is_copied_on_the_next_day(
+    own: Settings, admin: KafkaAdminClient, brokers: EmbeddedCluster
+) -> None:
+    """Eight of twelve partitions of a megabyte are on broker 1; the budget is three of them and a half."""
+    placed = (1, 1, 1, 1, 1, 1, 1, 1, 2, 3, 4, 5)
+    admin.create_topics({"budget": {"assignments": {number: [broker] for number, broker in enumerate(placed)}}})
+    wait_until_known(admin, ["budget"])
+    keys = [("budget", number) for number in range(len(placed))]
+    _send(brokers, ((key, [b"x" * 100_000] * 10) for key in keys))
+    sections = own.model_dump(mode="json")
+    sections["planner"]["excluded_topics"] = "^(?!budget$)"
+    sections["control"]["bytes_per_day_max"] = 3_500_000
+    sections["trigger"]["cooldown_ms"] = 10 * WINDOW_MS
+    settings = Settings.model_validate(sections)
+    cluster = Cluster(admin)
+    rates = dict.fromkeys(cluster.describe().partitions, 0.0) | dict.fromkeys(keys, 1e6)
+
+    def held_by_first(live: LiveCluster) -> int:
+        return sum(live.partitions[key].leader == 1 for key in keys)
+
+    now_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
+    decision, after = carry_out(settings, admin, rates, now_ms=now_ms)
+    assert (decision["verdict"], held_by_first(after)) == ("plan", 5)
+    held = held_decision(settings, admin, rates, now_ms=now_ms + HOUR_MS, windows=20)
+    assert held["reason"] == "day_budget", held
+    assert held_by_first(cluster.describe()) == 5
+    decision, after = carry_out(settings, admin, rates, now_ms=now_ms + 25 * HOUR_MS)
+    assert decision["verdict"] == "plan"
+    assert held_by_first(after) in (2, 3)
