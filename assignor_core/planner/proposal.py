@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 from assignor_core.errors import InputError
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
-from assignor_core.plan import BrokerLoads, Plan
+from assignor_core.plan import BrokerLoads, CheaperPlan, Plan
 from assignor_core.planner.annealing import BETTER, NOTICEABLE, REPLICAS_MAX, anneal
 from assignor_core.planner.attainable import attainable
 from assignor_core.planner.band_lines import above_lines, band_lines
@@ -22,7 +23,7 @@ from assignor_core.planner.diagnose import diagnose
 from assignor_core.planner.effort import Effort
 from assignor_core.planner.explain import ordered_movements
 from assignor_core.planner.finish import finish
-from assignor_core.planner.frontier import Way, cheaper_plans
+from assignor_core.planner.frontier import FEW_REPLICAS, Way, as_made, best_for_each_share, cheaper_plans
 from assignor_core.planner.guided import guide, have_unequal_proportions, may_guide
 from assignor_core.planner.hopeless import gains_too_little
 from assignor_core.planner.kicks import kick
@@ -64,6 +65,26 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
     """The same, with what the search has tried for it."""
     policy = policy or PlannerPolicy()
     cluster = with_drained(cluster, policy)
+    plan, search, way, still_crowded = _planned(cluster, policy)
+    if way is not None:  # last, as it needs the placement for itself
+        plan = replace(plan, cheaper=_cheaper(cluster, plan, search, way, still_crowded))
+    return plan, search.effort
+
+
+class _Planned(NamedTuple):
+    """A plan without cheaper ones, and what they are made of."""
+
+    plan: Plan
+    search: Search
+    way: Way | None
+    """None where there are no cheaper ones. What brokers must give away has no cheaper part. Where waves leave
+    movements out, the way leads to another placement than the plan, and its gain is no measure of the plan's.
+    """
+    still_crowded: int
+    """Partitions whose racks the plan leaves crowded."""
+
+
+def _planned(cluster: ClusterState, policy: PlannerPolicy) -> _Planned:
     arrays = cluster_arrays(by_statistic(cluster, policy.statistic))
     placement = Placement(arrays)
     problem = problem_of(arrays, policy, placement)
@@ -85,11 +106,18 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
         loads_before=loads_by_broker(arrays),
         loads_after=loads_by_broker(arrays, placement.replicas),
     )
-    # Last, as it needs the placement for itself. What brokers must give away has no cheaper part. Where waves leave
-    # movements out, the way leads to another placement than the plan, and its gain is no measure of the plan's.
-    if not len(problem.leaving) and not left_out:
-        plan = replace(plan, cheaper=cheaper_plans(search, way, movements, still_crowded))
-    return plan, search.effort
+    return _Planned(plan, search, None if len(problem.leaving) or left_out else way, still_crowded)
+
+
+def _cheaper(
+    cluster: ClusterState, plan: Plan, search: Search, way: Way, still_crowded: int
+) -> tuple[CheaperPlan, ...]:
+    """Cheaper plans; of few replicas each is made, with its bytes as the budget."""
+    cheaper, policy = cheaper_plans(search, way, plan.movements, still_crowded), search.problem.policy
+    if (search.placement.original != NO_BROKER).sum() > FEW_REPLICAS:
+        return cheaper
+    made = as_made(cheaper, plan, lambda bytes_max: _planned(cluster, replace(policy, bytes_max=bytes_max)).plan)
+    return best_for_each_share(made, plan.bytes_to_move)
 
 
 def bounds_of(problem: Problem, placement: Placement) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Cheaper plans: most of the gain for far fewer bytes, as a plan with that budget brings it."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate
@@ -7,7 +8,7 @@ from itertools import accumulate
 import pytest
 
 from assignor_core.model import ClusterState
-from assignor_core.plan import Plan
+from assignor_core.plan import CheaperPlan, Plan
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.frontier import GAIN_SHARES
 from tests.benchmarks.models import HEAVY, Kind, generate
@@ -76,6 +77,21 @@ def test_a_plan_with_that_budget_is_sound_and_brings_as_much(name: str) -> None:
         again = propose(state, policy)
         check_plan(state, policy, again)
         assert sum(movement.gain for movement in again.movements) >= (cheaper.gain_share - ROUNDING) * gain
+
+
+@pytest.mark.parametrize("seeds", [range(20, 30), pytest.param(range(340, 360), marks=pytest.mark.long)], ids=str)
+@pytest.mark.parametrize(("brokers", "partitions"), [(4, 8), (4, 10)])
+def test_of_few_partitions_a_plan_with_that_budget_brings_exactly_as_much(
+    brokers: int, partitions: int, seeds: Iterable[int]
+) -> None:
+    kind = Kind(brokers, partitions, racks=2, replication_factor=2, broken_share=0.0)
+    for state in (generate(kind, seed) for seed in seeds):
+        plan = propose(state)
+        gain = sum(movement.gain for movement in plan.movements)
+        for cheaper in plan.cheaper:
+            again = propose(state, PlannerPolicy(bytes_max=cheaper.bytes_to_move))
+            share = sum(movement.gain for movement in again.movements) / gain
+            assert cheaper == CheaperPlan(share, len(again.movements), again.bytes_to_move)
 
 
 @pytest.mark.long
