@@ -8,11 +8,13 @@ collector's records in plain Python, as fleets serve no Fetch for Spark. The bro
 import os
 import tempfile
 import time
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import click
@@ -37,8 +39,10 @@ LIVES_MINUTES = 5
 """So long a topic of the soak lives."""
 TOPIC_PARTITIONS = 20
 DEATH_EVERY_MINUTES = 3
+WARM_MINUTES = 31
+"""So many windows of lag serve keeps: until so many minutes of the brokers' time have passed, it fills."""
 GROWTH_MAX = 0.1
-"""Most growth of a role's memory from the second quarter of the soak to the last, of what it was."""
+"""Most growth of a role's memory to the last quarter of the soak, as a share of what it was in `growth_figures`."""
 
 
 @dataclass(slots=True)
@@ -142,6 +146,7 @@ def soak(size: FleetSize, minutes: float) -> Figures:
 def _soaked(fleet: FleetProcess, roles: dict[str, RoleProcess], feed: Feed, minutes: float) -> Figures:
     began_s = printed_s = time.monotonic()
     memory: dict[str, list[float]] = {name: [] for name in roles}
+    passed_minutes: list[int] = []
     done: Counter[str] = Counter()
     now_ms, minute = START_MS, 0
     while time.monotonic() < began_s + minutes * 60:
@@ -159,22 +164,38 @@ def _soaked(fleet: FleetProcess, roles: dict[str, RoleProcess], feed: Feed, minu
         minute += 1
         if time.monotonic() - printed_s >= 60 or minute == 1:
             printed_s = time.monotonic()
+            passed_minutes.append(minute)
             for name, role in roles.items():
                 memory[name].append(role.rss_mib())
             shown = ", ".join(f"{name} {values[-1]:.0f} MiB" for name, values in memory.items())
             passed = f"minute {(printed_s - began_s) / 60:.0f} ({minute} of the brokers')"
             click.echo(f"{passed}: {shown}; {dict(there)}; {dict(done)}; load average {os.getloadavg()[0]:.1f}")
-    return _figures(memory, done, minute)
+    warm = bisect_right(passed_minutes, WARM_MINUTES)
+    return {
+        "brokers_minutes": minute,
+        "looks": done["looks"],
+        "records": done["records"],
+        **growth_figures(memory, warm),
+    }
 
 
-def _figures(memory: dict[str, list[float]], done: Counter[str], minutes: int) -> Figures:
-    """Growth of each role's memory from the second quarter to the last, as a share; the start takes what it takes."""
-    figures: Figures = {"brokers_minutes": minutes, "looks": done["looks"], "records": done["records"]}
+def growth_figures(memory: Mapping[str, Sequence[float]], warm: int) -> Figures:
+    """Growth of each role's memory (rows over time) to the last quarter, as a share.
+
+    It begins with a quarter after row `warm`, or with the second quarter where that is later, or the soak too short.
+
+    >>> growth_figures({"serve": [50.0, 90.0, 100.0, 100.0, 100.0, 100.0, 110.0, 110.0]}, warm=4)
+    {'serve_rss_mib': 110.0, 'serve_growth': 0.1}
+    >>> growth_figures({"serve": [50.0, 100.0, 150.0, 200.0]}, warm=4)
+    {'serve_rss_mib': 200.0, 'serve_growth': 1.0}
+    """
+    figures: Figures = {}
     for name, values in memory.items():
         quarter = max(1, len(values) // 4)
-        early = values[quarter : 2 * quarter] or values
+        begin = warm if quarter <= warm <= len(values) - 2 * quarter else quarter
+        early = values[begin : begin + quarter] or values
         figures[f"{name}_rss_mib"] = values[-1]
-        figures[f"{name}_growth"] = sum(values[-quarter:]) / quarter / (sum(early) / len(early)) - 1
+        figures[f"{name}_growth"] = round(fmean(values[-quarter:]) / fmean(early) - 1, 4)
     return figures
 
 
