@@ -49,6 +49,9 @@ def pipeline(config_file: ConfigFile, assignments: Assignments) -> int:
 @settings_options
 def control(config_file: ConfigFile, assignments: Assignments) -> int:
     """Decide at each closed window, plan when skew crosses the threshold, act in mode `apply`, until stopped."""
+    from streaming.runtime.memory import give_memory_back
+
+    give_memory_back()
     from streaming.control.run import run_control
 
     return _role(run_control, config_file, assignments)
@@ -58,6 +61,9 @@ def control(config_file: ConfigFile, assignments: Assignments) -> int:
 @settings_options
 def serve(config_file: ConfigFile, assignments: Assignments) -> int:
     """Serve metrics, the API and the page from the tables, until stopped."""
+    from streaming.runtime.memory import give_memory_back
+
+    give_memory_back()
     from streaming.commands.acting import JournalActions
     from streaming.serve.run import run_serve
 

@@ -33,6 +33,7 @@ from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import decider_of, executor_of, journal_of
 from streaming.runtime import processes
+from streaming.runtime.memory import ARROW_POOL
 from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import SnapshotReader
 from streaming.settings import Settings
@@ -236,7 +237,9 @@ def measured(size: Size, parts: Sequence[str], lag_windows: int = LAG_WINDOWS) -
             )
         for part in parts:
             command = [sys.executable, "-m", "tests.benchmarks.bench_control", *sizes, "--part", part, "--in", tables]
-            answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            # Control and serve set it for themselves (`give_memory_back`); here pyarrow is imported at once.
+            environment = os.environ if part == "commands" else os.environ | {ARROW_POOL: "system"}
+            answer = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
             figures[part] = json.loads(answer.splitlines()[-1])
     return figures
 
