@@ -111,6 +111,7 @@ def python_options(settings: KafkaSettings) -> dict[str, object]:
     options = _connection(settings, _KAFKA_PYTHON_NAMES)
     if settings.asks_for_password:
         options["sasl_plain_password"] = PasswordOfNow(settings)
+        options["sasl_plain_username"] = _as_sent(settings)
     elif settings.mechanism in BY_TOKEN:
         options["sasl_oauth_token_provider"] = _TokenProvider(_ready_source(settings))
     elif settings.mechanism == "GSSAPI":
@@ -118,6 +119,15 @@ def python_options(settings: KafkaSettings) -> dict[str, object]:
         options["sasl_kerberos_name"] = ready_login(settings)
     timeout_ms = settings.request_timeout_ms
     return options | {"request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": timeout_ms}
+
+
+def _as_sent(settings: KafkaSettings) -> str:
+    """The name as a login sends it: SCRAM parts its messages by commas and equals signs, which kafka-python 3.0 leaves
+    in a name (RFC 5802, 5.1). librdkafka does this itself.
+    """
+    name = settings.sasl_username or ""
+    is_scram = (settings.mechanism or "").startswith("SCRAM")
+    return name.replace("=", "=3D").replace(",", "=2C") if is_scram else name
 
 
 _KAFKA_PYTHON_NAMES = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.admin import (
     ACL,
@@ -28,7 +29,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from assignor_core.disks import replica_sizes
 from assignor_core.marker import Marker
 from streaming.cluster.admin import Cluster
-from streaming.cluster.clients import admin_client, spark_options
+from streaming.cluster.clients import admin_client, librdkafka_options, spark_options
 from streaming.cluster.input_topics import create_input_topics
 from streaming.cluster.levels import NEEDS, ROLES, Need, Resource
 from streaming.cluster.permissions import missing_permissions
@@ -47,6 +48,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 PASSWORD = 's3cret \\ "quoted"'  # noqa: S105 - of a broker that lives for a test
 INPUT_TOPICS = ("rebalancer.byte-rate", "rebalancer.consumer-lag")
 FOREIGN = "__CruiseControlMetrics"
+ODD = "team=a,b"
 IMPLIED_BY = {
     "DESCRIBE": {"DESCRIBE", "READ", "WRITE", "DELETE", "ALTER"},
     "DESCRIBE_CONFIGS": {"DESCRIBE_CONFIGS", "ALTER_CONFIGS"},
@@ -70,7 +72,9 @@ def brokers(folder: Path) -> Iterator[EmbeddedCluster]:
 @pytest.fixture(scope="module")
 def superuser(brokers: EmbeddedCluster) -> Iterator[KafkaAdminClient]:
     client = KafkaAdminClient(bootstrap_servers=brokers.bootstrap_servers)
-    users = [UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, PASSWORD) for name in ("app", "nobody")]
+    users = [
+        UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, PASSWORD) for name in ("app", "nobody", ODD)
+    ]
     client.alter_user_scram_credentials(users)
     client.create_topics({"t": {"num_partitions": 2, "replication_factor": 1}})
     client.create_topics({FOREIGN: {"num_partitions": 1, "replication_factor": 1}})
@@ -324,6 +328,19 @@ def test_a_wrong_password_is_refused_and_never_shown(
     printed = answers[0].stdout
     assert "FAIL  cluster reached" in printed
     assert "password of user app, certificates right?" in printed
+
+
+@pytest.mark.usefixtures("superuser")
+def test_a_name_with_what_scram_parts_its_messages_by_is_that_name_to_both_clients(
+    brokers: EmbeddedCluster, folder: Path, tmp_path: Path
+) -> None:
+    settings = settings_of("SASL_SSL", brokers, folder, tmp_path, user=ODD)
+    client = admin_client(settings.kafka)
+    client.describe_cluster()
+    client.close()
+    producer = Producer(librdkafka_options(settings.kafka))
+    producer.poll(0)
+    assert producer.list_topics(timeout=DEADLINE_S).brokers
 
 
 def test_without_a_certificate_mutual_tls_is_refused_and_said_so(
