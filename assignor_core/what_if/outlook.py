@@ -129,13 +129,39 @@ def _per_day(slope: float) -> float:
     return math.exp(min(slope, math.log(PER_DAY_MAX)))
 
 
+def carried(history: History, away: frozenset[int] = frozenset()) -> dict[Resource, float]:
+    """What the mean broker of those that are not away carries in the worst hour of the last day, by resource.
+
+    Three brokers, of which two hold a partition of 6 MB/s and of 120 MB, without consumers:
+
+    >>> from assignor_core.what_if.history import HistoryBroker
+    >>> history = History("c", tuple(map(HistoryBroker, (1, 2, 3))), (("t", 0),), ((1, 2),), np.array([120e6]), (0,),
+    ...                   np.array([[[6e6, 0.0]]]))
+    >>> {resource.value: load / 1e6 for resource, load in carried(history).items()}
+    {'bytes_in': 4.0, 'bytes_out': 2.0, 'disk': 80.0}
+    """
+    replicas = np.array([len(row) for row in history.replicas], dtype=np.float64)
+    into, read = (history.rates[-DAY_HOURS:, :, place] for place in (BYTES_IN_AT, BYTES_OUT_AT))
+    totals = {
+        Resource.BYTES_IN: into @ replicas,
+        Resource.BYTES_OUT: read.sum(axis=1) + into @ (replicas - 1),
+        Resource.DISK: history.size_bytes @ replicas,
+    }
+    return {resource: float(np.max(totals[resource])) / (len(history.brokers) - len(away)) for resource in SHOWN}
+
+
 def brokers_needed(
-    replayed: Replay, growth: Growth, capacities: Mapping[int, Capacity], disk_bytes: Mapping[int, int | None]
+    replayed: Replay,
+    growth: Growth,
+    capacities: Mapping[int, Capacity],
+    disk_bytes: Mapping[int, int | None],
+    times_more: Mapping[Resource, float] = MappingProxyType({}),
 ) -> tuple[BrokersNeeded, ...]:
     """Brokers by date and resource: as many as carry the worst hour of the last day, grown, evenly.
 
     A broker carries the mean capacity of those that are there; where one's capacity is unknown, what the mean broker
-    carries now. Disks are taken to grow as traffic does. After a steep rise no more than BROKERS_MAX are named.
+    carries in the record: `replayed` may assume `times_more` of it. Disks are taken to grow as traffic does. After a
+    steep rise no more than BROKERS_MAX are named.
     """
     rows = []
     for resource in SHOWN:
@@ -144,7 +170,8 @@ def brokers_needed(
         total = float(np.nansum(loads, axis=1).max())
         known = [_capacity(resource, broker, capacities, disk_bytes) for broker in np.array(replayed.broker_ids)[alive]]
         sized = [capacity for capacity in known if capacity]
-        each = sum(sized) / len(sized) if len(sized) == len(known) else total / len(known)
+        recorded = total / len(known) / times_more.get(resource, 1.0)
+        each = sum(sized) / len(sized) if len(sized) == len(known) else recorded
         if total <= 0:
             continue
         for days in DAYS_AHEAD:

@@ -14,6 +14,7 @@ from assignor_core.what_if.outlook import (
     Headroom,
     bounds,
     brokers_needed,
+    carried,
     growth_of,
     headroom,
 )
@@ -49,6 +50,9 @@ def predict(
     result, policy = replayed(assumed, settings, away, added)
     disks = {row.broker_id: row.total_bytes for row in assumed.brokers}
     growth = growth_of(daily_bytes_in)
+    before = carried(history)
+    assumed_loads = carried(assumed, away).items()
+    times_more = {resource: load / before[resource] for resource, load in assumed_loads if before[resource] and load}
     return Prediction(
         changes,
         assumed,
@@ -57,7 +61,7 @@ def predict(
         headroom(result, policy.capacities, disks),
         bounds(assumed, result, away, policy.capacities),
         growth,
-        () if growth is None else brokers_needed(result, growth, policy.capacities, disks),
+        () if growth is None else brokers_needed(result, growth, policy.capacities, disks, times_more),
         accuracy,
     )
 

@@ -10,14 +10,19 @@ import pytest
 
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.resources import Resource
+from assignor_core.what_if import Changes
+from assignor_core.what_if.accuracy import Accuracy
+from assignor_core.what_if.outlook import DAYS_AHEAD
 from streaming import cli, tables
 from streaming.commands.what_if import since_ms_of
 from streaming.control.intents import note_intent
+from streaming.control.what_if import predict
 from streaming.errors import UsageProblem
 from streaming.settings import HOUR_MS, Settings
 from streaming.views.intents import Intent
 from streaming.views.recorded_hours import read_history
 from tests.control.windows import window_columns, write_hours_before, write_windows
+from tests.core.what_if.histories import skewed
 from tests.serve.synthetic import Synthetic
 
 MB = 1e6
@@ -81,6 +86,24 @@ def predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str], *arguments: st
     assert what_if(tmp_path, "--json", *arguments) == 0
     data: dict[str, Any] = json.loads(capsys.readouterr().out)
     return data
+
+
+@pytest.mark.parametrize(
+    ("changes", "needed"),
+    [
+        (Changes(), 3),
+        (Changes(traffic=2.0), 6),
+        (Changes(add_brokers=2), 3),
+        (Changes(brokers_down=frozenset({2})), 3),
+    ],
+)
+def test_where_no_capacity_is_known_a_broker_is_to_carry_what_it_carries_in_the_record(
+    changes: Changes, needed: int
+) -> None:
+    steady = [1e12] * 5
+    prediction = predict(skewed(), changes, Settings.model_validate({}), steady, Accuracy())
+    rows = [row for row in prediction.brokers_needed if row.resource == "bytes_in"]
+    assert [row.likely for row in rows] == [needed] * len(DAYS_AHEAD)
 
 
 @pytest.mark.long
