@@ -1,10 +1,11 @@
-"""A pytest plugin: long runs use three processes, so that both cores work while tests wait for brokers.
+"""A pytest plugin: long runs use four processes, so that both cores work while tests wait for brokers.
 
 The others are forks of the first, made after collection: modules are imported once. Two begin with the files of a lane:
 `brokers` (first process) are those that share brokers, `spark` those that share a Spark session. Then they take files
-that start brokers of their own (`apart`, the whole product among them). The third process starts no broker: those of
-three processes kept two cores so busy that tests gave up waiting. It takes files that wait on sockets, for Prometheus
-or for Kafka's Java classes (`beside`), then, at a low priority, pure ones. The others take these, too, in the end.
+that start brokers of their own (`apart`, the whole product among them). The others start no broker: those of three
+processes kept two cores so busy that tests gave up waiting. The third takes files that wait on sockets, for Prometheus
+or for Kafka's Java classes (`beside`), then, at a low priority, pure ones. The fourth begins with pure ones, for the
+time in which the other three wait. The first two take these, too, in the end.
 The first process reports all results, so options, exit code and summary are those of any pytest run.
 """
 
@@ -162,6 +163,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         Pool(sorted(lanes[name], key=lambda file: LONG not in _markers(file))) for name in (APART, "beside", "pure")
     )
     others = [Lane([lanes["spark"], apart, beside, pure]), Lane([beside], background=pure)]
+    if any(lanes[name] for name in ("brokers", "spark", APART)):
+        others.append(Lane([], background=pure))
     _run_in_several(session, Lane([lanes["brokers"], apart, beside, pure]), others)
     return True
 

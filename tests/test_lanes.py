@@ -100,41 +100,39 @@ def test_ends_another_process(number):
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """Three files of pure tests, and one that would start brokers."""
+    """Four files of pure tests, and one that would start brokers."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]))  # it runs in a folder of its own
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what other plugins import takes longer than the tests
     monkeypatch.setenv("PROCESSES", "1")  # with more, pure tests wait for as many
     pytester.makeconftest(CONFTEST)
     markers = ("kafka: brokers", "spark: Spark", "java: Java", "apart: its own", "e2e: all", "long: long")
     pytester.makeini("\n    ".join(["[pytest]\nmarkers =", *markers]))
-    pytester.makepyfile(test_a=PURE, test_b=PURE, test_c=PURE, test_d=WITH_JVM)
+    pytester.makepyfile(test_a=PURE, test_b=PURE, test_c=PURE, test_d=WITH_JVM, test_i=PURE)
     return pytester
 
 
-def test_three_processes_run_tests_and_one_reports_them(
-    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PROCESSES", "3")
+def test_four_processes_run_tests_and_one_reports_them(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROCESSES", "4")
     suite.makepyfile(test_e=WITH_SPARK)
     result = suite.runpytest_subprocess()
-    result.assert_outcomes(passed=14, failed=3, skipped=3)
+    result.assert_outcomes(passed=18, failed=4, skipped=4)
     result.stdout.fnmatch_lines(["*AssertionError: on purpose*", "*Captured stdout call*", "what it printed"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert _niceness_of_processes(suite) == sorted([os.nice(0), os.nice(0), min(19, os.nice(0) + LOW_PRIORITY)])
+    assert _niceness_of_processes(suite) == sorted([os.nice(0)] * 2 + [min(19, os.nice(0) + LOW_PRIORITY)] * 2)
 
 
 @pytest.mark.long
 def test_long_files_are_taken_first_and_pure_ones_last(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROCESSES", "3")
+    monkeypatch.setenv("PROCESSES", "4")
     monkeypatch.setenv("NICENESS", str(os.nice(0)))
     suite.makepyfile(test_e=OWN_BROKERS, test_f=WITH_SPARK, test_g=PRODUCT, test_h=BESIDE)
-    suite.runpytest_subprocess().assert_outcomes(passed=17, failed=3, skipped=3)
+    suite.runpytest_subprocess().assert_outcomes(passed=21, failed=4, skipped=4)
 
 
 @pytest.mark.long
 def test_a_few_tests_and_those_that_stop_at_a_failure_run_in_one_process(suite: pytest.Pytester) -> None:
     suite.runpytest_subprocess("test_a.py").assert_outcomes(passed=4, failed=1, skipped=1)
-    suite.runpytest_subprocess("--maxfail=9").assert_outcomes(passed=13, failed=3, skipped=3)
+    suite.runpytest_subprocess("--maxfail=9").assert_outcomes(passed=17, failed=4, skipped=4)
     assert _niceness_of_processes(suite) == [os.nice(0)] * 2
 
 
@@ -151,11 +149,11 @@ def test_another_process_that_dies_fails_the_run(suite: pytest.Pytester) -> None
 def test_where_a_signal_ends_the_first_process_no_other_goes_on(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    monkeypatch.setenv("PROCESSES", "4")  # one more than there are: tests wait to their limit
+    monkeypatch.setenv("PROCESSES", "5")  # one more than there are: tests wait to their limit
     nowhere = subprocess.DEVNULL
     first = suite.popen([sys.executable, "-m", "pytest"], stdout=nowhere, stderr=nowhere)
     pids = suite.path / "pids"
-    until("two others run tests", lambda: pids.exists() and len(pids.read_text().splitlines()) == 2)
+    until("three others run tests", lambda: pids.exists() and len(pids.read_text().splitlines()) == 3)
     others = [psutil.Process(int(line.split()[0])) for line in pids.read_text().splitlines()]
     try:
         first.send_signal(number)
