@@ -87,7 +87,10 @@ def cheaper_plans(search: Search, way: Way, movements: Sequence[Movement], crowd
 
 
 def as_made(cheaper: Sequence[CheaperPlan], plan: Plan, propose_within: Callable[[float], Plan]) -> list[CheaperPlan]:
-    """Each of `cheaper` with the movements and the gain of `propose_within`, which makes a plan of so many bytes."""
+    """Each of `cheaper` with the movements and the gain of `propose_within`, which makes a plan of so many bytes.
+
+    Left out is one that becomes another with each budget.
+    """
     gain = _gain(plan.movements)
     made = []
     for row in cheaper:

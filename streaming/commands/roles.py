@@ -61,9 +61,6 @@ def control(config_file: ConfigFile, assignments: Assignments) -> int:
 @settings_options
 def serve(config_file: ConfigFile, assignments: Assignments) -> int:
     """Serve metrics, the API and the page from the tables, until stopped."""
-    from streaming.runtime.memory import give_memory_back
-
-    give_memory_back()
     from streaming.commands.acting import JournalActions
     from streaming.serve.run import run_serve
 

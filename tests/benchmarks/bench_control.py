@@ -237,8 +237,8 @@ def measured(size: Size, parts: Sequence[str], lag_windows: int = LAG_WINDOWS) -
             )
         for part in parts:
             command = [sys.executable, "-m", "tests.benchmarks.bench_control", *sizes, "--part", part, "--in", tables]
-            # Control and serve set it for themselves (`give_memory_back`); here pyarrow is imported at once.
-            environment = os.environ if part == "commands" else os.environ | {ARROW_POOL: "system"}
+            # Control sets it for itself (`give_memory_back`); here pyarrow is imported at once.
+            environment = os.environ | {ARROW_POOL: "system"} if part in ("executor", "plan") else os.environ
             answer = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
             figures[part] = json.loads(answer.splitlines()[-1])
     return figures

@@ -15,7 +15,6 @@ from streaming.cluster.clients import admin_client
 from streaming.collect.run import Collector
 from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.run import ControlLoop
-from streaming.runtime.memory import give_memory_back
 from streaming.runtime.processes import die_with_parent
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import SnapshotReader
@@ -79,7 +78,6 @@ class RoleProcess:
     """One role in a process of its own, which ends with the context."""
 
     def __init__(self, make: Callable[[Settings], Role], settings: Settings) -> None:
-        give_memory_back()  # as control and serve do; processes that are started from here on inherit it
         self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin)
         self._started = self._pool.submit(_start, make, settings)
 
