@@ -83,10 +83,12 @@ def cheaper_plans(search: Search, way: Way, movements: Sequence[Movement], crowd
             if at in points:
                 break
             points[at] = states.plan_at(at, gain)
-    return best_for_each_share(list(points.values()), copied)
+    return _best_for_each_share(list(points.values()), copied)
 
 
-def as_made(cheaper: Sequence[CheaperPlan], plan: Plan, propose_within: Callable[[float], Plan]) -> list[CheaperPlan]:
+def as_made(
+    cheaper: Sequence[CheaperPlan], plan: Plan, propose_within: Callable[[float], Plan]
+) -> tuple[CheaperPlan, ...]:
     """Each of `cheaper` with the movements and the gain of `propose_within`, which makes a plan of so many bytes.
 
     Left out is one that becomes another with each budget.
@@ -101,14 +103,14 @@ def as_made(cheaper: Sequence[CheaperPlan], plan: Plan, propose_within: Callable
                 made.append(CheaperPlan(_gain(again.movements) / gain, len(again.movements), budget))
                 break
             budget = again.bytes_to_move
-    return made
+    return _best_for_each_share(made, plan.bytes_to_move)
 
 
 def _gain(movements: Sequence[Movement]) -> float:
     return sum(movement.gain for movement in movements)
 
 
-def best_for_each_share(points: Sequence[CheaperPlan], copied: float) -> tuple[CheaperPlan, ...]:
+def _best_for_each_share(points: Sequence[CheaperPlan], copied: float) -> tuple[CheaperPlan, ...]:
     """For each share the point that copies least, of those that copy less than the plan; each point once."""
     plans: list[CheaperPlan] = []
     for share in GAIN_SHARES:

@@ -23,7 +23,7 @@ from assignor_core.planner.diagnose import diagnose
 from assignor_core.planner.effort import Effort
 from assignor_core.planner.explain import ordered_movements
 from assignor_core.planner.finish import finish
-from assignor_core.planner.frontier import FEW_REPLICAS, Way, as_made, best_for_each_share, cheaper_plans
+from assignor_core.planner.frontier import FEW_REPLICAS, Way, as_made, cheaper_plans
 from assignor_core.planner.guided import guide, have_unequal_proportions, may_guide
 from assignor_core.planner.hopeless import gains_too_little
 from assignor_core.planner.kicks import kick
@@ -116,8 +116,7 @@ def _cheaper(
     cheaper, policy = cheaper_plans(search, way, plan.movements, still_crowded), search.problem.policy
     if (search.placement.original != NO_BROKER).sum() > FEW_REPLICAS:
         return cheaper
-    made = as_made(cheaper, plan, lambda bytes_max: _planned(cluster, replace(policy, bytes_max=bytes_max)).plan)
-    return best_for_each_share(made, plan.bytes_to_move)
+    return as_made(cheaper, plan, lambda bytes_max: _planned(cluster, replace(policy, bytes_max=bytes_max)).plan)
 
 
 def bounds_of(problem: Problem, placement: Placement) -> dict[str, float]:

@@ -17,6 +17,7 @@ from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import problem_of
 from assignor_core.resources import Resource
 from assignor_core.what_if.history import BYTES_IN_AT, BYTES_OUT_AT, History
+from assignor_core.what_if.placed import PlacedCluster
 from assignor_core.what_if.replay import SHOWN, Replay
 
 DAY_HOURS = 24
@@ -129,25 +130,28 @@ def _per_day(slope: float) -> float:
     return math.exp(min(slope, math.log(PER_DAY_MAX)))
 
 
-def carried(history: History, away: frozenset[int] = frozenset()) -> dict[Resource, float]:
+def times_more(recorded: History, assumed: History, away: frozenset[int]) -> dict[Resource, float]:
+    """How many times what it carries in the record a mean broker carries as assumed, before anything moves."""
+    before, after = _carried(recorded), _carried(assumed, away)
+    return {resource: after[resource] / load for resource, load in before.items() if load and after[resource]}
+
+
+def _carried(history: History, away: frozenset[int] = frozenset()) -> dict[Resource, float]:
     """What the mean broker of those that are not away carries in the worst hour of the last day, by resource.
 
-    Three brokers, of which two hold a partition of 6 MB/s and of 120 MB, without consumers:
+    Nothing is taken as lost with those that are away. Three brokers, of which two hold a partition of 6 MB/s and of
+    120 MB, without consumers:
 
     >>> from assignor_core.what_if.history import HistoryBroker
     >>> history = History("c", tuple(map(HistoryBroker, (1, 2, 3))), (("t", 0),), ((1, 2),), np.array([120e6]), (0,),
     ...                   np.array([[[6e6, 0.0]]]))
-    >>> {resource.value: load / 1e6 for resource, load in carried(history).items()}
+    >>> {resource.value: load / 1e6 for resource, load in _carried(history).items()}
     {'bytes_in': 4.0, 'bytes_out': 2.0, 'disk': 80.0}
     """
-    replicas = np.array([len(row) for row in history.replicas], dtype=np.float64)
-    into, read = (history.rates[-DAY_HOURS:, :, place] for place in (BYTES_IN_AT, BYTES_OUT_AT))
-    totals = {
-        Resource.BYTES_IN: into @ replicas,
-        Resource.BYTES_OUT: read.sum(axis=1) + into @ (replicas - 1),
-        Resource.DISK: history.size_bytes @ replicas,
-    }
-    return {resource: float(np.max(totals[resource])) / (len(history.brokers) - len(away)) for resource in SHOWN}
+    cluster = PlacedCluster(history, frozenset())
+    hours = [cluster.loads(hour) for hour in range(len(history.hour_start_ms))[-DAY_HOURS:]]
+    count = len(history.brokers) - len(away)
+    return {resource: max(float(loads[resource].sum()) for loads in hours) / count for resource in SHOWN}
 
 
 def brokers_needed(
@@ -155,13 +159,13 @@ def brokers_needed(
     growth: Growth,
     capacities: Mapping[int, Capacity],
     disk_bytes: Mapping[int, int | None],
-    times_more: Mapping[Resource, float] = MappingProxyType({}),
+    more: Mapping[Resource, float] = MappingProxyType({}),
 ) -> tuple[BrokersNeeded, ...]:
     """Brokers by date and resource: as many as carry the worst hour of the last day, grown, evenly.
 
     A broker carries the mean capacity of those that are there; where one's capacity is unknown, what the mean broker
-    carries in the record: `replayed` may assume `times_more` of it. Disks are taken to grow as traffic does. After a
-    steep rise no more than BROKERS_MAX are named.
+    carries in the record: `replayed` assumes `more` times of it. Disks are taken to grow as traffic does. After a steep
+    rise no more than BROKERS_MAX are named.
     """
     rows = []
     for resource in SHOWN:
@@ -170,7 +174,7 @@ def brokers_needed(
         total = float(np.nansum(loads, axis=1).max())
         known = [_capacity(resource, broker, capacities, disk_bytes) for broker in np.array(replayed.broker_ids)[alive]]
         sized = [capacity for capacity in known if capacity]
-        recorded = total / len(known) / times_more.get(resource, 1.0)
+        recorded = total / len(known) / more.get(resource, 1.0)
         each = sum(sized) / len(sized) if len(sized) == len(known) else recorded
         if total <= 0:
             continue

@@ -122,12 +122,13 @@ def python_options(settings: KafkaSettings) -> dict[str, object]:
 
 
 def _as_sent(settings: KafkaSettings) -> str:
-    """The name as a login sends it: SCRAM parts its messages by commas and equals signs, which kafka-python 3.0 leaves
-    in a name (RFC 5802, 5.1). librdkafka does this itself.
+    """The name as a login by password sends it.
+
+    SCRAM parts its messages by commas and equals signs (RFC 5802, 5.1). kafka-python 3.0 leaves these in a name;
+    librdkafka does not.
     """
     name = settings.sasl_username or ""
-    is_scram = (settings.mechanism or "").startswith("SCRAM")
-    return name.replace("=", "=3D").replace(",", "=2C") if is_scram else name
+    return name if settings.mechanism == "PLAIN" else name.replace("=", "=3D").replace(",", "=2C")
 
 
 _KAFKA_PYTHON_NAMES = {

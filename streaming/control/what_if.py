@@ -14,9 +14,9 @@ from assignor_core.what_if.outlook import (
     Headroom,
     bounds,
     brokers_needed,
-    carried,
     growth_of,
     headroom,
+    times_more,
 )
 from streaming.control.policies import EXECUTING_INTERVAL_MS, decision_policy, limits
 from streaming.errors import UsageProblem
@@ -50,9 +50,10 @@ def predict(
     result, policy = replayed(assumed, settings, away, added)
     disks = {row.broker_id: row.total_bytes for row in assumed.brokers}
     growth = growth_of(daily_bytes_in)
-    before = carried(history)
-    assumed_loads = carried(assumed, away).items()
-    times_more = {resource: load / before[resource] for resource, load in assumed_loads if before[resource] and load}
+    needed: tuple[BrokersNeeded, ...] = ()
+    if growth is not None:
+        more = times_more(history, assumed, away)
+        needed = brokers_needed(result, growth, policy.capacities, disks, more)
     return Prediction(
         changes,
         assumed,
@@ -61,7 +62,7 @@ def predict(
         headroom(result, policy.capacities, disks),
         bounds(assumed, result, away, policy.capacities),
         growth,
-        () if growth is None else brokers_needed(result, growth, policy.capacities, disks, times_more),
+        needed,
         accuracy,
     )
 

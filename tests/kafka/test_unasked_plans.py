@@ -134,6 +134,11 @@ def own(brokers: EmbeddedCluster, tmp_path: Path) -> Settings:
     )
 
 
+def window_ms_of_now() -> int:
+    """Start of the window that is open."""
+    return time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
+
+
 def carry_out(
     own: Settings,
     admin: KafkaAdminClient,
@@ -143,7 +148,7 @@ def carry_out(
 ) -> tuple[dict[str, Any], LiveCluster]:
     """Control over windows with these rates until a plan is carried out; the decision, and the cluster after it."""
     cluster, journal = Cluster(admin), journal_of(own)
-    now_ms = now_ms or time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
+    now_ms = now_ms or window_ms_of_now()
     write_windows(own, cluster.describe(), end_ms=now_ms, rates=rates)
     loop = ControlLoop(cluster, own, now_ms=now_ms)
     deadline = time.monotonic() + DEADLINE_S
@@ -324,7 +329,7 @@ def test_what_is_more_than_a_days_budget_is_copied_on_the_next_day(
     def held_by_first(live: LiveCluster) -> int:
         return sum(live.partitions[key].leader == 1 for key in keys)
 
-    now_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
+    now_ms = window_ms_of_now()
     decision, after = carry_out(settings, admin, rates, now_ms=now_ms)
     assert (decision["verdict"], held_by_first(after)) == ("plan", 5)
     held = held_decision(settings, admin, rates, now_ms=now_ms + HOUR_MS, windows=20)
