@@ -1,17 +1,18 @@
-"""A pytest plugin: long runs use four processes, so that both cores work while tests wait for brokers.
+"""A pytest plugin: long runs use five processes, so that both cores work while tests wait for brokers.
 
-The others are forks of the first, made after collection: modules are imported once. Two begin with the files of a lane:
-`brokers` (first process) are those that share brokers, `spark` those that share a Spark session. Then they take files
-that start brokers of their own (`apart`, the whole product among them). The others start no broker: those of three
-processes kept two cores so busy that tests gave up waiting. The third takes files that wait on sockets, for Prometheus
-or for Kafka's Java classes (`beside`), then, at a low priority, pure ones. The fourth begins with pure ones, for the
-time in which the other three wait. The first two take these, too, in the end.
+The others are forks of the first, made after collection: modules are imported once. Three begin with the files of a
+lane: `brokers` (first process) are those that share brokers, `spark` those that share a Spark session, `beside` those
+that wait on sockets, for Prometheus or for Kafka's Java classes. Then they take files that start brokers of their own
+(`apart`, the whole product among them), and pure ones in the end. The fourth begins with pure ones, at a low priority,
+for the time in which these three wait. Once it has taken the last, there is room for more brokers: then a fifth takes
+files that start them, too. With so many from the start, two cores would be so busy that tests give up.
 The first process reports all results, so options, exit code and summary are those of any pytest run.
 """
 
 import gc
 import json
 import os
+import select
 import signal
 import sys
 import tempfile
@@ -62,6 +63,13 @@ class Pool:
         while taken := os.read(self._read, INDEX_BYTES):
             yield self.files[int.from_bytes(taken, "big")]
 
+    def wait_until_empty(self) -> None:
+        """Return once processes have taken all files."""
+        pipe = select.poll()
+        pipe.register(self._read, select.POLLIN)
+        while any(event & select.POLLIN for _, event in pipe.poll()):
+            time.sleep(POLL_INTERVAL_S)
+
 
 class Reports:
     """Reports of another process, one JSON line each, in an unlinked file: a slow reader blocks nobody."""
@@ -95,10 +103,11 @@ class Reports:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What a process runs, in order; `background` comes last, at a low priority."""
+    """What a process runs, in order: `parts` once all of `after` is taken, then `background` at a low priority."""
 
     parts: list[Files | Pool]
     background: Pool | None = None
+    after: Pool | None = None
 
 
 class Other:
@@ -162,15 +171,15 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     apart, beside, pure = (
         Pool(sorted(lanes[name], key=lambda file: LONG not in _markers(file))) for name in (APART, "beside", "pure")
     )
-    others = [Lane([lanes["spark"], apart, beside, pure]), Lane([beside], background=pure)]
+    others = [Lane([lanes["spark"], apart, beside, pure]), Lane([beside, apart], background=pure)]
     if any(lanes[name] for name in ("brokers", "spark", APART)):
-        others.append(Lane([], background=pure))
+        others += [Lane([], background=pure), Lane([apart], after=pure)]
     _run_in_several(session, Lane([lanes["brokers"], apart, beside, pure]), others)
     return True
 
 
 def _lane(file: list[pytest.Item]) -> str:
-    """Where a file's tests run: brokers (first process), spark (second), apart (these two), beside or pure (any)."""
+    """Where a file's tests run: brokers (first process), spark (second), beside (third at first), apart, or pure."""
     markers = _markers(file)
     if not markers & JVM_MARKERS:
         return "beside" if file[0].path.parent.name in ON_SOCKETS else "pure"
@@ -224,6 +233,8 @@ def _run_in_several(session: pytest.Session, own: Lane, lanes_of_others: list[La
 
 def _run_lane(session: pytest.Session, lane: Lane, after_file: Callable[[], None]) -> None:
     """What the files of each part started ends with it: the next ones need the memory, not the brokers."""
+    if lane.after:
+        lane.after.wait_until_empty()
     for files in lane.parts:
         _run(session, files, after_file)
     if lane.background:

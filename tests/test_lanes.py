@@ -67,19 +67,32 @@ def test_runs_in_the_second_process():
 OWN_BROKERS = f"""{COMMON}
 @pytest.mark.kafka
 @pytest.mark.apart
-def test_runs_in_the_second_process_while_the_first_is_not_done():
-    assert os.getpid() == int(open("second").read())
+def test_runs_while_the_first_process_is_not_done():
+    assert not is_first()
     assert (os.getpid(), os.nice(0)) not in in_pure_tests(), "before the pure tests"
-    assert os.path.exists("product"), "after those that are long"
+    until("those that are long have begun", lambda: os.path.exists("product"))
 """
 PRODUCT = f"""{COMMON}
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.e2e
 @pytest.mark.long
-def test_runs_after_those_that_share_spark():
-    assert os.getpid() == int(open("second").read())
+def test_runs_while_the_first_process_is_not_done():
+    assert not is_first()
     open("product", "w").close()
+"""
+BUSY = f"""{COMMON}
+@pytest.mark.{{marker}}
+def test_waits_for_another_process():
+    until("a fifth process has run what these three can't", lambda: os.path.exists("own"))
+"""
+OWN_BROKERS_ALONE = f"""{COMMON}
+@pytest.mark.kafka
+@pytest.mark.apart
+def test_runs_after_the_pure_tests_at_no_low_priority():
+    assert os.nice(0) == int(os.environ["NICENESS"])
+    assert len(open("pids").readlines()) == 16, "all pure tests have begun"
+    open("own", "w").close()
 """
 BESIDE = f"""{COMMON}
 @pytest.mark.java
@@ -130,6 +143,16 @@ def test_long_files_are_taken_first_and_pure_ones_last(suite: pytest.Pytester, m
 
 
 @pytest.mark.long
+def test_once_all_pure_tests_are_taken_one_process_more_starts_brokers(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NICENESS", str(os.nice(0)))
+    busy = {f"test_{marker}": BUSY.replace("{marker}", marker) for marker in ("kafka", "spark", "java")}
+    suite.makepyfile(test_d="", test_e=OWN_BROKERS_ALONE, **busy)
+    suite.runpytest_subprocess().assert_outcomes(passed=20, failed=4, skipped=4)
+
+
+@pytest.mark.long
 def test_a_few_tests_and_those_that_stop_at_a_failure_run_in_one_process(suite: pytest.Pytester) -> None:
     suite.runpytest_subprocess("test_a.py").assert_outcomes(passed=4, failed=1, skipped=1)
     suite.runpytest_subprocess("--maxfail=9").assert_outcomes(passed=17, failed=4, skipped=4)
@@ -149,7 +172,7 @@ def test_another_process_that_dies_fails_the_run(suite: pytest.Pytester) -> None
 def test_where_a_signal_ends_the_first_process_no_other_goes_on(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    monkeypatch.setenv("PROCESSES", "5")  # one more than there are: tests wait to their limit
+    monkeypatch.setenv("PROCESSES", "5")  # one more than run pure tests: these wait to their limit
     nowhere = subprocess.DEVNULL
     first = suite.popen([sys.executable, "-m", "pytest"], stdout=nowhere, stderr=nowhere)
     pids = suite.path / "pids"
