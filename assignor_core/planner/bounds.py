@@ -1,10 +1,10 @@
 """Proven lower bounds: how even a placement can be at best, and what stands in the way of better.
 
-Four arguments, and the highest wins. A replica can't be split, so some broker carries at least the heaviest one. Of n
+Five arguments, and the highest wins. A replica can't be split, so some broker carries at least the heaviest one. Of n
 equal brokers and the n + 1 heaviest replicas two share a broker, by pigeonhole. And racks have to spread, so those with
 few brokers carry more than their share (`forced_share`). On few brokers the heaviest partition leaves less room for the
-others than these need (`heaviest`). The bounds are cheap and not tight: a small gap proves that a
-plan is good, a large one does not prove that a better one exists.
+others than these need (`heaviest`). What consumers read in their racks stays there (`read_levels`). The bounds are
+cheap and not tight: a small gap proves that a plan is good, a large one does not prove that a better one exists.
 
 Invariants: each bound holds for every placement that keeps the hard rules, whatever the search does. Where a rule can't
 be kept, what rests on it is not claimed: a bound too low is useless, one too high is a lie. The module moves nothing.
@@ -17,6 +17,7 @@ from assignor_core.load import NO_BROKER, ClusterArrays, Floats
 from assignor_core.planner.heaviest import level_beside_heaviest
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.rack_replicas import replicas_by_rack
+from assignor_core.planner.read_levels import levels_alone, stay_by_rule
 from assignor_core.resources import Resource
 
 FOLLOWED = (Resource.BYTES_IN, Resource.DISK, Resource.REPLICAS)
@@ -68,6 +69,10 @@ def lower_bounds(arrays: ClusterArrays, placement: Placement, share: Floats, *, 
     bounds: dict[str, float] = {}
     is_left_over = leaves_replicas_behind(arrays, placement)
     forced = np.zeros_like(share) if is_left_over or crowded else forced_share(arrays, placement, share)
+    if arrays.rack_reads is not None and not is_left_over and not crowded:
+        read = share * levels_alone(arrays, placement, share, stay_by_rule(arrays))
+        out = arrays.columns.of(Resource.BYTES_OUT)
+        forced[:, out] = np.maximum(forced[:, out], read[:, out])
     for column, resource in enumerate(arrays.columns.resources):
         heaviest = 1.0 if is_left_over else _heaviest(arrays, placement, share, column)
         bound = max(1.0, heaviest, _from_racks(forced, share, column))

@@ -10,6 +10,7 @@ Invariants: the level holds for every placement that spreads racks as evenly as 
 loads, not each: a placement below it in one is above it in the other. Nothing moves here.
 """
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -128,7 +129,16 @@ def least_level(rates: Floats, sizes: Floats, least: Ints, most: Ints, network: 
         budget = level * network
         return budget >= held_rate and float(np.interp(budget, by_rate, by_size)) + level * rest >= 1.0
 
-    low, high = 1.0, max(1.0, 1.0 / rest, held_rate / network)
+    return least_that_suffices(suffices, highest=max(1.0, 1.0 / rest, held_rate / network))
+
+
+def least_that_suffices(suffices: Callable[[float], bool], *, highest: float) -> float:
+    """The least level between 1 and `highest` that suffices, as all above it do, or a little less.
+
+    >>> round(least_that_suffices(lambda level: level >= 1.25, highest=2.0), 9)
+    1.25
+    """
+    low, high = 1.0, highest
     if suffices(low):
         return low
     for _ in range(STEPS):

@@ -14,6 +14,7 @@ BAR_WIDTH_MIN = 8
 """Narrower bars would hide skew: there are none then."""
 BAR_TITLE = "bytes in"
 BETWEEN_COLUMNS = 2
+FIGURES = ("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +36,20 @@ class LoadTable:
         title = [BAR_TITLE] if bars else []
         table = Table("broker", "bytes in/s", "bytes out/s", "disk", *title, box=None, pad_edge=False)
         for (broker, row), bar in zip_longest(self.loads.items(), bars):
-            table.add_row(broker, *map(_number, row.values()), *([bar] if bars else []))
+            table.add_row(broker, *(_number(row[name]) for name in FIGURES), *([bar] if bars else []))
         return table
 
     def _bars(self, width: int, block: str) -> list[Text]:
-        """One for each broker, the highest `width` wide; none where the rate is unknown."""
-        rates = [row["bytes_in_per_sec"] for row in self.loads.values()]
-        known = [rate for rate in rates if rate is not None]
-        highest = max(known, default=0.0) or 1.0
-        mean = sum(known) / len(known) if known else 0.0
-        return [
-            Text(block * round(width * (rate or 0.0) / highest), style=self._style(rate or 0.0, mean)) for rate in rates
-        ]
+        """One for each broker, the highest `width` wide; none where the rate is unknown.
 
-    def _style(self, rate: float, mean: float) -> str:
-        return "red" if mean and rate / mean > self.threshold else "green"
+        Per mean, as skew is: a broker of twice the capacity with twice the load has a bar like the others.
+        """
+        known = [row["bytes_in_per_mean"] or 0.0 for row in self.loads.values()]
+        highest = max(known, default=0.0) or 1.0
+        return [Text(block * round(width * value / highest), style=self._style(value)) for value in known]
+
+    def _style(self, per_mean: float) -> str:
+        return "red" if per_mean > self.threshold else "green"
 
 
 def _number(value: float | None) -> str:

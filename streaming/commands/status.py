@@ -113,13 +113,19 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
 
 
 def _load_of(load: "LoadPart", broker: int) -> dict[str, float | None]:
-    """What clients and replication add up to; None where it is unknown in the newest closed window."""
+    """What clients and replication add up to, and bytes in per mean; None where unknown in the newest closed window.
+
+    1 is even, by capacity where all brokers have one.
+    """
     from assignor_core.resources import Resource
 
+    skew = load.skew.get(Resource.BYTES_IN)
+    deviation = skew.deviation.get(broker) if skew else None
     return {
         "bytes_in_per_sec": load.loads[Resource.BYTES_IN].get(broker),
         "bytes_out_per_sec": load.loads[Resource.BYTES_OUT].get(broker),
         "disk_bytes": load.loads[Resource.DISK].get(broker),
+        "bytes_in_per_mean": None if deviation is None else round(1.0 + deviation, 6),
     }
 
 

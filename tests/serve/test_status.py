@@ -203,8 +203,8 @@ def test_a_broker_without_a_sample_in_the_newest_window_is_shown_without_figures
     synthetic.broker_load(START_MS + WINDOW_MS, {1: 3.0})
     assert len(read_snapshot(settings, NOW_MS).load.brokers) == 2
     assert read_status(settings, now_ms=NOW_MS)["brokers"] == {
-        "1": {"bytes_in_per_sec": 3.0, "bytes_out_per_sec": 6.0, "disk_bytes": 1e9},
-        "2": {"bytes_in_per_sec": None, "bytes_out_per_sec": None, "disk_bytes": None},
+        "1": {"bytes_in_per_sec": 3.0, "bytes_out_per_sec": 6.0, "disk_bytes": 1e9, "bytes_in_per_mean": 1.0},
+        "2": dict.fromkeys(("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes", "bytes_in_per_mean")),
     }
 
 
@@ -240,10 +240,26 @@ def test_brokers_that_no_collector_reports_or_two_are_named(tables_in_memory: st
     assert twice == "more than one collector reports broker 3: collect.shard must differ"
 
 
+def test_bars_are_of_load_per_capacity_where_all_brokers_have_one(tables_in_memory: str) -> None:
+    """Broker 1 has twice the bytes of each other one, and room for twice as many: its bar is like theirs, and green."""
+    content = settings_for(tables_in_memory).model_dump(mode="json", exclude_unset=True)
+    capacities = {1: {"bytes_in_per_sec": 2e6}, 2: {"bytes_in_per_sec": 1e6}, 3: {"bytes_in_per_sec": 1e6}}
+    settings = Settings.model_validate({**content, "planner": {"capacities": capacities}})
+    Synthetic(settings.storage.tables).broker_load(NOW_MS - 2 * WINDOW_MS, {1: 2e5, 2: 1e5, 3: 1e5})
+    Synthetic(settings.storage.tables).broker_load(NOW_MS - WINDOW_MS, {1: 2e5, 2: 1e5, 3: 1e5})
+    output = StringIO()
+    Console(file=output, width=200, force_terminal=True, color_system="standard").print(
+        drawn(read_status(settings, now_ms=NOW_MS))
+    )
+    bars = [line for line in output.getvalue().splitlines() if "█" in line]
+    assert [line.count("█") for line in bars] == [30, 30, 30]
+    assert not any("\x1b[31m" in line for line in bars)
+
+
 def test_bars_take_the_room_that_is_left_and_show_the_skew_or_are_not_there() -> None:
     loads = {"1": 4e6, "2": 2e6, "3": None}
     row = {
-        broker: dict.fromkeys(("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes"), rate)
+        broker: dict.fromkeys(("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes", "bytes_in_per_mean"), rate)
         for broker, rate in loads.items()
     }
     for width, longest in ((200, 30), (60, 16), (48, 0)):
