@@ -17,6 +17,8 @@ Floats = npt.NDArray[np.float64]
 
 LEAST_WEIGHT_OF_MEAN = 0.001
 """No partition is free: each counts at least this part of the mean, so that silent ones are spread too."""
+SILENT = 1e-300
+"""A mean below this is none: parts of it, as fair shares are, would be 0 in floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,8 @@ def effective_weights(spec: GroupSpec, group: IndexedGroup) -> Floats:
     """Weight of every code: a missing one counts as the mean of those known, all missing as 1 each."""
     weights = group.weights(spec.partition_weights)
     known = weights[~np.isnan(weights)]
-    mean = float(known.mean()) if len(known) and known.any() else 1.0
+    mean = float(known.mean()) if len(known) else 0.0
+    mean = mean if mean > SILENT else 1.0
     return np.maximum(np.where(np.isnan(weights), mean, weights), mean * LEAST_WEIGHT_OF_MEAN)
 
 

@@ -207,7 +207,7 @@ def _part(rows: pa.Table, rollup: Rollup) -> pa.Table:
         *((name, "first") for name in rollup.firsts),
         *((name, "last") for name in rollup.lasts),
         *((name, "sum") for name in rollup.sums),
-        ("window_start", "count"),
+        ("window_start", "count_distinct"),  # a partition has two rows in the window in which its leader changes
     ]
     # Without threads: first and last mean the order of the rows.
     return rows.group_by(list(rollup.key), use_threads=False).aggregate(list(dict.fromkeys(wanted)))
@@ -215,7 +215,7 @@ def _part(rows: pa.Table, rollup: Rollup) -> pa.Table:
 
 def _joined(parts: pa.Table, rollup: Rollup) -> pa.Table:
     """Two parts into one, the earlier first."""
-    how_of = {"sum": "sum", "count": "sum", "max": "max", "first": "first", "last": "last"}
+    how_of = {"sum": "sum", "count": "sum", "distinct": "sum", "max": "max", "first": "first", "last": "last"}
     columns = [name for name in parts.column_names if name not in rollup.key]
     wanted = [(name, how_of[name.rpartition("_")[2]]) for name in columns]
     joined = parts.group_by(list(rollup.key), use_threads=False).aggregate(wanted)
@@ -233,7 +233,7 @@ def _finished(parts: pa.Table, rollup: Rollup, stamps: Mapping[str, datetime]) -
     columns |= {name: parts[f"{name}_first"] for name in rollup.firsts}
     columns |= {name: parts[f"{name}_last"] for name in rollup.lasts}
     columns |= {name: parts[f"{name}_sum"] for name in rollup.sums}
-    columns["window_count"] = parts["window_start_count"]
+    columns["window_count"] = parts["window_start_count_distinct"]
     for name, moment in stamps.items():
         columns[name] = pa.array([moment] * parts.num_rows, pa.timestamp("us", tz="UTC"))
     return pa.table({name: columns[name] for name in rollup.target.column_names()})

@@ -194,6 +194,16 @@ def test_an_hour_of_a_partition_is_the_mean_of_its_leaders(tmp_path: Path) -> No
     assert (hour["topic"], hour["partition"], hour["bytes_in_per_sec"], hour["window_count"]) == ("t", 0, 20.0, 2)
 
 
+def test_a_window_in_which_a_leader_changes_is_one_window(tmp_path: Path) -> None:
+    made = Synthetic(str(tmp_path))
+    made.partition_load(DAY0_MS, [(1, "t", 0, "leader", 10.0), (2, "t", 0, "leader", 30.0)])
+    made.partition_load(DAY0_MS + WINDOW_MS, [(2, "t", 0, "leader", 50.0)])
+    made.partition_load(DAY0_MS + 2 * HOUR_MS, [(2, "t", 0, "leader", 50.0)])
+    maintenance_of(tmp_path, PARTITION_LOAD).run_if_due(now_ms=DAY0_MS + 3 * HOUR_MS)
+    (hour,) = tables.read(str(tmp_path), "partition_load_hourly")
+    assert (hour["window_count"], hour["bytes_in_per_sec"]) == (2, 30.0)
+
+
 _rate = st.none() | st.floats(0, 1e9)
 
 

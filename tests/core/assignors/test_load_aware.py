@@ -89,6 +89,13 @@ def test_a_topic_that_can_be_evened_out_is_beside_one_that_can_not() -> None:
     assert sorted(loads(spec, "load-aware").values()) == [3.5, 4.0, 1000.0]
 
 
+@pytest.mark.parametrize("rate", [0.0, 5e-324, 1e-310])
+def test_where_all_are_silent_partitions_are_dealt_by_number(rate: float) -> None:
+    members = {name: MemberSpec(["t"]) for name in "abc"}
+    result = assign("load-aware", GroupSpec({"t": 6}, members, partition_weights={"t": [rate, *[0.0] * 5]}))
+    assert [len(owned) for owned in result.assignment.values()] == [2, 2, 2]
+
+
 def test_subscriptions_that_keep_a_group_from_being_even_move_nothing() -> None:
     """All read u, one of them t as well: that one is above any fair share, and can give nothing that helps."""
     members = {"a": MemberSpec(["t", "u"]), "b": MemberSpec(["u"]), "c": MemberSpec(["u"])}
