@@ -13,6 +13,7 @@
       │  4 kicks       a way on where stuck    │
       │    repair      what there is room for  ┘
       │    (2 to 4 the other way, with or without `guided`, if they end above band and bound)
+      │    seating     heavy partitions alone, then 2 to 4 again, if they still do
       │    (undo 2 to 4 if the worst broker or load ended worse)
       │  5 prune       take back what is no longer needed
       │  6 annealing   a last try at random, above band and bound (band_lines, draft)
@@ -21,8 +22,8 @@
     changed partitions
       │  8 waves       what may run together, and what fits into no wave
       │  9 explain     order, reason and gain of each movement
-      │  10 bounds, heaviest, proportions, two_loads   how even it could be
-      │     diagnose, unmet_rules                      what stands in the way
+      │  10 bounds, heaviest, proportions, two_loads, read_levels   how even it could be
+      │     diagnose, unmet_rules                                   what stands in the way
       │  11 frontier   cheaper plans with most of the gain
       ▼
     Plan (assignor_core.plan)

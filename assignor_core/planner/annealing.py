@@ -56,8 +56,7 @@ def anneal(search: Search, bounds: Callable[[], Mapping[str, float]], excess_max
     `excess_max` is what no broker may be above its limit, in fair shares.
     """
     problem, placement, policy = search.problem, search.placement, search.problem.policy
-    budgets = (policy.movements_max, policy.bytes_max, policy.inflow_max)
-    if policy.leaders_only or policy.only_brokers or policy.add or any(budget is not None for budget in budgets):
+    if policy.leaders_only or policy.only_brokers or policy.add or policy.has_budget:
         return False
     replicas = int((placement.original != NO_BROKER).sum())
     if len(placement.original) < PARTITIONS_MIN or replicas > REPLICAS_MAX:

@@ -57,7 +57,8 @@ def _proportions(problem: Problem) -> list[str]:
     disk_part, network_part = (
         float(problem.share[brokers][:, columns.of(resource)[0]].sum()) for resource in (Resource.DISK, network)
     )
-    have = f"{len(brokers)} brokers ({names}) have {disk_part:.0%} of the disk and {network_part:.0%} of the network"
+    who = f"broker {names} has" if len(brokers) == 1 else f"{len(brokers)} brokers ({names}) have"
+    have = f"{who} {disk_part:.0%} of the disk and {network_part:.0%} of the network"
     least = f"no placement has both {network.words} and disk below {level:.3f} fair shares"
     return [f"{have}: {least}; add disk to the others, or network to these"]
 
@@ -163,7 +164,7 @@ def _cause(problem: Problem, effort: Effort) -> str:
     policy = problem.policy
     if policy.leaders_only:
         return "only leadership may change"
-    if any(value is not None for value in (policy.movements_max, policy.bytes_max, policy.inflow_max)):
+    if policy.has_budget:
         return "the budget is spent or leaves no better movement"
     if policy.is_narrowed:
         return "the policy keeps the rest from moving"

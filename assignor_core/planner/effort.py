@@ -45,6 +45,12 @@ class Effort:
         """Count so many candidates of a look that an edit has changed."""
         self.candidates += candidates
 
+    def add(self, other: "Effort") -> None:
+        """Count what has been tried beside the search, too."""
+        self.candidates += other.candidates
+        self.looks += other.looks
+        self.edits += other.edits
+
     @property
     def is_spent(self) -> bool:
         """Whether the search must end."""

@@ -39,8 +39,7 @@ EXCESS_PRICE = 20.0
 def may_guide(search: Search) -> bool:
     """Whether `search` may begin so: without budgets, on a cluster of a size that can be, with brokers to relieve."""
     problem, policy, placement = search.problem, search.problem.policy, search.placement
-    budgets = (policy.movements_max, policy.bytes_max, policy.inflow_max)
-    if policy.leaders_only or placement.in_racks is not None or any(budget is not None for budget in budgets):
+    if policy.leaders_only or placement.in_racks is not None or policy.has_budget:
         return False
     replicas = int((placement.replicas != NO_BROKER).sum())
     pairs = replicas * int(problem.may_take.sum())

@@ -138,6 +138,11 @@ class PlannerPolicy:
         return bool(topics or self.only_brokers or self.excluded_brokers or self.add)
 
     @property
+    def has_budget(self) -> bool:
+        """Whether it limits movements, bytes or what a broker receives."""
+        return any(budget is not None for budget in (self.movements_max, self.bytes_max, self.inflow_max))
+
+    @property
     def leader_limit(self) -> float:
         """The band of leader bytes in that is in force."""
         return self.band + LEADER_BAND_MORE if self.leader_band is None else self.leader_band

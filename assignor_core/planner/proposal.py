@@ -37,6 +37,7 @@ from assignor_core.planner.prune import prune
 from assignor_core.planner.read_levels import levels_of_reads, stay_by_rule
 from assignor_core.planner.repair import repair, unmet_rules
 from assignor_core.planner.search import Search
+from assignor_core.planner.seating import is_within_capacities, seat_heavy
 from assignor_core.planner.statistic import by_statistic
 from assignor_core.planner.two_loads import levels_together
 from assignor_core.planner.wide_exchanges import exchange_widely
@@ -50,6 +51,13 @@ ROUNDS = 8
 IDLE = 0.98
 """A round that leaves so much of the violation is the last: those after it gain next to nothing."""
 NOWHERE = Way((), 0)
+SEATINGS = 3
+"""Times that heavy partitions get other seats."""
+SEATED = 0.9
+"""Other seats are kept if they leave this part of the distance to band and bound; random changes may mend less better.
+"""
+HOPELESS = 0.005
+"""Fair shares: where seats alone take the worst load further away, what follows does not mend it."""
 BYTES_MORE = 1.25
 """Another way that ends nearer to band and bound may copy so many times what the first one does."""
 KICKED_FROM = 0.5
@@ -147,7 +155,7 @@ def bounds_of(problem: Problem, placement: Placement) -> dict[str, float]:
 def balance(search: Search) -> Way:
     """Hard rules, relief of the overloaded, a way on where that is stuck, and exact evenness where it is near.
 
-    Returns the edits that led there, but for the last three phases: they correct what is there.
+    Returns the edits that led there, but for those from pruning on: they correct what is there.
     The objective weighs all loads together; what buys the rest by making the worst broker worse is dropped.
     """
     problem, placement = search.problem, search.placement
@@ -158,14 +166,31 @@ def balance(search: Search) -> Way:
     before, mark = placement.loads.copy(), len(search.journal)
     excess_before = problem.worst_excess(before)
     marks = _relieve(search)
+    seated = _seat(search)
+    marks += seated
     while problem.worst_excess(placement.loads) > excess_before + ROUNDING or _is_further_above(search, before):
         search.undo_to(marks.pop())
     way = Way(tuple(applied.edit for applied in search.journal), mark)
     prune(search)
+    if seated:
+        _settle(search)
     if anneal(search, lambda: bounds_of(problem, placement), excess_before + ROUNDING):
         prune(search)
     finish(search)
     return way
+
+
+def _settle(search: Search) -> None:
+    """Relief once more where pruning has made room: else a plan on the plan's own result would begin with it."""
+    problem, placement = search.problem, search.placement
+    for _ in range(ROUNDS):
+        mark, excess_before = len(search.journal), problem.worst_excess(placement.loads)
+        search.under(attainable(problem, placement)).relieve()
+        if problem.worst_excess(placement.loads) > excess_before + ROUNDING:
+            search.undo_to(mark)
+        if len(search.journal) == mark:
+            return
+        prune(search)
 
 
 def _is_further_above(search: Search, before: Floats) -> bool:
@@ -208,6 +233,28 @@ def _relieve(search: Search) -> list[int]:
     search.undo_to(mark)
     for edit in edits:
         search.apply_edit(edit)
+    return marks
+
+
+def _seat(search: Search) -> list[int]:
+    """Other seats for heavy partitions, as long as the worst load comes much nearer to band and bound; returns as
+    `_relieve` does.
+    """
+    marks: list[int] = []
+    if search.problem.policy.has_budget:
+        return marks
+    above, copied_max = _above(search), BYTES_MORE * search.spending.bytes_copied
+    for _ in range(SEATINGS):
+        mark = len(search.journal)
+        if above <= NOTICEABLE or not seat_heavy(search) or _above(search) > above + HOPELESS:
+            search.undo_to(mark)
+            break
+        more, nearer = [mark, *_relieve_in_rounds(search)], _above(search)
+        is_sound = is_within_capacities(search.problem, search.placement)
+        if not is_sound or nearer > SEATED * above or search.spending.bytes_copied > copied_max:
+            search.undo_to(mark)
+            break
+        marks, above = [*marks, *more], nearer
     return marks
 
 

@@ -57,7 +57,7 @@ def stay_now(arrays: ClusterArrays, replicas: Ints) -> Flags:
     reads = arrays.rack_reads
     assert reads is not None, "somebody reads from followers"
     held = replicas[reads.partitions[reads.rows]]
-    here: Flags = (in_rack(held, reads.racks, arrays.racks) & arrays.alive[held]).any(axis=1)
+    here: Flags = np.any(in_rack(held, reads.racks, arrays.racks) & arrays.alive[held], axis=1)
     return here
 
 

@@ -226,7 +226,7 @@ def _why(problem: Problem) -> str:
         return "no broker may take replicas"
     if _has_ceiling(problem):
         return "budgets, room on disks, capacity, racks or too few alive brokers leave no place for them"
-    if any(budget is not None for budget in (policy.movements_max, policy.bytes_max, policy.inflow_max)):
+    if policy.has_budget:
         return "the budget does not suffice"
     if policy.is_narrowed:
         return "the policy keeps them from moving, or capacity and racks leave no place"

@@ -1,7 +1,7 @@
 """Brokers with more disk than network: the level that both loads can have at once, and plans that meet it."""
 
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import problem_of
 from assignor_core.planner.proportions import NOTICEABLE, levels_of_proportions
 from assignor_core.planner.two_loads import levels_together
+from assignor_core.racks import RackSpread
 from assignor_core.resources import Resource
 from assignor_core.skew import skew_of_arrays
 from tests.core.planner.invariants import check_plan
@@ -54,6 +55,53 @@ def test_no_placement_at_all_is_below_the_level_in_both_loads(seed: int) -> None
         for placed in product(range(3), repeat=len(loads))
     )
     assert 1.05 < level <= least + NOTICEABLE
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("racks", "factor"), [("aabb", 2), ("abbb", 2), ("aabc", 2), ("aabbc", 3)])
+def test_no_placement_that_spreads_racks_is_below_the_level(racks: str, factor: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    disks = (4e6, 1e6, 2e6, 1e6, 1e6)[: len(racks)]
+    brokers = tuple(
+        Broker(number, rack, capacity=Capacity(NETWORK, NETWORK, disk))
+        for number, (rack, disk) in enumerate(zip(racks, disks, strict=True))
+    )
+    spread = RackSpread(dict(enumerate(racks)), in_use=range(len(racks)))
+    allowed = [row for row in combinations(range(len(racks)), factor) if not spread.is_crowded(row)]
+    partitions = []
+    for number in range(4):
+        rate = float(random.integers(1, 20))
+        load = PartitionLoad(rate, rate, rate * float(random.uniform(5, 15)))
+        partitions.append(Partition("t", number, allowed[0], load))
+    state = ClusterState("racks", 0, brokers, tuple(partitions))
+    arrays, level = cluster_arrays(state), level_of(state)
+    least = min(
+        max(skew_of_arrays(arrays, np.array(rows, dtype=np.int32))[name].max_over_mean for name in BOTH)
+        for rows in product(allowed, repeat=len(partitions))
+    )
+    assert 1.0 < level <= least + NOTICEABLE
+
+
+def test_a_rack_has_to_sort_what_it_must_hold_by_itself() -> None:
+    """Both racks hold a replica of all. In rack a broker 0 has three quarters of its disk and half of its network.
+
+    All partitions keep alike for what is written. At 4 thirds of its network broker 0 holds two thirds of all, and the
+    third that is left is 4 thirds of what broker 1 should hold. All disks of rack b are alike, and even.
+    """
+    disks = {"a": (3e6, 1e6), "b": (2e6, 2e6)}
+    brokers = tuple(
+        Broker(2 * number + at, rack, capacity=Capacity(NETWORK, NETWORK, disk))
+        for number, rack in enumerate(disks)
+        for at, disk in enumerate(disks[rack])
+    )
+    partitions = tuple(Partition("t", n, (n % 2, 2 + n % 2), PartitionLoad(1.0, 1.0, 10.0)) for n in range(240))
+    state = ClusterState("racks", 0, brokers, partitions)
+    assert level_of(state) == pytest.approx(4 / 3)
+    plan = propose(state)
+    for name in BOTH:
+        assert plan.skew_after[name]["max_over_mean"] <= 4 / 3 * 1.03
+    assert any(line.startswith("broker 0 has 38% of the disk and 25% of the network") for line in plan.diagnosis)
+    assert not any("above the band" in line for line in plan.diagnosis)
 
 
 def test_partitions_that_keep_alike_end_within_the_band_of_the_level() -> None:

@@ -28,6 +28,12 @@ SMALL = [
     pytest.param(149, "unequal", marks=pytest.mark.long),
     # Only several changes at once bring it within its band.
     pytest.param(173, "to empty", marks=pytest.mark.long),
+    # Heavy partitions need other seats.
+    pytest.param(129, "unequal", marks=pytest.mark.long),
+    pytest.param(73, "plain", marks=pytest.mark.long),
+    # Racks have to sort what they must hold by themselves.
+    pytest.param(11, "unequal disks", marks=pytest.mark.long),
+    pytest.param(19, "unequal disks", marks=pytest.mark.long),
     (142, "plain"),  # its broker has no room for what the others can't hold: a bound of two loads
     pytest.param(149, "plain", marks=pytest.mark.long),
     # Loads that only exchanges of like rates and unlike sizes make even.
