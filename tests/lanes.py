@@ -4,8 +4,9 @@ The others are forks of the first, made after collection: modules are imported o
 lane: `brokers` (first process) are those that share brokers, `spark` those that share a Spark session, `beside` those
 that wait on sockets, for Prometheus or for Kafka's Java classes. Then they take files that start brokers of their own
 (`apart`, the whole product among them), and pure ones in the end. The fourth begins with pure ones, at a low priority,
-for the time in which these three wait. Once it has taken the last, there is room for more brokers: then a fifth takes
-files that start them, too. With so many from the start, two cores would be so busy that tests give up.
+for the time in which these three wait. A fifth begins with files that do little but wait (`waiting`). Once all pure
+ones are taken there is room for more brokers: then it takes files that start them, too. With so many from the start,
+two cores would be so busy that tests give up.
 The first process reports all results, so options, exit code and summary are those of any pytest run.
 """
 
@@ -36,6 +37,8 @@ LONG = "long"
 WHOLE_PRODUCT = "e2e"
 ON_SOCKETS = frozenset({"collect", "fleet", "serve", "shell", "tests"})
 """Folders whose pure tests start processes and wait for answers within limits of time: not at a low priority."""
+WAITING = frozenset({"object_store"})
+"""Folders whose pure tests wait for a store that is slow or refuses: ten seconds for one of a core."""
 LOW_PRIORITY = 10
 """The niceness of pure tests beside those with brokers: about a tenth of a core where these want both."""
 TESTS_MIN = 300
@@ -63,12 +66,13 @@ class Pool:
         while taken := os.read(self._read, INDEX_BYTES):
             yield self.files[int.from_bytes(taken, "big")]
 
-    def wait_until_empty(self) -> None:
-        """Return once processes have taken all files."""
+    def until_taken(self) -> Iterator[list[pytest.Item]]:
+        """No file, once processes have taken all of them."""
         pipe = select.poll()
         pipe.register(self._read, select.POLLIN)
         while any(event & select.POLLIN for _, event in pipe.poll()):
             time.sleep(POLL_INTERVAL_S)
+        yield from ()
 
 
 class Reports:
@@ -103,11 +107,10 @@ class Reports:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What a process runs, in order: `parts` once all of `after` is taken, then `background` at a low priority."""
+    """What a process runs, in order; `background` comes last, at a low priority."""
 
-    parts: list[Files | Pool]
+    parts: list[Iterable[list[pytest.Item]]]
     background: Pool | None = None
-    after: Pool | None = None
 
 
 class Other:
@@ -164,25 +167,27 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     asked_for_one = option.collectonly or option.usepdb or option.capture == "no" or option.maxfail
     if session.testsfailed or asked_for_one or len(session.items) < TESTS_MIN or (os.cpu_count() or 1) < 2:
         return None
-    lanes: dict[str, Files] = {"brokers": [], "spark": [], APART: [], "beside": [], "pure": []}
+    lanes: dict[str, Files] = {"brokers": [], "spark": [], APART: [], "beside": [], "waiting": [], "pure": []}
     for _, items in groupby(session.items, key=lambda item: item.path):
         file = list(items)
         lanes[_lane(file)].append(file)
-    apart, beside, pure = (
-        Pool(sorted(lanes[name], key=lambda file: LONG not in _markers(file))) for name in (APART, "beside", "pure")
+    apart, beside, waiting, pure = (
+        Pool(sorted(lanes[name], key=lambda file: LONG not in _markers(file)))
+        for name in (APART, "beside", "waiting", "pure")
     )
-    others = [Lane([lanes["spark"], apart, beside, pure]), Lane([beside, apart], background=pure)]
+    others = [Lane([lanes["spark"], apart, beside, waiting, pure]), Lane([beside, apart], background=pure)]
     if any(lanes[name] for name in ("brokers", "spark", APART)):
-        others += [Lane([], background=pure), Lane([apart], after=pure)]
-    _run_in_several(session, Lane([lanes["brokers"], apart, beside, pure]), others)
+        others += [Lane([], background=pure), Lane([waiting, pure.until_taken(), apart])]
+    _run_in_several(session, Lane([lanes["brokers"], apart, beside, waiting, pure]), others)
     return True
 
 
 def _lane(file: list[pytest.Item]) -> str:
-    """Where a file's tests run: brokers (first process), spark (second), beside (third at first), apart, or pure."""
+    """The lane of a file, by its markers and its folder."""
     markers = _markers(file)
     if not markers & JVM_MARKERS:
-        return "beside" if file[0].path.parent.name in ON_SOCKETS else "pure"
+        folder = file[0].path.parent.name
+        return "beside" if folder in ON_SOCKETS else "waiting" if folder in WAITING else "pure"
     if WHOLE_PRODUCT in markers:
         return APART
     if "spark" in markers:
@@ -233,8 +238,6 @@ def _run_in_several(session: pytest.Session, own: Lane, lanes_of_others: list[La
 
 def _run_lane(session: pytest.Session, lane: Lane, after_file: Callable[[], None]) -> None:
     """What the files of each part started ends with it: the next ones need the memory, not the brokers."""
-    if lane.after:
-        lane.after.wait_until_empty()
     for files in lane.parts:
         _run(session, files, after_file)
     if lane.background:

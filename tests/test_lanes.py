@@ -86,10 +86,15 @@ BUSY = f"""{COMMON}
 def test_waits_for_another_process():
     until("a fifth process has run what these three can't", lambda: os.path.exists("own"))
 """
+WAITING = f"""{COMMON}
+def test_begins_the_fifth_process():
+    open("fifth", "w").write(str(os.getpid()))
+"""
 OWN_BROKERS_ALONE = f"""{COMMON}
 @pytest.mark.kafka
 @pytest.mark.apart
 def test_runs_after_the_pure_tests_at_no_low_priority():
+    assert os.getpid() == int(open("fifth").read())
     assert os.nice(0) == int(os.environ["NICENESS"])
     assert len(open("pids").readlines()) == 16, "all pure tests have begun"
     open("own", "w").close()
@@ -149,7 +154,8 @@ def test_once_all_pure_tests_are_taken_one_process_more_starts_brokers(
     monkeypatch.setenv("NICENESS", str(os.nice(0)))
     busy = {f"test_{marker}": BUSY.replace("{marker}", marker) for marker in ("kafka", "spark", "java")}
     suite.makepyfile(test_d="", test_e=OWN_BROKERS_ALONE, **busy)
-    suite.runpytest_subprocess().assert_outcomes(passed=20, failed=4, skipped=4)
+    suite.mkdir("object_store").joinpath("test_waits.py").write_text(WAITING)
+    suite.runpytest_subprocess().assert_outcomes(passed=21, failed=4, skipped=4)
 
 
 @pytest.mark.long
