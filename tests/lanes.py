@@ -35,6 +35,7 @@ APART = "apart"
 LONG = "long"
 """Files with this marker are begun first, or one process would run them while the others are done."""
 WHOLE_PRODUCT = "e2e"
+"""Files with both markers take longest."""
 ON_SOCKETS = frozenset({"collect", "fleet", "serve", "shell", "tests"})
 """Folders whose pure tests start processes and wait for answers within limits of time: not at a low priority."""
 WAITING = frozenset({"object_store"})
@@ -172,7 +173,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         file = list(items)
         lanes[_lane(file)].append(file)
     apart, beside, waiting, pure = (
-        Pool(sorted(lanes[name], key=lambda file: LONG not in _markers(file)))
+        Pool(sorted(lanes[name], key=lambda file: [mark not in _markers(file) for mark in (LONG, WHOLE_PRODUCT)]))
         for name in (APART, "beside", "waiting", "pure")
     )
     others = [Lane([lanes["spark"], apart, beside, waiting, pure]), Lane([beside, apart], background=pure)]
