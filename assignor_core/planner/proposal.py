@@ -54,7 +54,8 @@ NOWHERE = Way((), 0)
 SEATINGS = 3
 """Times that heavy partitions get other seats."""
 SEATED = 0.9
-"""Other seats are kept if they leave this part of the distance to band and bound; random changes may mend less better.
+"""Other seats are kept if they leave this part of the distance to band and bound: the last try at random may mend a
+tenth as well, and moves less.
 """
 HOPELESS = 0.005
 """Fair shares: where seats alone take the worst load further away, what follows does not mend it."""

@@ -1,9 +1,8 @@
 """Another seat for heavy partitions, where the search is stuck: as if light ones could go anywhere.
 
-Two heavy partitions on one broker part only if one finds a broker without a heavy one. That broker is full of light
-ones, so any candidate overloads it, and the search finds none. So here light partitions count for nothing: each limit
-is raised by what they bring, and heavy ones alone move, by the same candidates and kicks. Then heavy ones stay, and
-light ones make room.
+Two heavy partitions on one broker part only if another broker has room for one. Those without a heavy one are full of
+light ones, so no candidate helps. Here light partitions count for nothing: each limit is raised by what they bring, and
+heavy ones alone move, by the same candidates and kicks. Then heavy ones stay, and light ones make room.
 
 Invariants: no hard rule is broken but capacities, which the caller looks at in the end (`is_within_capacities`). The
 work has a limit of its own, a part of the whole search's, since that may be spent by now.
