@@ -17,7 +17,7 @@ from assignor_core.load import NO_BROKER, ClusterArrays, Floats
 from assignor_core.planner.heaviest import level_beside_heaviest
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.rack_replicas import replicas_by_rack
-from assignor_core.planner.read_levels import levels_alone, stay_by_rule
+from assignor_core.planner.read_levels import levels_alone
 from assignor_core.resources import Resource
 
 FOLLOWED = (Resource.BYTES_IN, Resource.DISK, Resource.REPLICAS)
@@ -68,11 +68,9 @@ def lower_bounds(arrays: ClusterArrays, placement: Placement, share: Floats, *, 
     """
     bounds: dict[str, float] = {}
     is_left_over = leaves_replicas_behind(arrays, placement)
-    forced = np.zeros_like(share) if is_left_over or crowded else forced_share(arrays, placement, share)
-    if arrays.rack_reads is not None and not is_left_over and not crowded:
-        read = share * levels_alone(arrays, placement, share, stay_by_rule(arrays))
-        out = arrays.columns.of(Resource.BYTES_OUT)
-        forced[:, out] = np.maximum(forced[:, out], read[:, out])
+    forced = np.zeros_like(share)
+    if not is_left_over and not crowded:
+        forced = np.maximum(forced_share(arrays, placement, share), share * levels_alone(arrays, placement, share))
     for column, resource in enumerate(arrays.columns.resources):
         heaviest = 1.0 if is_left_over else _heaviest(arrays, placement, share, column)
         bound = max(1.0, heaviest, _from_racks(forced, share, column))

@@ -15,7 +15,7 @@ from assignor_core.planner.effort import Effort
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.proportions import TOGETHER
-from assignor_core.planner.read_levels import levels_alone, levels_of_reads, stay_by_rule
+from assignor_core.planner.read_levels import levels_alone
 from assignor_core.resources import LOADS, Resource
 from assignor_core.wording import first_named
 
@@ -104,19 +104,16 @@ def _small_racks(problem: Problem, placement: Placement) -> list[str]:
 
 def _reads(problem: Problem, placement: Placement) -> list[str]:
     """Racks whose consumers read so much from their brokers that bytes out or leaders can't be even."""
-    arrays, share = problem.arrays, problem.share
-    if arrays.rack_reads is None:
-        return []
-    stays, columns = stay_by_rule(arrays), arrays.columns.of(Resource.BYTES_OUT)
-    alone, together = (
-        levels(arrays, placement, share, stays)[:, columns].max(axis=1) for levels in (levels_alone, levels_of_reads)
-    )
+    arrays = problem.arrays
+    columns = arrays.columns.of(Resource.BYTES_OUT)
+    together = problem.read_level[:, columns].max(axis=1)
     level = float(together.max())
     if level <= 1 + EVEN:
         return []
     brokers = np.flatnonzero(together >= level - EVEN)
     names = first_named(np.unique(arrays.racks[brokers]).tolist(), FULL_MAX, lambda rack: arrays.rack_names[rack])
-    loads = "bytes out" if alone.max() >= level - EVEN else "both bytes out and leader bytes in"
+    alone = float(levels_alone(arrays, placement, problem.share)[:, columns].max())
+    loads = "bytes out" if alone >= level - EVEN else "both bytes out and leader bytes in"
     much = f"consumers of {names} read so much from the {len(brokers)} of {int(arrays.alive.sum())} brokers there"
     return [f"{much} that no placement has {loads} below {level:.3f} fair shares: add brokers there"]
 

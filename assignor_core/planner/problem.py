@@ -27,7 +27,7 @@ from assignor_core.planner.bounds import FOLLOWED, forced_share
 from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.proportions import levels_of_proportions
-from assignor_core.planner.read_levels import levels_of_reads, stay_by_rule, stay_now
+from assignor_core.planner.read_levels import levels_of_reads
 from assignor_core.racks import least_spread
 from assignor_core.resources import MEASURED, PLANNED, Resource
 
@@ -77,7 +77,7 @@ class Problem:
     level: Floats
     """B x C what brokers of unequal proportions force, in fair shares (`proportions`); 1 where they force nothing."""
     read_level: Floats
-    """B x C what consumers force that read in their racks (`read_levels`), if replicas stay in their racks; else 1."""
+    """B x C what consumers force that read in their racks, in fair shares (`read_levels`); 1 where nothing."""
 
     def worst_excess(self, loads: Floats) -> float:
         """How far the worst broker is above its limit in the worst load, in fair shares; counts are not looked at."""
@@ -345,13 +345,11 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
     band = np.array([policy.band_of(resource) for resource in arrays.columns.resources])
     forced = forced_share(arrays, placement, share)
     level = levels_of_proportions(arrays, placement, share)
-    read_level = _read_level(arrays, placement, share)
+    attainable_level = np.maximum(level, _read_level_as_placed(arrays, placement, share))
 
     def within(part: float) -> Floats:
         """B x C load at this part of the band."""
-        aim = np.maximum(
-            share * np.maximum(level, read_level) * (1.0 + band * part), forced * (1.0 + band * part * FORCED_BAND)
-        )
+        aim = np.maximum(share * attainable_level * (1.0 + band * part), forced * (1.0 + band * part * FORCED_BAND))
         return np.minimum(aim, ceiling)
 
     movable = _movable(arrays, policy)
@@ -369,18 +367,14 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         ceiling=ceiling,
         weight=np.where(arrays.columns.counts, COUNT_WEIGHT, 1.0),
         level=level,
-        read_level=read_level,
+        read_level=levels_of_reads(arrays, placement, share),
     )
 
 
-def _read_level(arrays: ClusterArrays, placement: Placement, share: Floats) -> Floats:
-    if arrays.rack_reads is None:
-        return np.ones_like(share)
-    level = levels_of_reads(arrays, placement, share, stay_by_rule(arrays) | stay_now(arrays, placement.replicas))
-    # Who must lead more than its part leads more partitions, too.
-    level[:, arrays.columns.of(Resource.LEADERS)] = level[:, arrays.columns.of(Resource.LEADER_BYTES_IN)].max(
-        axis=1, keepdims=True
-    )
+def _read_level_as_placed(arrays: ClusterArrays, placement: Placement, share: Floats) -> Floats:
+    """B x C: as `levels_of_reads`; who must lead more than its part leads more partitions, too."""
+    level, columns = levels_of_reads(arrays, placement, share, stay_where_they_are=True), arrays.columns
+    level[:, columns.of(Resource.LEADERS)] = level[:, columns.of(Resource.LEADER_BYTES_IN)].max(axis=1, keepdims=True)
     return level
 
 

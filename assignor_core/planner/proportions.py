@@ -119,10 +119,7 @@ def _parted_inside(
     left = spread.factors - np.delete(spread.highest, racks, axis=1).sum(axis=1)
     held = np.maximum(spread.lowest[:, racks].sum(axis=1), left)
     most, most_of_others = (
-        np.minimum(
-            spread.highest[:, racks],
-            np.array([(part & (arrays.racks == rack)).sum() for rack in spread.racks[racks]], dtype=np.int32),
-        ).sum(axis=1)
+        np.minimum(spread.highest[:, racks], _by_rack(arrays, spread.racks[racks], part)).sum(axis=1)
         for part in (group, others)
     )
     least = np.maximum(held - most_of_others, 0)
@@ -148,10 +145,7 @@ def _groups(ratio: Floats, among: Flags) -> list[Flags]:
 
 def replicas_on(arrays: ClusterArrays, spread: RackReplicas, group: Flags) -> tuple[Ints, Ints]:
     """P and P: the fewest and the most replicas of each partition that the brokers of `group` hold."""
-    inside, outside = (
-        np.array([(part & (arrays.racks == rack)).sum() for rack in spread.racks], dtype=np.int32)
-        for part in (group, arrays.alive & ~group)
-    )
+    inside, outside = (_by_rack(arrays, spread.racks, part) for part in (group, arrays.alive & ~group))
     most_inside, most_outside = (
         np.minimum(spread.factors, np.minimum(spread.highest, counts).sum(axis=1)) for counts in (inside, outside)
     )
@@ -163,6 +157,11 @@ def replicas_on(arrays: ClusterArrays, spread: RackReplicas, group: Flags) -> tu
 def _by_size_for_rate(rates: Floats, sizes: Floats) -> Indices:
     order: Indices = np.argsort(-sizes / np.maximum(rates, 1e-300), kind="stable")
     return order
+
+
+def _by_rack(arrays: ClusterArrays, racks: Ints, part: Flags) -> Ints:
+    """How many brokers of `part` (B) are in each of `racks`."""
+    return np.array([(part & (arrays.racks == rack)).sum() for rack in racks], dtype=np.int32)
 
 
 def _level_with_heaviest(rates: Floats, sizes: Floats, parting: _Parting, network: float, rest: float) -> float:

@@ -34,7 +34,6 @@ from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import Problem, problem_of
 from assignor_core.planner.proportions import TOGETHER
 from assignor_core.planner.prune import prune
-from assignor_core.planner.read_levels import levels_of_reads, stay_by_rule
 from assignor_core.planner.repair import repair, unmet_rules
 from assignor_core.planner.search import Search
 from assignor_core.planner.seating import is_within_capacities, seat_heavy
@@ -138,10 +137,7 @@ def bounds_of(problem: Problem, placement: Placement) -> dict[str, float]:
     bounds = lower_bounds(problem.arrays, placement, problem.share, crowded=crowded)
     if crowded or leaves_replicas_behind(problem.arrays, placement):
         return bounds
-    levels = problem.level
-    if problem.arrays.rack_reads is not None:
-        stays = stay_by_rule(problem.arrays)
-        levels = np.maximum(levels, levels_of_reads(problem.arrays, placement, problem.share, stays))
+    levels = np.maximum(problem.level, problem.read_level)
     for resource in (*TOGETHER, Resource.DISK):
         level = float(levels[:, problem.arrays.columns.of(resource)].max())
         bounds[resource] = max(bounds[resource], min(level, after[resource].max_over_mean))

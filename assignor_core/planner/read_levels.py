@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assignor_core.follower_reads import in_rack
+from assignor_core.follower_reads import RackReads, in_rack
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints
 from assignor_core.planner.placement import Flags, Placement
 from assignor_core.planner.proportions import NOTICEABLE, least_that_suffices
@@ -39,43 +39,34 @@ class _Group(NamedTuple):
     """The share of leader bytes in that all other brokers should carry."""
 
 
-def stay_by_rule(arrays: ClusterArrays) -> Flags:
-    """N: pairs of a partition and a rack that reads it, whose rack holds a replica in every even spread."""
-    reads = arrays.rack_reads
-    assert reads is not None, "somebody reads from followers"
-    spread = replicas_by_rack(arrays)
-    place = np.full(len(arrays.rack_names), NO_BROKER)
-    place[spread.racks] = np.arange(len(spread.racks))
-    at = place[reads.racks]
-    lowest = spread.lowest[spread.factor_of[reads.partitions[reads.rows]], at]
-    stay: Flags = (at != NO_BROKER) & (lowest > 0)
-    return stay
-
-
-def stay_now(arrays: ClusterArrays, replicas: Ints) -> Flags:
-    """N: pairs whose rack holds one of `replicas` (P x R) on a broker that is alive: for balance they stay there."""
-    reads = arrays.rack_reads
-    assert reads is not None, "somebody reads from followers"
-    held = replicas[reads.partitions[reads.rows]]
-    here: Flags = np.any(in_rack(held, reads.racks, arrays.racks) & arrays.alive[held], axis=1)
-    return here
-
-
-def levels_alone(arrays: ClusterArrays, placement: Placement, share: Floats, stays: Flags) -> Floats:
-    """B x C level of bytes out, in fair shares, that the reads in `stays` (N) alone put on brokers; 1 where no more."""
+def levels_alone(arrays: ClusterArrays, placement: Placement, share: Floats) -> Floats:
+    """B x C level of bytes out, in fair shares, that reads alone force on every placement; else 1."""
     levels = np.ones_like(share)
-    for column, groups in _groups_by_window(arrays, placement, share, stays):
+    if arrays.rack_reads is None:
+        return levels
+    stays = _stay_by_rule(arrays, arrays.rack_reads)
+    for column, groups in _groups_by_window(arrays, arrays.rack_reads, placement, share, stays):
         for group in groups:
             levels[group.brokers, column] = np.maximum(levels[group.brokers, column], group.reads / group.share)
     return levels
 
 
-def levels_of_reads(arrays: ClusterArrays, placement: Placement, share: Floats, stays: Flags) -> Floats:
-    """B x C level, in fair shares, that bytes out and leader bytes in can't both end below, by the reads in `stays`."""
+def levels_of_reads(
+    arrays: ClusterArrays, placement: Placement, share: Floats, *, stay_where_they_are: bool = False
+) -> Floats:
+    """B x C level, in fair shares, that bytes out and leader bytes in can't both end below; 1 where nothing is forced.
+
+    With `stay_where_they_are` only of placements whose replicas stay in the racks that they are in.
+    """
     levels = np.ones_like(share)
-    columns = arrays.columns
+    reads, columns = arrays.rack_reads, arrays.columns
+    if reads is None:
+        return levels
+    stays = _stay_by_rule(arrays, reads)
+    if stay_where_they_are:
+        stays |= _stay_now(arrays, reads, placement.replicas)
     leader_columns = dict(zip(columns.of(Resource.BYTES_OUT), columns.of(Resource.LEADER_BYTES_IN), strict=True))
-    for column, groups in _groups_by_window(arrays, placement, share, stays):
+    for column, groups in _groups_by_window(arrays, reads, placement, share, stays):
         leader_column = leader_columns[column]
         led = _Led(placement.leading[:, column], placement.leading[:, leader_column])
         for group in groups:
@@ -85,6 +76,24 @@ def levels_of_reads(arrays: ClusterArrays, placement: Placement, share: Floats, 
                 levels[group.brokers, column] = np.maximum(levels[group.brokers, column], level)
                 levels[others, leader_column] = np.maximum(levels[others, leader_column], level)
     return levels
+
+
+def _stay_by_rule(arrays: ClusterArrays, reads: RackReads) -> Flags:
+    """N: pairs of a partition and a rack that reads it, whose rack holds a replica in every even spread."""
+    spread = replicas_by_rack(arrays)
+    place = np.full(len(arrays.rack_names), NO_BROKER)
+    place[spread.racks] = np.arange(len(spread.racks))
+    at = place[reads.racks]
+    lowest = spread.lowest[spread.factor_of[reads.partitions[reads.rows]], at]
+    stay: Flags = (at != NO_BROKER) & (lowest > 0)
+    return stay
+
+
+def _stay_now(arrays: ClusterArrays, reads: RackReads, replicas: Ints) -> Flags:
+    """N: pairs whose rack holds one of `replicas` (P x R) on a broker that is alive."""
+    held = replicas[reads.partitions[reads.rows]]
+    here: Flags = np.any(in_rack(held, reads.racks, arrays.racks) & arrays.alive[held], axis=1)
+    return here
 
 
 class _Led:
@@ -106,13 +115,12 @@ class _Led:
 
 
 def _groups_by_window(
-    arrays: ClusterArrays, placement: Placement, share: Floats, stays: Flags
+    arrays: ClusterArrays, reads: RackReads, placement: Placement, share: Floats, stays: Flags
 ) -> Iterator[tuple[int, list[_Group]]]:
-    """(Column of bytes out, groups of racks) of each window: the rack that reads most for its brokers, it and the next,
-    and so on.
+    """(Column of bytes out, groups of racks) of each window, by the reads in `stays` (N): the rack that reads most for
+    its brokers, it and the next, and so on.
     """
-    reads, columns = arrays.rack_reads, arrays.columns
-    assert reads is not None, "somebody reads from followers"
+    columns = arrays.columns
     out, leading = columns.of(Resource.BYTES_OUT), columns.of(Resource.LEADER_BYTES_IN)
     for window, (column, leader_column) in enumerate(zip(out.tolist(), leading.tolist(), strict=True)):
         rates = np.where(stays, reads.rates[:, window] * placement.scale[column], 0.0)

@@ -137,9 +137,9 @@ class Search:
         """Each edit so far, in order."""
         self.state = SearchState(problem, placement, self.spending, self.effort, SinceEdit())
 
-    def under(self, problem: Problem) -> "Search":
-        """The same search, journal included, under other limits or goals."""
-        search = Search(problem, self.placement, self.spending, self.effort)
+    def under(self, problem: Problem, effort: Effort | None = None) -> "Search":
+        """The same search, journal included, under other limits or goals, and with an effort of its own if given."""
+        search = Search(problem, self.placement, self.spending, effort or self.effort)
         search.journal = self.journal
         return search
 

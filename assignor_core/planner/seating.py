@@ -42,7 +42,7 @@ def seat_heavy(search: Search) -> bool:
     for _ in range(TURNS_MAX):
         before = len(search.journal)
         limits = attainable(problem, placement, everywhere=True)
-        heavy_alone = _with_effort(search, _without_light(limits, placement, is_heavy), effort)
+        heavy_alone = search.under(_without_light(limits, placement, is_heavy), effort)
         if not float(heavy_alone.violation().sum()) > NOTICEABLE:
             break
         heavy_alone.relieve()
@@ -52,7 +52,7 @@ def seat_heavy(search: Search) -> bool:
     has_moved = len(search.journal) > mark
     if has_moved:
         limits = attainable(problem, placement, everywhere=True)
-        _with_effort(search, replace(limits, may_balance=limits.may_balance & ~is_heavy), effort).relieve()
+        search.under(replace(limits, may_balance=limits.may_balance & ~is_heavy), effort).relieve()
     search.effort.add(effort)
     return has_moved
 
@@ -61,13 +61,6 @@ def is_within_capacities(problem: Problem, placement: Placement) -> bool:
     """Whether no broker is above a capacity, or further above it than it was at first."""
     most = np.maximum(problem.ceiling, placement.original_loads)
     return bool((placement.loads <= most + ROUNDING).all())
-
-
-def _with_effort(search: Search, problem: Problem, effort: Effort) -> Search:
-    """The same search, journal included, for another problem and with an effort of its own."""
-    other = Search(problem, search.placement, search.spending, effort)
-    other.journal = search.journal
-    return other
 
 
 def _heavy(problem: Problem, placement: Placement) -> Flags:
