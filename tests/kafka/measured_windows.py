@@ -21,12 +21,15 @@ Record = Mapping[str, Any]
 
 
 class MeasuredWindows:
-    """Looks at the brokers, one for each window: the window has the rates since the look before."""
+    """Looks at the brokers, one for each window: the window has the rates since the look before.
+
+    Nobody writes or reads during a look, so all its parts are of one moment, however late an answer comes.
+    """
 
     def __init__(
         self, reads: BrokerReads, settings: Settings, *, between_rounds: AbstractContextManager[object] | None = None
     ) -> None:
-        """`between_rounds` is entered for each look: whoever writes to the brokers may hold it."""
+        """`between_rounds` is entered for each look: who writes to the brokers meanwhile holds it for each round."""
         self._reads = reads
         self._between_rounds = between_rounds or nullcontext()
         self._settings = settings
@@ -48,7 +51,9 @@ class MeasuredWindows:
         self._next_ms = end_ms + self._window_ms
         before = self._reports.partitions_before
         with self._between_rounds:
-            after = observe(self._reads, self._groups, self._settings.collect, now_ms=now_ms, before=before)
+            after = observe(
+                self._reads, self._groups, self._settings.collect, now_ms=now_ms, before=before, monotonic=lambda: 0.0
+            )
         topics = self._settings.topics
         read: dict[str, list[Record]] = {topics.byte_rate: [], topics.consumer_lag: []}
         for topic, made in self._reports.of(after):
