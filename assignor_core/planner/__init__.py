@@ -16,7 +16,7 @@
       │    seating     heavy partitions alone, then 2 to 4 again, if they still do
       │    (undo 2 to 4 if the worst broker or load ended worse)
       │  5 prune       take back what is no longer needed
-      │  6 annealing   a last try at random, above band and bound (band_lines, draft)
+      │  6 annealing   a last try at random, above band and bound (band_lines; turns, draft, trials)
       │  7 finish      exactly even, if that is a few movements away
       ▼
     changed partitions

@@ -1,7 +1,8 @@
 """Proven lower bounds: how even a placement can be at best, and what stands in the way of better.
 
 Five arguments, and the highest wins. A replica can't be split, so some broker carries at least the heaviest one. Of n
-equal brokers and the n + 1 heaviest replicas two share a broker, by pigeonhole. And racks have to spread, so those with
+equal brokers and the n + 1 heaviest replicas two share a broker, by pigeonhole; likewise where brokers are unequal, and
+for any number of the heaviest (`level_of_heaviest`). And racks have to spread, so those with
 few brokers carry more than their share (`forced_share`). On few brokers the heaviest partition leaves less room for the
 others than these need (`heaviest`). What consumers read in their racks stays there (`read_levels`). The bounds are
 cheap and not tight: a small gap proves that a plan is good, a large one does not prove that a better one exists.
@@ -24,6 +25,8 @@ FOLLOWED = (Resource.BYTES_IN, Resource.DISK, Resource.REPLICAS)
 """Resources that every replica loads alike, leader or not."""
 COPIED = (Resource.BYTES_IN, Resource.DISK)
 """Those of them in which partitions differ."""
+HEAVIEST_PER_BROKER = 4
+"""So many of the heaviest replicas for each broker are looked at: beyond them a place more weighs little."""
 
 
 def forced_share(arrays: ClusterArrays, placement: Placement, share: Floats) -> Floats:
@@ -94,12 +97,34 @@ def _heaviest(arrays: ClusterArrays, placement: Placement, share: Floats, column
     if largest <= 0 or len(arrays.partitions) == 0:
         return 1.0
     loads = _replica_loads(arrays, placement, column)
-    count = int((share[:, column] > 0).sum())
-    bound = float(loads.max() / largest)
-    if len(loads) > count:
-        top = -np.partition(-loads, count)[: count + 1]
+    given = share[share[:, column] > 0, column]
+    bound = level_of_heaviest(loads, given)
+    if len(loads) > len(given):
+        top = -np.partition(-loads, len(given))[: len(given) + 1]
         bound = max(bound, float(np.sort(top)[:2].sum() / largest))
     return bound
+
+
+def level_of_heaviest(loads: Floats, share: Floats) -> float:
+    """The least level at which brokers with `share` (B) have places for the heaviest of `loads` (of replicas).
+
+    At a level a broker holds only so many replicas of at least some load. Of the k heaviest each has at least the load
+    of the last one, so the level is where there are k places for replicas of that load; the highest over k counts.
+
+    Four replicas of a quarter each; broker 1 should carry half, and the others a quarter. All find a place at level 1.
+    Of five replicas of a fifth one has to be the third on broker 1, or the second on another:
+
+    >>> share = np.array([0.5, 0.25, 0.25])
+    >>> [round(level_of_heaviest(np.full(count, 1 / count), share), 6) for count in (4, 5)]
+    [1.0, 1.2]
+    """
+    count = min(len(loads), HEAVIEST_PER_BROKER * len(share))
+    heaviest = -np.sort(np.partition(-loads, count - 1)[:count])
+    # With so many places in all, each of the `count` heaviest has one: rounding down loses less than one a broker.
+    places = np.floor((count + len(share)) / share.sum() * share).astype(np.int64)
+    number = np.arange(places.sum()) - np.repeat(np.cumsum(places) - places, places) + 1
+    levels = np.sort(number / np.repeat(share, places))[:count]
+    return float((heaviest * levels).max(initial=0.0))
 
 
 def _replica_loads(arrays: ClusterArrays, placement: Placement, column: int) -> NDArray[np.float64]:

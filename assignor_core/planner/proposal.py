@@ -17,7 +17,7 @@ from assignor_core.errors import InputError
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
 from assignor_core.plan import BrokerLoads, CheaperPlan, Plan
-from assignor_core.planner.annealing import BETTER, NOTICEABLE, REPLICAS_MAX, anneal
+from assignor_core.planner.annealing import BETTER, BYTES_MORE, NOTICEABLE, anneal
 from assignor_core.planner.attainable import attainable
 from assignor_core.planner.band_lines import above_lines, band_lines
 from assignor_core.planner.bounds import leaves_replicas_behind, lower_bounds
@@ -56,10 +56,12 @@ SEATED = 0.9
 """Other seats are kept if they leave this part of the distance to band and bound: the last try at random may mend a
 tenth as well, and moves less.
 """
-HOPELESS = 0.005
-"""Fair shares: where seats alone take the worst load further away, what follows does not mend it."""
-BYTES_MORE = 1.25
-"""Another way that ends nearer to band and bound may copy so many times what the first one does."""
+WORTH = 1e-3
+"""Squared fair shares, over all brokers and loads: where all are within band or bound, a plan that gains less is not
+worth its movements. Mostly it is a plan on another one's result.
+"""
+BOUNDS_REPLICAS_MAX = 20_000
+"""With more replicas bounds take long: the search does without them."""
 KICKED_FROM = 0.5
 """A way on is tried only where a round of relief leaves this part of the violation: while rounds get on, they go on."""
 
@@ -162,28 +164,46 @@ def balance(search: Search) -> Way:
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.
     before, mark = placement.loads.copy(), len(search.journal)
     excess_before = problem.worst_excess(before)
+    violation_before = _attainable_violation(search)
     marks = _relieve(search)
-    seated = _seat(search)
+    seated = _seat(search, excess_before + ROUNDING)
     marks += seated
     while problem.worst_excess(placement.loads) > excess_before + ROUNDING or _is_further_above(search, before):
         search.undo_to(marks.pop())
+    if _gains_nothing(search, before, violation_before):
+        search.undo_to(mark)
+        seated = []
     way = Way(tuple(applied.edit for applied in search.journal), mark)
     prune(search)
-    if seated:
-        _settle(search)
-    if anneal(search, lambda: bounds_of(problem, placement), excess_before + ROUNDING):
+    is_annealed = _anneal(search, excess_before + ROUNDING, search.spending.bytes_copied)
+    if is_annealed:
         prune(search)
+    if is_annealed or seated:
+        _settle(search)
     finish(search)
     return way
 
 
+def _attainable_violation(search: Search) -> float:
+    return float(search.under(attainable(search.problem, search.placement)).violation().sum())
+
+
+def _gains_nothing(search: Search, before: Floats, violation_before: float) -> bool:
+    """Whether what is left gains next to nothing, and with the loads `before` all were within band or bound already."""
+    if violation_before - _attainable_violation(search) >= WORTH:
+        return False
+    return above_lines(search.problem, before, _lines(search)) <= NOTICEABLE
+
+
 def _settle(search: Search) -> None:
-    """Relief once more where pruning has made room: else a plan on the plan's own result would begin with it."""
+    """Relief once more, where annealing and pruning have made room: else a plan on the plan's own result would begin
+    with it. What takes the worst load further above is undone, as it would be there.
+    """
     problem, placement = search.problem, search.placement
     for _ in range(ROUNDS):
-        mark, excess_before = len(search.journal), problem.worst_excess(placement.loads)
+        mark, excess_before, above = len(search.journal), problem.worst_excess(placement.loads), _above(search)
         search.under(attainable(problem, placement)).relieve()
-        if problem.worst_excess(placement.loads) > excess_before + ROUNDING:
+        if problem.worst_excess(placement.loads) > excess_before + ROUNDING or _above(search) > above + ROUNDING:
             search.undo_to(mark)
         if len(search.journal) == mark:
             return
@@ -197,7 +217,7 @@ def _is_further_above(search: Search, before: Floats) -> bool:
     a placement that is at its bound, and leave it. Of large clusters nobody asks: there bounds take long.
     """
     problem, placement = search.problem, search.placement
-    if (placement.original != NO_BROKER).sum() > REPLICAS_MAX or (placement.loads == before).all():
+    if (placement.original != NO_BROKER).sum() > BOUNDS_REPLICAS_MAX or (placement.loads == before).all():
         return False
     lines = band_lines(problem, bounds_of(problem, placement))
     return above_lines(problem, placement.loads, lines) > above_lines(problem, before, lines) + ROUNDING
@@ -233,36 +253,49 @@ def _relieve(search: Search) -> list[int]:
     return marks
 
 
-def _seat(search: Search) -> list[int]:
+def _seat(search: Search, excess_max: float) -> list[int]:
     """Other seats for heavy partitions, as long as the worst load comes much nearer to band and bound; returns as
     `_relieve` does.
     """
     marks: list[int] = []
     if search.problem.policy.has_budget:
         return marks
-    above, copied_max = _above(search), BYTES_MORE * search.spending.bytes_copied
+    above, copied = _above(search), search.spending.bytes_copied
     for _ in range(SEATINGS):
         mark = len(search.journal)
-        if above <= NOTICEABLE or not seat_heavy(search) or _above(search) > above + HOPELESS:
-            search.undo_to(mark)
+        if above <= NOTICEABLE or not seat_heavy(search, _lines(search)):
             break
-        more, nearer = [mark, *_relieve_in_rounds(search)], _above(search)
+        seated, steps = _above(search), [mark, len(search.journal)]
+        steps += _relieve_in_rounds(search)
+        if _above(search) > seated:
+            search.undo_to(steps[1])
+            steps = steps[:2]
+        if _anneal(search, excess_max, copied):
+            steps.append(len(search.journal))
+        nearer = _above(search)
         is_sound = is_within_capacities(search.problem, search.placement)
-        if not is_sound or nearer > SEATED * above or search.spending.bytes_copied > copied_max:
+        if not is_sound or nearer > SEATED * above or search.spending.bytes_copied > BYTES_MORE * copied:
             search.undo_to(mark)
             break
-        marks, above = [*marks, *more], nearer
+        marks, above = [*marks, *steps], nearer
     return marks
 
 
+def _anneal(search: Search, excess_max: float, bytes_copied: float) -> bool:
+    return anneal(search, lambda: bounds_of(search.problem, search.placement), excess_max, bytes_copied)
+
+
 def _above(search: Search) -> float:
-    """Fair shares by which the worst load is above its band and bound; of large clusters, above limits that can be met,
-    as bounds take long there.
-    """
+    """Fair shares by which the worst load is above its line."""
+    return above_lines(search.problem, search.placement.loads, _lines(search))
+
+
+def _lines(search: Search) -> Floats:
+    """B x C load at the band of the proven bounds; of large clusters, where these take long, limits that can be met."""
     problem, placement = search.problem, search.placement
-    if (placement.original != NO_BROKER).sum() > REPLICAS_MAX:
-        return attainable(problem, placement, everywhere=True).worst_excess(placement.loads)
-    return above_lines(problem, placement.loads, band_lines(problem, bounds_of(problem, placement)))
+    if (placement.original != NO_BROKER).sum() > BOUNDS_REPLICAS_MAX:
+        return attainable(problem, placement, everywhere=True).limit
+    return band_lines(problem, bounds_of(problem, placement))
 
 
 def _relieve_in_rounds(search: Search) -> list[int]:

@@ -1,8 +1,9 @@
 """Another seat for heavy partitions, where the search is stuck: as if light ones could go anywhere.
 
 Two heavy partitions on one broker part only if another broker has room for one. Those without a heavy one are full of
-light ones, so no candidate helps. Here light partitions count for nothing: each limit is raised by what they bring, and
-heavy ones alone move, by the same candidates and kicks. Then heavy ones stay, and light ones make room.
+light ones, so no candidate helps. Here light partitions count for nothing, and heavy ones alone change places, by turns
+of annealing (`turns`): as few as serve, since light ones lie around them. Then heavy ones stay, and light ones make
+room.
 
 Invariants: no hard rule is broken but capacities, which the caller looks at in the end (`is_within_capacities`). The
 work has a limit of its own, a part of the whole search's, since that may be spent by now.
@@ -12,18 +13,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from assignor_core.load import NO_BROKER, Floats
+from assignor_core.load import NO_BROKER, Floats, Ints
+from assignor_core.planner.annealing import NOTICEABLE
 from assignor_core.planner.attainable import attainable
+from assignor_core.planner.band_lines import above_lines
+from assignor_core.planner.draft import task_of
 from assignor_core.planner.effort import Effort
-from assignor_core.planner.kicks import kick
-from assignor_core.planner.placement import Flags, Placement
+from assignor_core.planner.placement import Flags, Indices, Placement
 from assignor_core.planner.problem import Problem
-from assignor_core.planner.search import NOTICEABLE, Search
+from assignor_core.planner.search import Search
+from assignor_core.planner.turns import Step, Turns, apply_rows
 
 HEAVY = 0.2
 """A partition is heavy if it is this part of what the largest broker should carry, in any load."""
-TURNS_MAX = 4
-"""Reliefs and kicks, one after the other, as long as something moves."""
+TRIALS = 1_000_000
+"""Trials of a turn, which take a tenth of a second."""
+STEPS = (Step(0.003), Step(0.03), Step(0.1), Step(0.3), Step(0.03, 0.1), Step(0.3, 0.1))
+"""Turns, one after the other: heavy partitions cost much."""
+BETTER = 1e-4
+"""Fair shares by which a turn must bring heavy partitions nearer to the lines."""
 EFFORT_PART = 8
 """The search may score this part of its most candidates once more."""
 ROUNDING = 1e-9
@@ -31,30 +39,56 @@ ANY = 1e9
 """More than any load: no limit."""
 
 
-def seat_heavy(search: Search) -> bool:
-    """Move heavy partitions to where there is most room for them, then light ones out of their way; False where none
-    moved.
+def seat_heavy(search: Search, lines: Floats) -> bool:
+    """Move heavy partitions so that they alone are below `lines` (B x C), or nearer; then light ones out of their way.
+
+    False where heavy ones alone are below the lines, or come no nearer: then nothing moves.
     """
     problem, placement = search.problem, search.placement
     is_heavy = _heavy(problem, placement)
+    rows = _seated(search, np.flatnonzero(is_heavy), lines)
+    if rows is None:
+        return False
+    apply_rows(search, rows)
+    limits = attainable(problem, placement, everywhere=True)
     effort = Effort(search.effort.candidates_max // EFFORT_PART)
-    mark = len(search.journal)
-    for _ in range(TURNS_MAX):
-        before = len(search.journal)
-        limits = attainable(problem, placement, everywhere=True)
-        heavy_alone = search.under(_without_light(limits, placement, is_heavy), effort)
-        if not float(heavy_alone.violation().sum()) > NOTICEABLE:
-            break
-        heavy_alone.relieve()
-        kick(heavy_alone)
-        if len(search.journal) == before:
-            break
-    has_moved = len(search.journal) > mark
-    if has_moved:
-        limits = attainable(problem, placement, everywhere=True)
-        search.under(replace(limits, may_balance=limits.may_balance & ~is_heavy), effort).relieve()
+    search.under(replace(limits, may_balance=limits.may_balance & ~is_heavy), effort).relieve()
     search.effort.add(effort)
-    return has_moved
+    return True
+
+
+def _seated(search: Search, heavy: Indices, lines: Floats) -> Ints | None:
+    """P x R rows with other seats for the partitions `heavy`; None where these come no nearer to the lines."""
+    problem, placement = search.problem, search.placement
+    lines = np.where(problem.arrays.columns.counts, ANY, lines)
+    task = task_of(search, lines)
+    task = task._replace(
+        limits=task.lines,
+        leading=task.leading[heavy],
+        following=task.following[heavy],
+        change_price=task.change_price[heavy],
+        copy_price=task.copy_price[heavy],
+        sizes=task.sizes[heavy],
+        original=placement.replicas[heavy],  # the fewest changes from here, not from where they were at first
+        is_movable=task.is_movable[heavy],
+        movable=np.flatnonzero(task.is_movable[heavy]),
+    )
+    rows, loads, inflow = placement.replicas[heavy], _loads_of(placement, heavy), search.spending.inflow
+    above = above_lines(problem, loads, lines)
+    if above <= NOTICEABLE or not len(task.movable):
+        return None
+    first, turns = above, Turns(task, TRIALS)
+    for step in STEPS:
+        draft = turns.turn(rows, loads, inflow, step)
+        if (nearer := above_lines(problem, draft.loads, lines)) < above - BETTER:
+            rows, loads, inflow, above = draft.rows, draft.loads, draft.inflow, nearer
+        if above <= NOTICEABLE:
+            break
+    if above == first:
+        return None
+    seated = placement.replicas.copy()
+    seated[heavy] = rows
+    return seated
 
 
 def is_within_capacities(problem: Problem, placement: Placement) -> bool:
@@ -71,23 +105,10 @@ def _heavy(problem: Problem, placement: Placement) -> Flags:
     return heavy
 
 
-def _without_light(limits: Problem, placement: Placement, is_heavy: Flags) -> Problem:
-    """`limits` that light partitions do not use up, and only heavy ones move."""
-    light = placement.loads - _loads_of(placement, is_heavy)
-    light[:, limits.arrays.columns.counts] = ANY
-    return replace(
-        limits,
-        goal=limits.goal + light,
-        limit=limits.limit + light,
-        ceiling=limits.ceiling + light,
-        may_balance=limits.may_balance & is_heavy,
-    )
-
-
-def _loads_of(placement: Placement, chosen: Flags) -> Floats:
+def _loads_of(placement: Placement, chosen: Indices) -> Floats:
     """B x C what some partitions bring."""
-    rows, loads = np.flatnonzero(chosen), np.zeros_like(placement.loads)
+    loads = np.zeros_like(placement.loads)
     for slot in range(placement.replicas.shape[1]):
-        held = rows[placement.replicas[rows, slot] != NO_BROKER]
+        held = chosen[placement.replicas[chosen, slot] != NO_BROKER]
         np.add.at(loads, placement.replicas[held, slot], placement.loads_at(held, np.full(len(held), slot)))
     return loads

@@ -9,7 +9,7 @@ import pytest
 from assignor_core.load import cluster_arrays
 from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
 from assignor_core.planner import PlannerPolicy
-from assignor_core.planner.bounds import lower_bounds
+from assignor_core.planner.bounds import level_of_heaviest, lower_bounds
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import problem_of
 from assignor_core.planner.two_loads import levels_together
@@ -128,3 +128,24 @@ def test_the_broker_of_a_heavy_partition_sorts_the_others_or_leaves_its_disk_emp
     bounds: dict[str, float] = dict.fromkeys(COPIED, 1.0)
     levels = levels_together(arrays, placement, share, bounds)
     assert levels[COPIED] == pytest.approx(9 / 7)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 30))])
+def test_no_placement_on_unequal_brokers_is_below_the_level_of_the_heaviest(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    share = random.choice((1.0, 2.0, 3.0), size=int(random.integers(2, 4)))
+    share /= share.sum()
+    loads = random.choice((0.1, 1.0, 3.0), size=int(random.integers(1, 8))) * random.uniform(0.9, 1.1)
+    loads /= loads.sum()
+    least = min(
+        float((np.bincount(placed, loads, len(share)) / share).max())
+        for placed in product(range(len(share)), repeat=len(loads))
+    )
+    assert level_of_heaviest(loads, share) <= least + ROUNDING
+
+
+def test_one_hot_partition_more_than_large_brokers_is_a_bound() -> None:
+    """Two of six brokers carry a quarter each. A third partition of a quarter is twice what any broker has left."""
+    share = np.array([2, 2, 1, 1, 1, 1]) / 8
+    assert level_of_heaviest(np.full(2, 0.25), share) == pytest.approx(1.0)
+    assert level_of_heaviest(np.full(3, 0.25), share) == pytest.approx(2.0)

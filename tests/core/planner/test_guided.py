@@ -10,7 +10,7 @@ import pytest
 from assignor_core.load import Floats
 from assignor_core.model import Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import Plan, validate
-from assignor_core.planner import PlannerPolicy, guided, proposal, propose
+from assignor_core.planner import PlannerPolicy, annealing, guided, proposal, propose
 from assignor_core.planner.guided import have_unequal_proportions, may_guide
 from assignor_core.planner.relaxation import LOAD_GRID, MOVED_PRICE, Relaxation, relaxation_of
 from tests.benchmarks.bench_shapes import OVER_MAX, over_band_or_bound
@@ -193,6 +193,7 @@ def test_where_the_search_ends_above_the_linear_program_is_tried_whatever_the_pr
     assert over_band_or_bound(plan, policy) <= OVER_MAX
     monkeypatch.setattr(guided, "PAIRS_MAX", 0)
     monkeypatch.setattr(proposal, "SEATINGS", 0)
+    monkeypatch.setattr(annealing, "STEPS", ())
     assert over_band_or_bound(propose(state), policy) > 10 * OVER_MAX
 
 
@@ -249,6 +250,8 @@ def test_a_plan_that_the_search_leaves_above_its_band_ends_within_it(monkeypatch
     policy = PlannerPolicy()
     assert over_band_or_bound(planned(ABOVE), policy) <= OVER_MAX
     monkeypatch.setattr(guided, "PAIRS_MAX", 0)
+    monkeypatch.setattr(proposal, "SEATINGS", 0)
+    monkeypatch.setattr(annealing, "STEPS", ())
     assert over_band_or_bound(propose(unequal(ABOVE)), policy) > 10 * OVER_MAX
 
 

@@ -21,15 +21,26 @@ def two_heavy_on_one() -> ClusterState:
 
 def test_a_heavy_partition_goes_where_only_light_ones_are_and_these_make_room() -> None:
     search = search_of(two_heavy_on_one())
-    assert seat_heavy(search)
+    assert seat_heavy(search, search.problem.limit)
     heavy, light = search.placement.replicas[:2, 0], search.placement.replicas[2:, 0]
     assert sorted(heavy.tolist()) == [0, 1]
     assert sorted(np.bincount(light).tolist()) == [LIGHT // 2, LIGHT // 2]
 
 
+def test_of_unequal_brokers_only_large_ones_seat_heavy_partitions() -> None:
+    """Brokers 1 and 2 carry twice as much as 3 to 6, and all the light ones; heavy ones fill 3 and 4 twice over."""
+    sizes = (2.0, 2.0, 1.0, 1.0, 1.0, 1.0)
+    brokers = tuple(Broker(n, capacity=Capacity(30 * s, 60 * s, 3e3 * s)) for n, s in enumerate(sizes, start=1))
+    replicas = [(3,), (4,), *[(1,)] * 14, *[(2,)] * 14]
+    search = search_of(cluster(*replicas, brokers=brokers, loads=(14.0, 14.0, *[1.0] * 28)))
+    assert seat_heavy(search, search.problem.limit)
+    assert sorted(search.placement.replicas[:2, 0].tolist()) == [0, 1]
+    assert np.isin(search.placement.replicas[2:, 0], (0, 1)).sum() <= 4
+
+
 def test_where_no_partition_is_heavy_nothing_moves() -> None:
     search = search_of(cluster(*[(1,)] * 40, brokers=(Broker(1), Broker(2))))
-    assert not seat_heavy(search)
+    assert not seat_heavy(search, search.problem.limit)
     assert search.journal == []
 
 
@@ -37,7 +48,7 @@ def test_a_search_that_has_spent_its_effort_has_some_left_for_seats() -> None:
     search = search_of(two_heavy_on_one())
     spent = search.effort.candidates_max
     search.effort.look(spent)
-    assert seat_heavy(search)
+    assert seat_heavy(search, search.problem.limit)
     assert spent < search.effort.candidates <= spent + spent // EFFORT_PART
 
 
@@ -58,7 +69,7 @@ def test_seats_keep_racks_and_can_be_undone_bit_by_bit(state: ClusterState, poli
     placement, problem = search.placement, search.problem
     before, replicas = placement.loads.copy(), placement.replicas.copy()
     crowding = problem.crowding(replicas)
-    seat_heavy(search)
+    seat_heavy(search, search.problem.limit)
     assert (problem.crowding(placement.replicas) <= crowding).all()
     taken = placement.replicas[(placement.replicas != replicas) & (placement.replicas != NO_BROKER)]
     states = {broker.broker_id: broker.state for broker in state.brokers}
