@@ -83,8 +83,8 @@ ONLY_IN = {
 }  # fmt: skip
 """A library, and the only places that may import it."""
 
-COMPILED = "assignor_core/planner/trials.py"
-"""The one module in machine code."""
+COMPILED = "assignor_core/planner/compiled.py"
+"""The one module that imports numba."""
 
 HANDED_ALL_SETTINGS = {"run_roles"}
 """Functions of one section whose caller hands all settings to any function of a kind."""

@@ -6,7 +6,7 @@
       ▼
     Placement, Problem          what can be edited; rules, limits and the objective that judges it
       │  1 repair      brokers that must end empty are emptied, racks are spread
-      │    guided      what a linear program would move (relaxation): where proportions of brokers differ
+      │    guided      what a linear program would move: where proportions differ (relaxation, split_replicas)
       │  2 attainable  limits that can be met  ┐
       │  3 search      relieve the worst       │ up to 8 rounds,
       │    wide_exchanges    of any replicas   │ until nothing changes

@@ -48,6 +48,8 @@ FULL_STEP = 0.05
 MOVED_PRICE = 0.02
 """What it costs to move a replica or a leadership beside its bytes, in fair shares of disk."""
 LEAST_NEAR = 1e-12
+COMPILED_FROM = 200_000
+"""With so many pairs of a replica and a target machine code pays, which takes a third of a second to load."""
 LIGHTEST_LEADERSHIP = 1e-4
 """Leaderships that bring fewer fair shares than this are left to the search."""
 
@@ -118,7 +120,7 @@ class Relaxation:
 
     def that_may_move(self, prices: Floats, blur: float) -> "Relaxation":
         """The same without replicas that stay at `prices` (B x K) and at those that differ a little."""
-        here, _, cheapest = self._price_of_each(self._of_load(prices))
+        here, cheapest = self._cheapest(self._of_load(prices))
         rows = np.flatnonzero(cheapest < here + SOON * blur * self.loads.sum(axis=1) + LEAST_NEAR)
         return replace(
             self,
@@ -127,6 +129,30 @@ class Relaxation:
             loads=self.loads[rows],
             costs=self.costs[rows],
         )
+
+    def _cheapest(self, of_load: Floats) -> tuple[Floats, Floats]:
+        """N what each replica costs where it is, and on its cheapest target."""
+        if self.costs.size < COMPILED_FROM:
+            here, _, cheapest = self._price_of_each(of_load)
+            return here, cheapest
+        from assignor_core.planner import split_replicas  # machine code
+
+        here, cheapest = np.empty(len(self.loads)), np.empty(len(self.loads))
+        split_replicas.price_each(self.loads, self.sources, self.costs, self.targets, of_load, here, cheapest)
+        return here, cheapest
+
+    def loads_at(self, prices: Floats, blur: float) -> Floats:
+        """B x K loads if everybody goes where `prices` (B x K) ask for: `loads_with` of these `parts`, to the bit."""
+        if self.costs.size < COMPILED_FROM:
+            return self.loads_with(self.parts(prices, blur))
+        from assignor_core.planner import split_replicas  # machine code
+
+        of_load, after, there = self._of_load(prices), self.before.copy(), np.empty(len(self.targets))
+        split_replicas.add_parts(
+            self.loads, self.sources, self.costs, self.targets, of_load, blur, LEAST_NEAR, PART_GRID, there, after
+        )
+        self._hand_over(after, self._handed(of_load, blur))
+        return after
 
     def _handed(self, of_load: Floats, blur: float) -> Floats:
         prices = np.where(self.may_lead, 0.0, np.inf)
@@ -147,11 +173,16 @@ class Relaxation:
         count, gone = len(after), moved.sum(axis=1)
         for column in range(after.shape[1]):
             after[:, column] -= np.bincount(self.sources[movers], self.loads[movers, column] * gone, minlength=count)
+        self._hand_over(after, handed)
+        return after
+
+    def _hand_over(self, loads: Floats, handed: Floats) -> None:
+        """Change `loads` (B x K) by the parts of leaderships that are handed over (H x R)."""
+        for column in range(loads.shape[1]):
             for slot in range(1, handed.shape[1]):
                 shifted = handed[:, slot] * self.leaderships[:, column]
-                after[:, column] += np.bincount(self.holders[:, slot], shifted, minlength=count)
-                after[:, column] -= np.bincount(self.holders[:, 0], shifted, minlength=count)
-        return after
+                loads[:, column] += np.bincount(self.holders[:, slot], shifted, minlength=len(loads))
+                loads[:, column] -= np.bincount(self.holders[:, 0], shifted, minlength=len(loads))
 
     def shadow_prices(self) -> tuple[Floats, float]:
         """B x K prices under which brokers are hardly above their goals, for a fair share of each, and their blur."""
@@ -163,7 +194,7 @@ class Relaxation:
         for number, blur in enumerate(blurs.tolist()):
             if number % LOOKED_AT_AGAIN == 0:
                 some = self.that_may_move(prices, blur)
-            above = (some.loads_with(some.parts(prices, blur)) - self.goals) / self.sizes
+            above = (some.loads_at(prices, blur) - self.goals) / self.sizes
             if number >= LAST_STEPS * STEPS:
                 excess = float(on_grid(np.maximum(above, 0.0) ** 2).sum())
                 if excess < least:

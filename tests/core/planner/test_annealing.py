@@ -15,6 +15,7 @@ from numba.core import caching
 from assignor_core.load import NO_BROKER, Ints
 from assignor_core.model import ClusterState, PartitionLoad
 from assignor_core.planner import PlannerPolicy, annealing, propose, seating, trials
+from assignor_core.planner.compiled import compiled
 from assignor_core.planner.draft import Draft, Task, draft_of, task_of, trial_of
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.search import Search
@@ -114,7 +115,7 @@ def tried(search: Search, turn: Callable[..., None], *, threshold: float) -> tup
 def test_machine_code_does_what_the_python_code_says_to_the_bit() -> None:
     """Whatever the processor: so a plan is one on all machines."""
     search = search_of(generate(KIND, SEED))
-    _, compiled = tried(search, trials.turn, threshold=0.1)
+    _, by_machine = tried(search, trials.turn, threshold=0.1)
     program = (
         "from tests.core.planner.test_annealing import *\n"
         "assert not hasattr(trials.turn, 'py_func')\n"
@@ -130,9 +131,9 @@ def test_machine_code_does_what_the_python_code_says_to_the_bit() -> None:
         check=True,
     )
     assert hasattr(trials.turn, "py_func")
-    assert compiled is not None
-    assert ran.stdout.strip() == f"{compiled.rows.tolist()} {compiled.loads.tolist()} {compiled.costs.tolist()}"
-    assert (compiled.rows != search.placement.replicas).any()
+    assert by_machine is not None
+    assert ran.stdout.strip() == f"{by_machine.rows.tolist()} {by_machine.loads.tolist()} {by_machine.costs.tolist()}"
+    assert (by_machine.rows != search.placement.replicas).any()
 
 
 def test_numba_compiles_once_for_all_models() -> None:
@@ -169,7 +170,7 @@ def test_where_no_folder_can_be_written_machine_code_is_made_for_this_process_al
     def twice(figure: int) -> int:
         return 2 * figure
 
-    assert trials.compiled(twice)(21) == 42
+    assert compiled(twice)(21) == 42
 
 
 def test_a_plan_that_the_search_leaves_above_its_band_ends_within_it() -> None:

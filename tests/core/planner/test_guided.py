@@ -1,5 +1,6 @@
 """Brokers with more disk for their network than others: the linear program's prices, and plans that begin with them."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -10,7 +11,7 @@ import pytest
 from assignor_core.load import Floats
 from assignor_core.model import Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import Plan, validate
-from assignor_core.planner import PlannerPolicy, annealing, guided, proposal, propose
+from assignor_core.planner import PlannerPolicy, annealing, guided, proposal, propose, relaxation
 from assignor_core.planner.guided import have_unequal_proportions, may_guide
 from assignor_core.planner.relaxation import LOAD_GRID, MOVED_PRICE, Relaxation, relaxation_of
 from tests.benchmarks.bench_shapes import OVER_MAX, over_band_or_bound
@@ -51,6 +52,22 @@ def least_price(relaxed: Relaxation, prices: Floats) -> float:
         led[:, 1:] += MOVED_PRICE
         saved += (led[:, 0] - led.min(axis=1)).sum()
     return float((prices * above).sum() - saved)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [ONE_REPLICA, THREE_REPLICAS])
+def test_machine_code_and_matrices_give_the_same_to_the_bit(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    relaxed = relaxation_of(search_of(unequal(seed)))
+    random = np.random.default_rng(seed)
+    for blur in (2.0, 0.1, 0.015):
+        prices = random.uniform(0.0, 2.0, size=relaxed.goals.shape)
+        found = []
+        for least in (0, sys.maxsize):
+            monkeypatch.setattr(relaxation, "COMPILED_FROM", least)
+            some = relaxed.that_may_move(prices, blur)
+            found.append((some.partitions.tolist(), some.sources.tolist(), relaxed.loads_at(prices, blur).tolist()))
+        assert found[0] == found[1]
+        assert found[0][2] != relaxed.before.tolist()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
