@@ -165,7 +165,7 @@ def carry_out(
         loop.tick(now_ms=now_ms)
     execution = journal.executions(now_ms=now_ms)[-1]
     assert execution.last_event == "done", execution.last
-    assert cluster.throttle_rates() == {}
+    until("each broker knows that no throttle is left", lambda: cluster.throttle_rates() == {}, DEADLINE_S)
     until("all replicas are in sync", lambda: _is_settled(cluster.describe()), DEADLINE_S)
     return dict(decision), cluster.describe()
 

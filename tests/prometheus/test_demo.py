@@ -51,7 +51,7 @@ def test_skew_a_dead_spark_and_balance_as_those_on_call_are_told(tmp_path: Path)
     ):
         page = until("skew told to the webhook", lambda: demo.watch.notification(SKEWED, "firing"), STORY_DEADLINE_S)
         assert page["path"] == "/ticket"
-        assert "In cluster demo the busiest broker has 1." in page["annotations"]["description"]
+        assert "In cluster demo the busiest broker has " in page["annotations"]["description"]
         assert "broker 1, " in page["annotations"]["description"]
         seen = demo.descendants()
         _spark_dies(demo)
