@@ -92,7 +92,7 @@ def leaves_replicas_behind(arrays: ClusterArrays, placement: Placement) -> bool:
 
 
 def _heaviest(arrays: ClusterArrays, placement: Placement, share: Floats, column: int) -> float:
-    """The k heaviest replicas sit on brokers; by pigeonhole two of the n+1 heaviest share one of n equal brokers."""
+    """What places for the heaviest replicas force, and that two of the n+1 heaviest share one of n brokers."""
     largest = share[:, column].max(initial=0.0)
     if largest <= 0 or len(arrays.partitions) == 0:
         return 1.0

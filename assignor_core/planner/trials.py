@@ -1,7 +1,7 @@
 """The trials of annealing in machine code: small changes of a draft at random, millions of them.
 
 The search scores matrices of candidates. Annealing tries one change after another, each of two brokers or a few: there
-one call of numpy costs more than all sums of a trial: 10 us for each, in machine code 0.1 (`compiled`).
+one call of numpy costs more than all sums of a trial. In Python and numpy a trial takes 10 us, here 0.1 (`compiled`).
 
 The cost of a draft is what brokers are above `lines`, linear and squared, and the price of what it copies, in fair
 shares of disk. Linear, so that the last bit above a line still counts; squared, so that the worst broker counts most.
@@ -9,8 +9,8 @@ What is above a broker's own limit but below its line costs a little, too: where
 brokers without it should stay even.
 
 Invariants: the loads of the draft are what its rows put on brokers, to the bit (loads are on a grid). No trial that is
-accepted breaks a hard rule; budgets are for the caller to look at. Sums are in one order on every
-machine (no `fastmath`), and the generator comes from outside, so a draft has one result.
+accepted breaks a hard rule; budgets are for the caller to look at. Sums are in one order on every machine (no
+`fastmath`), and the generator comes from outside, so a draft has one result.
 """
 
 import numpy as np
