@@ -5,6 +5,8 @@ a killed run left behind and never hits a stranger that got the same id.
 """
 
 import ctypes
+import errno
+import itertools
 import json
 import os
 import signal
@@ -21,6 +23,16 @@ import psutil
 PR_SET_PDEATHSIG = 1
 TERMINATE_GRACE_S = 8.0
 START_TIME_SLACK_S = 1.0
+OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+PORTS_FROM = 10_000
+"""Below are the usual ports of services, such as 9092 and 3000."""
+PORTS_OF_A_PROCESS = 347
+"""So far apart processes begin that are started one after the other; prime, so that any port may be the first."""
+ANY_PORT = 0
+"""The system chooses."""
+
+_steps = itertools.count()
+"""Goes on over all calls: whoever got a port may not listen at it yet."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -29,12 +41,41 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """So many ports that were free a moment ago, each another one: the system may hand out again what is given back."""
+    """So many ports that were free a moment ago, each another one, and others than in the calls before.
+
+    They are not among those that the system gives to outgoing connections. One of these could be taken before its
+    server listens, even by a client of this very server: TCP lets a connection meet itself.
+    """
     with ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((host, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
+        ports: list[int] = []
+        for port in _candidate_ports():
+            probe = held.enter_context(socket.socket())
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or port == ANY_PORT:
+                    raise
+                continue
+            ports.append(int(probe.getsockname()[1]))
+            if len(ports) == count:
+                break
+        return ports
+
+
+def _candidate_ports() -> Iterator[int]:
+    """All ports outside the range of outgoing connections, each process from another one on; then any, without end."""
+    outside = range(PORTS_FROM, max(PORTS_FROM, _outgoing_ports_from()))
+    for step in itertools.islice(_steps, len(outside)):
+        yield outside[(os.getpid() * PORTS_OF_A_PROCESS + step) % len(outside)]
+    yield from itertools.repeat(ANY_PORT)
+
+
+def _outgoing_ports_from() -> int:
+    """The first port that the system gives to outgoing connections."""
+    try:
+        return int(OUTGOING_PORTS.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 32_768  # Linux unless changed; other systems begin higher
 
 
 def start(
