@@ -6,14 +6,14 @@
       ▼
     Placement, Problem          what can be edited; rules, limits and the objective that judges it
       │  1 repair      brokers that must end empty are emptied, racks are spread
-      │    guided      what a linear program would move: where proportions differ (relaxation, split_replicas)
+      │    relief      one of two ways, or both where the first ends above band and bound (bound_lines):
+      │    guided      what a linear program would move (relaxation, split_replicas), and annealing by price
       │  2 attainable  limits that can be met  ┐
       │  3 search      relieve the worst       │ up to 8 rounds,
       │    wide_exchanges    of any replicas   │ until nothing changes
       │  4 kicks       a way on where stuck    │
       │    repair      what there is room for  ┘
-      │    (2 to 4 the other way, with or without `guided`, if they end above band and bound)
-      │    seating     heavy partitions alone, then 2 to 4 again, if they still do
+      │    seating     heavy partitions alone, then 2 to 4 again, if both ways end above
       │    (undo 2 to 4 if the worst broker or load ended worse)
       │  5 prune       take back what is no longer needed
       │  6 annealing   a last try at random, above band and bound (band_lines; turns, draft, trials)

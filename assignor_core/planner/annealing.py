@@ -1,23 +1,26 @@
-"""A last try for plans that end above band and bound: small changes at random, some of them for the worse.
+"""Small changes at random, some of them for the worse, for plans that are above band and bound.
 
 The search takes only what improves, and kicks go one way from one stuck broker. What is left then are plans in which
-several replicas of several brokers must change places at once. So this phase makes turns of annealing (`turns`), each
-from the best placement so far. The first thresholds are low, since high ones move much that is not needed. Then
-prices are low, too. A plan that is within its band or at its bound needs no further turns.
+several replicas of several brokers must change places at once. Turns of annealing (`turns`) can do that. They are for
+two places of a plan:
+
+- By price (`anneal_by_price`), where whole replicas have followed a linear program (`relief`). Each turn goes on from
+  the one before, at half the price, until all is within band and bound.
+- As a last try (`anneal`). Each turn begins with the best placement so far. The first thresholds are low, since high
+  ones move much that is not needed. Then prices are low, too.
 
 Invariants: a plan within band or bound is left alone. Any other one is changed only if its worst load ends nearer to
-the band, and the more bytes it may copy, the nearer. What brokers are above their limits in all does not grow, but
-where every load ends within band or bound. The number of trials has a limit of its own: a search that is spent may
-still be near its end.
+the band, by price only if all end within it. In a last try what brokers are above their limits in all does not grow,
+but where every load ends within band or bound; the more bytes it copies, the nearer it must come. The number of trials
+has a limit of its own: a search that is spent may still be near its end.
 """
 
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats, Ints
-from assignor_core.planner.band_lines import above_lines, band_lines
+from assignor_core.planner.band_lines import above_lines
 from assignor_core.planner.bounds import leaves_replicas_behind
 from assignor_core.planner.draft import task_of
 from assignor_core.planner.search import Search
@@ -27,9 +30,21 @@ TRIALS = 2_500_000
 """Trials of a turn, which take a quarter of a second."""
 STEPS = (
     Step(0.001), Step(0.003), Step(0.01), Step(0.03),
-    Step(0.003, 0.2), Step(0.01, 0.2), Step(0.03, 0.2), Step(0.1, 0.2),
+    Step(0.003, 0.2, 0.2), Step(0.01, 0.2, 0.2), Step(0.03, 0.2, 0.2), Step(0.1, 0.2, 0.2),
 )  # fmt: skip
 """Turns, one after the other."""
+PRICE_THRESHOLD = 0.0003
+PRICE_STEPS = (
+    *(Step(PRICE_THRESHOLD, part, part) for part in (32.0, 16.0, 8.0, 4.0, 2.0, 1.0)),
+    *(Step(PRICE_THRESHOLD, part) for part in (0.5, 0.2, 0.1)),  # else the last bit takes many small movements
+    *(Step(PRICE_THRESHOLD, part, 2.0 * part) for part in (0.1, 0.03)),
+)  # fmt: skip
+"""Turns from where the linear program leads: what relieves most for its bytes comes first, and the last bit last."""
+HOPELESS = 0.15
+"""Fair shares above the line after two turns from which no other helps: a heavy partition is in the way."""
+TRIALS_PER_REPLICA = 40
+PRICE_TRIALS = (200_000, TRIALS)
+"""Least and most trials of such a turn."""
 THRIFTY = Step(0.001)
 """One more turn, which takes back what the plan can do without."""
 REPLICAS_MAX = 100_000
@@ -50,11 +65,8 @@ BYTES_MORE_SPENT = 1.5
 """The same where the limit of the search's work has ended it: then it has not copied all that the band asks for."""
 
 
-def anneal(search: Search, bounds: Callable[[], Mapping[str, float]], excess_max: float, bytes_copied: float) -> bool:
-    """Bring loads that are above the band of their bound nearer to it; whether anything was changed.
-
-    `excess_max` is what no broker may be above its limit, in fair shares. `bytes_copied` is what the plan copies else.
-    """
+def may_anneal(search: Search) -> bool:
+    """Whether annealing is for this plan: one without budgets, of a cluster neither too small nor too large."""
     problem, placement, policy = search.problem, search.placement, search.problem.policy
     if policy.leaders_only or policy.only_brokers or policy.add or policy.has_budget:
         return False
@@ -62,15 +74,44 @@ def anneal(search: Search, bounds: Callable[[], Mapping[str, float]], excess_max
     if len(placement.original) < PARTITIONS_MIN or replicas > REPLICAS_MAX:
         return False
     # A plan that moves nothing stays so: what it may copy is a part of what it copies.
-    if not search.spending.movements or leaves_replicas_behind(problem.arrays, placement):
-        return False
-    lines = band_lines(problem, bounds())
-    if above_lines(problem, placement.loads, lines) <= NOTICEABLE:
+    return search.spending.movements > 0 and not leaves_replicas_behind(problem.arrays, placement)
+
+
+def anneal(search: Search, lines: Floats, excess_max: float, bytes_copied: float) -> bool:
+    """Bring loads that are above `lines` (B x C) nearer to them; whether anything was changed.
+
+    `excess_max` is what no broker may be above its limit, in fair shares. `bytes_copied` is what the plan copies else.
+    """
+    if not may_anneal(search) or above_lines(search.problem, search.placement.loads, lines) <= NOTICEABLE:
         return False
     rows = _annealed(search, lines, excess_max, bytes_copied)
     if rows is not None:
         apply_rows(search, rows)
     return rows is not None
+
+
+def anneal_by_price(search: Search, lines: Floats, excess_max: float) -> bool:
+    """Bring all loads below `lines` (B x C), with what relieves most for its bytes first; whether that was possible.
+    Else nothing moves. `excess_max` is as for `anneal`.
+
+    Prices fall from turn to turn: at a high one only what relieves much for little is worth it. So fewer bytes are
+    copied than where all that relieves is worth it from the start.
+    """
+    task = task_of(search, lines)
+    if not may_anneal(search) or not len(task.movable):
+        return False
+    replicas = int((search.placement.original != NO_BROKER).sum())
+    turns = Turns(task, int(np.clip(TRIALS_PER_REPLICA * replicas, *PRICE_TRIALS)))
+    state = _state_of(search, search.placement.replicas, search.placement.loads, lines)
+    for number, step in enumerate(PRICE_STEPS):
+        if state.above <= NOTICEABLE or (number > 1 and state.above > HOPELESS):
+            break
+        draft = turns.turn(state.rows, state.loads, state.inflow, step)
+        state = _state_of(search, draft.rows, draft.loads, lines)
+    if state.above > NOTICEABLE or not _is_possible(search, state, excess_max):
+        return False
+    apply_rows(search, state.rows)
+    return True
 
 
 def _annealed(search: Search, lines: Floats, excess_max: float, bytes_copied: float) -> Ints | None:
@@ -119,12 +160,22 @@ def _state_of(search: Search, rows: Ints, loads: Floats, lines: Floats) -> _Stat
 
 def _is_sound(search: Search, first: _State, state: _State, excess_max: float, bytes_copied: float) -> bool:
     """Whether `state` may take the place of `first`, which it is nearer than: nothing else is worse, for few bytes."""
-    problem = search.problem
-    if problem.worst_excess(state.loads) > excess_max or (state.inflow > problem.arrays.disk_room_bytes).any():
+    if not _is_possible(search, state, excess_max):
         return False
     is_within = state.above <= NOTICEABLE
     nearer = 1.0 if is_within else 1.0 - state.above / first.above
     more = BYTES_MORE_SPENT if search.effort.is_spent else BYTES_MORE
     if state.inflow.sum() > (1.0 + (more - 1.0) * nearer) * bytes_copied:
         return False
-    return is_within or bool(problem.violation(state.loads).sum() <= problem.violation(first.loads).sum())
+    return is_within or _violation(search, state) <= _violation(search, first)
+
+
+def _violation(search: Search, state: _State) -> float:
+    return float(search.problem.violation(state.loads).sum())
+
+
+def _is_possible(search: Search, state: _State, excess_max: float) -> bool:
+    """Whether disks have room for it, and no broker is above its limit by more than `excess_max`."""
+    problem = search.problem
+    has_room = (state.inflow <= problem.arrays.disk_room_bytes).all()
+    return bool(has_room and problem.worst_excess(state.loads) <= excess_max)

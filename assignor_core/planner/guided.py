@@ -76,21 +76,20 @@ def guide(search: Search) -> None:
     relaxed = relaxation_of(search)
     search.effort.look(STEPS * len(relaxed.partitions) * len(relaxed.targets) // COUNTED)
     prices, blur = relaxed.shadow_prices()
-    mark = len(search.journal)
     whole = _Whole(search, relaxed, prices, relaxed.parts(prices, blur))
     whole.place_replicas()
     whole.hand_over()
-    if len(search.journal) > mark:
-        _put_in_order(search, mark)
 
 
-def _put_in_order(search: Search, mark: int) -> None:
+def put_in_order(search: Search, mark: int) -> None:
     """Apply the edits since `mark` in another order, what gains most for its price first: then the beginning of the way
     is a cheaper plan (`frontier`).
 
     An edit waits for those of its partition before it. What a hard rule forbids in its turn is tried once more when all
     others are applied, and else left out.
     """
+    if len(search.journal) == mark:
+        return
     problem, placement = search.problem, search.placement
     shifts = _shifts_since(search, mark)
     before = np.array([shift.before for shift in shifts], dtype=np.int64)

@@ -7,63 +7,43 @@ a broker.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
-
-import numpy as np
 
 from assignor_core.errors import InputError
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
 from assignor_core.plan import BrokerLoads, CheaperPlan, Plan
-from assignor_core.planner.annealing import BETTER, BYTES_MORE, NOTICEABLE, anneal
+from assignor_core.planner.annealing import NOTICEABLE, anneal
 from assignor_core.planner.attainable import attainable
-from assignor_core.planner.band_lines import above_lines, band_lines
-from assignor_core.planner.bounds import leaves_replicas_behind, lower_bounds
+from assignor_core.planner.band_lines import above_lines
+from assignor_core.planner.bound_lines import above, bounds_of, lines_of
 from assignor_core.planner.diagnose import diagnose
 from assignor_core.planner.effort import Effort
 from assignor_core.planner.explain import ordered_movements
 from assignor_core.planner.finish import finish
 from assignor_core.planner.frontier import FEW_REPLICAS, Way, as_made, cheaper_plans
-from assignor_core.planner.guided import guide, have_unequal_proportions, may_guide
 from assignor_core.planner.hopeless import gains_too_little
-from assignor_core.planner.kicks import kick
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.planner.problem import Problem, problem_of
-from assignor_core.planner.proportions import TOGETHER
+from assignor_core.planner.problem import problem_of
 from assignor_core.planner.prune import prune
+from assignor_core.planner.relief import relieve, seat
 from assignor_core.planner.repair import repair, unmet_rules
 from assignor_core.planner.search import Search
-from assignor_core.planner.seating import is_within_capacities, seat_heavy
 from assignor_core.planner.statistic import by_statistic
-from assignor_core.planner.two_loads import levels_together
-from assignor_core.planner.wide_exchanges import exchange_widely
-from assignor_core.resources import Resource
 from assignor_core.skew import Skew, skew_of_arrays
 
 ROUNDING = 1e-9
-ROUNDS = 8
-"""Most rounds of relief, kicks and repair: what moved may have changed what is attainable, and made room."""
-
-IDLE = 0.98
-"""A round that leaves so much of the violation is the last: those after it gain next to nothing."""
 NOWHERE = Way((), 0)
-SEATINGS = 3
-"""Times that heavy partitions get other seats."""
-SEATED = 0.9
-"""Other seats are kept if they leave this part of the distance to band and bound: the last try at random may mend a
-tenth as well, and moves less.
-"""
-WORTH = 1e-3
+SETTLED_MAX = 8
+"""Most times that relief and pruning follow on each other in the end."""
+SETTLED_PART = 16
+"""Each time the search may score this part of its most candidates once more."""
+WORTH = 2e-3
 """Squared fair shares, over all brokers and loads: where all are within band or bound, a plan that gains less is not
 worth its movements. Mostly it is a plan on another one's result.
 """
-BOUNDS_REPLICAS_MAX = 20_000
-"""With more replicas bounds take long: the search does without them."""
-KICKED_FROM = 0.5
-"""A way on is tried only where a round of relief leaves this part of the violation: while rounds get on, they go on."""
 
 
 def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
@@ -132,25 +112,6 @@ def _cheaper(
     return as_made(cheaper, plan, lambda bytes_max: _planned(cluster, replace(policy, bytes_max=bytes_max)).plan)
 
 
-def bounds_of(problem: Problem, placement: Placement) -> dict[str, float]:
-    """Resource: what no placement goes below; where proportions force a level, not in two loads at once."""
-    after = skew_of_arrays(problem.arrays, placement.replicas)
-    crowded = bool(problem.crowded(placement).any())
-    bounds = lower_bounds(problem.arrays, placement, problem.share, crowded=crowded)
-    if crowded or leaves_replicas_behind(problem.arrays, placement):
-        return bounds
-    levels = np.maximum(problem.level, problem.read_level)
-    for resource in (*TOGETHER, Resource.DISK):
-        level = float(levels[:, problem.arrays.columns.of(resource)].max())
-        bounds[resource] = max(bounds[resource], min(level, after[resource].max_over_mean))
-    together = levels_together(problem.arrays, placement, problem.share, bounds)
-    alone = dict(bounds)
-    for both, level in together.items():
-        for resource in both:
-            bounds[resource] = max(bounds[resource], min(level * alone[resource], after[resource].max_over_mean))
-    return bounds
-
-
 def balance(search: Search) -> Way:
     """Hard rules, relief of the overloaded, a way on where that is stuck, and exact evenness where it is near.
 
@@ -165,20 +126,21 @@ def balance(search: Search) -> Way:
     before, mark = placement.loads.copy(), len(search.journal)
     excess_before = problem.worst_excess(before)
     violation_before = _attainable_violation(search)
-    marks = _relieve(search)
-    seated = _seat(search, excess_before + ROUNDING)
-    marks += seated
+    relief = relieve(search, excess_before + ROUNDING)
+    seated = seat(search, excess_before + ROUNDING)
+    marks, is_annealed = [*relief.marks, *seated.marks], seated.is_annealed
     while problem.worst_excess(placement.loads) > excess_before + ROUNDING or _is_further_above(search, before):
         search.undo_to(marks.pop())
     if _gains_nothing(search, before, violation_before):
         search.undo_to(mark)
-        seated = []
-    way = Way(tuple(applied.edit for applied in search.journal), mark)
+        is_annealed = False
+    way, edits = Way(tuple(applied.edit for applied in search.journal), mark), placement.edits
     prune(search)
-    is_annealed = _anneal(search, excess_before + ROUNDING, search.spending.bytes_copied)
-    if is_annealed:
+    is_annealed |= relief.is_annealed and placement.edits > edits
+    if anneal(search, lines_of(search), excess_before + ROUNDING, search.spending.bytes_copied):
         prune(search)
-    if is_annealed or seated:
+        is_annealed = True
+    if is_annealed:
         _settle(search)
     finish(search)
     return way
@@ -192,7 +154,7 @@ def _gains_nothing(search: Search, before: Floats, violation_before: float) -> b
     """Whether what is left gains next to nothing, and with the loads `before` all were within band or bound already."""
     if violation_before - _attainable_violation(search) >= WORTH:
         return False
-    return above_lines(search.problem, before, _lines(search)) <= NOTICEABLE
+    return above_lines(search.problem, before, lines_of(search)) <= NOTICEABLE
 
 
 def _settle(search: Search) -> None:
@@ -200,10 +162,13 @@ def _settle(search: Search) -> None:
     with it. What takes the worst load further above is undone, as it would be there.
     """
     problem, placement = search.problem, search.placement
-    for _ in range(ROUNDS):
-        mark, excess_before, above = len(search.journal), problem.worst_excess(placement.loads), _above(search)
-        search.under(attainable(problem, placement)).relieve()
-        if problem.worst_excess(placement.loads) > excess_before + ROUNDING or _above(search) > above + ROUNDING:
+    for _ in range(SETTLED_MAX):
+        mark, excess_before, above_before = len(search.journal), problem.worst_excess(placement.loads), above(search)
+        effort = Effort(search.effort.candidates_max // SETTLED_PART)
+        search.under(attainable(problem, placement), effort).relieve()
+        search.effort.add(effort)
+        above_most = max(above_before, NOTICEABLE) + ROUNDING
+        if problem.worst_excess(placement.loads) > excess_before + ROUNDING or above(search) > above_most:
             search.undo_to(mark)
         if len(search.journal) == mark:
             return
@@ -214,113 +179,13 @@ def _is_further_above(search: Search, before: Floats) -> bool:
     """Whether the worst load is further above band and bound than it was with the loads `before`.
 
     Limits of brokers are lower than lines where a heavy partition raises these. So the search may still try to relieve
-    a placement that is at its bound, and leave it. Of large clusters nobody asks: there bounds take long.
+    a placement that is at its bound, and leave it.
     """
     problem, placement = search.problem, search.placement
-    if (placement.original != NO_BROKER).sum() > BOUNDS_REPLICAS_MAX or (placement.loads == before).all():
+    if (placement.loads == before).all():
         return False
-    lines = band_lines(problem, bounds_of(problem, placement))
+    lines = lines_of(search)
     return above_lines(problem, placement.loads, lines) > above_lines(problem, before, lines) + ROUNDING
-
-
-def _relieve(search: Search) -> list[int]:
-    """Relief of the overloaded, in one of two ways: it begins with what a linear program would move, or without.
-
-    The first is tried first where brokers are of unequal proportions. Where a way ends above band and bound, as a heavy
-    replica is in the way, the other is tried, too. Returns how long the journal was at the start and after each step.
-    """
-    mark = len(search.journal)
-    limited = search.under(attainable(search.problem, search.placement))
-    if not may_guide(limited):
-        return [mark, *_relieve_in_rounds(search)]
-    is_guided = have_unequal_proportions(search.problem)
-    if is_guided:
-        guide(limited)
-    marks = [mark, *_relieve_in_rounds(search)]
-    above, copied = _above(search), search.spending.bytes_copied
-    if above <= NOTICEABLE or search.effort.is_spent:
-        return marks
-    edits = [applied.edit for applied in search.journal[mark:]]
-    search.undo_to(mark)
-    if not is_guided:
-        guide(limited)
-    others = [mark, *_relieve_in_rounds(search)]
-    if _above(search) < above - BETTER and search.spending.bytes_copied <= BYTES_MORE * copied:
-        return others
-    search.undo_to(mark)
-    for edit in edits:
-        search.apply_edit(edit)
-    return marks
-
-
-def _seat(search: Search, excess_max: float) -> list[int]:
-    """Other seats for heavy partitions, as long as the worst load comes much nearer to band and bound; returns as
-    `_relieve` does.
-    """
-    marks: list[int] = []
-    if search.problem.policy.has_budget:
-        return marks
-    above, copied = _above(search), search.spending.bytes_copied
-    for _ in range(SEATINGS):
-        mark = len(search.journal)
-        if above <= NOTICEABLE or not seat_heavy(search, _lines(search)):
-            break
-        seated, steps = _above(search), [mark, len(search.journal)]
-        steps += _relieve_in_rounds(search)
-        if _above(search) > seated:
-            search.undo_to(steps[1])
-            steps = steps[:2]
-        if _anneal(search, excess_max, copied):
-            steps.append(len(search.journal))
-        nearer = _above(search)
-        is_sound = is_within_capacities(search.problem, search.placement)
-        if not is_sound or nearer > SEATED * above or search.spending.bytes_copied > BYTES_MORE * copied:
-            search.undo_to(mark)
-            break
-        marks, above = [*marks, *steps], nearer
-    return marks
-
-
-def _anneal(search: Search, excess_max: float, bytes_copied: float) -> bool:
-    return anneal(search, lambda: bounds_of(search.problem, search.placement), excess_max, bytes_copied)
-
-
-def _above(search: Search) -> float:
-    """Fair shares by which the worst load is above its line."""
-    return above_lines(search.problem, search.placement.loads, _lines(search))
-
-
-def _lines(search: Search) -> Floats:
-    """B x C load at the band of the proven bounds; of large clusters, where these take long, limits that can be met."""
-    problem, placement = search.problem, search.placement
-    if (placement.original != NO_BROKER).sum() > BOUNDS_REPLICAS_MAX:
-        return attainable(problem, placement, everywhere=True).limit
-    return band_lines(problem, bounds_of(problem, placement))
-
-
-def _relieve_in_rounds(search: Search) -> list[int]:
-    """Relief, exchanges and kicks, until nothing changes or a round gains next to nothing; returns how long the journal
-    was after each of them.
-    """
-    exchanges_pay, marks = True, list[int]()
-    for number in range(ROUNDS):
-        edits_before = len(search.journal)
-        # At first heavy partitions are driven to brokers that can hold them.
-        limits = partial(attainable, search.problem, search.placement, everywhere=number > 0)
-        within = search.under(limits())
-        violation = float(within.violation().sum())
-        within.relieve()
-        marks.append(len(search.journal))
-        exchanges_pay = exchanges_pay and exchange_widely(within)
-        marks.append(len(search.journal))
-        if float(within.violation().sum()) > KICKED_FROM * violation:
-            within = kick(within, limits)
-        left = float(within.violation().sum())
-        repair(search)
-        marks.append(len(search.journal))
-        if number > 0 and (len(search.journal) == edits_before or left > IDLE * violation):
-            break
-    return marks
 
 
 def with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:

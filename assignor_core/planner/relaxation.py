@@ -138,8 +138,13 @@ class Relaxation:
         from assignor_core.planner import split_replicas  # machine code
 
         here, cheapest = np.empty(len(self.loads)), np.empty(len(self.loads))
-        split_replicas.price_each(self.loads, self.sources, self.costs, self.targets, of_load, here, cheapest)
+        on_targets, room = self._on_targets(of_load)
+        split_replicas.price_each(self.loads, self.sources, self.costs, of_load, on_targets, room, here, cheapest)
         return here, cheapest
+
+    def _on_targets(self, of_load: Floats) -> tuple[Floats, Floats]:
+        """K x T prices of a unit of load on each target, and room for 2 x T figures."""
+        return np.ascontiguousarray(of_load[self.targets].T), np.empty((2, len(self.targets)))
 
     def loads_at(self, prices: Floats, blur: float) -> Floats:
         """B x K loads if everybody goes where `prices` (B x K) ask for: `loads_with` of these `parts`, to the bit."""
@@ -147,10 +152,12 @@ class Relaxation:
             return self.loads_with(self.parts(prices, blur))
         from assignor_core.planner import split_replicas  # machine code
 
-        of_load, after, there = self._of_load(prices), self.before.copy(), np.empty(len(self.targets))
+        of_load, after = self._of_load(prices), self.before.copy()
+        on_targets, room = self._on_targets(of_load)
         split_replicas.add_parts(
-            self.loads, self.sources, self.costs, self.targets, of_load, blur, LEAST_NEAR, PART_GRID, there, after
-        )
+            self.loads, self.sources, self.costs, self.targets, of_load, on_targets, blur, LEAST_NEAR, PART_GRID,
+            room, after,
+        )  # fmt: skip
         self._hand_over(after, self._handed(of_load, blur))
         return after
 

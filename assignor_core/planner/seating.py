@@ -28,7 +28,7 @@ HEAVY = 0.2
 """A partition is heavy if it is this part of what the largest broker should carry, in any load."""
 TRIALS = 1_000_000
 """Trials of a turn, which take a tenth of a second."""
-STEPS = (Step(0.003), Step(0.03), Step(0.1), Step(0.3), Step(0.03, 0.1), Step(0.3, 0.1))
+STEPS = (Step(0.003), Step(0.03), Step(0.1), Step(0.3), Step(0.03, 0.1, 0.1), Step(0.3, 0.1, 0.1))
 """Turns, one after the other: heavy partitions cost much."""
 BETTER = 1e-4
 """Fair shares by which a turn must bring heavy partitions nearer to the lines."""
@@ -40,21 +40,23 @@ ANY = 1e9
 
 
 def seat_heavy(search: Search, lines: Floats) -> bool:
-    """Move heavy partitions so that they alone are below `lines` (B x C), or nearer; then light ones out of their way.
+    """Move heavy partitions so that they alone are below `lines` (B x C), or nearer.
 
     False where heavy ones alone are below the lines, or come no nearer: then nothing moves.
     """
+    rows = _seated(search, np.flatnonzero(_heavy(search.problem, search.placement)), lines)
+    if rows is not None:
+        apply_rows(search, rows)
+    return rows is not None
+
+
+def make_room(search: Search) -> None:
+    """Move light partitions out of the way of heavy ones."""
     problem, placement = search.problem, search.placement
-    is_heavy = _heavy(problem, placement)
-    rows = _seated(search, np.flatnonzero(is_heavy), lines)
-    if rows is None:
-        return False
-    apply_rows(search, rows)
     limits = attainable(problem, placement, everywhere=True)
     effort = Effort(search.effort.candidates_max // EFFORT_PART)
-    search.under(replace(limits, may_balance=limits.may_balance & ~is_heavy), effort).relieve()
+    search.under(replace(limits, may_balance=limits.may_balance & ~_heavy(problem, placement)), effort).relieve()
     search.effort.add(effort)
-    return True
 
 
 def _seated(search: Search, heavy: Indices, lines: Floats) -> Ints | None:

@@ -27,8 +27,10 @@ class Step(NamedTuple):
 
     threshold: float
     """What a change may cost at its start, in fair shares of disk."""
-    price_part: float = 1.0
-    """Changes and copies cost this part of their price: the last bit above a line is worth no copy at the whole."""
+    copy_part: float = 1.0
+    """Copies cost this part of their price: the last bit above a line is worth no copy at the whole."""
+    change_part: float = 1.0
+    """Changes of a partition cost this part of theirs."""
 
 
 class Turns:
@@ -46,7 +48,7 @@ class Turns:
         from assignor_core.planner import trials  # machine code
 
         task, draft = self._task, draft_of(rows, loads, inflow)
-        change_price, copy_price = task.change_price * step.price_part, task.copy_price * step.price_part
+        change_price, copy_price = task.change_price * step.change_part, task.copy_price * step.copy_part
         task = task._replace(change_price=change_price, copy_price=copy_price)
         trials.price_all(task, draft)
         trials.turn(task, draft, trial_of(draft), self._random, step.threshold, self._trials)

@@ -11,7 +11,7 @@ import pytest
 from assignor_core.load import Floats
 from assignor_core.model import Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import Plan, validate
-from assignor_core.planner import PlannerPolicy, annealing, guided, proposal, propose, relaxation
+from assignor_core.planner import PlannerPolicy, annealing, guided, propose, relaxation, relief
 from assignor_core.planner.guided import have_unequal_proportions, may_guide
 from assignor_core.planner.relaxation import LOAD_GRID, MOVED_PRICE, Relaxation, relaxation_of
 from tests.benchmarks.bench_shapes import OVER_MAX, over_band_or_bound
@@ -174,8 +174,8 @@ def test_a_plan_that_begins_with_the_linear_program_copies_less_than_one_that_do
     with_it = planned(seed)
     monkeypatch.setattr(guided, "PAIRS_MAX", 0)
     without = propose(unequal(seed))
-    assert with_it.bytes_to_move < 0.95 * without.bytes_to_move
-    assert len(with_it.movements) < 0.9 * len(without.movements)
+    assert with_it.bytes_to_move < 0.92 * without.bytes_to_move
+    assert len(with_it.movements) < len(without.movements)
 
 
 def test_disks_and_networks_in_proportion_are_left_to_the_search_first() -> None:
@@ -209,7 +209,7 @@ def test_where_the_search_ends_above_the_linear_program_is_tried_whatever_the_pr
     check_plan(state, policy, plan)
     assert over_band_or_bound(plan, policy) <= OVER_MAX
     monkeypatch.setattr(guided, "PAIRS_MAX", 0)
-    monkeypatch.setattr(proposal, "SEATINGS", 0)
+    monkeypatch.setattr(relief, "SEATINGS", 0)
     monkeypatch.setattr(annealing, "STEPS", ())
     assert over_band_or_bound(propose(state), policy) > 10 * OVER_MAX
 
@@ -267,7 +267,7 @@ def test_a_plan_that_the_search_leaves_above_its_band_ends_within_it(monkeypatch
     policy = PlannerPolicy()
     assert over_band_or_bound(planned(ABOVE), policy) <= OVER_MAX
     monkeypatch.setattr(guided, "PAIRS_MAX", 0)
-    monkeypatch.setattr(proposal, "SEATINGS", 0)
+    monkeypatch.setattr(relief, "SEATINGS", 0)
     monkeypatch.setattr(annealing, "STEPS", ())
     assert over_band_or_bound(propose(unequal(ABOVE)), policy) > 10 * OVER_MAX
 

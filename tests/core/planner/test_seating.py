@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from assignor_core.load import NO_BROKER
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState
 from assignor_core.planner import PlannerPolicy
-from assignor_core.planner.seating import EFFORT_PART, is_within_capacities, seat_heavy
+from assignor_core.planner.seating import EFFORT_PART, is_within_capacities, make_room, seat_heavy
 from tests.core.planner.cases import cluster, clusters, search_of
 
 LIGHT = 10
@@ -22,6 +22,7 @@ def two_heavy_on_one() -> ClusterState:
 def test_a_heavy_partition_goes_where_only_light_ones_are_and_these_make_room() -> None:
     search = search_of(two_heavy_on_one())
     assert seat_heavy(search, search.problem.limit)
+    make_room(search)
     heavy, light = search.placement.replicas[:2, 0], search.placement.replicas[2:, 0]
     assert sorted(heavy.tolist()) == [0, 1]
     assert sorted(np.bincount(light).tolist()) == [LIGHT // 2, LIGHT // 2]
@@ -34,6 +35,7 @@ def test_of_unequal_brokers_only_large_ones_seat_heavy_partitions() -> None:
     replicas = [(3,), (4,), *[(1,)] * 14, *[(2,)] * 14]
     search = search_of(cluster(*replicas, brokers=brokers, loads=(14.0, 14.0, *[1.0] * 28)))
     assert seat_heavy(search, search.problem.limit)
+    make_room(search)
     assert sorted(search.placement.replicas[:2, 0].tolist()) == [0, 1]
     assert np.isin(search.placement.replicas[2:, 0], (0, 1)).sum() <= 4
 
@@ -49,6 +51,7 @@ def test_a_search_that_has_spent_its_effort_has_some_left_for_seats() -> None:
     spent = search.effort.candidates_max
     search.effort.look(spent)
     assert seat_heavy(search, search.problem.limit)
+    make_room(search)
     assert spent < search.effort.candidates <= spent + spent // EFFORT_PART
 
 
@@ -70,6 +73,7 @@ def test_seats_keep_racks_and_can_be_undone_bit_by_bit(state: ClusterState, poli
     before, replicas = placement.loads.copy(), placement.replicas.copy()
     crowding = problem.crowding(replicas)
     seat_heavy(search, search.problem.limit)
+    make_room(search)
     assert (problem.crowding(placement.replicas) <= crowding).all()
     taken = placement.replicas[(placement.replicas != replicas) & (placement.replicas != NO_BROKER)]
     states = {broker.broker_id: broker.state for broker in state.brokers}

@@ -3,7 +3,7 @@
 import pytest
 
 from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
-from assignor_core.planner import PlannerPolicy, proposal, propose
+from assignor_core.planner import PlannerPolicy, propose, relief
 from assignor_core.planner.placement import Edit
 from assignor_core.planner.search import Search
 from tests.core.planner.invariants import check_plan
@@ -57,7 +57,7 @@ def test_a_step_that_makes_the_worst_broker_worse_is_dropped_and_those_before_it
         return True
 
     cluster = of(3, *(((2 if number < 16 else 3,), 1.0, 1.0, 1.0) for number in range(48)))
-    monkeypatch.setattr(proposal, "exchange_widely", onto_one_broker)
+    monkeypatch.setattr(relief, "exchange_widely", onto_one_broker)
     plan = propose(cluster)
     check_plan(cluster, PlannerPolicy(), plan)
     assert plan.skew_before["bytes_in"]["max_over_mean"] == 2.0
