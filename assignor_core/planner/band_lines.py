@@ -9,7 +9,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from assignor_core.load import Floats
-from assignor_core.planner.placement import Flags
 from assignor_core.planner.problem import EDGE, Problem
 
 
@@ -28,14 +27,5 @@ def band_lines(problem: Problem, bounds: Mapping[str, float]) -> Floats:
 
 def above_lines(problem: Problem, loads: Floats, lines: Floats) -> float:
     """Fair shares by which the worst broker is above its line in the worst load, counts left out."""
-    return _above(problem, loads, lines, ~problem.arrays.columns.counts)
-
-
-def counts_above_lines(problem: Problem, loads: Floats, lines: Floats) -> float:
-    """The same of leaders and replicas."""
-    return _above(problem, loads, lines, problem.arrays.columns.counts)
-
-
-def _above(problem: Problem, loads: Floats, lines: Floats, columns: Flags) -> float:
-    at = np.ix_(problem.arrays.alive, columns)
+    at = np.ix_(problem.arrays.alive, ~problem.arrays.columns.counts)
     return float(((loads[at] - lines[at]) / problem.share[at]).max(initial=0.0))

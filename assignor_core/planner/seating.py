@@ -51,7 +51,7 @@ def seat_heavy(search: Search, lines: Floats) -> bool:
 
 
 def make_room(search: Search) -> None:
-    """Move light partitions out of the way of heavy ones."""
+    """Move light partitions out of the way of heavy ones, with an effort of its own."""
     problem, placement = search.problem, search.placement
     limits = attainable(problem, placement, everywhere=True)
     effort = Effort(search.effort.candidates_max // EFFORT_PART)
