@@ -154,10 +154,12 @@ class Relaxation:
 
         of_load, after = self._of_load(prices), self.before.copy()
         on_targets, room = self._on_targets(of_load)
+        arriving = np.zeros_like(on_targets)
         split_replicas.add_parts(
-            self.loads, self.sources, self.costs, self.targets, of_load, on_targets, blur, LEAST_NEAR, PART_GRID,
-            room, after,
+            self.loads, self.sources, self.costs, of_load, on_targets, blur, LEAST_NEAR, PART_GRID,
+            room, arriving, after,
         )  # fmt: skip
+        after[self.targets] += arriving.T
         self._hand_over(after, self._handed(of_load, blur))
         return after
 

@@ -29,12 +29,13 @@ def price_each(
 
 @compiled
 def add_parts(
-    loads: Floats, sources: Indices, costs: Floats, targets: Indices, of_load: Floats, on_targets: Floats,
-    blur: float, least_near: float, grid: float, room: Floats, after: Floats,
+    loads: Floats, sources: Indices, costs: Floats, of_load: Floats, on_targets: Floats, blur: float,
+    least_near: float, grid: float, room: Floats, arriving: Floats, after: Floats,
 ) -> None:  # fmt: skip
-    """Add to `after` (B x K) what each of N replicas brings to T targets and takes from its broker; else as
-    `price_each`.
+    """Add to `arriving` (K x T) what each of N replicas brings to T targets, and to `after` (B x K) what it takes from
+    its broker; else as `price_each`. `grid` is a power of two, so to divide by it is exact.
     """
+    count, per_grid = costs.shape[1], 1.0 / grid
     for row in range(len(loads)):
         near = 0.0
         for column in range(loads.shape[1]):
@@ -46,21 +47,17 @@ def add_parts(
         if cheapest >= here + near:
             continue
         least = min(cheapest, here)
-        total = 0.0
-        for at in range(len(targets)):
-            # Of what is no nearer the weight is 0, and most are not.
-            room[0, at] = _nearness(room[0, at], least, near, grid) if room[0, at] - least < near else 0.0
-            total += room[0, at]
-        total += _nearness(here, least, near, grid)
-        gone = 0.0
-        for at in range(len(targets)):
-            if room[0, at] > 0.0:
-                part = np.rint(room[0, at] / total * grid) / grid
-                gone += part
-                for column in range(loads.shape[1]):
-                    after[targets[at], column] += part * loads[row, column]
+        for at in range(count):
+            room[0, at] = _nearness(room[0, at], least, near, grid, per_grid)
+        total = _sum(room) + _nearness(here, least, near, grid, per_grid)
+        for at in range(count):
+            room[0, at] = np.rint(room[0, at] / total * grid) * per_grid
+        gone = _sum(room)
         for column in range(loads.shape[1]):
-            after[sources[row], column] -= loads[row, column] * gone
+            load = loads[row, column]
+            for at in range(count):
+                arriving[column, at] += room[0, at] * load
+            after[sources[row], column] -= load * gone
 
 
 @compiled
@@ -73,7 +70,7 @@ def _price(loads: Floats, row: int, of_load: Floats, broker: int) -> float:
 
 @compiled
 def _price_on_targets(loads: Floats, row: int, costs: Floats, on_targets: Floats, room: Floats) -> None:
-    """Write what the replica costs on each target into both rows of `room`. Loops over targets come innermost: a
+    """Write what the replica costs on each target into the first row of `room`. Loops over targets come innermost: a
     processor takes four or eight at once.
     """
     count = costs.shape[1]
@@ -83,16 +80,16 @@ def _price_on_targets(loads: Floats, row: int, costs: Floats, on_targets: Floats
         load = loads[row, column]
         for at in range(count):
             room[0, at] += load * on_targets[column, at]
-    for at in range(count):
-        room[1, at] = room[0, at]
 
 
 @compiled
 def _least(room: Floats) -> float:
-    """The least of the second row, which is used up: its halves are laid on each other until one figure is left. One
-    after the other they could not be compared at once.
+    """The least of the first row; the second one is used up. Its halves are laid on each other until one figure is
+    left: one after the other they could not be compared at once.
     """
     count = room.shape[1]
+    for at in range(count):
+        room[1, at] = room[0, at]
     while count > 1:
         half = (count + 1) // 2
         for at in range(count - half):
@@ -102,6 +99,20 @@ def _least(room: Floats) -> float:
 
 
 @compiled
-def _nearness(price: float, least: float, near: float, grid: float) -> float:
+def _sum(room: Floats) -> float:
+    """The sum of the first row, in the same way: parts lie on a grid, so it is exact in any order."""
+    count = room.shape[1]
+    for at in range(count):
+        room[1, at] = room[0, at]
+    while count > 1:
+        half = (count + 1) // 2
+        for at in range(count - half):
+            room[1, at] += room[1, at + half]
+        count = half
+    return float(room[1, 0]) if room.shape[1] else 0.0
+
+
+@compiled
+def _nearness(price: float, least: float, near: float, grid: float, per_grid: float) -> float:
     weight: float = max(1.0 - (price - least) / near, 0.0)
-    return float(np.rint(weight * weight * grid) / grid)
+    return float(np.rint(weight * weight * grid) * per_grid)
