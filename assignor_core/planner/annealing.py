@@ -21,6 +21,7 @@ import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.planner.band_lines import above_lines
+from assignor_core.planner.bound_lines import REPLICAS_MAX, lines_of
 from assignor_core.planner.bounds import leaves_replicas_behind
 from assignor_core.planner.draft import task_of
 from assignor_core.planner.search import Search
@@ -47,8 +48,6 @@ PRICE_TRIALS = (200_000, TRIALS)
 """Least and most trials of such a turn."""
 THRIFTY = Step(0.001)
 """One more turn, which takes back what the plan can do without."""
-REPLICAS_MAX = 100_000
-"""With more replicas so few trials find next to nothing."""
 PARTITIONS_MIN = 50
 """With fewer partitions it is nearly always a heavy one that keeps a plan above its band, and no trial helps."""
 NOTICEABLE = 5e-4
@@ -77,12 +76,15 @@ def may_anneal(search: Search) -> bool:
     return search.spending.movements > 0 and not leaves_replicas_behind(problem.arrays, placement)
 
 
-def anneal(search: Search, lines: Floats, excess_max: float, bytes_copied: float) -> bool:
-    """Bring loads that are above `lines` (B x C) nearer to them; whether anything was changed.
+def anneal(search: Search, excess_max: float, bytes_copied: float) -> bool:
+    """Bring loads that are above band and bound nearer to them; whether anything was changed.
 
     `excess_max` is what no broker may be above its limit, in fair shares. `bytes_copied` is what the plan copies else.
     """
-    if not may_anneal(search) or above_lines(search.problem, search.placement.loads, lines) <= NOTICEABLE:
+    if not may_anneal(search):
+        return False
+    lines = lines_of(search)
+    if above_lines(search.problem, search.placement.loads, lines) <= NOTICEABLE:
         return False
     rows = _annealed(search, lines, excess_max, bytes_copied)
     if rows is not None:
@@ -97,8 +99,10 @@ def anneal_by_price(search: Search, lines: Floats, excess_max: float) -> bool:
     Prices fall from turn to turn: at a high one only what relieves much for little is worth it. So fewer bytes are
     copied than where all that relieves is worth it from the start.
     """
+    if not may_anneal(search):
+        return False
     task = task_of(search, lines)
-    if not may_anneal(search) or not len(task.movable):
+    if not len(task.movable):
         return False
     replicas = int((search.placement.original != NO_BROKER).sum())
     turns = Turns(task, int(np.clip(TRIALS_PER_REPLICA * replicas, *PRICE_TRIALS)))

@@ -7,7 +7,6 @@ are asked for anew when the placement has changed. Nothing moves here.
 import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats
-from assignor_core.planner.annealing import REPLICAS_MAX
 from assignor_core.planner.attainable import attainable
 from assignor_core.planner.band_lines import above_lines, band_lines
 from assignor_core.planner.bounds import leaves_replicas_behind, lower_bounds
@@ -18,6 +17,9 @@ from assignor_core.planner.search import Search
 from assignor_core.planner.two_loads import levels_together
 from assignor_core.resources import Resource
 from assignor_core.skew import skew_of_arrays
+
+REPLICAS_MAX = 100_000
+"""With more replicas bounds take long. Annealing, which needs them, finds next to nothing there by so few trials."""
 
 
 def bounds_of(problem: Problem, placement: Placement) -> dict[str, float]:
@@ -40,7 +42,7 @@ def bounds_of(problem: Problem, placement: Placement) -> dict[str, float]:
 
 
 def lines_of(search: Search) -> Floats:
-    """B x C load at the band of the proven bounds; where annealing is no more for use, limits that can be met."""
+    """B x C load at the band of the proven bounds; of more than `REPLICAS_MAX` replicas, limits that can be met."""
     problem, placement = search.problem, search.placement
     if (placement.original != NO_BROKER).sum() > REPLICAS_MAX:
         return attainable(problem, placement, everywhere=True).limit

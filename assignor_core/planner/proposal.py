@@ -137,7 +137,7 @@ def balance(search: Search) -> Way:
     way, edits = Way(tuple(applied.edit for applied in search.journal), mark), placement.edits
     prune(search)
     is_annealed |= relief.is_annealed and placement.edits > edits
-    if anneal(search, lines_of(search), excess_before + ROUNDING, search.spending.bytes_copied):
+    if anneal(search, excess_before + ROUNDING, search.spending.bytes_copied):
         prune(search)
         is_annealed = True
     if is_annealed:

@@ -196,7 +196,7 @@ def _after_seats(search: Search, mark: int, excess_max: float, copied: float) ->
     if above(search) > seated:
         search.undo_to(before)
         steps = []
-    if anneal(search, lines_of(search), excess_max, copied):
+    if anneal(search, excess_max, copied):
         steps.append(len(search.journal))
     return steps
 

@@ -84,8 +84,20 @@ def _price_on_targets(loads: Floats, row: int, costs: Floats, on_targets: Floats
 
 @compiled
 def _least(room: Floats) -> float:
-    """The least of the first row; the second one is used up. Its halves are laid on each other until one figure is
-    left: one after the other they could not be compared at once.
+    """The least of the first row; the second one is used up."""
+    return _folded(room, np.inf, False)
+
+
+@compiled
+def _sum(room: Floats) -> float:
+    """The sum of the first row, as `_least`: parts lie on a grid, so it is exact in any order."""
+    return _folded(room, 0.0, True)
+
+
+@compiled
+def _folded(room: Floats, of_none: float, is_sum: bool) -> float:
+    """The sum or the least of the first row. Halves of the second one, a copy, are laid on each other until one figure
+    is left: a processor can't compare figures at once that wait for each other.
     """
     count = room.shape[1]
     for at in range(count):
@@ -93,23 +105,10 @@ def _least(room: Floats) -> float:
     while count > 1:
         half = (count + 1) // 2
         for at in range(count - half):
-            room[1, at] = min(room[1, at], room[1, at + half])
+            other = room[1, at + half]
+            room[1, at] = room[1, at] + other if is_sum else min(room[1, at], other)
         count = half
-    return float(room[1, 0]) if room.shape[1] else np.inf
-
-
-@compiled
-def _sum(room: Floats) -> float:
-    """The sum of the first row, in the same way: parts lie on a grid, so it is exact in any order."""
-    count = room.shape[1]
-    for at in range(count):
-        room[1, at] = room[0, at]
-    while count > 1:
-        half = (count + 1) // 2
-        for at in range(count - half):
-            room[1, at] += room[1, at + half]
-        count = half
-    return float(room[1, 0]) if room.shape[1] else 0.0
+    return float(room[1, 0]) if room.shape[1] else of_none
 
 
 @compiled

@@ -49,6 +49,8 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     with ExitStack() as held:
         ports: list[int] = []
         for port in _candidate_ports():
+            if len(ports) == count:
+                break
             probe = held.enter_context(socket.socket())
             try:
                 probe.bind((host, port))
@@ -57,8 +59,6 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
                     raise
                 continue
             ports.append(int(probe.getsockname()[1]))
-            if len(ports) == count:
-                break
         return ports
 
 

@@ -52,10 +52,10 @@ def test_skew_a_dead_spark_and_balance_as_those_on_call_are_told(tmp_path: Path)
     ):
         page = until("skew told to the webhook", lambda: demo.watch.notification(SKEWED, "firing"), STORY_DEADLINE_S)
         assert page["path"] == "/ticket"
-        told = re.search(r"In cluster demo the busiest broker has (\d\.\d+) times", page["annotations"]["description"])
+        skew = re.search(r"In cluster demo the busiest broker has (\d\.\d+) times", page["annotations"]["description"])
         # Of a demo that is still starting: above the threshold, and no more than three brokers allow.
-        assert told is not None
-        assert 1.3 < float(told[1]) <= 3.0
+        assert skew is not None
+        assert 1.3 < float(skew[1]) <= 3.0
         assert "broker 1, " in page["annotations"]["description"]
         seen = demo.descendants()
         _spark_dies(demo)

@@ -61,13 +61,13 @@ def test_machine_code_and_matrices_give_the_same_to_the_bit(seed: int, monkeypat
     random = np.random.default_rng(seed)
     for blur in (2.0, 0.1, 0.015):
         prices = random.uniform(0.0, 2.0, size=relaxed.goals.shape)
-        found = []
+        results = []
         for least in (0, sys.maxsize):
             monkeypatch.setattr(relaxation, "COMPILED_FROM", least)
             some = relaxed.that_may_move(prices, blur)
-            found.append((some.partitions.tolist(), some.sources.tolist(), relaxed.loads_at(prices, blur).tolist()))
-        assert found[0] == found[1]
-        assert found[0][2] != relaxed.before.tolist()
+            results.append((some.partitions.tolist(), some.sources.tolist(), relaxed.loads_at(prices, blur).tolist()))
+        assert results[0] == results[1]
+        assert results[0][2] != relaxed.before.tolist()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -167,15 +167,16 @@ def test_a_plan_of_unequal_disks_keeps_all_rules_ends_within_its_band_and_is_the
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("seed", "part"), [(ONE_REPLICA, 0.65), (TWO_REPLICAS, 0.95), (THREE_REPLICAS, 0.85)])
 def test_a_plan_that_begins_with_the_linear_program_copies_less_than_one_that_does_not(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, part: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`part` is what it has of the other one's movements at most."""
     with_it = planned(seed)
     monkeypatch.setattr(guided, "PAIRS_MAX", 0)
     without = propose(unequal(seed))
     assert with_it.bytes_to_move < 0.92 * without.bytes_to_move
-    assert len(with_it.movements) < len(without.movements)
+    assert len(with_it.movements) < part * len(without.movements)
 
 
 def test_disks_and_networks_in_proportion_are_left_to_the_search_first() -> None:
