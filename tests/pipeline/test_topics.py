@@ -37,7 +37,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 __all__ = ["own", "session"]  # the fixtures
 
 DEADLINE_S = 240.0
-REFUSED, AT_ONCE = 3, 128 + signal.SIGTERM
+REFUSED = 3
+AT_ONCE = {128 + signal.SIGINT, 128 + signal.SIGTERM}
+"""On a busy machine both signals may wait to be handled, and the later one may come first."""
 
 
 def send_to(settings: Settings, partition: int, records: list[Record]) -> None:
@@ -141,7 +143,7 @@ def test_told_twice_to_end_it_ends_at_once_and_the_next_start_repeats_the_batch(
         time.sleep(0.2)
         assert process.poll() is None, "the batch was over too soon to tell"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=DEADLINE_S) == AT_ONCE
+        assert process.wait(timeout=DEADLINE_S) in AT_ONCE
         assert samples_counted(own) == 0
         process = start_pipeline(own, tmp_path)
         wait_until(lambda: samples_counted(own) == len(records), tmp_path)
