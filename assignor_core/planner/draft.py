@@ -16,6 +16,8 @@ EXCESS_WEIGHT = 40.0
 """A fair share above a line costs as much as copying so many fair shares of disk, and its square so many times more."""
 COUNT_WEIGHT = 1.0
 """The same for leaders and replicas, whose caps are soft."""
+LIMIT_PART = 0.1
+"""What is above a broker's own limit, though not above its line, costs this part of what is above the line."""
 CHANGE_PRICE = 0.01
 """What it costs to change a partition at all, in fair shares of disk.
 
@@ -31,6 +33,8 @@ class Task(NamedTuple):
 
     weights: Floats
     """B x C cost of a whole above the line; 0 for brokers without a share."""
+    limit_part: Floats
+    """One figure: what is above a broker's own limit, though not above its line, costs this part of that."""
     limits: Floats
     """B x C."""
     lines: Floats
@@ -148,6 +152,7 @@ def task_of(search: Search, lines: Floats) -> Task:
     may_take = problem.may_take & (not problem.policy.leaders_only)
     task = Task(
         weights=np.where(given, weight / np.where(given, problem.share, 1.0), 0.0),
+        limit_part=np.array([LIMIT_PART]),
         limits=problem.limit,
         lines=np.maximum(lines, problem.limit),
         ceilings=problem.ceiling,

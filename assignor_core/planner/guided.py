@@ -20,6 +20,7 @@ from assignor_core.planner.placement import Edit, Flags, Indices
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.relaxation import MOVED_PRICE, PART_GRID, STEPS, Parts, Relaxation, relaxation_of
 from assignor_core.planner.search import NOTICEABLE, Search
+from assignor_core.planner.turns import edits_towards
 from assignor_core.resources import Resource
 
 PAIRS_MAX = 30_000_000
@@ -76,14 +77,15 @@ def guide(search: Search) -> None:
     relaxed = relaxation_of(search)
     search.effort.look(STEPS * len(relaxed.partitions) * len(relaxed.targets) // COUNTED)
     prices, blur = relaxed.shadow_prices()
-    whole = _Whole(search, relaxed, prices, relaxed.parts(prices, blur))
+    moving = relaxed.that_may_move(prices, blur)
+    whole = _Whole(search, moving, prices, moving.parts(prices, blur))
     whole.place_replicas()
     whole.hand_over()
 
 
 def put_in_order(search: Search, mark: int) -> None:
-    """Apply the edits since `mark` in another order, what gains most for its price first: then the beginning of the way
-    is a cheaper plan (`frontier`).
+    """Apply what has changed since `mark` in another order, what gains most for its price first: then the beginning of
+    the way is a cheaper plan (`frontier`). What went there and back is left out.
 
     An edit waits for those of its partition before it. What a hard rule forbids in its turn is tried once more when all
     others are applied, and else left out.
@@ -125,11 +127,11 @@ class _Shift(NamedTuple):
 
 
 def _shifts_since(search: Search, mark: int) -> list[_Shift]:
-    """The edits since `mark`, in order, which are undone."""
-    placement, edits = search.placement, [applied.edit for applied in search.journal[mark:]]
+    """Edits that do what has changed since `mark`, partition by partition; all is undone."""
+    placement, rows = search.placement, search.placement.replicas.copy()
     search.undo_to(mark)
     shifts, last = [], dict[int, int]()
-    for edit in edits:
+    for edit in edits_towards(placement, rows):
         one, slot, target = np.array([edit.partition]), edit.slot, edit.target
         replicas = placement.replicas[edit.partition]
         load = placement.loads_at(one, np.array([slot])) if target != NO_BROKER else placement.leaderships(one)
@@ -195,7 +197,7 @@ class _Whole:
             able = _able(search, partition, source, relaxed.targets[at])
         brokers = np.concatenate(([source], relaxed.targets[at[able]]))
         cost = self._cost(brokers, load)
-        cost[1:] += relaxed.costs[row].min()
+        cost[1:] += relaxed.prices[row]
         target = int(brokers[np.argmin(cost)])
         self._loads[target] += load
         if target != source:

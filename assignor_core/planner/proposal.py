@@ -28,7 +28,7 @@ from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import problem_of
 from assignor_core.planner.prune import prune
-from assignor_core.planner.relief import relieve, seat
+from assignor_core.planner.relief import asked, relieve, seat
 from assignor_core.planner.repair import repair, unmet_rules
 from assignor_core.planner.search import Search
 from assignor_core.planner.statistic import by_statistic
@@ -44,6 +44,8 @@ WORTH = 2e-3
 """Squared fair shares, over all brokers and loads: where all are within band or bound, a plan that gains less is not
 worth its movements. Mostly it is a plan on another one's result.
 """
+WORTH_PART = 0.1
+"""The same as a part of what is there to gain: turns at random always find a little more."""
 
 
 def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
@@ -152,7 +154,7 @@ def _attainable_violation(search: Search) -> float:
 
 def _gains_nothing(search: Search, before: Floats, violation_before: float) -> bool:
     """Whether what is left gains next to nothing, and with the loads `before` all were within band or bound already."""
-    if violation_before - _attainable_violation(search) >= WORTH:
+    if violation_before - _attainable_violation(search) >= max(WORTH, WORTH_PART * violation_before):
         return False
     return above_lines(search.problem, before, lines_of(search)) <= NOTICEABLE
 
@@ -165,7 +167,7 @@ def _settle(search: Search) -> None:
     for _ in range(SETTLED_MAX):
         mark, excess_before, above_before = len(search.journal), problem.worst_excess(placement.loads), above(search)
         effort = Effort(search.effort.candidates_max // SETTLED_PART)
-        search.under(attainable(problem, placement), effort).relieve()
+        search.under(asked(search), effort).relieve()
         search.effort.add(effort)
         above_most = max(above_before, NOTICEABLE) + ROUNDING
         if problem.worst_excess(placement.loads) > excess_before + ROUNDING or above(search) > above_most:

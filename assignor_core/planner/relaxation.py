@@ -49,7 +49,9 @@ MOVED_PRICE = 0.02
 """What it costs to move a replica or a leadership beside its bytes, in fair shares of disk."""
 LEAST_NEAR = 1e-12
 COMPILED_FROM = 200_000
-"""With so many pairs of a replica and a target machine code pays, which takes a third of a second to load."""
+"""With so many pairs of a replica and a target machine code pays, which takes a third of a second to load. Once it is
+there it pays for few pairs, too.
+"""
 LIGHTEST_LEADERSHIP = 1e-4
 """Leaderships that bring fewer fair shares than this are left to the search."""
 
@@ -75,8 +77,10 @@ class Relaxation:
     """N broker that holds each."""
     loads: Floats
     """N x K."""
-    costs: Floats
-    """N x T price of moving each there, in fair shares of disk; infinite where a hard rule forbids it."""
+    prices: Floats
+    """N price of moving each, in fair shares of disk."""
+    may_go: Flags
+    """N x T: no hard rule forbids it."""
     targets: Indices
     """T brokers."""
     led: Indices
@@ -93,6 +97,13 @@ class Relaxation:
     """B x K; infinite for brokers that must end empty."""
     sizes: Floats
     """B x K fair share of each broker."""
+    by_machine: bool
+    """Whether machine code works out loads."""
+
+    @property
+    def costs(self) -> Floats:
+        """N x T price of moving each there; infinite where a hard rule forbids it."""
+        return np.where(self.may_go, self.prices[:, None], np.inf)
 
     def parts(self, prices: Floats, blur: float) -> Parts:
         """Who goes where at `prices` (B x K, for a fair share of each broker)."""
@@ -127,19 +138,22 @@ class Relaxation:
             partitions=self.partitions[rows],
             sources=self.sources[rows],
             loads=self.loads[rows],
-            costs=self.costs[rows],
+            prices=self.prices[rows],
+            may_go=self.may_go[rows],
         )
 
     def _cheapest(self, of_load: Floats) -> tuple[Floats, Floats]:
         """N what each replica costs where it is, and on its cheapest target."""
-        if self.costs.size < COMPILED_FROM:
+        if not self.by_machine:
             here, _, cheapest = self._price_of_each(of_load)
             return here, cheapest
         from assignor_core.planner import split_replicas  # machine code
 
         here, cheapest = np.empty(len(self.loads)), np.empty(len(self.loads))
         on_targets, room = self._on_targets(of_load)
-        split_replicas.price_each(self.loads, self.sources, self.costs, of_load, on_targets, room, here, cheapest)
+        split_replicas.price_each(
+            self.loads, self.sources, self.prices, self.may_go, of_load, on_targets, room, here, cheapest
+        )
         return here, cheapest
 
     def _on_targets(self, of_load: Floats) -> tuple[Floats, Floats]:
@@ -148,7 +162,7 @@ class Relaxation:
 
     def loads_at(self, prices: Floats, blur: float) -> Floats:
         """B x K loads if everybody goes where `prices` (B x K) ask for: `loads_with` of these `parts`, to the bit."""
-        if self.costs.size < COMPILED_FROM:
+        if not self.by_machine:
             return self.loads_with(self.parts(prices, blur))
         from assignor_core.planner import split_replicas  # machine code
 
@@ -156,11 +170,14 @@ class Relaxation:
         on_targets, room = self._on_targets(of_load)
         arriving = np.zeros_like(on_targets)
         split_replicas.add_parts(
-            self.loads, self.sources, self.costs, of_load, on_targets, blur, LEAST_NEAR, PART_GRID,
+            self.loads, self.sources, self.prices, self.may_go, of_load, on_targets, blur, LEAST_NEAR, PART_GRID,
             room, arriving, after,
         )  # fmt: skip
         after[self.targets] += arriving.T
-        self._hand_over(after, self._handed(of_load, blur))
+        split_replicas.hand_over(
+            self.leaderships, self.holders, self.may_lead, of_load, MOVED_PRICE, blur, LEAST_NEAR, PART_GRID,
+            np.empty(self.holders.shape[1]), after,
+        )  # fmt: skip
         return after
 
     def _handed(self, of_load: Floats, blur: float) -> Floats:
@@ -245,14 +262,14 @@ def relaxation_of(search: Search) -> Relaxation:
     held = [np.sort(placement.held_by(broker)) for broker in range(len(may_give))]
     held = [some[problem.may_balance[some]] if may_give[broker] else some[:0] for broker, some in enumerate(held)]
     targets = np.flatnonzero(problem.may_take & has_share)
-    loads, costs = [], []
+    loads, prices, may_go = [], [], []
     for broker, some in enumerate(held):
         carried = placement.loads_at(some, placement.slots_of(some, broker))
         allowed = problem.allowed_targets(placement, some, broker, targets)
         allowed &= problem.with_room(placement, carried, targets)
-        price = search.spending.in_fair_shares(placement.disk_bytes[some]) + MOVED_PRICE
         loads.append(carried)
-        costs.append(np.where(allowed, price[:, None], np.inf))
+        prices.append(search.spending.in_fair_shares(placement.disk_bytes[some]) + MOVED_PRICE)
+        may_go.append(allowed)
     leaderships = in_units(placement.leading - placement.following)
     led = _led(search, may_give, leaderships)
     holders = placement.replicas[led]
@@ -262,7 +279,8 @@ def relaxation_of(search: Search) -> Relaxation:
         partitions=np.concatenate(held),
         sources=np.repeat(np.arange(len(held)), [len(some) for some in held]),
         loads=in_units(np.concatenate(loads)),
-        costs=np.concatenate(costs),
+        prices=np.concatenate(prices),
+        may_go=np.concatenate(may_go),
         targets=targets,
         led=led,
         holders=np.where(may_lead, holders, 0),
@@ -271,6 +289,7 @@ def relaxation_of(search: Search) -> Relaxation:
         before=in_units(placement.loads),
         goals=np.where(has_share[:, None], means(problem.goal) / unit, np.inf),
         sizes=np.where(has_share[:, None], share / unit, 1.0),
+        by_machine=sum(map(len, held)) * len(targets) >= COMPILED_FROM,
     )
 
 

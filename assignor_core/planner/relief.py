@@ -9,14 +9,18 @@ Invariants: as for all phases, no hard rule is broken, and the journal leads bac
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from assignor_core.planner.annealing import BETTER, BYTES_MORE, NOTICEABLE, anneal, anneal_by_price
+import numpy as np
+
+from assignor_core.planner.annealing import BETTER, BYTES_MORE, NOTICEABLE, anneal, anneal_by_price, may_anneal
 from assignor_core.planner.attainable import attainable
 from assignor_core.planner.bound_lines import above, lines_of
 from assignor_core.planner.guided import guide, have_unequal_proportions, may_guide, put_in_order
 from assignor_core.planner.kicks import kick
+from assignor_core.planner.problem import Problem
 from assignor_core.planner.repair import repair
 from assignor_core.planner.search import Search
 from assignor_core.planner.seating import is_within_capacities, make_room, seat_heavy
@@ -59,12 +63,16 @@ def relieve(search: Search, excess_max: float) -> Relief:
     """
     mark = len(search.journal)
     limited = search.under(attainable(search.problem, search.placement))
-    if not may_guide(limited) or above(search) <= NOTICEABLE:
+    if not may_guide(limited):
         return Relief([mark, *_in_rounds(search)], is_annealed=False)
     if have_unequal_proportions(search.problem):
+        if above(search) <= NOTICEABLE:
+            return _annealed(search, mark, excess_max) or Relief([mark, *_counts_relieved(search)], is_annealed=False)
         guide(limited)
         relief = _annealed(search, mark, excess_max) or _in_rounds_since(search, mark)
         return or_better(search, relief, lambda: Relief([mark, *_in_rounds(search)], is_annealed=False))
+    if above(search) <= NOTICEABLE:
+        return Relief([mark, *_in_rounds(search)], is_annealed=False)
     relief = Relief([mark], is_annealed=False)
     for number, steps in enumerate(_rounds(search), start=1):
         relief.marks.extend(steps)
@@ -122,16 +130,36 @@ def _annealed(search: Search, mark: int, excess_max: float) -> Relief | None:
 
 
 def _counts_relieved(search: Search) -> list[int]:
-    """Rounds of relief for the soft caps of leaders and replicas, which annealing does not wait for, as long as loads
-    stay within band and bound. Returns how long the journal was before it and after each step.
+    """Relief of leaders and replicas above their soft caps, and of the last bit above a line. Returns how long the
+    journal was before and after.
     """
-    steps = [len(search.journal)]
-    for marks in _rounds(search):
-        if above(search) > NOTICEABLE:
-            search.undo_to(steps[-1])
-            break
-        steps += marks
-    return steps
+    mark = len(search.journal)
+    search.under(_within_lines(search)).relieve()
+    return [mark, len(search.journal)]
+
+
+def asked(search: Search) -> Problem:
+    """What relief still asks for at its end: limits that can be met, or where annealing has weighed these against the
+    bytes that they take, no more than it has brought.
+    """
+    if have_unequal_proportions(search.problem) and may_anneal(search) and above(search) <= NOTICEABLE:
+        return _within_lines(search)
+    return attainable(search.problem, search.placement)
+
+
+def _within_lines(search: Search) -> Problem:
+    """What is asked where loads are within band and bound: that counts come within their caps, and nobody's load rises
+    above what can be met, or from above it at all.
+    """
+    problem, loads = search.problem, search.placement.loads
+    limited, counts = attainable(problem, search.placement), problem.arrays.columns.counts
+    most = np.minimum(np.maximum(limited.limit, loads), np.maximum(lines_of(search), problem.limit))
+    return replace(
+        problem,
+        goal=np.where(counts, limited.goal, np.maximum(limited.goal, most - (limited.limit - limited.goal))),
+        limit=np.where(counts, limited.limit, most),
+        ceiling=np.where(counts, problem.ceiling, most),
+    )
 
 
 def _guided_in_rounds(search: Search, limited: Search) -> Relief:

@@ -6,14 +6,14 @@ on grids, so sums are exact in any order. One look at each replica needs no matr
 
 import numpy as np
 
-from assignor_core.load import Floats
+from assignor_core.load import Floats, Ints
 from assignor_core.planner.compiled import compiled
-from assignor_core.planner.placement import Indices
+from assignor_core.planner.placement import Flags, Indices
 
 
 @compiled
 def price_each(
-    loads: Floats, sources: Indices, costs: Floats, of_load: Floats, on_targets: Floats, room: Floats,
+    loads: Floats, sources: Indices, prices: Floats, may_go: Flags, of_load: Floats, on_targets: Floats, room: Floats,
     here: Floats, cheapest: Floats,
 ) -> None:  # fmt: skip
     """Write what each replica costs where it is (`here`, N), and on the cheapest target (`cheapest`, N).
@@ -23,26 +23,26 @@ def price_each(
     """
     for row in range(len(loads)):
         here[row] = _price(loads, row, of_load, sources[row])
-        _price_on_targets(loads, row, costs, on_targets, room)
+        _price_on_targets(loads, row, prices, may_go, on_targets, room)
         cheapest[row] = _least(room)
 
 
 @compiled
 def add_parts(
-    loads: Floats, sources: Indices, costs: Floats, of_load: Floats, on_targets: Floats, blur: float,
+    loads: Floats, sources: Indices, prices: Floats, may_go: Flags, of_load: Floats, on_targets: Floats, blur: float,
     least_near: float, grid: float, room: Floats, arriving: Floats, after: Floats,
 ) -> None:  # fmt: skip
     """Add to `arriving` (K x T) what each of N replicas brings to T targets, and to `after` (B x K) what it takes from
     its broker; else as `price_each`. `grid` is a power of two, so to divide by it is exact.
     """
-    count, per_grid = costs.shape[1], 1.0 / grid
+    count, per_grid = may_go.shape[1], 1.0 / grid
     for row in range(len(loads)):
         near = 0.0
         for column in range(loads.shape[1]):
             near += loads[row, column]
         near = blur * near + least_near
         here = _price(loads, row, of_load, sources[row])
-        _price_on_targets(loads, row, costs, on_targets, room)
+        _price_on_targets(loads, row, prices, may_go, on_targets, room)
         cheapest = _least(room)
         if cheapest >= here + near:
             continue
@@ -61,6 +61,38 @@ def add_parts(
 
 
 @compiled
+def hand_over(
+    loads: Floats, holders: Ints, may_lead: Flags, of_load: Floats, price: float, blur: float,
+    least_near: float, grid: float, room: Floats, after: Floats,
+) -> None:  # fmt: skip
+    """Change `after` (B x K) by the parts of H leaderships (`loads`, H x K) that go to other `holders` (H x R), each at
+    `price` and what it costs there; `room` is for R figures, the others are as for `add_parts`.
+    """
+    for row in range(len(loads)):
+        near, least = 0.0, np.inf
+        for column in range(loads.shape[1]):
+            near += loads[row, column]
+        near = blur * near + least_near
+        for slot in range(holders.shape[1]):
+            room[slot] = np.inf
+            if may_lead[row, slot]:
+                room[slot] = price if slot else 0.0
+                for column in range(loads.shape[1]):
+                    room[slot] += loads[row, column] * of_load[holders[row, slot], column]
+            least = min(least, room[slot])
+        total = 0.0
+        for slot in range(holders.shape[1]):
+            room[slot] = _nearness(room[slot], least, near, grid, 1.0 / grid)
+            total += room[slot]
+        for slot in range(1, holders.shape[1]):
+            part = np.rint(room[slot] / total * grid) / grid
+            if part > 0.0:
+                for column in range(loads.shape[1]):
+                    after[holders[row, slot], column] += part * loads[row, column]
+                    after[holders[row, 0], column] -= part * loads[row, column]
+
+
+@compiled
 def _price(loads: Floats, row: int, of_load: Floats, broker: int) -> float:
     price = 0.0
     for column in range(loads.shape[1]):
@@ -69,13 +101,13 @@ def _price(loads: Floats, row: int, of_load: Floats, broker: int) -> float:
 
 
 @compiled
-def _price_on_targets(loads: Floats, row: int, costs: Floats, on_targets: Floats, room: Floats) -> None:
+def _price_on_targets(loads: Floats, row: int, prices: Floats, may_go: Flags, on_targets: Floats, room: Floats) -> None:
     """Write what the replica costs on each target into the first row of `room`. Loops over targets come innermost: a
     processor takes four or eight at once.
     """
-    count = costs.shape[1]
+    count, price = may_go.shape[1], prices[row]
     for at in range(count):
-        room[0, at] = costs[row, at]
+        room[0, at] = price if may_go[row, at] else np.inf
     for column in range(loads.shape[1]):
         load = loads[row, column]
         for at in range(count):

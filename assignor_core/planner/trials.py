@@ -20,8 +20,6 @@ from assignor_core.planner.compiled import compiled
 from assignor_core.planner.draft import Draft, Task, Trial
 from assignor_core.planner.placement import Indices
 
-LIMIT_PART = 0.1
-"""What is above a broker's own limit, though not above its line, costs this part of what is above the line."""
 MOVES, EXCHANGES, HANDOVERS = 0.35, 0.25, 0.2
 """Parts of the trials that move a replica, exchange two, hand a leadership over; the others take a movement back."""
 FROM_WORST = 0.5
@@ -253,7 +251,7 @@ def _cost(task: Task, broker: int, loads: Floats, at: int) -> float:
     for column in range(loads.shape[1]):
         over = (loads[at, column] - task.limits[broker, column]) * task.weights[broker, column]
         if over > 0.0:
-            total += LIMIT_PART * (over + over * over)
+            total += task.limit_part[0] * (over + over * over)
             over = (loads[at, column] - task.lines[broker, column]) * task.weights[broker, column]
             if over > 0.0:
                 total += over + over * over

@@ -8,13 +8,14 @@ The numbers come from a generator with a fixed start, and no clock or machine de
 Nothing moves before `apply_rows`.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.planner.draft import Draft, Task, draft_of, trial_of
-from assignor_core.planner.placement import Edit
+from assignor_core.planner.placement import Edit, Placement
 from assignor_core.planner.search import Search
 
 COLUMNS = 6
@@ -57,7 +58,14 @@ class Turns:
 
 def apply_rows(search: Search, rows: Ints) -> None:
     """Give each partition the replicas and the leader of its row, by edits that can be undone; P x R."""
-    placement = search.placement
+    for edit in edits_towards(search.placement, rows):
+        search.apply_edit(edit)
+
+
+def edits_towards(placement: Placement, rows: Ints) -> Iterator[Edit]:
+    """The edits that give each partition the replicas and the leader of its row (P x R), if each is applied before the
+    next one is asked for.
+    """
     for partition in np.flatnonzero((rows != placement.replicas).any(axis=1)).tolist():
         row, present = (
             [broker for broker in table[partition].tolist() if broker != NO_BROKER]
@@ -66,7 +74,7 @@ def apply_rows(search: Search, rows: Ints) -> None:
         arriving = [broker for broker in row if broker not in present]
         leaving = [slot for slot, broker in enumerate(present) if broker not in row]
         for slot, target in zip(leaving, arriving, strict=True):
-            search.apply_edit(Edit(partition, slot, target))
+            yield Edit(partition, slot, target)
         leader = placement.replicas[partition].tolist().index(row[0])
         if leader:
-            search.apply_edit(Edit(partition, leader, NO_BROKER))
+            yield Edit(partition, leader, NO_BROKER)
