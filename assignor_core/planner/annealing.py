@@ -53,7 +53,7 @@ with 30 up to 4 % more bytes are copied.
 HOPELESS = 0.15
 """Fair shares above the line after two turns from which no other helps: a heavy partition is in the way."""
 TRIALS_PER_REPLICA = 40
-PRICE_TRIALS = (200_000, TRIALS)
+PRICE_TRIALS = (200_000, 1_250_000)
 """Least and most trials of such a turn."""
 THRIFTY = Step(0.001)
 """One more turn, which takes back what the plan can do without."""
