@@ -122,7 +122,9 @@ def anneal_by_price(search: Search, lines: Floats, excess_max: float) -> bool:
         if state.above <= NOTICEABLE or (number > 1 and state.above > HOPELESS):
             break
         draft = turns.turn(state.rows, state.loads, state.inflow, step)
-        state, part = _state_of(search, draft.rows, draft.loads, lines), min(1.0, step.copy_part)
+        next_state = _state_of(search, draft.rows, draft.loads, lines)
+        if number == 0 or next_state.above <= state.above:
+            state, part = next_state, min(1.0, step.copy_part)
     if state.above > NOTICEABLE or not _is_possible(search, state, excess_max):
         return False
     draft = Turns(_evening(search, task, part), trials).turn(

@@ -90,71 +90,79 @@ def put_in_order(search: Search, mark: int) -> None:
     An edit waits for those of its partition before it. What a hard rule forbids in its turn is tried once more when all
     others are applied, and else left out.
     """
-    if len(search.journal) == mark:
-        return
     problem, placement = search.problem, search.placement
-    shifts = _shifts_since(search, mark)
-    before = np.array([shift.before for shift in shifts], dtype=np.int64)
-    sources, targets = np.array([shift.brokers for shift in shifts], dtype=np.int64).T
-    loads, prices = np.stack([shift.load for shift in shifts]), np.array([shift.price for shift in shifts])
-    is_left, left_over = np.ones(len(shifts), dtype=np.bool_), []
+    rows = placement.replicas.copy()
+    search.undo_to(mark)
+    edits = edits_towards(placement, rows)
+    if not edits:
+        return
+    shifts = _shifts(search, edits)
+    is_left, left_over = np.ones(len(shifts.edits), dtype=np.bool_), []
     while is_left.any():
-        rows = np.flatnonzero(is_left & ((before < 0) | ~is_left[before]))
-        gain = -problem.burden(placement.loads[sources[rows]], -loads[rows], sources[rows])
-        gain -= problem.burden(placement.loads[targets[rows]], loads[rows], targets[rows])
-        for best in rows[np.lexsort((rows, -gain / prices[rows]))][: 1 + len(shifts) // PASSES]:
+        some = np.flatnonzero(is_left & ((shifts.before < 0) | ~is_left[shifts.before]))
+        sources, targets, loads = shifts.sources[some], shifts.targets[some], shifts.loads[some]
+        gain = -problem.burden(placement.loads[sources], -loads, sources)
+        gain -= problem.burden(placement.loads[targets], loads, targets)
+        for best in some[np.lexsort((some, -gain / shifts.prices[some]))][: 1 + len(is_left) // PASSES].tolist():
             is_left[best] = False
-            if _is_possible(search, shifts[best]):
-                search.apply_edit(shifts[best].edit)
+            if _is_possible(search, shifts, best):
+                search.apply_edit(shifts.edits[best])
             else:
-                left_over.append(shifts[best])
-    for shift in left_over:
-        if _is_possible(search, shift):
-            search.apply_edit(shift.edit)
+                left_over.append(best)
+    for number in left_over:
+        if _is_possible(search, shifts, number):
+            search.apply_edit(shifts.edits[number])
 
 
-class _Shift(NamedTuple):
-    """An edit, and what it does."""
+class _Shifts(NamedTuple):
+    """N edits, and what they do."""
 
-    edit: Edit
-    brokers: tuple[int, int]
-    """Who gives and who takes."""
-    load: Floats
-    """C."""
-    price: float
-    before: int
-    """The edit of the same partition before it; -1 if there is none."""
-
-
-def _shifts_since(search: Search, mark: int) -> list[_Shift]:
-    """Edits that do what has changed since `mark`, partition by partition; all is undone."""
-    placement, rows = search.placement, search.placement.replicas.copy()
-    search.undo_to(mark)
-    shifts, last = [], dict[int, int]()
-    for edit in edits_towards(placement, rows):
-        one, slot, target = np.array([edit.partition]), edit.slot, edit.target
-        replicas = placement.replicas[edit.partition]
-        load = placement.loads_at(one, np.array([slot])) if target != NO_BROKER else placement.leaderships(one)
-        brokers = (int(replicas[slot]), target) if target != NO_BROKER else (int(replicas[0]), int(replicas[slot]))
-        copied = placement.disk_bytes[one] if target != NO_BROKER else np.zeros(1)
-        price = float(search.spending.in_fair_shares(copied)[0]) + MOVED_PRICE
-        shifts.append(_Shift(edit, brokers, load[0], price, last.get(edit.partition, -1)))
-        last[edit.partition] = len(shifts) - 1
-        search.apply_edit(edit)
-    search.undo_to(mark)
-    return shifts
+    edits: list[Edit]
+    sources: Indices
+    """N brokers that give."""
+    targets: Indices
+    """N brokers that take."""
+    loads: Floats
+    """N x C."""
+    prices: Floats
+    """N."""
+    before: Indices
+    """N edit of the same partition before each; -1 if there is none."""
 
 
-def _is_possible(search: Search, shift: _Shift) -> bool:
+def _shifts(search: Search, edits: list[Edit]) -> _Shifts:
+    """What `edits`, one after the other, would do. Nothing moves."""
+    placement = search.placement
+    brokers, before, rows, last = [], [], dict[int, list[int]](), dict[int, int]()
+    for number, (partition, slot, target) in enumerate(edits):
+        row = rows.setdefault(partition, placement.replicas[partition].tolist())
+        if target == NO_BROKER:
+            row[0], row[slot] = row[slot], row[0]
+            brokers.append((row[slot], row[0]))
+        else:
+            brokers.append((row[slot], target))
+            row[slot] = target
+        before.append(last.get(partition, -1))
+        last[partition] = number
+    partitions, slots, targets = np.array(edits, dtype=np.int64).T
+    is_handover = targets == NO_BROKER
+    loads = np.where(is_handover[:, None], placement.leaderships(partitions), placement.loads_at(partitions, slots))
+    copied = np.where(is_handover, 0.0, placement.disk_bytes[partitions])
+    sources, takers = np.array(brokers, dtype=np.int64).T
+    prices = search.spending.in_fair_shares(copied) + MOVED_PRICE
+    return _Shifts(edits, sources, takers, loads, prices, np.array(before, dtype=np.int64))
+
+
+def _is_possible(search: Search, shifts: _Shifts, number: int) -> bool:
     """Whether no hard rule forbids it as things are; an edit of the same partition may have been left out."""
-    (partition, slot, target), (source, taker) = shift.edit, shift.brokers
-    replicas, one = search.placement.replicas[partition], np.array([partition])
+    (partition, slot, target), source = shifts.edits[number], int(shifts.sources[number])
+    replicas = search.placement.replicas[partition]
     if target != NO_BROKER:
         return int(replicas[slot]) == source and bool(_able(search, partition, source, np.array([target]))[0])
-    if (int(replicas[0]), int(replicas[slot])) != shift.brokers:
+    taker = int(shifts.targets[number])
+    if (int(replicas[0]), int(replicas[slot])) != (source, taker):
         return False
-    here = search.placement.loads[taker]
-    return bool(search.problem.may_rise_by(here, search.placement.leaderships(one)[0], taker))
+    return bool(search.problem.may_rise_by(search.placement.loads[taker], shifts.loads[number], taker))
 
 
 def _able(search: Search, partition: int, source: int, targets: Indices) -> Flags:

@@ -8,7 +8,6 @@ The numbers come from a generator with a fixed start, and no clock or machine de
 Nothing moves before `apply_rows`.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -62,10 +61,9 @@ def apply_rows(search: Search, rows: Ints) -> None:
         search.apply_edit(edit)
 
 
-def edits_towards(placement: Placement, rows: Ints) -> Iterator[Edit]:
-    """The edits that give each partition the replicas and the leader of its row (P x R), if each is applied before the
-    next one is asked for.
-    """
+def edits_towards(placement: Placement, rows: Ints) -> list[Edit]:
+    """The edits that give each partition the replicas and the leader of its row (P x R), partition by partition."""
+    edits = []
     for partition in np.flatnonzero((rows != placement.replicas).any(axis=1)).tolist():
         row, present = (
             [broker for broker in table[partition].tolist() if broker != NO_BROKER]
@@ -74,7 +72,9 @@ def edits_towards(placement: Placement, rows: Ints) -> Iterator[Edit]:
         arriving = [broker for broker in row if broker not in present]
         leaving = [slot for slot, broker in enumerate(present) if broker not in row]
         for slot, target in zip(leaving, arriving, strict=True):
-            yield Edit(partition, slot, target)
-        leader = placement.replicas[partition].tolist().index(row[0])
+            edits.append(Edit(partition, slot, target))
+            present[slot] = target
+        leader = present.index(row[0])
         if leader:
-            yield Edit(partition, leader, NO_BROKER)
+            edits.append(Edit(partition, leader, NO_BROKER))
+    return edits

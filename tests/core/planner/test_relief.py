@@ -26,7 +26,7 @@ SEED = 175
 KIND = variants(SEED)["unequal disks"]
 """40 brokers, a third of them with twice the disk, 2,345 partitions of four replicas."""
 EVENED = 166
-"""81 brokers, 1,884 partitions of two replicas: after annealing alone some are 0.2 fair shares above limits that can be met."""
+"""81 brokers, 1,884 partitions of two replicas: some could be 0.2 fair shares above limits that can be met."""
 ANY, TINY = np.inf, 1e-9
 
 
