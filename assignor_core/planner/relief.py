@@ -3,7 +3,8 @@
 The first is what clusters of brokers of equal proportions need, and copies least there. The second is for brokers with
 more disk for their network than others, and for plans that the first leaves above band and bound. It has three steps.
 Whole replicas follow the linear program (`guided`). Annealing brings what is left below the lines, with what relieves
-most for its bytes first (`anneal_by_price`). Where heavy partitions are in the way they get other seats first.
+most for its bytes first, and evens what is below them (`anneal_by_price`). Where heavy partitions are in the way they
+get other seats first. Relief of counts that are above their caps comes last.
 
 Invariants: as for all phases, no hard rule is broken, and the journal leads back. Every loop is limited by number.
 """
@@ -130,8 +131,8 @@ def _annealed(search: Search, mark: int, excess_max: float) -> Relief | None:
 
 
 def _counts_relieved(search: Search) -> list[int]:
-    """Relief of leaders and replicas above their soft caps, and of the last bit above a line. Returns how long the
-    journal was before and after.
+    """Relief of leaders and replicas that annealing has left above their soft caps, and of the last bit above a line.
+    Returns how long the journal was before and after.
     """
     mark = len(search.journal)
     search.under(_within_lines(search)).relieve()
@@ -154,9 +155,10 @@ def _within_lines(search: Search) -> Problem:
     problem, loads = search.problem, search.placement.loads
     limited, counts = attainable(problem, search.placement), problem.arrays.columns.counts
     most = np.minimum(np.maximum(limited.limit, loads), np.maximum(lines_of(search), problem.limit))
+    goal = np.minimum(np.maximum(limited.goal, most - (limited.limit - limited.goal)), most)
     return replace(
         problem,
-        goal=np.where(counts, limited.goal, np.maximum(limited.goal, most - (limited.limit - limited.goal))),
+        goal=np.where(counts, limited.goal, goal),
         limit=np.where(counts, limited.limit, most),
         ceiling=np.where(counts, problem.ceiling, most),
     )
