@@ -98,7 +98,7 @@ class Relaxation:
     sizes: Floats
     """B x K fair share of each broker."""
     by_machine: bool
-    """Whether machine code works out loads."""
+    """Whether machine code works out prices and loads: decided once, for all replicas."""
 
     @property
     def costs(self) -> Floats:
