@@ -26,6 +26,7 @@ from assignor_core.planner.band_lines import above_lines
 from assignor_core.planner.bound_lines import REPLICAS_MAX, lines_of
 from assignor_core.planner.bounds import leaves_replicas_behind
 from assignor_core.planner.draft import Task, task_of
+from assignor_core.planner.problem import Problem
 from assignor_core.planner.search import Search
 from assignor_core.planner.turns import Step, Turns, apply_rows
 
@@ -57,7 +58,7 @@ HOPELESS = 0.15
 """Fair shares above the line after two turns from which no other helps: a heavy partition is in the way."""
 TRIALS_PER_REPLICA = 40
 PRICE_TRIALS = (200_000, 1_250_000)
-"""Least and most trials of such a turn."""
+"""Least and most trials of a turn by price."""
 THRIFTY = Step(0.001)
 """One more turn, which takes back what the plan can do without."""
 PARTITIONS_MIN = 50
@@ -148,15 +149,14 @@ def _evened(
         limits=np.where(counts, limits, np.minimum(limits, task.lines)),
         lines=np.where(counts, limits, task.lines),
     )
-    turns = Turns(even, trials)
+    turns, step = Turns(even, trials), Step(PRICE_THRESHOLD, part, part)
     for _ in range(EVEN_TURNS_MAX):
-        violation = float(limited.violation(state.loads).sum())
-        draft = turns.turn(state.rows, state.loads, state.inflow, Step(PRICE_THRESHOLD, part, part))
+        draft, before = turns.turn(state.rows, state.loads, state.inflow, step), state
         evened = _state_of(search, draft.rows, draft.loads, lines)
         if evened.above > NOTICEABLE or not _is_possible(search, evened, excess_max):
             break
         state = evened
-        if float(limited.violation(state.loads).sum()) > EVEN_TURN_LEAVES * violation:
+        if _violation(limited, state) > EVEN_TURN_LEAVES * _violation(limited, before):
             break
     return state
 
@@ -214,11 +214,11 @@ def _is_sound(search: Search, first: _State, state: _State, excess_max: float, b
     more = BYTES_MORE_SPENT if search.effort.is_spent else BYTES_MORE
     if state.inflow.sum() > (1.0 + (more - 1.0) * nearer) * bytes_copied:
         return False
-    return is_within or _violation(search, state) <= _violation(search, first)
+    return is_within or _violation(search.problem, state) <= _violation(search.problem, first)
 
 
-def _violation(search: Search, state: _State) -> float:
-    return float(search.problem.violation(state.loads).sum())
+def _violation(problem: Problem, state: _State) -> float:
+    return float(problem.violation(state.loads).sum())
 
 
 def _is_possible(search: Search, state: _State, excess_max: float) -> bool:

@@ -22,12 +22,10 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
-import numpy as np
-
 from assignor_core.load import NO_BROKER
 from assignor_core.plan import CheaperPlan, Movement, Plan
 from assignor_core.planner.effort import Effort
-from assignor_core.planner.placement import Edit, Indices
+from assignor_core.planner.placement import Edit
 from assignor_core.planner.search import Search
 
 GAIN_SHARES = (0.5, 0.8, 0.95)
@@ -134,8 +132,8 @@ class _Walk:
         self._way = way.edits
         self._must = way.must
         self._crowded_max = crowded
-        self._brokers: Indices = np.flatnonzero(problem.share.any(axis=1))
-        self._cost = self._cost_now()
+        self._brokers = int(problem.share.any(axis=1).sum())
+        self._cost = problem.total_cost(placement.loads)
         self._excess = problem.worst_excess(placement.loads)
         copied = []
         for number, edit in enumerate(way.edits):
@@ -164,14 +162,10 @@ class _Walk:
         for edit in self._way[len(search.journal) : place]:
             search.apply_edit(edit)
         leaders = replace(search.problem, policy=replace(search.problem.policy, leaders_only=True))
-        search.under(leaders).relieve(len(self._brokers), retries=0)
+        search.under(leaders).relieve(self._brokers, retries=0)
         is_worse = search.problem.worst_excess(search.placement.loads) > self._excess + ROUNDING
         is_worse |= int(search.problem.crowded(search.placement).sum()) > self._crowded_max
-        share = 0.0 if is_worse else (self._cost - self._cost_now()) / gain
+        share = 0.0 if is_worse else (self._cost - search.problem.total_cost(search.placement.loads)) / gain
         plan = CheaperPlan(share, search.spending.movements, self._copied[place - 1] if place else 0.0)
         search.undo_to(place)
         return plan
-
-    def _cost_now(self) -> float:
-        """Objective of the whole cluster."""
-        return float(self._search.problem.cost(self._search.placement.loads[self._brokers], self._brokers).sum())

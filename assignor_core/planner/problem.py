@@ -98,6 +98,11 @@ class Problem:
         away = loads / share - 1.0
         return weighted(excess * excess + PULL * away * away, self.weight)
 
+    def total_cost(self, loads: Floats) -> float:
+        """Objective of the whole cluster under `loads` (B x C): what the gains of a plan are measured by."""
+        brokers = np.flatnonzero(self.share.any(axis=1))
+        return float(self.cost(loads[brokers], brokers).sum())
+
     def relief(self, here: Floats, shed: Floats, broker: int) -> Floats:
         """What the objective of `broker`, which carries `here`, gains if it sheds each of `shed` (... x C)."""
         return -self.burden(here, -shed, broker)

@@ -10,8 +10,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-import numpy as np
-
 from assignor_core.errors import InputError
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
@@ -28,7 +26,7 @@ from assignor_core.planner.frontier import FEW_REPLICAS, Way, as_made, cheaper_p
 from assignor_core.planner.hopeless import gains_too_little
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.planner.problem import Problem, problem_of
+from assignor_core.planner.problem import problem_of
 from assignor_core.planner.prune import prune
 from assignor_core.planner.relief import asked, relieve, seat
 from assignor_core.planner.repair import repair, unmet_rules
@@ -158,15 +156,10 @@ def _gains_nothing(search: Search, before: Floats, violation_before: float) -> b
     """Whether what is left gains next to nothing, and with the loads `before` all were within band or bound already."""
     problem, loads = search.problem, search.placement.loads
     gain = violation_before - _attainable_violation(search)
-    if gain >= max(WORTH, WORTH_PART * violation_before) and _cost(problem, loads) < _cost(problem, before):
+    is_worth_it = gain >= max(WORTH, WORTH_PART * violation_before)
+    if is_worth_it and problem.total_cost(loads) < problem.total_cost(before):
         return False
     return above_lines(problem, before, lines_of(search)) <= NOTICEABLE
-
-
-def _cost(problem: Problem, loads: Floats) -> float:
-    """The objective by which the gains of a plan are measured."""
-    kept = np.flatnonzero(problem.share.any(axis=1))
-    return float(problem.cost(loads[kept], kept).sum())
 
 
 def _settle(search: Search) -> None:

@@ -64,15 +64,14 @@ def relieve(search: Search, excess_max: float) -> Relief:
     """
     mark = len(search.journal)
     limited = search.under(attainable(search.problem, search.placement))
-    if not may_guide(limited):
-        return Relief([mark, *_in_rounds(search)], is_annealed=False)
-    if have_unequal_proportions(search.problem):
+    may_be_guided = may_guide(limited)
+    if may_be_guided and have_unequal_proportions(search.problem):
         if above(search) <= NOTICEABLE:
             return _annealed(search, mark, excess_max) or Relief([mark, *_counts_relieved(search)], is_annealed=False)
         guide(limited)
         relief = _annealed(search, mark, excess_max) or _in_rounds_since(search, mark)
         return or_better(search, relief, lambda: Relief([mark, *_in_rounds(search)], is_annealed=False))
-    if above(search) <= NOTICEABLE:
+    if not may_be_guided or above(search) <= NOTICEABLE:
         return Relief([mark, *_in_rounds(search)], is_annealed=False)
     relief = Relief([mark], is_annealed=False)
     for number, steps in enumerate(_rounds(search), start=1):
