@@ -97,6 +97,8 @@ class Plan:
     loads_before: BrokerLoads = field(default_factory=dict)
     """Of the same window as `skew_before`; empty where it is not known, as of plans of an earlier version."""
     loads_after: BrokerLoads = field(default_factory=dict)
+    least_bytes: float | None = None
+    """Bytes that any plan copies that does as well (`planner.least_bytes`); None where that was not worked out."""
     plan_id: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -252,6 +254,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "lower_bound": dict(plan.lower_bound),
         "gap": gap,
         "bytes_to_move": plan.bytes_to_move,
+        **({} if plan.least_bytes is None else {"least_bytes": plan.least_bytes}),
         "feasible": plan.feasible,
         "problems": list(plan.problems),
         "diagnosis": list(plan.diagnosis),
@@ -284,6 +287,7 @@ def plan_from_json(obj: object) -> Plan:
             tuple(CheaperPlan(**entry) for entry in obj.get("cheaper", ())),
             _loads_from_json(obj.get("loads_before", {})),
             _loads_from_json(obj.get("loads_after", {})),
+            None if obj.get("least_bytes") is None else float(obj["least_bytes"]),
         )
         claimed, reassignment = obj["plan_id"], obj["reassignment"]
     except (KeyError, TypeError, ValueError) as error:

@@ -169,12 +169,17 @@ def build_model(
 
 
 def propose_on(
-    model: Model, live: LiveCluster, policy: PlannerPolicy, *, elapsed_s: Callable[[], float]
+    model: Model,
+    live: LiveCluster,
+    policy: PlannerPolicy,
+    *,
+    elapsed_s: Callable[[], float],
+    proves_least: bool = False,
 ) -> ProposedPlan:
     """A plan for `model`, which was built of `live`; raises NothingToPlanOn, LoadsDisagree of it.
 
     A plan that only keeps hard rules, or only empties brokers, is made whatever is known. `elapsed_s` is the
-    caller's stopwatch.
+    caller's stopwatch. With `proves_least` the plan's `least_bytes` are known.
     """
     emptied = model.leaving | policy.drain
     keeps_rules_only = policy.rules_only or (policy.only_brokers and policy.only_brokers <= emptied)
@@ -196,7 +201,7 @@ def propose_on(
         leaders_only=policy.leaders_only or model.sizes_hidden,
     )  # fmt: skip
     began_s = elapsed_s()
-    plan = propose(model.cluster, narrowed)
+    plan = propose(model.cluster, narrowed, proves_least=proves_least)
     elapsed_ms = (elapsed_s() - began_s) * 1000
     plan, worst_hour = judged(plan, model.cluster, narrowed)
     tiered = local_bytes_note(plan.movements, model.remote_bytes)

@@ -48,19 +48,26 @@ WORTH_PART = 0.1
 """The same as a part of what is there to gain: turns at random always find a little more."""
 
 
-def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
+def propose(cluster: ClusterState, policy: PlannerPolicy | None = None, *, proves_least: bool = False) -> Plan:
     """The best plan for `cluster` that the search reaches under `policy` (the default one where None).
 
-    Raises InputError if the policy names a broker that the model does not have.
+    With `proves_least` its `least_bytes` are known, which takes up to as long as the plan itself. Raises InputError if
+    the policy names a broker that the model does not have.
     """
-    return propose_counted(cluster, policy)[0]
+    return propose_counted(cluster, policy, proves_least=proves_least)[0]
 
 
-def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) -> tuple[Plan, Effort]:
+def propose_counted(
+    cluster: ClusterState, policy: PlannerPolicy | None = None, *, proves_least: bool = False
+) -> tuple[Plan, Effort]:
     """The same, with what the search has tried for it."""
     policy = policy or PlannerPolicy()
     cluster = with_drained(cluster, policy)
     plan, search, way, still_crowded = _planned(cluster, policy)
+    if proves_least:
+        from assignor_core.planner.least_bytes import least_bytes  # machine code
+
+        plan = replace(plan, least_bytes=least_bytes(search))
     if way is not None:  # last, as it needs the placement for itself
         plan = replace(plan, cheaper=_cheaper(cluster, plan, search, way, still_crowded))
     return plan, search.effort

@@ -97,8 +97,19 @@ class Relaxation:
     """B x K; infinite for brokers that must end empty."""
     sizes: Floats
     """B x K fair share of each broker."""
+    columns: tuple[Indices, ...]
+    """K: the windows of each load, as columns of the model."""
+    unit: Floats
+    """K mean fair share of each load, as a part of the whole."""
     by_machine: bool
     """Whether machine code works out prices and loads: decided once, for all replicas."""
+
+    def by_column(self, prices: Floats, count: int) -> Floats:
+        """B x C `prices` as those of whole loads in `count` columns, windows alike; 0 for columns without load."""
+        of_columns = np.zeros((len(prices), count))
+        for load, columns in enumerate(self.columns):
+            of_columns[:, columns] = (prices[:, load] / self.sizes[:, load] / self.unit[load] / len(columns))[:, None]
+        return of_columns
 
     @property
     def costs(self) -> Floats:
@@ -245,10 +256,11 @@ def relaxation_of(search: Search) -> Relaxation:
     columns = problem.arrays.columns
     loaded = placement.loads.sum(axis=0) > 0
     of_resources = [columns.of(resource)[loaded[columns.of(resource)]] for resource in LOADS]
+    of_resources = [some for some in of_resources if len(some)]
 
     def means(figures: Floats) -> Floats:
         """Over the windows, of each resource."""
-        return np.stack([figures[:, some].sum(axis=1) / len(some) for some in of_resources if len(some)], axis=1)
+        return np.stack([figures[:, some].sum(axis=1) / len(some) for some in of_resources], axis=1)
 
     share = means(problem.share)
     has_share: Flags = np.all(share > 0, axis=1)
@@ -289,6 +301,8 @@ def relaxation_of(search: Search) -> Relaxation:
         before=in_units(placement.loads),
         goals=np.where(has_share[:, None], means(problem.goal) / unit, np.inf),
         sizes=np.where(has_share[:, None], share / unit, 1.0),
+        columns=tuple(of_resources),
+        unit=unit,
         by_machine=sum(map(len, held)) * len(targets) >= COMPILED_FROM,
     )
 

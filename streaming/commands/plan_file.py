@@ -38,6 +38,7 @@ class _Besides(BaseModel):
     lower_bound: dict[str, FiniteFloat]
     loads_before: dict[str, dict[int, FiniteFloat]] = {}
     loads_after: dict[str, dict[int, FiniteFloat]] = {}
+    least_bytes: Annotated[FiniteFloat, Field(ge=0)] | None = None
 
 
 def read_plan_file(file: str, cluster_name: str) -> ProposedPlan:

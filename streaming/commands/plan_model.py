@@ -197,7 +197,7 @@ def plan_from_model(text: str, policy_for: PolicyFor) -> ProposedPlan:
             {broker.broker_id: broker.state is BrokerState.ALIVE for broker in cluster.brokers},
         )
         began = time.perf_counter()
-        plan = propose(cluster, policy)
+        plan = propose(cluster, policy, proves_least=True)
         elapsed_ms = (time.perf_counter() - began) * 1000
         return ProposedPlan(plan, elapsed_ms=elapsed_ms)
     finally:

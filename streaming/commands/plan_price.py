@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any
 
-from assignor_core.wording import counted
+from assignor_core.wording import bytes_text, counted
 
 MOST_OF_IT = 0.8
 """The cheaper plan that is named in one line brings at least this part of the gain."""
+NEAR = 0.99
+"""Where so much of a plan's bytes is proven to be needed, the figure itself would say nothing more."""
 LEAST_SHOWN = 0.01
 """Smaller parts are shown as less than this: "0%" reads as if nothing were copied."""
 PROMISED = (("max/mean", "max_over_mean"), ("bytes", "bytes_copied"), ("duration", "duration"))
@@ -26,10 +28,16 @@ def duration_text(duration_ms: float) -> str:
 
 
 def price_texts(price: Mapping[str, Any], *, whole_bytes: float) -> Iterable[str]:
-    """The time that a plan takes at its throttle, and the cheapest plan that brings most of it, where they are known.
+    """What any plan as good copies, how long this one takes at its throttle, and the cheapest plan that brings most of
+    it, where they are known.
 
-    `price` holds `duration_ms` and `cheaper`, as in the plan's JSON; `whole_bytes` is what the whole plan copies.
+    `price` holds `least_bytes`, `duration_ms` and `cheaper`, as in the plan's JSON; `whole_bytes` is what it copies.
     """
+    least = price.get("least_bytes")  # plans that were not made to be carried out have none
+    if least:
+        is_near = least >= NEAR * whole_bytes
+        figure = "" if is_near else f" than {bytes_text(least)} ({least / whole_bytes:.0%} of its bytes)"
+        yield f"no plan as good copies less{figure}"
     if price["duration_ms"]:
         yield f"about {duration_text(price['duration_ms'])} at its throttle"
     most = next((row for row in price["cheaper"] if row["gain_share"] >= MOST_OF_IT), None)

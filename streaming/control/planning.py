@@ -57,7 +57,7 @@ def propose_for(
         topics = request.policy.excluded_topics
         return relief_of_log_dirs(live, cluster, request.fill, topics, window_tables.kafka_cluster)
     model = model_for(request, live, cluster, window_tables, planner, now_ms=now_ms)
-    return propose_on(model, live, request.policy, elapsed_s=time.perf_counter)
+    return propose_on(model, live, request.policy, elapsed_s=time.perf_counter, proves_least=True)
 
 
 def model_for(

@@ -4,6 +4,8 @@
 (() => {
   const ROWS_MAX = 200, BROKERS_SHOWN = 50, AGAIN_MS = 5000;
   const UNITS = { bytes_in: rate, bytes_out: rate, leader_bytes_in: rate, disk: bytes, leaders: count, replicas: count };
+  // Where so much of the bytes is proven to be needed, the figure itself would say nothing more.
+  const NEAR = 0.99;
   const PROMISES = [["max/mean", "max_over_mean"], ["bytes", "bytes_copied"], ["time", "duration"]];
   const own = id => document.getElementById(id);
   const place = actPlace(own("plan-act")), search = own("plan-search");
@@ -48,7 +50,8 @@
     const time = plan.duration_ms === null ? "not known: no throttle is set" : `about ${span(plan.duration_ms)}`;
     const throttle = plan.throttle_bytes_per_sec ? ` at the throttle of ${rate(plan.throttle_bytes_per_sec)} per broker` : "";
     const cost = plan.bytes_to_move ? `${exact(plan.bytes_to_move)} to copy; time: ${time}${throttle}.` : "Nothing is copied: it takes no time at the throttle.";
-    const lines = [`${changes(plan)}.`, cost, promises(status.control.accuracy)];
+    const least = plan.least_bytes ? `No plan as good copies less${plan.least_bytes >= NEAR * plan.bytes_to_move ? "" : ` than ${exact(plan.least_bytes)}`}.` : null;
+    const lines = [`${changes(plan)}.`, cost, least, promises(status.control.accuracy)];
     return lines.filter(Boolean).map(text => el("p", { class: "line" }, text));
   }
   const list = (title, lines, kind) => lines.length

@@ -57,7 +57,7 @@ class ControlPart:
 
     decision: Figures | None = None
     plan: Figures | None = None
-    """The newest, with `duration_ms` and `cheaper` besides, see `plan_price`."""
+    """The newest, with `least_bytes`, `duration_ms` and `cheaper` besides, see `plan_price`."""
     execution: Figures | None = None
     """Newest event of the execution that is under way, else of the newest, with `started_ms`, `ended_ms` and
     `under_way` besides."""

@@ -34,6 +34,7 @@ def plan_details(content: Content | None) -> dict[str, Any]:
 def _details(content: Content) -> dict[str, Any]:
     price, brokers = price_of(content), _brokers(content)
     return {
+        "least_bytes": price["least_bytes"],
         "duration_ms": price["duration_ms"],
         "throttle_bytes_per_sec": _throttle(content),
         "cheaper": price["cheaper"][:CHEAPER_MAX],

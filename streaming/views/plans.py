@@ -76,14 +76,15 @@ def plan_price(reader: TableReader, kafka_cluster: str, plan_id: str) -> dict[st
 
 
 def price_of(content: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a plan costs: `duration_ms` (None where no throttle was known) and `cheaper`, plans that bring most of it
-    for fewer bytes. Of what is no plan nothing is known.
+    """What a plan costs. `least_bytes` are what any plan as good copies, None where that was not worked out.
+    `duration_ms` is None where no throttle was known. `cheaper` are plans that bring most of it for fewer bytes.
+    Of what is no plan nothing is known.
     """
     if content is None:
-        return {"duration_ms": None, "cheaper": []}
+        return {"least_bytes": None, "duration_ms": None, "cheaper": []}
     listed = content.get("cheaper")
     cheaper = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
-    return {"duration_ms": _duration_ms(content), "cheaper": cheaper}
+    return {"least_bytes": _least_bytes(content), "duration_ms": _duration_ms(content), "cheaper": cheaper}
 
 
 def plan_content(reader: TableReader, kafka_cluster: str, plan_id: str) -> dict[str, Any] | None:
@@ -100,6 +101,14 @@ def plan_durations_ms(reader: TableReader, kafka_cluster: str, plan_ids: Collect
     where = of_cluster(kafka_cluster) & one_of("plan_id", sorted(plan_ids))
     rows = reader.rows(TABLE, columns=("plan_id", "plan_json"), where=where)
     return {row["plan_id"]: price_of(stored_object(row["plan_json"]))["duration_ms"] for row in rows}
+
+
+def _least_bytes(content: Mapping[str, Any]) -> float | None:
+    try:
+        least = content.get("least_bytes")
+        return None if least is None else float(least)
+    except WRONG_SHAPE:
+        return None
 
 
 def _duration_ms(content: Mapping[str, Any]) -> float | None:

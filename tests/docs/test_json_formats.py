@@ -146,7 +146,7 @@ LIVE = LiveCluster("id", {1: None, 2: None}, {("t", 0): LivePartition((1,), 1, (
 def live_plan() -> dict[str, Any]:
     """A plan with all that one made on a live cluster can have."""
     plan = Plan("c", (MOVE,), RATIO, RATIO, {"bytes_in": 1.0}, waves=(Wave(1, 5.0, 1.0),))
-    plan = replace(plan, cheaper=(CheaperPlan(0.5, 1, 5.0),))
+    plan = replace(plan, cheaper=(CheaperPlan(0.5, 1, 5.0),), least_bytes=4.0)
     return ProposedPlan(plan, Observed.of(plan, LIVE), worst_hour={"before": RATIO, "after": RATIO}).to_json()
 
 

@@ -145,7 +145,8 @@ def test_a_plan_of_many_brokers_is_in_bounds() -> None:
 
 def test_a_plan_of_an_earlier_version_shows_what_it_has() -> None:
     assert plan_details({}) == {
-        "duration_ms": None, "throttle_bytes_per_sec": None, "cheaper": [], "diagnosis": [], "problems": [],
-        "brokers": [], "brokers_left_out": 0, "is_readable": True,
+        "least_bytes": None, "duration_ms": None, "throttle_bytes_per_sec": None, "cheaper": [], "diagnosis": [],
+        "problems": [], "brokers": [], "brokers_left_out": 0, "is_readable": True,
     }  # fmt: skip
     assert json.loads(as_json(plan_details({"waves": [{"duration_ms": 5.0}]})))["duration_ms"] == 5.0
+    assert plan_details({"least_bytes": 7})["least_bytes"] == 7.0

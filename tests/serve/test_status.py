@@ -72,11 +72,13 @@ def test_the_plan_that_waits_is_shown_with_the_command_that_carries_it_out(
 def test_the_price_of_the_plan_that_waits_is_shown_beside_it(tables_in_memory: str) -> None:
     settings = settings_for(tables_in_memory)
     cheaper = [{"gain_share": 0.81, "movements": 2, "bytes_to_move": 24_600_000.0}]
-    content = {"waves": [{"duration_ms": 60_000.0}, {"duration_ms": 90_000.0}], "cheaper": cheaper}
+    waves = [{"duration_ms": 60_000.0}, {"duration_ms": 90_000.0}]
+    content = {"least_bytes": 98_400_000.0, "waves": waves, "cheaper": cheaper}
     Synthetic(settings.storage.tables).plan(NOW_MS - 60_000, plan_json=json.dumps(content))
     shown = read_status(settings, now_ms=NOW_MS)["plan"]
-    assert (shown["duration_ms"], shown["cheaper"]) == (150_000.0, cheaper)
+    assert (shown["least_bytes"], shown["duration_ms"], shown["cheaper"]) == (98_400_000.0, 150_000.0, cheaper)
     line = (
+        "no plan as good copies less than 98.4 MB (80% of its bytes), "
         "about 2.5 min at its throttle, "
         "a plan with --max-bytes 24600000 copies 20% of the bytes for at least 81% of the gain"
     )
@@ -90,6 +92,12 @@ def test_a_part_of_the_bytes_that_rounds_to_nothing_is_shown_as_less_than_one_pe
     price = {"duration_ms": 0, "cheaper": [{"gain_share": 0.87, "movements": 1, "bytes_to_move": 30.0}]}
     (text,) = price_texts(price, whole_bytes=100_000.0)
     assert text == "a plan with --max-bytes 30 copies less than 1% of the bytes for at least 87% of the gain"
+
+
+def test_where_hardly_less_can_be_copied_no_figure_is_shown() -> None:
+    price = {"least_bytes": 99_500.0, "duration_ms": 0, "cheaper": []}
+    assert list(price_texts(price, whole_bytes=100_000.0)) == ["no plan as good copies less"]
+    assert not list(price_texts(price | {"least_bytes": None}, whole_bytes=100_000.0))
 
 
 @pytest.mark.parametrize("mode", ["apply", "propose"])

@@ -21,7 +21,7 @@ WRONG = (
     '{"waves": [5], "cheaper": [5], "schedule": [5], "diagnosis": [5], "problems": [{}]}',
     '{"schedule": [{"brokers": [{"broker": {}, "received_bytes": "x", "sent_bytes": null}]}]}',
     '{"loads_before": {"bytes_in": {"x": 1}}}', '{"loads_before": {"bytes_in": {"1": "x"}}}', '{"loads_after": [1]}',
-    '{"bytes_in": 5}', '{"phase": "x", "other": {}}',
+    '{"least_bytes": "x"}', '{"least_bytes": [1]}', '{"bytes_in": 5}', '{"phase": "x", "other": {}}',
 )  # fmt: skip
 
 

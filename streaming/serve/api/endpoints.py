@@ -102,6 +102,10 @@ def _plan() -> dict[str, Any]:
     load = {"type": "object", "description": "Load by resource; empty where it is not known"}
     broker = {"broker": {"type": "integer"}, "received_bytes": {"type": "number"}, "sent_bytes": {"type": "number"}}
     return of_table(PLAN.name) | {
+        "least_bytes": {
+            "type": ["number", "null"],
+            "description": "Any plan as good copies so much; null if not known",
+        },
         "duration_ms": {"type": ["number", "null"], "description": "At the throttle; null if none was known"},
         "throttle_bytes_per_sec": {
             "type": ["number", "null"],
