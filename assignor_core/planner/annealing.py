@@ -52,7 +52,7 @@ EVEN_COUNTS = 10.0
 """Leaders and replicas cost so many times more then. Measured on four plans: with 3 some brokers keep a fifth too many,
 with 30 up to 4 % more bytes are copied.
 """
-EVEN_TURNS_MAX, EVEN_TURN_LEAVES = 4, 0.9
+EVEN_TURNS_MAX, EVEN_TURN_LEAVES = 6, 0.95
 """Most turns for it, and the part of it that the last one leaves: else a second plan would begin with another turn."""
 HOPELESS = 0.15
 """Fair shares above the line after two turns from which no other helps: a heavy partition is in the way."""

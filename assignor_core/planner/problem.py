@@ -86,6 +86,12 @@ class Problem:
         excess = loads[self.arrays.alive][:, columns] - self.limit[self.arrays.alive][:, columns]
         return float((np.maximum(excess, 0.0) / share).max(initial=0.0))
 
+    def excess(self, loads: Floats) -> float:
+        """What brokers are above their goals in all of `loads` (B x C) together, in fair shares."""
+        alive = self.arrays.alive
+        above = np.maximum(loads[alive] - self.goal[alive], 0.0) / self.share[alive]
+        return float(above.sum())
+
     @property
     def leaving(self) -> Indices:
         """Brokers that must end empty and may be touched."""

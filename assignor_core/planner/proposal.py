@@ -10,6 +10,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
+
 from assignor_core.errors import InputError
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
@@ -46,6 +48,11 @@ worth its movements. Mostly it is a plan on another one's result.
 """
 WORTH_PART = 0.1
 """The same as a part of what is there to gain: turns at random always find a little more."""
+WORTH_COPIED = 1.0
+"""Then a fair share that is copied must bring down what brokers carry above limits that can be met by so many.
+
+First plans of seven shapes bring 1.8 to 4.8, second plans on their results 0.15 to 0.95 (2026-11-28).
+"""
 
 
 def propose(cluster: ClusterState, policy: PlannerPolicy | None = None, *, proves_least: bool = False) -> Plan:
@@ -132,7 +139,7 @@ def balance(search: Search) -> Way:
     if problem.policy.rules_only:
         return Way((), 0)
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.
-    before, mark = placement.loads.copy(), len(search.journal)
+    before, mark, copied_before = placement.loads.copy(), len(search.journal), search.spending.bytes_copied
     excess_before = problem.worst_excess(before)
     violation_before = _attainable_violation(search)
     relief = relieve(search, excess_before + ROUNDING)
@@ -140,7 +147,7 @@ def balance(search: Search) -> Way:
     marks, is_annealed = [*relief.marks, *seated.marks], seated.is_annealed
     while problem.worst_excess(placement.loads) > excess_before + ROUNDING or _is_further_above(search, before):
         search.undo_to(marks.pop())
-    if _gains_nothing(search, before, violation_before):
+    if _gains_nothing(search, before, violation_before, copied_before):
         search.undo_to(mark)
         is_annealed = False
     way, edits = Way(tuple(applied.edit for applied in search.journal), mark), placement.edits
@@ -159,11 +166,16 @@ def _attainable_violation(search: Search) -> float:
     return float(search.under(attainable(search.problem, search.placement)).violation().sum())
 
 
-def _gains_nothing(search: Search, before: Floats, violation_before: float) -> bool:
-    """Whether what is left gains next to nothing, and with the loads `before` all were within band or bound already."""
-    problem, loads = search.problem, search.placement.loads
+def _gains_nothing(search: Search, before: Floats, violation_before: float, copied_before: float) -> bool:
+    """Whether what is left gains next to nothing, or little for its bytes, and with the loads `before` all were within
+    band or bound already.
+    """
+    problem, loads, spending = search.problem, search.placement.loads, search.spending
     gain = violation_before - _attainable_violation(search)
-    is_worth_it = gain >= max(WORTH, WORTH_PART * violation_before)
+    limited = attainable(problem, search.placement)
+    brought_down = limited.excess(before) - limited.excess(loads)
+    copied = float(spending.in_fair_shares(np.array(spending.bytes_copied - copied_before)))
+    is_worth_it = gain >= max(WORTH, WORTH_PART * violation_before) and brought_down >= WORTH_COPIED * copied
     if is_worth_it and problem.total_cost(loads) < problem.total_cost(before):
         return False
     return above_lines(problem, before, lines_of(search)) <= NOTICEABLE

@@ -47,6 +47,8 @@ FULL_STEP = 0.05
 """Fair shares away from the goal at which a price takes its whole step."""
 MOVED_PRICE = 0.02
 """What it costs to move a replica or a leadership beside its bytes, in fair shares of disk."""
+MOVED_ON_PRICE = MOVED_PRICE / 10
+"""The same for a replica that has left its first broker already: it is copied in any case."""
 LEAST_NEAR = 1e-12
 COMPILED_FROM = 200_000
 """With so many pairs of a replica and a target machine code pays, which takes a third of a second to load. Once it is
@@ -280,7 +282,9 @@ def relaxation_of(search: Search) -> Relaxation:
         allowed = problem.allowed_targets(placement, some, broker, targets)
         allowed &= problem.with_room(placement, carried, targets)
         loads.append(carried)
-        prices.append(search.spending.in_fair_shares(placement.disk_bytes[some]) + MOVED_PRICE)
+        is_at_home = (placement.original[some] == broker).any(axis=1)
+        copied = np.where(is_at_home, placement.disk_bytes[some], 0.0)
+        prices.append(search.spending.in_fair_shares(copied) + np.where(is_at_home, MOVED_PRICE, MOVED_ON_PRICE))
         may_go.append(allowed)
     leaderships = in_units(placement.leading - placement.following)
     led = _led(search, may_give, leaderships)

@@ -62,7 +62,8 @@ def simulated(folder: Path) -> tuple[Signed, str]:
         for index in range(WINDOWS, WINDOWS + 9):
             _write_lag(synthetic, index)
     served = Served(folder, root)
-    plan = propose(founding(2.8e6, 0.9e6), PlannerPolicy(throttle_bytes_per_sec=50_000_000.0))
+    policy = PlannerPolicy(throttle_bytes_per_sec=50_000_000.0)
+    plan = propose(founding(2.8e6, 0.9e6), policy, proves_least=True)
     served.journal.write_plan(ProposedPlan(plan), decision=None, now_ms=NOW_MS - 5_000)
     served.post("brokers/3/undrain", key="a-key-undrain")
     served.post("executions/e-0/abort", key="a-key-abort")

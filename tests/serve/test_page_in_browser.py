@@ -123,13 +123,14 @@ def sign_in(page: Any, site: Site, name: str, plan_id: str = "") -> None:
 
 
 def test_an_operator_looks_types_and_approves(page: Any, site: Site) -> None:
-    plan = propose(founding(), PlannerPolicy(throttle_bytes_per_sec=1_000.0))
+    plan = propose(founding(), PlannerPolicy(throttle_bytes_per_sec=1_000.0), proves_least=True)
     plan_id = site.keep(plan)
     sign_in(page, site, "ada")
     section = page.locator("#plan-look")
     section.get_by_text("waits for approval").wait_for()
     assert section.get_by_text(plan_id).count() == 1
     assert section.locator("#plan-brokers tbody tr").count() == 3
+    section.get_by_text("No plan as good copies less than 880 B.").wait_for()
     section.get_by_text(f"1 to {len(plan.movements)} of {len(plan.movements)}").wait_for()
     section.get_by_role("button", name="Approve…").click()
     approve = section.get_by_role("button", name="Approve", exact=True)

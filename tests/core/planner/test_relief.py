@@ -11,6 +11,7 @@ from assignor_core.planner.bound_lines import above, lines_of
 from assignor_core.planner.guided import guide, put_in_order
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import problem_of
+from assignor_core.planner.relaxation import MOVED_ON_PRICE, MOVED_PRICE, relaxation_of
 from assignor_core.planner.repair import repair
 from assignor_core.planner.search import Search
 from assignor_core.planner.turns import Step
@@ -155,3 +156,18 @@ def test_the_way_that_ends_nearer_is_kept_and_else_the_placement_is_as_it_was() 
     assert relief.or_better(search, start, other, bytes_more=10.0) is not start
     assert above(search) < distance
     assert search.spending.bytes_copied <= 10.0 * copied
+
+
+def test_what_had_to_leave_its_broker_goes_on_for_nothing() -> None:
+    """Repair has placed what a dead broker held. Wherever that goes now, it is copied once."""
+    seed = 48
+    search = search_of(generate(variants(seed)["to empty"], seed))
+    at_first = relaxation_of(search)
+    repair(search)
+    relaxed = relaxation_of(search)
+    placement = search.placement
+    has_left = ~(placement.original[relaxed.partitions] == relaxed.sources[:, None]).any(axis=1)
+    assert has_left.any()
+    assert (relaxed.prices[has_left] == MOVED_ON_PRICE).all()
+    assert (relaxed.prices[~has_left] >= MOVED_PRICE).all()
+    assert (at_first.prices >= MOVED_PRICE).all()
