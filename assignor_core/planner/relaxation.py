@@ -282,9 +282,7 @@ def relaxation_of(search: Search) -> Relaxation:
         allowed = problem.allowed_targets(placement, some, broker, targets)
         allowed &= problem.with_room(placement, carried, targets)
         loads.append(carried)
-        is_at_home = (placement.original[some] == broker).any(axis=1)
-        copied = np.where(is_at_home, placement.disk_bytes[some], 0.0)
-        prices.append(search.spending.in_fair_shares(copied) + np.where(is_at_home, MOVED_PRICE, MOVED_ON_PRICE))
+        prices.append(_moving_prices(search, some, broker))
         may_go.append(allowed)
     leaderships = in_units(placement.leading - placement.following)
     led = _led(search, may_give, leaderships)
@@ -309,6 +307,14 @@ def relaxation_of(search: Search) -> Relaxation:
         unit=unit,
         by_machine=sum(map(len, held)) * len(targets) >= COMPILED_FROM,
     )
+
+
+def _moving_prices(search: Search, partitions: Indices, broker: int) -> Floats:
+    """N price of moving the replica of each of `partitions` away from `broker`."""
+    placement = search.placement
+    is_at_home = (placement.original[partitions] == broker).any(axis=1)
+    copied = np.where(is_at_home, placement.disk_bytes[partitions], 0.0)
+    return search.spending.in_fair_shares(copied) + np.where(is_at_home, MOVED_PRICE, MOVED_ON_PRICE)
 
 
 def _led(search: Search, may_give: Flags, leaderships: Floats) -> Indices:
