@@ -22,7 +22,7 @@ import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.cheapest_rows import Room, Rows, cheapest_rows
-from assignor_core.planner.guided import have_unequal_proportions, may_guide
+from assignor_core.planner.guided import REPLICAS_MAX, have_unequal_proportions, may_guide
 from assignor_core.planner.placement import Flags, Placement, on_grid
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.relaxation import MOVED_PRICE, relaxation_of
@@ -89,7 +89,8 @@ def _question(search: Search, whole: float) -> _Question:
     bands = np.array([problem.policy.band_of(resource) for resource in columns.resources])
     most = np.maximum(np.minimum(problem.share * (1.0 + bands), problem.ceiling), placement.loads)
     rows = _rows(problem, placement, some, whole)
-    prices = _shadow_prices(problem, most) if len(rows.original) * len(most) > LOOKS_MAX // STEPS_MAX else None
+    has_few_steps = len(rows.original) * len(most) > LOOKS_MAX // STEPS_MAX
+    prices = _shadow_prices(problem, most) if has_few_steps and rows.counts.sum() <= REPLICAS_MAX else None
     is_guided = prices is not None
     if prices is None:
         # What is above on disk must be copied, and all of it.
@@ -125,8 +126,10 @@ def _rows(problem: Problem, placement: Placement, some: Flags, whole: float) -> 
 
 def _shadow_prices(problem: Problem, most: Floats) -> Floats | None:
     """B x C prices of a whole load at which loads may be `most`; None where the linear program is not for the plan."""
+    if not have_unequal_proportions(problem):
+        return None
     first = Search(replace(problem, goal=most, limit=most), Placement(problem.arrays))
-    if not have_unequal_proportions(problem) or not may_guide(first):
+    if not may_guide(first):
         return None
     relaxed = relaxation_of(first)
     relaxed = replace(relaxed, prices=relaxed.prices - MOVED_PRICE)
