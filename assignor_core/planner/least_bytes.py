@@ -29,15 +29,15 @@ from assignor_core.planner.relaxation import MOVED_PRICE, relaxation_of
 from assignor_core.planner.search import Search
 from assignor_core.resources import Resource
 
-LOOKS_MAX = 200_000_000
-"""Looks at a pair of a partition and a broker, all steps together: about a second."""
+LOOKS_MAX = 800_000_000
+"""Looks at a load of a pair of a partition and a broker, all steps together: about a second."""
 STEPS_MAX, STEPS_GUIDED_MAX = 600, 150
 """Most steps: from nothing, and from shadow prices."""
 RATE_FIRST, RATE_GUIDED, RATE_LAST = 1.0, 0.03, 1e-3
 """How far a price goes in one step, where copying a fair share of disk costs 1: at first, and in the end."""
 SLOPE_KEPT, SQUARE_KEPT = 0.95, 0.9
-"""What a step keeps of the mean slope, and of its mean square. Best of 36 pairs on twelve plans, with 150 to 600 steps
-(2026-11-28).
+"""What a step keeps of the mean slope, and of its mean square. With `RATE_FIRST` the best of 36 settings on twelve
+plans, with 150 to 600 steps (2026-11-28).
 """
 SLOPE_LEAST = 1e-3
 NEAR = 0.99
@@ -59,7 +59,7 @@ class _Question(NamedTuple):
 
 
 def least_bytes(search: Search) -> float:
-    """Bytes that any placement copies that does as well as that of `search`; at most what this one copies.
+    """Bytes that any placement copies that does as well as that of `search`, to six digits; at most what this copies.
 
     Broker 1 holds four partitions alike. It may keep its share, which is two, and 3 % more:
 
@@ -88,16 +88,15 @@ def _question(search: Search, whole: float) -> _Question:
         some[columns.of(Resource.BYTES_OUT)] = False
     bands = np.array([problem.policy.band_of(resource) for resource in columns.resources])
     most = np.maximum(np.minimum(problem.share * (1.0 + bands), problem.ceiling), placement.loads)
-    rows = _rows(problem, placement, some, whole)
-    has_few_steps = len(rows.original) * len(most) > LOOKS_MAX // STEPS_MAX
-    prices = _shadow_prices(problem, most) if has_few_steps and rows.counts.sum() <= REPLICAS_MAX else None
+    rows, share = _rows(problem, placement, some, whole), problem.share[:, some]
+    is_large = len(rows.original) * share.size > LOOKS_MAX // STEPS_MAX
+    prices = _shadow_prices(problem, most) if is_large and rows.counts.sum() <= REPLICAS_MAX else None
     is_guided = prices is not None
     if prices is None:
         # What is above on disk must be copied, and all of it.
         prices = np.zeros_like(most)
         disk = columns.of(Resource.DISK)
         prices[:, disk] = placement.original_loads[:, disk] > most[:, disk]
-    share = problem.share[:, some]
     return _Question(rows, most[:, some], np.where(share > 0, share, 1.0), prices[:, some], is_guided)
 
 
@@ -141,8 +140,8 @@ def _proven(question: _Question, copied: float) -> float:
     """The most that is proven; `copied`, as all here, is a part of all bytes."""
     rows, most, share, prices, is_guided = question
     brokers, replicas = len(most), rows.original.shape[1]
-    steps = min(STEPS_GUIDED_MAX if is_guided else STEPS_MAX, LOOKS_MAX // max(1, len(rows.original) * brokers))
-    rate_first = RATE_GUIDED if is_guided else RATE_FIRST
+    steps_max, rate_first = (STEPS_GUIDED_MAX, RATE_GUIDED) if is_guided else (STEPS_MAX, RATE_FIRST)
+    steps = min(steps_max, LOOKS_MAX // max(1, len(rows.original) * most.size))
     room, left = Room.of(brokers, replicas), np.empty_like(most)
     slope, square, best = np.zeros_like(most), np.zeros_like(most), 0.0
     prices = prices * share

@@ -49,9 +49,9 @@ worth its movements. Mostly it is a plan on another one's result.
 WORTH_PART = 0.1
 """The same as a part of what is there to gain: turns at random always find a little more."""
 WORTH_COPIED = 1.0
-"""Then a fair share that is copied must bring down what brokers carry above limits that can be met by so many.
+"""Then each fair share that is copied must bring down by so many what brokers carry above limits that can be met.
 
-First plans of seven shapes bring 1.8 to 4.8, second plans on their results 0.15 to 0.95 (2026-11-28).
+First plans of seven shapes bring down 1.8 to 4.8, second plans on their results 0.15 to 0.95 (2026-11-28).
 """
 
 

@@ -189,7 +189,7 @@ def test_shadow_prices_prove_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large clusters begin with these; here few steps after them prove what many prove from nothing."""
     search = ended(generate(variants(SORTED)["unequal disks"], SORTED))
     alone = least_bytes(search)
-    monkeypatch.setattr(module, "LOOKS_MAX", 100 * 588 * 10)
+    monkeypatch.setattr(module, "LOOKS_MAX", 100 * 588 * 10 * 4)
     monkeypatch.setattr(module, "STEPS_MAX", 150)
     few_steps = least_bytes(search)
     assert module._shadow_prices(search.problem, search.placement.loads) is not None
