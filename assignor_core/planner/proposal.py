@@ -16,7 +16,7 @@ from assignor_core.errors import InputError
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
 from assignor_core.plan import BrokerLoads, CheaperPlan, Plan
-from assignor_core.planner.annealing import NOTICEABLE, anneal
+from assignor_core.planner.annealing import BETTER, NOTICEABLE, anneal
 from assignor_core.planner.attainable import attainable
 from assignor_core.planner.band_lines import above_lines
 from assignor_core.planner.bound_lines import above, bounds_of, lines_of
@@ -45,6 +45,10 @@ SETTLED_PART = 16
 WORTH = 2e-3
 """Squared fair shares, over all brokers and loads: where all are within band or bound, a plan that gains less is not
 worth its movements. Mostly it is a plan on another one's result.
+"""
+WORTH_ABOVE = 1e-4
+"""The same where a load is above both, and comes no nearer: a hundredth of a fair share on one broker. Budgets may
+leave less.
 """
 WORTH_PART = 0.1
 """The same as a part of what is there to gain: turns at random always find a little more."""
@@ -167,18 +171,21 @@ def _attainable_violation(search: Search) -> float:
 
 
 def _gains_nothing(search: Search, before: Floats, violation_before: float, copied_before: float) -> bool:
-    """Whether what is left gains next to nothing, or little for its bytes, and with the loads `before` all were within
-    band or bound already.
+    """Whether what is left gains next to nothing and brings the worst load no nearer to band and bound. With the loads
+    `before` within these already, it must also mend a part of what is there, and gain for its bytes.
     """
     problem, loads, spending = search.problem, search.placement.loads, search.spending
     gain = violation_before - _attainable_violation(search)
     limited = attainable(problem, search.placement)
     brought_down = limited.excess(before) - limited.excess(loads)
     copied = float(spending.in_fair_shares(np.array(spending.bytes_copied - copied_before)))
+    lines = lines_of(search)
+    above_before = above_lines(problem, before, lines)
+    if above_before > NOTICEABLE:
+        is_nearer = above_lines(problem, loads, lines) < above_before - BETTER
+        return gain < WORTH_ABOVE and not is_nearer and not problem.policy.has_budget
     is_worth_it = gain >= max(WORTH, WORTH_PART * violation_before) and brought_down >= WORTH_COPIED * copied
-    if is_worth_it and problem.total_cost(loads) < problem.total_cost(before):
-        return False
-    return above_lines(problem, before, lines_of(search)) <= NOTICEABLE
+    return not (is_worth_it and problem.total_cost(loads) < problem.total_cost(before))
 
 
 def _settle(search: Search) -> None:
