@@ -15,6 +15,7 @@ from tests.serve.signed import Signed
 from tests.serve.synthetic import Synthetic, skewed_cluster
 from tests.serve.test_page_in_browser import Site, chromium, now_ms, page, sign_in
 from tests.serve.test_page_in_browser import skewed_site as site
+from tests.serve.test_pages_in_browser import OWN_EVENTS
 
 __all__ = ["chromium", "page", "site"]
 pytestmark = pytest.mark.long
@@ -22,10 +23,19 @@ pytestmark = pytest.mark.long
 PLAN = propose(founding(), PlannerPolicy(throttle_bytes_per_sec=1_000.0))
 
 
-def test_focus_and_marked_text_stay_while_figures_change(page: Any, site: Site) -> None:
+def look_with_a_stream(page: Any, url: str) -> None:
+    """The page at `url`, whose stream of events is open: ages go on by its clock alone. Without a stream the page asks
+    for figures again, and sets its clock, which a test has put forward, by the answer.
+    """
     page.clock.install()
-    page.goto(site.url)
+    page.add_init_script(OWN_EVENTS)
+    page.goto(url)
     page.locator("#brokers table").wait_for()
+    page.evaluate("streams[0].dispatchEvent(new Event('open'))")
+
+
+def test_focus_and_marked_text_stay_while_figures_change(page: Any, site: Site) -> None:
+    look_with_a_stream(page, site.url)
     page.locator("#brokers a").nth(1).focus()
     page.evaluate("getSelection().selectAllChildren(document.querySelector('#brokers table'))")
     seen = "[document.activeElement.textContent, String(getSelection())]"
@@ -102,8 +112,7 @@ def test_what_was_lost_with_the_connection_comes_back_with_it(page: Any, site: S
 
 def test_how_long_a_plan_still_waits_is_shown_as_time_goes_by(page: Any, site: Site) -> None:
     site.keep(PLAN)
-    page.clock.install()
-    page.goto(site.url)
+    look_with_a_stream(page, site.url)
     head = page.locator("#plan-head")
     head.get_by_text("for 60 min more").wait_for()
     before = head.inner_text()
