@@ -35,9 +35,9 @@ class Rows(NamedTuple):
     """P: each replica must be in a rack of its own."""
     may_stay_whole: Flags
     """P: no rule forbids that all stay where they are."""
-    racks: Indices
-    """B."""
-    rack_count: Indices
+    racks: Ints
+    """B rack of each, from 0 on."""
+    rack_count: Ints
     """One figure."""
     may_keep: Flags
     """B: what is there may stay."""

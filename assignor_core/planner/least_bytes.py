@@ -70,8 +70,7 @@ def least_bytes(search: Search) -> float:
     1.94
     """
     placement = search.placement
-    changed = placement.changed()
-    copied = float((placement.copies(changed) * placement.disk_bytes[changed]).sum())
+    copied = float(placement.inflow().sum())
     whole = float((placement.disk_bytes * (placement.original != NO_BROKER).sum(axis=1)).sum())
     if copied <= 0.0:
         return 0.0
@@ -106,7 +105,6 @@ def _rows(problem: Problem, placement: Placement, some: Flags, whole: float) -> 
     is_spread = problem.crowding(replicas) == counts
     may_keep = arrays.alive | (np.bincount(replicas[replicas != NO_BROKER], minlength=len(arrays.alive)) > 0)
     all_may_stay = (may_keep[original] | (original == NO_BROKER)).all(axis=1)
-    racks = np.unique(arrays.racks, return_inverse=True)[1]
     return Rows(
         original=original,
         counts=counts,
@@ -116,8 +114,8 @@ def _rows(problem: Problem, placement: Placement, some: Flags, whole: float) -> 
         may_change=problem.movable,
         is_spread=is_spread,
         may_stay_whole=all_may_stay & (~is_spread | (problem.crowding(original) == counts)),
-        racks=racks,
-        rack_count=racks.max(initial=-1, keepdims=True) + 1,
+        racks=arrays.racks,
+        rack_count=arrays.racks.max(initial=-1, keepdims=True) + 1,
         may_keep=may_keep,
         may_take=problem.may_take,
     )

@@ -28,7 +28,7 @@ from assignor_core.planner.frontier import FEW_REPLICAS, Way, as_made, cheaper_p
 from assignor_core.planner.hopeless import gains_too_little
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.planner.problem import problem_of
+from assignor_core.planner.problem import Problem, problem_of
 from assignor_core.planner.prune import prune
 from assignor_core.planner.relief import asked, relieve, seat
 from assignor_core.planner.repair import repair, unmet_rules
@@ -145,7 +145,7 @@ def balance(search: Search) -> Way:
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.
     before, mark, copied_before = placement.loads.copy(), len(search.journal), search.spending.bytes_copied
     excess_before = problem.worst_excess(before)
-    violation_before = _attainable_violation(search)
+    violation_before = _violation(search, attainable(problem, placement))
     relief = relieve(search, excess_before + ROUNDING)
     seated = seat(search, excess_before + ROUNDING)
     marks, is_annealed = [*relief.marks, *seated.marks], seated.is_annealed
@@ -166,8 +166,8 @@ def balance(search: Search) -> Way:
     return way
 
 
-def _attainable_violation(search: Search) -> float:
-    return float(search.under(attainable(search.problem, search.placement)).violation().sum())
+def _violation(search: Search, problem: Problem) -> float:
+    return float(search.under(problem).violation().sum())
 
 
 def _gains_nothing(search: Search, before: Floats, violation_before: float, copied_before: float) -> bool:
@@ -175,17 +175,19 @@ def _gains_nothing(search: Search, before: Floats, violation_before: float, copi
     `before` within these already, it must also mend a part of what is there, and gain for its bytes.
     """
     problem, loads, spending = search.problem, search.placement.loads, search.spending
-    gain = violation_before - _attainable_violation(search)
     limited = attainable(problem, search.placement)
+    gain = violation_before - _violation(search, limited)
     brought_down = limited.excess(before) - limited.excess(loads)
     copied = float(spending.in_fair_shares(np.array(spending.bytes_copied - copied_before)))
+    is_worth_it = gain >= max(WORTH, WORTH_PART * violation_before) and brought_down >= WORTH_COPIED * copied
+    if is_worth_it and problem.total_cost(loads) < problem.total_cost(before):
+        return False
     lines = lines_of(search)
     above_before = above_lines(problem, before, lines)
-    if above_before > NOTICEABLE:
-        is_nearer = above_lines(problem, loads, lines) < above_before - BETTER
-        return gain < WORTH_ABOVE and not is_nearer and not problem.policy.has_budget
-    is_worth_it = gain >= max(WORTH, WORTH_PART * violation_before) and brought_down >= WORTH_COPIED * copied
-    return not (is_worth_it and problem.total_cost(loads) < problem.total_cost(before))
+    if above_before <= NOTICEABLE:
+        return True
+    is_nearer = above_lines(problem, loads, lines) < above_before - BETTER
+    return gain < WORTH_ABOVE and not is_nearer and not problem.policy.has_budget
 
 
 def _settle(search: Search) -> None:
