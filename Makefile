@@ -4,20 +4,23 @@ PYTHON := .venv/bin/python
 # Without compiled modules each run of the tests, and each command they start, would compile all of ours anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast lint setup lock bench-planner bench-assignors bench-pipeline bench-serve boards-pictures
+.PHONY: help demo test test-fast lint setup lock boards-pictures
 
-demo: setup
+help:  ## these lines
+	@sed -nE 's/^([a-z%-]+):.*  ## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+
+demo: setup  ## three brokers on this machine: skewed, detected, planned, moved, measured
 	$(PYTHON) -m streaming demo $(ARGS)
 
-test: setup-tests
+test: setup-tests  ## every test, and the checks of `make lint`
 	$(call beside_checks,$(PYTHON) -m pytest $(ARGS))
 
 # The pure part: no JVM, no broker; without what takes longest, as hundreds of simulated stories, and with a fourth of
 # the examples of property tests: see `make test`.
-test-fast: setup
+test-fast: setup  ## the tests that need no JVM, in a minute
 	$(call beside_checks,$(PYTHON) -m pytest -m "not spark and not kafka and not java and not prometheus and not e2e and not long" --few-examples $(ARGS))
 
-lint: setup
+lint: setup  ## formatting, linting, types
 	$(CHECKS)
 
 CHECKS := .venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/mypy
@@ -32,7 +35,7 @@ wait $$! || { echo "error: ruff or mypy failed, see above" >&2; tests=1; }; \
 exit $$tests
 endef
 
-setup:
+setup:  ## the virtual environment, Java and jars
 	@deploy/bootstrap.sh
 
 .PHONY: setup-tests
@@ -55,37 +58,16 @@ lock: setup
 
 # The documentation as a site that needs no server and no network: build/site/index.html.
 .PHONY: docs
-docs:
+docs:  ## all pages as a site: build/site/index.html
 	@deploy/bootstrap.sh docs
 	@$(PYTHON) deploy/site/build_site.py $(ARGS)
 
-bench-planner: setup
-	$(PYTHON) -m tests.benchmarks.bench_planner $(ARGS)
+# A benchmark of tests/benchmarks by its name, such as `make bench-planner ARGS="--help"`.
+bench-%: setup  ## a benchmark: assignors, control, fleet, lag, pipeline, planner, serve, throttle, trigger, what-if
+	$(PYTHON) -m tests.benchmarks.bench_$(subst -,_,$*) $(ARGS)
 
-bench-assignors: setup
-	$(PYTHON) -m tests.benchmarks.bench_assignors $(ARGS)
-
-bench-pipeline: setup
-	$(PYTHON) -m tests.benchmarks.bench_pipeline $(ARGS)
-
-.PHONY: bench-trigger
-bench-trigger: setup
-	$(PYTHON) -m tests.benchmarks.bench_trigger $(ARGS)
-
-.PHONY: bench-what-if
-bench-what-if: setup
-	$(PYTHON) -m tests.benchmarks.bench_what_if $(ARGS)
-
-.PHONY: bench-fortnight
 bench-fortnight: setup
 	$(PYTHON) -m tests.benchmarks.fortnight $(ARGS)
-
-.PHONY: bench-control
-bench-control: setup
-	$(PYTHON) -m tests.benchmarks.bench_control $(ARGS)
-
-bench-serve: setup
-	$(PYTHON) -m tests.benchmarks.bench_serve $(ARGS)
 
 # The demo, watched by a real Prometheus, and its boards drawn into docs/images.
 boards-pictures: setup-tests
@@ -106,25 +88,12 @@ chaos: setup-tests
 simulate-faults: setup
 	$(PYTHON) -m tests.simulation.run $(ARGS)
 
-.PHONY: bench-throttle
-bench-throttle: setup
-	$(PYTHON) -m tests.benchmarks.bench_throttle $(ARGS)
-
-.PHONY: bench-lag
-bench-lag: setup
-	$(PYTHON) -m tests.benchmarks.bench_lag $(ARGS)
-
 # Small changes of the core's modules that no pure test notices. ARGS names modules; takes no JVM.
 .PHONY: mutants
 mutants: setup
 	$(PYTHON) -m tests.mutants $(ARGS)
 
-# Brokers on the wire without a JVM, more of them from size to size.
-.PHONY: bench-fleet
-bench-fleet: setup
-	$(PYTHON) -m tests.benchmarks.bench_fleet $(ARGS)
-
-# Schema of the chart's values, users of Strimzi, and golden files; needs helm on the path.
+# Schema of the chart's values, users of Strimzi, and golden files; needs helm (`deploy/bootstrap.sh helm` builds it).
 .PHONY: chart
 chart: setup
 	$(PYTHON) deploy/helm/chart.py

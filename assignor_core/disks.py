@@ -12,6 +12,8 @@ taken; of a replica that has no log dir yet, in every log dir. What future repli
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from assignor_core.live import LiveCluster, PartitionKey, ReplicaKey
 
@@ -57,6 +59,18 @@ class LogDirDescription:
         if not self.total_bytes or self.usable_bytes is None:
             return None
         return 1.0 - min(self.usable_bytes, self.total_bytes) / self.total_bytes
+
+
+class Uploads(NamedTuple):
+    """How far remote storage has got with logs, where new replicas begin behind what is uploaded (KIP-1023)."""
+
+    brokers: frozenset[int]
+    """Brokers whose new replicas do; those of others begin where the leader's disk does."""
+    waiting: Mapping[PartitionKey, float]
+    """Part of the log on the leader's disk that is not uploaded yet, 0 to 1; of other partitions it is unknown."""
+
+
+NO_UPLOADS = Uploads(frozenset(), MappingProxyType({}))
 
 
 LogDirs = Mapping[int, Sequence[LogDirDescription]]

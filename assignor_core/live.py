@@ -64,6 +64,18 @@ class LivePartition:
         return Reassignment(self.replicas, self.adding_replicas, self.removing_replicas).target_replicas
 
     @property
+    def awaited_replicas(self) -> tuple[int, ...]:
+        """Replicas that stay, are out of sync, and hold up a reassignment whose added replicas are all in sync. Before
+        Kafka 4.3 each reassignment waits for such replicas, later one that removes more replicas than it adds.
+
+        >>> LivePartition((3, 2, 1), 1, (1, 3), adding_replicas=(3,), removing_replicas=(1,)).awaited_replicas
+        (2,)
+        """
+        if not self.reassigning or not set(self.adding_replicas) <= set(self.isr):
+            return ()
+        return tuple(broker for broker in self.target_replicas if broker not in self.isr)
+
+    @property
     def reassignment(self) -> Reassignment | None:
         """The one that is under way; None where there is none."""
         if not self.reassigning:

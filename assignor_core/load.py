@@ -130,6 +130,13 @@ def add_reads(loads: Floats, arrays: ClusterArrays, replicas: Ints, served: Floa
             loads[:, column] += np.bincount(replicas[held, slot], weights=rates, minlength=len(loads))
 
 
+def has_source(arrays: ClusterArrays) -> NDArray[np.bool_]:
+    """P; a partition without a source has no leader, so Kafka could neither copy it nor elect another leader."""
+    alive = (arrays.replicas != NO_BROKER) & ~arrays.dead[arrays.replicas]
+    found: NDArray[np.bool_] = alive.any(axis=1) & (arrays.in_sync > 0)
+    return found
+
+
 def shares(arrays: ClusterArrays) -> Floats:
     """B x C part of the whole that each broker should carry: by capacity where all alive brokers have one, else equal.
 

@@ -45,7 +45,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One broker; `rack` None stands for a rack of its own."""
+    """One broker; `rack` None stands for a rack of its own, as does an empty name in a model."""
 
     broker_id: int
     rack: str | None = None
@@ -188,7 +188,7 @@ def _broker(item: object, index: int) -> Broker:
     room_bytes = None if room is None else _as_float(room)
     if room is None and fields.get("log_dirs") is not None:
         room_bytes = room_of_log_dirs(fields["log_dirs"], name)
-    return Broker(broker_id, rack, BrokerState(state), Capacity(*figures), room_bytes)
+    return Broker(broker_id, rack or None, BrokerState(state), Capacity(*figures), room_bytes)
 
 
 def _capacity(value: object, name: str) -> float | None:
@@ -311,6 +311,20 @@ def _check_figure(partition: Partition, figure: Load, windows: int) -> None:
     for value in figures:
         if not 0.0 <= value <= FIGURE_MAX:
             raise _misfit(f"partition {_name(partition)}: load", value, f"a number from 0 to {FIGURE_MAX:g}")
+
+
+def first_window(cluster: ClusterState) -> ClusterState:
+    """`cluster` with the loads of its first window alone.
+
+    >>> partition = Partition("t", 0, (1,), PartitionLoad((1.0, 3.0), (2.0, 4.0), 5.0))
+    >>> first_window(ClusterState("c", 0, (Broker(1),), (partition,))).partitions[0].load
+    PartitionLoad(bytes_in_per_sec=1.0, bytes_out_per_sec=2.0, disk_bytes=5.0)
+    """
+
+    def first(load: PartitionLoad) -> PartitionLoad:
+        return PartitionLoad(*(figure[0] if isinstance(figure, tuple) else figure for figure in figures_of(load)))
+
+    return replace(cluster, partitions=tuple(replace(row, load=first(row.load)) for row in cluster.partitions))
 
 
 def _windows_of(partitions: Iterable[Partition]) -> int:

@@ -1,9 +1,9 @@
 """A plan: which partitions get which replicas, what it costs and what it promises.
 
-A plan is content-addressed: `plan_id` is the hash of the cluster and of the movements in their order, so what was
-approved is what is carried out. Reasons, gains, waves and figures are not hashed: they explain a plan, and the
-replicas that it sets don't depend on them. The module knows how a plan is checked, applied and written, not how one is
-made.
+A plan is content-addressed: what was approved is what is carried out. `plan_id` is a hash of everything that is
+executed or checked: the cluster, the movements in their order with bytes and waves, what was observed of the cluster,
+and the promised skew. Reasons, gains and other figures are not hashed, since they only explain a plan. The module knows
+how a plan is checked, applied and written, not how one is made.
 """
 
 import hashlib
@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from assignor_core.errors import InputError, PlanTampered
+from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.log_dir_movement import LogDirMovement, misplanned
 from assignor_core.model import BrokerState, ClusterState
 
@@ -24,9 +25,14 @@ Figures = Mapping[str, Mapping[str, float]]
 BrokerLoads = Mapping[str, Mapping[int, float]]
 """Resource: load by broker id, in the resource's unit."""
 
-
+HASH_VERSION = 2
+"""Form of the hash of new plans. Form 1 covers cluster and replica lists alone: it is read, and no longer made."""
+HASH_PART = 32
+"""The last so many characters of a `plan_id` are those of its form 1, by which rows of `movement` are recognised."""
 TAKE_NONE = "brokers that take no replicas"
 """How lines of a diagnosis begin that name brokers which get nothing, whatever their load is."""
+RACKS_LOST = "racks lost"
+"""How lines of problems begin that name a rack which the plan leaves without a broker in use."""
 SEARCH_ENDED = "the search ended"
 """How the line of a diagnosis begins that shows that more was left to try."""
 
@@ -99,11 +105,17 @@ class Plan:
     loads_after: BrokerLoads = field(default_factory=dict)
     least_bytes: float | None = None
     """Bytes that any plan copies that does as well (`planner.least_bytes`); None where that was not worked out."""
+    observed: "Observed | None" = None
+    """None of a plan from a model or another tool: it was made on no live cluster."""
+    hash_version: int = HASH_VERSION
+    """Form of the hash that `plan_id` is."""
     plan_id: str = field(init=False)
 
     def __post_init__(self) -> None:
-        content = _content_hash(self.cluster_id, self.movements, self.log_dir_movements)
-        object.__setattr__(self, "plan_id", content)
+        hashed = replicas_hash(self)
+        if self.hash_version > 1:
+            hashed = _sha256(checked_content(self))[:-HASH_PART] + hashed[-HASH_PART:]
+        object.__setattr__(self, "plan_id", hashed)
 
     @property
     def within_brokers(self) -> bool:
@@ -136,6 +148,59 @@ class Plan:
     def feasible(self) -> bool:
         """Whether every hard rule holds after the plan."""
         return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a plan rests on besides the replicas that it names."""
+
+    leaders: Mapping[PartitionKey, int]
+    """Leader of each partition that the plan moves."""
+    partition_counts: Mapping[str, int]
+    """Partitions of each topic that the plan moves something of."""
+    brokers_missing: frozenset[int] = frozenset()
+    """Brokers that were away and that the plan takes replicas from."""
+    kafka_cluster_id: str | None = None
+    """Kafka's own id of the cluster; None of plans of an earlier version."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's own id of each topic that the plan moves something of, where it is known."""
+
+    @classmethod
+    def of(cls, plan: Plan, cluster: LiveCluster) -> Self:
+        """What `cluster` shows of the partitions of `plan`."""
+        counts = Counter(topic for topic, _ in cluster.partitions)
+        keys = [(movement.topic, movement.partition) for movement in plan.movements]
+        left = {broker for row in plan.movements for broker in set(row.old_replicas) - set(row.new_replicas)}
+        topics = sorted({topic for topic, _ in keys})
+        named = sorted(plan.topics)
+        return cls(
+            {key: cluster.partitions[key].leader for key in keys if key in cluster.partitions},
+            {topic: counts[topic] for topic in topics},
+            frozenset(left - cluster.broker_racks.keys()),
+            cluster.cluster_id,
+            {topic: cluster.topic_ids[topic] for topic in named if topic in cluster.topic_ids},
+        )
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """Reads what `to_json` wrote; plans of earlier versions lack the optional fields."""
+        return cls(
+            {(topic, partition): leader for topic, partition, leader in content["leaders"]},
+            dict(content["partition_counts"]),
+            frozenset(content.get("brokers_missing", ())),
+            content.get("kafka_cluster_id"),
+            dict(content.get("topic_ids", {})),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The observation as JSON, as the stored plan holds it."""
+        return {
+            "leaders": [[*key, leader] for key, leader in self.leaders.items()],
+            "partition_counts": dict(self.partition_counts),
+            "brokers_missing": sorted(self.brokers_missing),
+            **({} if self.kafka_cluster_id is None else {"kafka_cluster_id": self.kafka_cluster_id}),
+            **({"topic_ids": dict(self.topic_ids)} if self.topic_ids else {}),
+        }
 
 
 def validate(plan: Plan, cluster: ClusterState) -> list[str]:
@@ -233,6 +298,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
     gap = {name: plan.skew_after[name]["max_over_mean"] - bound for name, bound in plan.lower_bound.items()}
     return {
         "plan_id": plan.plan_id,
+        **({"hash_version": plan.hash_version} if plan.hash_version > 1 else {}),
         "cluster_id": plan.cluster_id,
         "movements": [
             {
@@ -266,6 +332,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         **({"loads_before": _loads_to_json(plan.loads_before)} if plan.loads_before else {}),
         **({"loads_after": _loads_to_json(plan.loads_after)} if plan.loads_after else {}),
         "reassignment": reassignment_json(plan),
+        **({} if plan.observed is None else {"observed": plan.observed.to_json()}),
     }
 
 
@@ -273,6 +340,9 @@ def plan_from_json(obj: object) -> Plan:
     """Reads what `plan_to_json` wrote; raises InputError on a misfit, PlanTampered if content and id disagree."""
     if not isinstance(obj, Mapping):
         raise InputError(f"plan: found {type(obj).__name__}, allowed is an object")
+    hash_version, observed = obj.get("hash_version", 1), obj.get("observed")
+    if hash_version not in range(1, HASH_VERSION + 1):
+        raise InputError(f"plan: hash_version: found {hash_version!r}, this release reads up to {HASH_VERSION}")
     try:
         plan = Plan(
             obj["cluster_id"],
@@ -288,6 +358,8 @@ def plan_from_json(obj: object) -> Plan:
             _loads_from_json(obj.get("loads_before", {})),
             _loads_from_json(obj.get("loads_after", {})),
             None if obj.get("least_bytes") is None else float(obj["least_bytes"]),
+            None if observed is None else Observed.from_json(observed),
+            hash_version,
         )
         claimed, reassignment = obj["plan_id"], obj["reassignment"]
     except (KeyError, TypeError, ValueError) as error:
@@ -325,15 +397,31 @@ def _movement(entry: Mapping[str, Any]) -> Movement:
     )
 
 
-def _content_hash(
-    cluster_id: str, movements: tuple[Movement, ...], log_dir_movements: tuple[LogDirMovement, ...]
-) -> str:
-    """SHA-256 of what would be executed, hexadecimal; the order of movements is part of it."""
-    within = [movement.content for movement in log_dir_movements]
+def replicas_hash(plan: Plan) -> str:
+    """Form 1 of the hash: SHA-256 of the cluster and the replica lists or log dirs in their order, hexadecimal."""
+    within = [movement.content for movement in plan.log_dir_movements]
     content = {
-        "cluster_id": cluster_id,
+        "cluster_id": plan.cluster_id,
         **({"log_dir_movements": within} if within else {}),  # without any the id is that of earlier versions
-        "movements": [[m.topic, m.partition, list(m.old_replicas), list(m.new_replicas)] for m in movements],
+        "movements": [[m.topic, m.partition, list(m.old_replicas), list(m.new_replicas)] for m in plan.movements],
     }
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return _sha256(content)
+
+
+def checked_content(plan: Plan) -> dict[str, Any]:
+    """What form 2 of the hash covers: whatever control executes, or compares with the cluster before or after."""
+    return {
+        "cluster_id": plan.cluster_id,
+        "movements": [
+            [m.topic, m.partition, list(m.old_replicas), list(m.new_replicas), float(m.bytes_to_move), m.wave]
+            for m in plan.movements
+        ],
+        "log_dir_movements": [[*row.content, float(row.bytes_to_move)] for row in plan.log_dir_movements],
+        "observed": None if plan.observed is None else plan.observed.to_json(),
+        "skew": [plan.skew_before, plan.skew_after],
+    }
+
+
+def _sha256(content: Mapping[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), default=dict)
     return hashlib.sha256(canonical.encode()).hexdigest()

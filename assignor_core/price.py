@@ -5,11 +5,11 @@ long as the broker that receives or sends most. Leaders send. A plan takes the f
 or the first that is not away: Kafka elects leaders in this order.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assignor_core.plan import Movement, Plan
+from assignor_core.plan import Movement, Plan, Wave
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,18 @@ def duration_ms(copied: Mapping[int, Copied], throttle_bytes_per_sec: float) -> 
     """
     most = max((max(row.received_bytes, row.sent_bytes) for row in copied.values()), default=0.0)
     return most / throttle_bytes_per_sec * 1000
+
+
+def wave_of(movements: Collection[Movement], throttle_bytes_per_sec: float | None, away: Container[int] = ()) -> Wave:
+    """Size of one wave; its time is that of the broker that receives or sends most, if the throttle is known. Brokers
+    that are `away` send nothing.
+
+    >>> wave_of([Movement("t", 0, (1, 2), (1, 3), 500.0)], 100.0)
+    Wave(movements=1, bytes_to_move=500.0, duration_ms=5000.0)
+    """
+    throttle = throttle_bytes_per_sec
+    duration = None if throttle is None else duration_ms(copied_by_broker(movements, away), throttle)
+    return Wave(len(movements), sum(movement.bytes_to_move for movement in movements), duration)
 
 
 def plan_duration_ms(plan: Plan) -> float | None:

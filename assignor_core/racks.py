@@ -3,6 +3,11 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
+from assignor_core.wording import first_named
+
+NAMED_MAX = 5
+"""Brokers named in one line."""
+
 
 def least_spread(factor: int, sizes: Sequence[int]) -> int:
     """Least sum of squared replicas by rack: each replica goes to the emptiest rack that has a broker left.
@@ -30,6 +35,24 @@ def spread_range(factor: int, sizes: Sequence[int]) -> tuple[list[int], list[int
     lowest = [min(size, level) for size in sizes]
     has_more = sum(lowest) < factor
     return lowest, [min(size, level + has_more) for size in sizes]
+
+
+def some_without_rack(without: Sequence[str], racks: int) -> str | None:
+    """What brokers `without` a rack mean beside others that have one, in words; None if all have one, or none has.
+
+    `racks` counts the racks of all brokers, with one for each broker that has none.
+
+    >>> some_without_rack(["broker 3"], 3).partition(":")[0]
+    'broker 3 has no rack while others have one, so it counts as a rack of its own'
+    >>> some_without_rack([], 3), some_without_rack(["broker 1", "broker 2"], 2)
+    (None, None)
+    """
+    if not without or len(without) == racks:
+        return None
+    names, counts = first_named(without, NAMED_MAX), "it counts as a rack of its own"
+    verb = "has no rack" if len(without) == 1 else "have no rack"
+    counts = counts if len(without) == 1 else "each counts as a rack of its own"
+    return f"{names} {verb} while others have one, so {counts}: set broker.rack on all brokers or none"
 
 
 class RackSpread:

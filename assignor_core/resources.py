@@ -58,6 +58,11 @@ class Resource(StrEnum):
         return _FACTS[self].figures
 
     @property
+    def figure_words(self) -> tuple[str, ...]:
+        """What each of its figures is called where they stand beside each other."""
+        return _FACTS[self].figure_words
+
+    @property
     def capacity_key(self) -> str:
         """Field of a broker's capacity that it is measured against; counts and leadership go by bytes in."""
         return _FACTS[self].capacity_key
@@ -77,6 +82,7 @@ class Resource(StrEnum):
 class _Facts:
     unit: str
     figures: tuple[str, ...] = ()
+    figure_words: tuple[str, ...] = ()
     capacity_key: str = "bytes_in_per_sec"
     is_count: bool = False
     carried: Carried | None = None
@@ -87,17 +93,20 @@ _FACTS = {
     Resource.BYTES_IN: _Facts(
         "bytes/s",
         ("bytes_in_per_sec", "replication_bytes_in_per_sec"),
+        ("from clients", "replicated"),
         carried=Carried(leader="bytes_in_per_sec", follower="bytes_in_per_sec"),
     ),
     Resource.BYTES_OUT: _Facts(
         "bytes/s",
         ("bytes_out_per_sec", "replication_bytes_out_per_sec"),
+        ("to consumers", "to followers"),
         capacity_key="bytes_out_per_sec",
         carried=Carried(leader="bytes_out_per_sec", per_follower="bytes_in_per_sec"),
     ),
     Resource.DISK: _Facts(
         "bytes",
         ("log_dir_used_bytes",),
+        ("used",),
         capacity_key="disk_bytes",
         carried=Carried(leader="disk_bytes", follower="disk_bytes"),
     ),

@@ -4,7 +4,7 @@ Measured on utilisation (load per capacity) where capacities are given. Brokers 
 caller or by `measure_skew`: their share is zero. An all-zero load is even, and one that is next to nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -49,20 +49,45 @@ def relative_loads(values: Mapping[int, float], capacities: Mapping[int, float] 
     return dict(zip(brokers, _relative(loads, share).tolist(), strict=True))
 
 
+def relative_bounds(
+    least: Mapping[int, float], most: Mapping[int, float], capacities: Mapping[int, float] | None = None
+) -> dict[int, tuple[float, float]]:
+    """Utilisation over mean utilisation by broker id, at least and at most, where each load is in [least, most].
+
+    A broker is lowest where it has its least load and all others have their most, and highest the other way round.
+    Arguments and errors are those of `skew_of`; both mappings have the same brokers.
+
+    >>> relative_bounds({1: 30.0, 2: 10.0}, {1: 30.0, 2: 20.0})
+    {1: (1.2, 1.5), 2: (0.5, 0.8)}
+    """
+    brokers, low, share = _loads_and_shares(least, capacities)
+    high = np.array([most[broker] for broker in brokers], dtype=np.float64)
+    lowest, highest = _relative_to_others(low, high, share), _relative_to_others(high, low, share)
+    return {row: (float(lowest[at]), float(highest[at])) for at, row in enumerate(brokers)}
+
+
 def measure_skew(cluster: ClusterState) -> dict[str, Skew]:
     """Skew of each resource over the brokers that are alive; of several windows, the most uneven one."""
     return skew_of_arrays(cluster_arrays(cluster))
 
 
-def skew_of_arrays(arrays: ClusterArrays, replicas: Ints | None = None) -> dict[str, Skew]:
-    """`measure_skew` for arrays, under another placement where `replicas` is given."""
+def skew_of_arrays(
+    arrays: ClusterArrays, replicas: Ints | None = None, excluded: Collection[int] = ()
+) -> dict[str, Skew]:
+    """`measure_skew` for arrays, under another placement where `replicas` is given.
+
+    Brokers `excluded` are left out with what they carry, unless no other one is alive.
+    """
     loads, share = broker_loads(arrays, replicas), shares(arrays)
-    brokers = [broker for broker, alive in zip(arrays.broker_ids, arrays.alive, strict=True) if alive]
+    counted = arrays.alive & ~np.isin(arrays.broker_ids, sorted(excluded))
+    counted = counted if counted.any() else arrays.alive
+    share = share / np.where(share[counted].sum(axis=0) > 0, share[counted].sum(axis=0), 1.0)
+    brokers = [broker for broker, counts in zip(arrays.broker_ids, counted, strict=True) if counts]
     if not brokers:
         return {resource: Skew(1.0, 0.0, MappingProxyType({})) for resource in PLANNED}
     worst: dict[str, Skew] = {}
     for column, resource in enumerate(arrays.columns.resources):
-        skew = _skew(brokers, loads[arrays.alive, column], share[arrays.alive, column])
+        skew = _skew(brokers, loads[counted, column], share[counted, column])
         if resource not in worst or skew.max_over_mean > worst[resource].max_over_mean:
             worst[resource] = skew
     return worst
@@ -90,6 +115,12 @@ def _relative(loads: Floats, share: Floats) -> Floats:
     """Utilisation over mean utilisation; `share` sums to 1 and has no zero."""
     total = loads.sum()
     return loads / (total * share) if total > NEGLIGIBLE else np.ones_like(loads)
+
+
+def _relative_to_others(loads: Floats, others: Floats, share: Floats) -> Floats:
+    """Utilisation over mean utilisation of each broker beside `others`, the loads that the other brokers have then."""
+    totals = loads + np.maximum(0.0, others.sum() - others)
+    return np.where(totals > NEGLIGIBLE, loads / np.maximum(totals, NEGLIGIBLE) / share, 1.0)
 
 
 def _skew(brokers: list[int], loads: Floats, share: Floats) -> Skew:

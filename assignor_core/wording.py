@@ -16,6 +16,15 @@ def first_named(items: Sequence[Item], most: int, name: Callable[[Item], str] = 
     return f"{names} and {len(items) - most} more" if len(items) > most else names
 
 
+def either(words: Sequence[str]) -> str:
+    """Words as a choice.
+
+    >>> either(["disk"]), either(["bytes in", "bytes out", "disk"])
+    ('disk', 'bytes in, bytes out or disk')
+    """
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
 def counted(count: int, one: str, more: str) -> str:
     """A count with the words for one thing, or for more.
 

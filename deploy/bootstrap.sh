@@ -2,6 +2,7 @@
 # Set-up, as the first step of every make target: virtual environment, locked dependencies, Java 17+, JVM jars.
 # Fast when all is there; safe to run again after it was interrupted. `deploy/bootstrap.sh tests` adds what tests need,
 # `deploy/bootstrap.sh s3` what Spark's checkpoints on S3 need (13 MB); `deploy/bootstrap.sh docs` is about the documentation's site alone, without Java.
+# `deploy/bootstrap.sh helm` builds Helm for `make chart` and the tests of the chart, by Go: minutes of CPU, so only where asked for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -54,6 +55,18 @@ if [ "$(cat .venv/installed 2>/dev/null)" != "$wanted" ]; then
 fi
 
 install_wheels() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: "$@"; }
+
+if [ "${1:-}" = helm ]; then
+  tools=${XDG_CACHE_HOME:-$HOME/.cache}/kafka-load-rebalancer/bin
+  command -v helm >/dev/null || [ -x "$tools/helm" ] || {
+    command -v go >/dev/null || fail "Go is needed to build Helm: install golang, or put helm on the path"
+    say "Helm (charts; this takes minutes)"
+    # As in its makers' build, the release of Kubernetes that charts are rendered for by default.
+    kubernetes='-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=34'
+    GOBIN=$tools GOFLAGS=-modcacherw go install -ldflags "-s -w $kubernetes" helm.sh/helm/v3/cmd/helm@v3.19.0 || fail "Helm can't be built"
+  }
+  exit 0
+fi
 
 if [ "${1:-}" = tests ] && ! .venv/bin/python -c 'import botocore' 2>/dev/null; then
   say "botocore (tests of logins by AWS MSK IAM)"

@@ -20,7 +20,7 @@ from click.exceptions import NoSuchCommand
 from assignor_core.errors import CoreError, InputError
 from streaming.commands.console import echo
 from streaming.commands.imports import leave_out
-from streaming.errors import RebalancerError
+from streaming.errors import RebalancerError, SettingsRefused
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("streaming.commands.demo:demo", "The main job on embedded brokers: from skew to balance, live."),
@@ -96,7 +96,7 @@ def rebalancer() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; returns the exit code and prints errors as one line on standard error."""
+    """Run one command line; returns the exit code and prints errors on standard error: one line, or one a setting."""
     stdout = sys.stdout
     try:
         result = rebalancer.main(list(arguments), prog_name="rebalancer", standalone_mode=False)
@@ -108,6 +108,8 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(error.format_message(), 2)
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 128 + signal.SIGINT)
+    except SettingsRefused as error:
+        return max(_fail(problem, exit_code_of(type(error))) for problem in error.problems)
     except (RebalancerError, CoreError) as error:
         return _fail(str(error), exit_code_of(type(error)))
     except SystemExit as leaving:

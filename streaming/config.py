@@ -20,13 +20,16 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from assignor_core.wording import counted
-from streaming.errors import UsageProblem
+from streaming.errors import SettingsRefused, UsageProblem
 from streaming.settings import MEMORY_ROOT, Settings
+from streaming.settings.hints import GONE, value_hint
 from streaming.settings.secret_names import SECRET_NAME, is_webhook_address, may_hold_secret
 
 ENVIRONMENT_PREFIX = "REBALANCER_"
 NESTING = "__"
 PROBLEMS_SHOWN = 10
+DEFAULT = "default"
+"""Where a value came from that nobody has set."""
 TEXTS = frozenset[object]({str, SecretStr, Path})
 """Types whose values are taken as they were typed."""
 MERGE = "tag:yaml.org,2002:merge"
@@ -47,11 +50,11 @@ class Effective:
         candidates = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
         above = next((self.origins[known] for known in candidates if known in self.origins), None)
         below = next((origin for known, origin in self.origins.items() if known.startswith(f"{key}.")), None)
-        return above or below or "default"
+        return above or below or DEFAULT
 
 
 def load_settings(file: Path | None, flags: Mapping[str, object] | None = None) -> Settings:
-    """Effective settings; `flags` by dotted key, text as it was typed. Raises UsageProblem in one line."""
+    """Effective settings; `flags` by dotted key, text as it was typed. Raises UsageProblem, with a line a problem."""
     return load_effective(file, flags, os.environ).settings
 
 
@@ -75,7 +78,7 @@ def load_effective(file: Path | None, flags: Mapping[str, object] | None, enviro
     try:
         effective = Effective(Settings.model_validate(merged), origins)
     except ValidationError as error:
-        raise UsageProblem(_message(error, Effective(Settings(), origins))) from None
+        raise SettingsRefused(_problems(error, Effective(Settings(), origins))) from None
     _check_tables_last(effective)
     return effective
 
@@ -235,21 +238,24 @@ def _bare(annotation: object) -> object:
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
-def _message(error: ValidationError, effective: Effective) -> str:
+def _problems(error: ValidationError, effective: Effective) -> tuple[str, ...]:
+    """One line for each wrong setting, of many only the first ones."""
     details = error.errors(include_url=False)
-    more = f"; and {len(details) - PROBLEMS_SHOWN} more" if len(details) > PROBLEMS_SHOWN else ""
-    return "; ".join(_describe(detail, effective) for detail in details[:PROBLEMS_SHOWN]) + more
+    shown = tuple(_describe(detail, effective) for detail in details[:PROBLEMS_SHOWN])
+    return (*shown, f"and {len(details) - PROBLEMS_SHOWN} more") if len(details) > PROBLEMS_SHOWN else shown
 
 
 def _describe(detail: ErrorDetails, effective: Effective) -> str:
     key = ".".join(str(part) for part in detail["loc"])
     origin = effective.origin(key)
     if detail["type"] == "extra_forbidden":
+        if key in GONE:
+            return f"{key}: this setting is gone, remove it ({origin}); {GONE[key]}"
         return f"{key}: unknown key ({origin}){_suggestion(key)}"
     shown = "" if isinstance(detail["input"], dict) else f", found {detail['input']!r}"
     if may_hold_secret(key) or SECRET_NAME.search(shown) or "@" in shown:  # a section that is none; a URL with a login
-        shown = ""
-    return f"{key}: {_reason(detail)}{shown} ({origin})"
+        return f"{key}: {_reason(detail)} ({origin})"
+    return f"{key}: {_reason(detail)}{shown} ({origin}){value_hint(key, detail['type'], detail['input'])}"
 
 
 def _reason(detail: ErrorDetails) -> str:

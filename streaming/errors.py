@@ -2,6 +2,7 @@
 
     RebalancerError                 anything this package raises on purpose; exit code 1
       UsageProblem                  fix the input (option, setting, file): nothing was changed; exit code 2
+        SettingsRefused             some settings are wrong; a line for each
       RefusedForSafety              carrying on could do harm; exit code 3
         LeaseLost                   another process has the right to act now
         AnotherControl              the control of other tables changes the cluster now
@@ -21,7 +22,7 @@ Messages are one line and name the thing, the value found and the value allowed.
 into exit codes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 class RebalancerError(Exception):
@@ -34,6 +35,14 @@ class UsageProblem(RebalancerError):
     """Wrong use or bad input; nothing was changed."""
 
     exit_code = 2
+
+
+class SettingsRefused(UsageProblem):
+    """Settings that don't hold together or are not known; `problems` has a line for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
 
 
 class RefusedForSafety(RebalancerError):

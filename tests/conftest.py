@@ -26,6 +26,11 @@ pytest.register_assert_rewrite(
 
 pytest_plugins = ["tests.lanes"]
 
+# A shell ignores some signals for what it starts in the background, and every process that a test starts would, too.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
+
 # The same examples in every run, so that a failure can be repeated. No limit of time, as machines are shared: on a new
 # clone the first text that a test draws takes seconds, for the table of all characters is made then.
 # `make test ARGS=--hypothesis-profile=searching` looks for others.

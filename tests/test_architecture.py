@@ -16,8 +16,8 @@ from assignor_core.execution.events import Event
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FUNCTION_LINES_MAX = 50
-MODULE_LINES_MAX = 300
+FUNCTION_LINES_MAX = 60
+MODULE_LINES_MAX = 600
 """Lines of code: blank lines, comments and docstrings don't count."""
 NESTING_MAX = 4
 

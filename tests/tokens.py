@@ -22,6 +22,7 @@ from tests.waiting import DEADLINE_S
 CLIENT = "rebalancer"
 SECRET = 'client s3cret \\ "quoted"'  # noqa: S105 - of a server that lives for a test
 AUDIENCE = "kafka"
+ISSUER = "https://tokens.example"
 KEY_ID = "test-key"
 
 
@@ -42,7 +43,7 @@ class TokenServer:
         """A JWT (RS256), signed by `key` or by the server's own."""
         now_s = time.time()
         claims = {
-            "sub": subject, "aud": AUDIENCE, "scope": "kafka", "iat": int(now_s),
+            "iss": ISSUER, "sub": subject, "aud": AUDIENCE, "scope": "kafka", "iat": int(now_s),
             "exp": int(now_s + (self.life_s if life_s is None else life_s)), "jti": str(now_s),
         }  # fmt: skip
         head = {"alg": "RS256", "typ": "JWT", "kid": KEY_ID}

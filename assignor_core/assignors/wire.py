@@ -56,17 +56,19 @@ def encode_subscription(subscription: Subscription, version: int = VERSION_MAX) 
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Raises MalformedBytes."""
+    """Raises MalformedBytes. Fields after the topics may be missing, as some clients name a version and leave fields of
+    it out: kafka-go writes version 1 without owned partitions. franz-go and sarama read such bytes, too.
+    """
     reader = _Reader(data, "subscription")
     version = reader.version()
     topics = tuple(reader.string("topic") for _ in range(reader.length("topics")))
     return Subscription(
         topics,
-        reader.optional_bytes("user_data"),
-        tuple(reader.topic_partitions("owned_partitions")) if version >= 1 else (),
-        reader.int32("generation_id") if version >= 2 else NO_GENERATION,
+        reader.optional_bytes("user_data") if reader.left() else None,
+        tuple(reader.topic_partitions("owned_partitions")) if version >= 1 and reader.left() else (),
+        reader.int32("generation_id") if version >= 2 and reader.left() else NO_GENERATION,
         # Kafka takes an empty rack for none.
-        (reader.optional_string("rack_id") or None) if version >= 3 else None,
+        (reader.optional_string("rack_id") or None) if version >= 3 and reader.left() else None,
     )
 
 

@@ -180,4 +180,4 @@ def ends_over(policy: TriggerPolicy, complete: tuple[SkewWindow, ...], resource:
 
 
 def windows_needed(policy: TriggerPolicy, broker: int, around: Surroundings) -> int:
-    return min(policy.windows_over, policy.windows_over_urgent) if broker in around.behind else policy.windows_over
+    return policy.windows_over_urgent if broker in around.behind else policy.windows_over

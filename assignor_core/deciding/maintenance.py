@@ -50,6 +50,18 @@ class MaintenanceWindow:
         minutes = min((start - _minute_of_week(now_ms) - 1) % WEEK_MINUTES + 1 for start in self._starts())
         return minutes * MINUTE_MS - into_minute_ms
 
+    def newest_opening(self, now_ms: int) -> tuple[int, int]:
+        """When it began last, now or before, and when that ends or has ended.
+
+        >>> night = window_of("Fri 23:00-01:00")
+        >>> friday_ms = 1 * 86_400_000
+        >>> [at_ms - friday_ms for at_ms in night.newest_opening(friday_ms + 1_440 * 60_000)]
+        [82800000, 90000000]
+        """
+        minutes = min((_minute_of_week(now_ms) - start) % WEEK_MINUTES for start in self._starts())
+        began_ms = now_ms - now_ms % MINUTE_MS - minutes * MINUTE_MS
+        return began_ms, began_ms + self.length_minutes * MINUTE_MS
+
     def _starts(self) -> tuple[int, ...]:
         """Minutes of the week at which it begins."""
         return tuple(day * DAY_MINUTES + self.begin_minute for day in sorted(self.days))

@@ -14,7 +14,6 @@ from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.lasting import LastingPolicy
 from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, LoadMemory
 from assignor_core.deciding.maintenance import MaintenanceWindow
-from assignor_core.deciding.postponing import PostponingPolicy
 from assignor_core.deciding.recurring import NO_HISTORY, RecurringLoad
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger_policy import TriggerPolicy
@@ -57,8 +56,6 @@ class DecisionPolicy:
     """Most bytes that mode `apply` copies in 24 hours. What replaces lost replicas or relieves a log dir counts,
     and is not held back.
     """
-    postponing: PostponingPolicy = field(default_factory=PostponingPolicy)
-    """Whether a plan for skew is worth its bytes now."""
     gain_min: float = 0.01
     """A plan that improves the worst max/mean by less than this is not worth a movement."""
     gain_over_noise_min: float = 4.0

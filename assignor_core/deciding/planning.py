@@ -16,7 +16,7 @@ import numpy as np
 from assignor_core.deciding.agreement import LedBytesIn, mean_disagreement
 from assignor_core.deciding.followers import NO_FOLLOWERS, FollowerLoads, read_from_followers
 from assignor_core.deciding.hours import NO_HOURS, HourlyRates, with_hours
-from assignor_core.deciding.tiered import local_bytes_note
+from assignor_core.deciding.tiered import AskUploads, none_known, with_uploads
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.deciding.worst_hour import judged
 from assignor_core.disks import LogDirs, all_hide_log_dirs, catching_up, largest_replicas, rooms, silent_brokers
@@ -175,11 +175,13 @@ def propose_on(
     *,
     elapsed_s: Callable[[], float],
     proves_least: bool = False,
+    ask_uploads: AskUploads = none_known,
 ) -> ProposedPlan:
     """A plan for `model`, which was built of `live`; raises NothingToPlanOn, LoadsDisagree of it.
 
     A plan that only keeps hard rules, or only empties brokers, is made whatever is known. `elapsed_s` is the
-    caller's stopwatch. With `proves_least` the plan's `least_bytes` are known.
+    caller's stopwatch. With `proves_least` the plan's `least_bytes` are known. `ask_uploads` is asked about tiered logs
+    of which the plan makes new replicas.
     """
     emptied = model.leaving | policy.drain
     keeps_rules_only = policy.rules_only or (policy.only_brokers and policy.only_brokers <= emptied)
@@ -204,13 +206,13 @@ def propose_on(
     plan = propose(model.cluster, narrowed, proves_least=proves_least)
     elapsed_ms = (elapsed_s() - began_s) * 1000
     plan, worst_hour = judged(plan, model.cluster, narrowed)
-    tiered = local_bytes_note(plan.movements, model.remote_bytes)
     hidden = ["whether partitions are being reassigned is unknown: the cluster refuses to list reassignments"]
     notes = (
-        *_offline_line(live), *_assumptions(model, unreported), *([] if tiered is None else [tiered]),
-        *(hidden if live.reassignments_hidden else []),
+        *_offline_line(live), *_assumptions(model, unreported), *(hidden if live.reassignments_hidden else []),
     )  # fmt: skip
     plan = replace(plan, diagnosis=(*plan.diagnosis, *notes))
+    dead = frozenset(row.broker_id for row in model.cluster.brokers if row.state is BrokerState.DEAD)
+    plan = with_uploads(plan, model.remote_bytes, ask_uploads, policy.throttle_bytes_per_sec, dead)
     if model.sizes_hidden:
         plan = without_disk(plan)
     return ProposedPlan(plan, Observed.of(plan, live), elapsed_ms, model.span_ms, worst_hour)

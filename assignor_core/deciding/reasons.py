@@ -35,7 +35,9 @@ class Reason(StrEnum):
     LOADS_DISAGREE = "loads_disagree"
     MIN_GAIN = "min_gain"
     NOT_WORTH_IT = "not_worth_it"
+    """Rows of earlier versions have it, of plans that waited until they were worth their bytes."""
     CHEAP_HOUR = "cheap_hour"
+    """Rows of earlier versions have it, of plans that waited for an hour with less load."""
     TOO_MANY_AWAY = "too_many_away"
     NO_ROOM = "no_room"
     UNHEALTHY = "unhealthy"
@@ -58,8 +60,6 @@ LEAVES_PLACEMENT = (
     Reason.LOW_LOAD,
     Reason.CATCHING_UP,
     Reason.MIN_GAIN,
-    Reason.NOT_WORTH_IT,
-    Reason.CHEAP_HOUR,
     Reason.DAY_BUDGET,
 )
 """Decisions to hold after which a plan for the placement may follow: data are sound, and there is no plan for load."""

@@ -1,7 +1,7 @@
 """Skew of one closed window: what the trigger looks at. Knows no threshold."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,8 @@ class SkewWindow:
     brokers_expected: int
     brokers_reporting: int
     length_ms: int = 0
+    ratios_at_most: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """resource: broker: highest possible ratio, of resources whose loads have bounds; `ratios` has the lowest."""
 
     @property
     def window_start_ms(self) -> int:
@@ -27,5 +29,9 @@ class SkewWindow:
         return min(1.0, self.brokers_reporting / self.brokers_expected) if self.brokers_expected else 0.0
 
     def max_over_mean(self, resource: str) -> float:
-        """The one figure of a resource; 1 where nothing is known."""
-        return max(self.ratios.get(resource, {}).values(), default=1.0)
+        """The one figure of a resource, at least where loads have bounds alone; 1 where nothing is known."""
+        return max(1.0, max(self.ratios.get(resource, {}).values(), default=1.0))
+
+    def figure_name(self, resource: str) -> str:
+        """What `max_over_mean` is called in a sentence."""
+        return "max/mean at least" if resource in self.ratios_at_most else "max/mean"

@@ -36,7 +36,7 @@ from assignor_core.deciding.trigger import (
 from assignor_core.deciding.trigger import step as trigger_step
 from assignor_core.deciding.waiting import DroppedPlan, due_in_words, outdated, waiting_for_nothing
 from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
-from assignor_core.deciding.worth import attempt_of, gain_of_noise, not_worth_it, postponed
+from assignor_core.deciding.worth import attempt_of, gain_of_noise, not_worth_it
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import too_many_away
 from assignor_core.proposed_plan import ProposedPlan
@@ -311,9 +311,6 @@ class _Deciding:
             self.state = replace(self.state, futile=noted(self.state.futile, attempt, useless))
             return _held(evaluation, Reason.MIN_GAIN, useless)
         self.state = replace(self.state, futile=without(self.state.futile, attempt))
-        later = postponed(self._policy, self.state, self._observation, evaluation, proposed.plan)
-        if later is not None and not self._is_urgent():
-            return _held(evaluation, later.reason, f"{evaluation.detail}; {later.detail}")
         if partial and proposed.plan.problems:
             # What is left out is a matter for people: the plan helps as far as it goes.
             evaluation = replace(evaluation, detail=f"{evaluation.detail}; {'; '.join(proposed.plan.problems)}")
@@ -350,11 +347,6 @@ class _Deciding:
             return None
         detail = f"plan {waiting[:12]}, made at a higher load, waits for {self._next_opening()}; {evaluation.detail}"
         return _held(evaluation, Reason.MAINTENANCE_WINDOW, detail)
-
-    def _is_urgent(self) -> bool:
-        """Whether consumer groups fall behind on the broker that is above the threshold."""
-        broker = self.state.breached_broker
-        return broker is not None and bool(self._evidence.groups_behind(frozenset({broker})))
 
     def _drop(self, dropped: DroppedPlan | None) -> None:
         if dropped is not None:

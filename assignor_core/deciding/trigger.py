@@ -348,8 +348,10 @@ def _held_back(
 
 def _skewed(policy: TriggerPolicy, settled: tuple[SkewWindow, ...], over: Over, around: Surroundings) -> str:
     windows_over = len(ends_over(policy, settled, over.resource, over.broker))
+    newest = settled[-1]
     detail = (
-        f"{over.resource} max/mean {settled[-1].max_over_mean(over.resource):.3f}; broker {over.broker} over "
+        f"{over.resource} {newest.figure_name(over.resource)} {newest.max_over_mean(over.resource):.3f}; "
+        f"broker {over.broker} over "
         f"{policy.enter_ratio} in {windows_over} of the last {len(settled)} windows"
     )
     if over.broker not in around.behind:
@@ -363,14 +365,39 @@ def _even(
     policy: TriggerPolicy, state: TriggerState, settled: tuple[SkewWindow, ...], worst: tuple[str, int, float]
 ) -> str:
     """Why no broker makes a plan, not even the hottest of the newest window."""
+    detail, unknown = _judged(policy, state, settled, worst), _may_be_over(policy, settled[-1])
+    return detail if unknown is None else f"{detail}; {unknown}"
+
+
+def _may_be_over(policy: TriggerPolicy, newest: SkewWindow) -> str | None:
+    """The broker that may be furthest over the threshold, where loads have bounds alone; None if none may be.
+
+    >>> window = SkewWindow(10, {"bytes_out": {1: 1.0}}, {}, 2, 2, ratios_at_most={"bytes_out": {1: 1.5}})
+    >>> _may_be_over(TriggerPolicy(), window)
+    'unknown if bytes_out is skewed: broker 1 has 1.000 to 1.500 of the mean'
+    """
+    rows = (
+        (-ratio, resource, broker)
+        for resource, ratios in newest.ratios_at_most.items()
+        for broker, ratio in ratios.items()
+        if ratio > policy.enter_ratio >= newest.ratios[resource][broker]
+    )
+    minus_ratio, resource, broker = min(rows, default=(0.0, "", 0))
+    if not resource:
+        return None
+    least = newest.ratios[resource][broker]
+    return f"unknown if {resource} is skewed: broker {broker} has {least:.3f} to {-minus_ratio:.3f} of the mean"
+
+
+def _judged(
+    policy: TriggerPolicy, state: TriggerState, settled: tuple[SkewWindow, ...], worst: tuple[str, int, float]
+) -> str:
     resource, broker, ratio = worst
+    figure = f"{resource} {settled[-1].figure_name(resource)} {ratio:.3f}"
     if ratio > policy.enter_ratio:
         over = len(ends_over(policy, settled, resource, broker))
-        return (
-            f"{resource} max/mean {ratio:.3f}; broker {broker} is over {policy.enter_ratio} in {over} windows, "
-            f"{policy.windows_over} needed"
-        )
-    detail = f"worst is {resource} max/mean {ratio:.3f}, at most {policy.enter_ratio} allowed"
+        return f"{figure}; broker {broker} is over {policy.enter_ratio} in {over} windows, {policy.windows_over} needed"
+    detail = f"worst is {figure}, at most {policy.enter_ratio} allowed"
     if state.breached_since_ms is None:
         return detail
     return f"{detail}; it counts as skewed until it is below {policy.exit_ratio}"
@@ -387,7 +414,7 @@ def _worst(window: SkewWindow) -> tuple[str, int, float]:
         (-ratio, resource, broker) for resource, ratios in window.ratios.items() for broker, ratio in ratios.items()
     )
     minus_ratio, resource, broker = min(rows, default=(-1.0, "bytes_in", -1))
-    return resource, broker, -minus_ratio
+    return resource, broker, max(1.0, -minus_ratio)
 
 
 def _hold(reason: Reason, detail: str, resource: str | None = None, ratio: float | None = None) -> Evaluation:

@@ -1,5 +1,6 @@
 """Thresholds of the trigger."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -29,8 +30,6 @@ class TriggerPolicy:
     """Whether a skew that comes at the same time each day or week makes no plan of its own; not without `NOISE`."""
     recurring_plan_min_ms: int = 3_600_000
     """One that lasts for so long each time is planned for all the same, once in a while."""
-    windows_over_urgent: int = 2
-    """Instead of `windows_over`, where groups that read from the hot broker fall behind."""
     cooldown_ms: int = 600_000
     completeness_min: float = 0.95
     load_min_bytes_per_sec: float = 100_000.0
@@ -48,10 +47,18 @@ class TriggerPolicy:
             raise InputError(f"thresholds must be 1 <= exit < enter, found {self.exit_ratio} and {self.enter_ratio}")
         if not 1 <= self.windows_over <= self.windows_considered:
             raise InputError(f"windows must be 1 <= k <= n, found {self.windows_over} and {self.windows_considered}")
-        if self.windows_over_urgent < 1:
-            raise InputError(f"windows_over_urgent must be 1 or more, found {self.windows_over_urgent}")
         if self.recurring_plan_min_ms < 0:
             raise InputError(f"recurring_plan_min_ms must be 0 or more, found {self.recurring_plan_min_ms}")
+
+    @property
+    def windows_over_urgent(self) -> int:
+        """Instead of `windows_over`, where groups that read from the hot broker fall behind: two thirds of them, and at
+        least two, as one window may be anything.
+
+        >>> [TriggerPolicy(windows_over=k).windows_over_urgent for k in (1, 2, 3, 5)]
+        [1, 2, 2, 4]
+        """
+        return min(self.windows_over, max(2, math.ceil(2 * self.windows_over / 3)))
 
     @property
     def watched(self) -> Watched:

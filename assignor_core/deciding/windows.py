@@ -10,7 +10,7 @@ from typing import Any
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.model import Capacity
 from assignor_core.resources import MEASURED, Resource
-from assignor_core.skew import relative_loads, skew_of
+from assignor_core.skew import relative_bounds, relative_loads, skew_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,10 @@ class ClosedWindow:
     """resource: broker: bytes/s of clients and replication together, or bytes on disk."""
     client_bytes_in: Mapping[int, float] = field(default_factory=dict)
     """broker: bytes/s that clients write to it, where it is known."""
+    bounds: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
+    """resource: broker: (least, most) of a load that is not known."""
+    reads_unknown: frozenset[int] = frozenset()
+    """Brokers that report what clients write, and of which nobody knows all that consumers read."""
 
     def values(self, resource: str) -> Mapping[int, float]:
         """Known loads of one resource by broker."""
@@ -53,17 +57,34 @@ def skew_window(
     capacities: Mapping[int, Capacity],
     counted: Collection[int],
 ) -> SkewWindow:
-    """Skew of one window over the brokers that count: those that are alive and not being drained."""
+    """Skew of one window over the brokers that count: those that are alive and not being drained.
+
+    Where loads have bounds alone, ratios and mean are the least that is possible. A broker whose bytes out are unknown
+    and have no bounds leaves nothing to compare: the window has no skew of bytes out then.
+    """
     ratios: dict[str, dict[int, float]] = {}
+    at_most: dict[str, dict[int, float]] = {}
     means: dict[str, float] = {}
     for resource in resources:
         values = {broker: value for broker, value in window.values(resource).items() if broker in counted}
-        if values:
+        bounds = {
+            row: pair for row, pair in window.bounds.get(resource, {}).items() if row in counted and row not in values
+        }
+        if resource is Resource.BYTES_OUT and not window.reads_unknown.intersection(counted) <= bounds.keys():
+            continue
+        if bounds:
+            most = values | {row: high for row, (_, high) in bounds.items()}
+            values |= {row: low for row, (low, _) in bounds.items()}
+            possible = relative_bounds(values, most, resource_capacities(capacities, resource, counted))
+            ratios[resource] = {row: low for row, (low, _) in possible.items()}
+            at_most[resource] = {row: high for row, (_, high) in possible.items()}
+        elif values:
             ratios[resource] = relative_loads(values, resource_capacities(capacities, resource, counted))
+        if values:
             means[resource] = sum(values.values()) / len(values)
     reporting = set(counted) & window.values(Resource.BYTES_IN).keys()
     length_ms = window.end_ms - window.start_ms
-    return SkewWindow(window.end_ms, ratios, means, len(counted), len(reporting), length_ms)
+    return SkewWindow(window.end_ms, ratios, means, len(counted), len(reporting), length_ms, at_most)
 
 
 def skew_figures(
@@ -91,5 +112,14 @@ def without_catch_up(window: ClosedWindow, catch_up_bytes_per_sec: Mapping[int, 
     {1: 20.0, 2: 20.0}
     """
     read = window.values(Resource.BYTES_OUT)
-    lasting = {broker: max(0.0, rate - catch_up_bytes_per_sec.get(broker, 0.0)) for broker, rate in read.items()}
-    return replace(window, loads={**window.loads, Resource.BYTES_OUT: lasting})
+    ends = catch_up_bytes_per_sec
+    lasting = {broker: max(0.0, rate - ends.get(broker, 0.0)) for broker, rate in read.items()}
+    bounds = {
+        broker: (max(0.0, low - ends.get(broker, 0.0)), max(0.0, high - ends.get(broker, 0.0)))
+        for broker, (low, high) in window.bounds.get(Resource.BYTES_OUT, {}).items()
+    }
+    return replace(
+        window,
+        loads={**window.loads, Resource.BYTES_OUT: lasting},
+        bounds={**window.bounds, Resource.BYTES_OUT: bounds},
+    )

@@ -3,24 +3,13 @@
 from assignor_core.deciding.doubt import remembered_noise
 from assignor_core.deciding.futile import Attempt, Wanted
 from assignor_core.deciding.noise import load_noise
-from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation
-from assignor_core.deciding.postponing import (
-    WAIT_MAX_MS,
-    Effort,
-    Postponed,
-    cheap_hour,
-    not_worth_its_bytes,
-    windows_left,
-)
+from assignor_core.deciding.observation import DecisionPolicy, Observation
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.trigger import Evaluation, TriggerState, settled_windows
 from assignor_core.deciding.trigger_policy import Detector
-from assignor_core.plan import SEARCH_ENDED, TAKE_NONE, Plan
+from assignor_core.plan import SEARCH_ENDED, TAKE_NONE
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
-
-FLOWS = (Resource.BYTES_IN, Resource.BYTES_OUT)
-"""Resources whose loads are bytes a second, as copies are."""
 
 
 def not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: float, gain_of_noise: float) -> str | None:
@@ -62,31 +51,6 @@ def attempt_of(evaluation: Evaluation, state: TriggerState, observation: Observa
     )
     excess = max(0.0, (evaluation.max_over_mean or 1.0) - 1.0) if by_load else 0.0
     return Attempt(wanted, excess, newest.length_ms, observation.now_ms)
-
-
-def postponed(
-    policy: DecisionPolicy, state: TriggerState, observation: Observation, evaluation: Evaluation, plan: Plan
-) -> Postponed | None:
-    """Why a plan for skew that is worth it in itself is not carried out now, or None. One that drains never waits."""
-    broker, resource, since_ms = state.breached_broker, evaluation.resource, state.breached_since_ms
-    if policy.postponing.is_off or evaluation.reason is not Reason.SKEWED or observation.drained:
-        return None
-    if broker is None or since_ms is None or resource is None or resource not in FLOWS or not plan.bytes_to_move:
-        return None
-    now_ms, newest = observation.now_ms, observation.skews[-1]
-    if now_ms - since_ms >= WAIT_MAX_MS:
-        return None
-    before, after = (skew[resource]["max_over_mean"] for skew in (plan.skew_before, plan.skew_after))
-    effort = Effort(plan.bytes_to_move, max(0.0, before - after) * newest.mean_load.get(resource, 0.0))
-    if evaluation.recurring_broker is None:
-        windows = windows_left(observation.memory, resource, broker)
-        left_ms = None if windows is None else windows * newest.length_ms
-        costly = not_worth_its_bytes(policy.postponing, left_ms, effort)
-        if costly is not None:
-            return costly
-    if policy.mode is not Mode.APPLY or policy.maintenance:
-        return None
-    return cheap_hour(policy.postponing, observation.recurring, resource, effort, now_ms=now_ms, since_ms=since_ms)
 
 
 def gain_of_noise(

@@ -73,13 +73,16 @@ def remaining(execution: Execution) -> str:
     """How much has been copied, and about how long the rest takes at the pace so far; empty before this
     execution has copied anything.
 
-    Time after the newest copied byte doesn't count: while an execution waits, what is left to do doesn't grow.
+    Time after the newest copied byte doesn't count: while an execution waits, what is left to do doesn't grow. Once all
+    is copied no time is named: the execution waits for something other than bytes.
     """
     moved, total = execution.figures.bytes_moved, execution.figures.bytes_total
     elapsed_ms, copied = execution.worked_ms(execution.copied_ms), moved - _made_before(execution)
     if copied <= 0 or not total or elapsed_ms <= 0:
         return ""
-    left_s = max(0, total - moved) * elapsed_ms / copied / 1000
+    if moved >= total:
+        return f"all of {total:,} bytes copied"
+    left_s = (total - moved) * elapsed_ms / copied / 1000
     return f"{moved / total:.0%} of {total:,} bytes, about {left_s:,.0f} s left"
 
 

@@ -30,7 +30,7 @@ class Event(StrEnum):
     ELECTING = "electing"
     """Preferred leaders are elected next."""
     PAUSED = "paused"
-    """The maintenance window closed. Nothing of the execution is on the cluster."""
+    """The maintenance window closed, or somebody cancels our moves. Nothing of the execution is on the cluster."""
     RESUMED = "resumed"
     """The next maintenance window opened."""
     DONE = "done"
@@ -68,6 +68,8 @@ class Figures:
     """Movements that were made before and no longer are: others have changed the partition."""
     movements_under_way: tuple[int, ...] | None = None
     """Movements that copied at that moment."""
+    movements_cancelled: tuple[int, ...] | None = None
+    """Movements that somebody else has cancelled since the event before."""
     before: Mapping[Resource, float] = field(default_factory=dict)
     """max/mean over brokers before the plan."""
     predicted: Mapping[Resource, float] = field(default_factory=dict)
@@ -82,7 +84,14 @@ class Figures:
 
     def carried(self) -> "Figures":
         """What the next event starts from: all but the measurement, and what was seen at this event alone."""
-        return replace(self, measured={}, movements_made=None, movements_undone=None, movements_under_way=None)
+        return replace(
+            self,
+            measured={},
+            movements_made=None,
+            movements_undone=None,
+            movements_under_way=None,
+            movements_cancelled=None,
+        )
 
     def outcomes(self) -> dict[str, Outcome]:
         """What was promised and measured of each load, where all three ratios are known.

@@ -4,6 +4,7 @@ All transitions live here; a pair that is not in the table raises and changes no
 nor the cluster: where a movement stands is read off the cluster (see `reconcile`).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -12,6 +13,7 @@ from itertools import pairwise
 from assignor_core.errors import IllegalTransition
 from assignor_core.execution.caution import Outcome, judged_by
 from assignor_core.execution.events import Event, EventRecord, Figures
+from assignor_core.throttles import is_tagged
 
 
 class Phase(StrEnum):
@@ -21,7 +23,7 @@ class Phase(StrEnum):
     """Approved, and not started."""
     UNDER_WAY = "under way"
     PAUSED = "paused"
-    """Waits for a maintenance window, with nothing of it on the cluster."""
+    """Waits for a maintenance window, or for a person, with nothing of it on the cluster."""
     ABORTING = "aborting"
     """Asked to stop; control ends it at its next tick. Follows from the request: the table has no such phase."""
     REFUSED = "refused"
@@ -155,7 +157,7 @@ class Execution:
 
     @property
     def paused(self) -> bool:
-        """Whether it waits for a maintenance window, with nothing of it on the cluster."""
+        """Whether it waits for a maintenance window, or for a person, with nothing of it on the cluster."""
         return self.stage is Phase.PAUSED
 
     @property
@@ -245,9 +247,20 @@ class Execution:
         return next(record.at_ms for record in reversed(self.events) if record.event not in EVENTS_AFTER_THE_END)
 
     @property
+    def cancels(self) -> Counter[int]:
+        """How often somebody else has cancelled each movement, by its place in the plan."""
+        return Counter(place for record in self.events for place in record.figures.movements_cancelled or ())
+
+    @property
     def throttled_brokers(self) -> tuple[int, ...]:
         """Brokers that carry its throttle."""
         return self.figures.throttled_brokers or ()
+
+    @property
+    def tags_rates(self) -> bool:
+        """Whether its throttle rates bear control's tag: those of an execution that an earlier version began do not."""
+        rates = (record.figures.throttle_bytes_per_sec for record in self.events if record.event is Event.STARTED)
+        return is_tagged(next(rates, None))
 
     @property
     def owes(self) -> bool:

@@ -6,7 +6,7 @@ A run that was killed at any instant goes on by looking: each movement is where 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assignor_core.execution.accounting import NO_REFUSALS, what_was_made
@@ -25,7 +25,10 @@ from assignor_core.live import (
     too_many_away,
 )
 from assignor_core.plan import Movement, Plan
-from assignor_core.wording import counted
+from assignor_core.wording import counted, first_named
+
+NAMED_MAX = 5
+"""Most brokers that one text names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ def next_step(
         unseen = (
             counted(missing, "partition is", "partitions are") + " not in the cluster's metadata" if missing else None
         )
-        return Wait(_waiting(len(moving), len(to_elect), obstacle or unseen))
+        return Wait(_waiting(cluster, moving, len(to_elect), obstacle or unseen))
     if plan.movements and not _anything_made(plan, progress):
         return Abort(what_was_made(progress, refused, not_elected), ())
     return Done()
@@ -192,13 +195,26 @@ def _anything_made(plan: Plan, progress: Mapping[PartitionKey, Progress]) -> boo
     )
 
 
-def _waiting(moving: int, to_elect: int, obstacle: str | None) -> str:
+def _waiting(cluster: LiveCluster, moving: Collection[PartitionKey], to_elect: int, obstacle: str | None) -> str:
     """What is waited for, in words."""
-    copying = counted(moving, "partition is copying", "partitions are copying")
+    held_up = sorted(key for key in moving if cluster.partitions[key].awaited_replicas)
+    copying = counted(len(moving) - len(held_up), "partition is copying", "partitions are copying")
     copying += ", " + counted(to_elect, "waits for its leader", "wait for their leader") + " to be in sync"
+    if held_up:
+        copying += f"; {_held_up_text(cluster, held_up)}"
     if obstacle is None:
         return copying
     return f"{obstacle}; {copying}" if moving or to_elect else obstacle
+
+
+def _held_up_text(cluster: LiveCluster, held_up: Sequence[PartitionKey]) -> str:
+    """Reassignments that are copied and wait for replicas that stay, with the brokers of these replicas."""
+    brokers = sorted({broker for key in held_up for broker in cluster.partitions[key].awaited_replicas})
+    awaited = first_named(
+        brokers, NAMED_MAX, lambda row: f"broker {row}" + ("" if row in cluster.broker_racks else " (offline)")
+    )
+    waiting = counted(len(held_up), "partition is copied and waits", "partitions are copied and wait")
+    return f"{waiting} until Kafka has replicas that stay in sync, on {awaited}: first {partition_name(held_up[0])}"
 
 
 def _to_submit(
@@ -212,7 +228,12 @@ def _to_submit(
     """
     under_way = {key for key, state in progress.items() if state is Progress.MOVING}
     # Brokers may elect the new leaders of these before metadata shows the new order.
-    reordered = {row.key for row in plan.movements if row.key in under_way and row.kind == "leader"}
+    reordered = {
+        row.key
+        for row in plan.movements
+        # One that somebody else has moved meanwhile copies on its way back.
+        if row.key in under_way and row.kind == "leader" and not cluster.partitions[row.key].adding_replicas
+    }
     moving = [cluster.partitions[key] for key in under_way - reordered]
     # What others copy, or an earlier execution could not cancel, is work for a broker, too.
     foreign = cluster.reassigning() - cluster.waiting_for_brokers() - progress.keys()
@@ -253,10 +274,15 @@ def _to_submit(
 
 
 def _target(movement: Movement, cluster: LiveCluster, limits: Limits) -> tuple[int, ...]:
-    """The replicas to ask for next: those of the plan at once, or the next list on the way to them."""
+    """The replicas to ask for next: those of the plan at once, or the next list on the way to them.
+
+    A list on the way that keeps a replica which is away, and which the plan takes off, might never be reached: Kafka
+    before 4.3 waits for all that stay (`LivePartition.awaited_replicas`).
+    """
     if not limits.staged:
         return movement.new_replicas
-    return next_replicas(cluster.partitions[movement.key].replicas, movement.new_replicas, cluster.broker_racks)
+    step = next_replicas(cluster.partitions[movement.key].replicas, movement.new_replicas, cluster.broker_racks)
+    return step if set(step).difference(movement.new_replicas) <= cluster.broker_racks.keys() else movement.new_replicas
 
 
 def _busy_brokers(live: LivePartition, receiving: Iterable[int]) -> tuple[int, ...]:

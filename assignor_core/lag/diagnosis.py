@@ -2,6 +2,9 @@
 
 Where the lag sits shows the cause: with one broker's partitions, with one partition, with one member, or everywhere.
 What a hot partition's member reads shows nothing else, nor does a partition that is hardly written.
+
+Partitions and members are what a group has too few of only if each member reads all it can: where a member reads
+nothing, or keeps up, more of them would change nothing, and partitions that were added stay.
 """
 
 from collections import defaultdict
@@ -10,10 +13,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
+from assignor_core.lag.reasons import duration
 from assignor_core.lag.verdicts import LagStatus
+from assignor_core.wording import first_named
 
 K = TypeVar("K", int, str)
 
+NAMED_MAX = 3
+"""Members and topics that a figure names; the rest is counted."""
 EXPLAINED_MIN = 0.8
 """A broker or member explains a lag that sits with its partitions to this share, and has this share of them behind."""
 EVERYWHERE_MIN = 0.8
@@ -22,12 +29,17 @@ HOT_PARTITION_MIN = 2.0
 HARDLY_WRITTEN_MAX = 0.05
 """Of what is written to those that lag, on average: a partition below it that keeps up shows nothing."""
 STORM_PER_HOUR = 6.0
+REBALANCING_MIN_S = 120.0
+"""A rebalance that takes longer explains why nothing is read."""
 
 
 class Cause(StrEnum):
     """What makes a group lag."""
 
+    REBALANCING = "rebalancing"
     REBALANCE_STORM = "rebalance storm"
+    OPEN_TRANSACTION = "open transaction"
+    MEMBERS_HANG = "members hang"
     HOT_PARTITION = "hot partition"
     HOT_BROKER = "hot broker"
     SLOW_MEMBER = "slow member"
@@ -48,11 +60,21 @@ class Reading:
     """Its leader."""
     consumed_per_sec: float | None
     produced_per_sec: float | None
+    held_back_records: int = 0
+    """Records that wait for an open transaction to end."""
 
     @property
     def lags(self) -> bool:
         """Is being read too slowly, or not at all by a member that should."""
         return self.status in (LagStatus.WARN, LagStatus.STALL)
+
+    @property
+    def is_read(self) -> bool:
+        """A member reads from it, as far as is known: what is behind and commits is read, at an unknown rate too."""
+        if self.status is LagStatus.STALL:
+            return False
+        unknown = self.status is LagStatus.WARN
+        return unknown if self.consumed_per_sec is None else self.consumed_per_sec > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +86,8 @@ class GroupReading:
     broker_load_ratio: Mapping[int, float] = field(default_factory=dict)
     """Broker: load over the mean of all."""
     rebalances_per_hour: float = 0.0
+    rebalancing_seconds: float = 0.0
+    """For how long the group has been in the middle of a rebalance."""
     shared_by: int | None = None
     """Members of a share group (KIP-932), which have all partitions together; None of other groups."""
 
@@ -89,7 +113,7 @@ class Finding:
 
 
 def diagnose(group: GroupReading) -> tuple[Finding, ...]:
-    """Causes in the order in which to look at them; none for a group that does not lag, or where nothing stands out.
+    """Causes in the order of `CAUSES`; none for a group that does not lag, or where nothing stands out.
 
     >>> row = lambda p, status, broker: Reading("t", p, status, f"m{p}", f"c{p}", broker, 5.0, 10.0)
     >>> rows = [row(p, LagStatus.WARN if p < 2 else LagStatus.OK, 1 if p < 2 else 2) for p in range(6)]
@@ -102,6 +126,15 @@ def diagnose(group: GroupReading) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding is not None)
 
 
+def find_rebalancing(group: GroupReading) -> Finding | None:
+    """A rebalance does not end: nobody reads before each member has joined."""
+    if group.rebalancing_seconds < REBALANCING_MIN_S:
+        return None
+    figure = f"rebalancing for {duration(group.rebalancing_seconds)}"
+    helps = "find the member that does not join again (max.poll.interval.ms), or that joins again and again: its log"
+    return Finding(Cause.REBALANCING, group.group, figure, helps)
+
+
 def find_rebalance_storm(group: GroupReading) -> Finding | None:
     """More rebalances than a group gets from deployments; each stops its members."""
     if group.rebalances_per_hour < STORM_PER_HOUR:
@@ -109,6 +142,45 @@ def find_rebalance_storm(group: GroupReading) -> Finding | None:
     figure = f"{group.rebalances_per_hour:.0f} rebalances an hour"
     helps = "static membership (group.instance.id), longer max.poll.interval.ms; try it with: rebalancer simulate"
     return Finding(Cause.REBALANCE_STORM, group.group, figure, helps)
+
+
+def find_open_transaction(group: GroupReading) -> Finding | None:
+    """Readers of committed records wait for a producer that neither commits nor aborts."""
+    held = [row for row in group.lagging if row.held_back_records > 0 and not row.is_read]
+    if not held:
+        return None
+    most = max(held, key=lambda row: (row.held_back_records, row.topic, -row.partition))
+    records = sum(row.held_back_records for row in held)
+    figure = f"holds {records:,} records of {_partitions(held)} back from who reads committed records"
+    helps = f"kafka-transactions.sh find-hanging --broker-id ID, or look at who writes to {most.topic}"
+    return Finding(Cause.OPEN_TRANSACTION, f"{most.topic}-{most.partition}", figure, helps)
+
+
+def find_hanging_members(group: GroupReading) -> Finding | None:
+    """Members own partitions whose records wait, and read from none of theirs."""
+    if group.rebalancing_seconds >= REBALANCING_MIN_S:
+        return None
+    stuck = [row for row in group.partitions if row.status is LagStatus.STALL and not row.held_back_records]
+    if group.shared_by and stuck and not any(row.is_read for row in group.partitions):
+        return _hanging(group, stuck, f"none of {_counted(group.shared_by, 'member')} acknowledges anything")
+    owners = {row.member_id for row in stuck if row.member_id is not None}
+    hanging = owners - {row.member_id for row in group.partitions if row.is_read}
+    if not hanging:
+        return None
+    stuck = [row for row in stuck if row.member_id in hanging]
+    if hanging == set(group.members):
+        what = "no member reads anything" if len(hanging) > 1 else "its only member reads nothing"
+        return _hanging(group, stuck, what)
+    names = sorted({row.client_id or str(row.member_id) for row in stuck})
+    what = f"{len(hanging)} of {len(group.members)} members read nothing: {first_named(names, NAMED_MAX)}"
+    return _hanging(group, stuck, what)
+
+
+def _hanging(group: GroupReading, stuck: Sequence[Reading], what: str) -> Finding:
+    topics = first_named(sorted({row.topic for row in stuck}), NAMED_MAX)
+    figure = f"{what}; records of {_partitions(stuck)} of {topics} wait"
+    helps = "look at the members' logs and threads, and at what they write to: it may be down"
+    return Finding(Cause.MEMBERS_HANG, group.group, figure, helps)
 
 
 def find_hot_partition(group: GroupReading) -> Finding | None:
@@ -119,7 +191,7 @@ def find_hot_partition(group: GroupReading) -> Finding | None:
     row = hot[0]
     total, rate = _written([one for one in group.partitions if one.topic == row.topic]), _written([row])
     figure = f"takes {rate / total:.0%} of the records of {row.topic}, {rate:,.0f}/s"
-    helps = f"a key that spreads, or: kafka-topics.sh --alter --topic {row.topic} --partitions N"
+    helps = "a key that spreads its records: they stay together however many partitions the topic has"
     return Finding(Cause.HOT_PARTITION, f"{row.topic}-{row.partition}", figure, helps)
 
 
@@ -143,8 +215,8 @@ def find_slow_member(group: GroupReading) -> Finding | None:
         return None
     member, behind, owned = explained
     read = {name: _read([row for row in group.partitions if row.member_id == name]) for name in group.members}
-    # One that reads as much as any other is not slow: it was given more.
-    if read[member] >= max((rate for name, rate in read.items() if name != member), default=0.0):
+    # One that reads as much as any other is not slow: it was given more. One that reads nothing hangs.
+    if not read[member] or read[member] >= max((rate for name, rate in read.items() if name != member), default=0.0):
         return None
     client = next((row.client_id for row in group.partitions if row.member_id == member), None) or member
     written = _written([row for row in group.partitions if row.member_id == member])
@@ -159,7 +231,7 @@ def find_slow_member(group: GroupReading) -> Finding | None:
 def find_too_few_partitions(group: GroupReading) -> Finding | None:
     """Everything lags, and more members would have nothing to do."""
     members, partitions = len(group.members), len(group.partitions)
-    if not _everywhere(group) or not members or members < partitions:
+    if not _at_capacity(group) or not members or members < partitions:
         return None
     topic = max(group.lagging, key=lambda row: (row.produced_per_sec or 0.0, row.topic)).topic
     figure = f"{members} members read {partitions} partitions; {_flow(group)}"
@@ -169,11 +241,13 @@ def find_too_few_partitions(group: GroupReading) -> Finding | None:
 
 def find_too_few_members(group: GroupReading) -> Finding | None:
     """Everything lags, and more members would have something to do. Partitions do not limit those of a share group."""
-    if group.shared_by and _everywhere(group):
+    if not _at_capacity(group):
+        return None
+    if group.shared_by:
         figure = f"{group.shared_by} members share {len(group.partitions)} partitions; {_flow(group)}"
         return Finding(Cause.TOO_FEW_MEMBERS, group.group, figure, "more members: any number may share a partition")
     members, partitions = len(group.members), len(group.partitions)
-    if not _everywhere(group) or not members or members >= partitions:
+    if not members or members >= partitions:
         return None
     figure = f"{members} members for {partitions} partitions; {_flow(group)}"
     helps = f"more members; how many: rebalancer lag --group {group.group}"
@@ -181,9 +255,10 @@ def find_too_few_members(group: GroupReading) -> Finding | None:
 
 
 CAUSES: tuple[Callable[[GroupReading], Finding | None], ...] = (
-    find_rebalance_storm, find_hot_partition, find_hot_broker, find_slow_member, find_too_few_partitions,
-    find_too_few_members,
+    find_rebalancing, find_rebalance_storm, find_open_transaction, find_hanging_members, find_hot_partition,
+    find_hot_broker, find_slow_member, find_too_few_partitions, find_too_few_members,
 )  # fmt: skip
+"""First why nothing is read, then where the lag sits, then what the group has too few of. docs/lag.md has the table."""
 
 
 def _hot_partitions(group: GroupReading) -> tuple[Reading, ...]:
@@ -201,6 +276,7 @@ def _hot_partitions(group: GroupReading) -> tuple[Reading, ...]:
         (rate, row)
         for row in group.lagging
         if (rate := row.produced_per_sec)
+        and row.is_read
         and row.topic in medians
         and rate >= max(HOT_PARTITION_MIN * medians[row.topic], mean)
     ]
@@ -226,7 +302,8 @@ def _written(rows: Iterable[Reading]) -> float:
 
 
 def _read(rows: Iterable[Reading]) -> float:
-    return sum(row.consumed_per_sec or 0.0 for row in rows)
+    """Rates are of the look-back: from what stalls nothing is read now."""
+    return sum(row.consumed_per_sec or 0.0 for row in rows if row.status is not LagStatus.STALL)
 
 
 def _explains(group: GroupReading, key: Callable[[Reading], K | None]) -> tuple[K, int, int] | None:
@@ -249,9 +326,25 @@ def _counts(rows: Iterable[Reading], key: Callable[[Reading], K | None]) -> dict
     return counts
 
 
-def _everywhere(group: GroupReading) -> bool:
+def _at_capacity(group: GroupReading) -> bool:
+    """Nearly all partitions lag, each is read, each member is behind, and all together read less than is written."""
     rest = _telling(group)
-    return bool(rest.lagging) and len(rest.lagging) >= EVERYWHERE_MIN * len(rest.partitions)
+    if not rest.lagging or len(rest.lagging) < EVERYWHERE_MIN * len(rest.partitions):
+        return False
+    if group.rebalancing_seconds >= REBALANCING_MIN_S or not all(row.is_read for row in group.lagging):
+        return False
+    behind = {row.member_id for row in group.lagging}
+    known = [row for row in group.partitions if None not in (row.consumed_per_sec, row.produced_per_sec)]
+    reads_less = not known or _read(known) < _written(known)
+    return reads_less and behind.issuperset(group.members)
+
+
+def _partitions(rows: Sequence[Reading]) -> str:
+    return _counted(len(rows), "partition")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _flow(group: GroupReading) -> str:

@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-Number = TypeVar("Number", np.float64, np.bool_)
+Number = TypeVar("Number", np.float64, np.int64, np.bool_)
 
 POINTS_PER_WINDOW = 2
 
@@ -23,13 +23,15 @@ POINTS_PER_WINDOW = 2
 class LagHistory:
     """N points of P partitions, one partition after another, oldest point first; `starts` (P) are their first points.
 
-    No partition is without points. Offsets are NaN where unknown, times ms since 1970 UTC.
+    No partition is without points. Offsets are NaN where unknown, times ms since 1970 UTC. Without `log_start` no log
+    start is known.
     """
 
     starts: Ints
     time_ms: Floats
     committed: Floats
     log_end: Floats
+    log_start: Floats | None = None
     counts: Ints = field(init=False)
     """P numbers of points."""
     newest: Ints = field(init=False)
@@ -43,7 +45,34 @@ class LagHistory:
     def of(self, partitions: Flags) -> Self:
         """The same of some partitions, of which there is at least one."""
         kept, counts = self.spread(partitions), self.counts[partitions]
-        return type(self)(np.cumsum(counts) - counts, self.time_ms[kept], self.committed[kept], self.log_end[kept])
+        return self.points(np.cumsum(counts) - counts, kept)
+
+    def points(self, starts: Ints, kept: Flags) -> Self:
+        """These points, as the history of partitions whose first points they are at `starts`."""
+        log_start = None if self.log_start is None else self.log_start[kept]
+        return type(self)(starts, self.time_ms[kept], self.committed[kept], self.log_end[kept], log_start)
+
+    @property
+    def read_to(self) -> Floats:
+        """N offsets of the next record to be read: the committed one, or the log start if that is above it.
+
+        Records between a commit and the log start are deleted: nobody reads them any more.
+        """
+        if self.log_start is None:
+            return self.committed
+        return np.where(self.log_start > self.committed, self.log_start, self.committed)
+
+    @property
+    def lag(self) -> Floats:
+        """N records that wait; NaN where nothing is committed, or the log end is unknown."""
+        return np.maximum(self.log_end - self.read_to, 0.0)
+
+    @property
+    def below_start(self) -> Floats:
+        """N numbers of records that were deleted before they were read."""
+        if self.log_start is None:
+            return np.zeros(len(self.time_ms))
+        return np.fmax(self.log_start - self.committed, 0.0)
 
     def spread(self, values: NDArray[Number]) -> NDArray[Number]:
         """P values of partitions as N values of their points."""
@@ -76,7 +105,7 @@ def lag_age(history: LagHistory) -> Answers:
     """The same, and for which partitions the points go back far enough."""
     times, ends, starts = history.time_ms, history.log_end, history.starts
     newest = history.newest
-    committed = history.committed[newest]
+    committed = history.read_to[newest]
     began = last_true(log_end_drops(history), starts)
     reached = last_true(ends <= history.spread(committed), starts)
     reached = np.where(reached < began, -1, reached)

@@ -24,35 +24,43 @@ class Course:
     """The log's end drops between two points: the topic was deleted and made again."""
     seen: Ints
     """Points in the look-back."""
+    committed_min: Floats | None = None
+    """NaN where it is unknown at any point."""
+    committed_before: Floats | None = None
+    """At the sample before the newest; NaN where it is unknown."""
 
     @classmethod
     def of(cls, points: Iterable[Point], policy: LagPolicy, *, now_ms: float) -> Self:
         """Of one or more points, oldest first, that cover the look-back which ends at `now_ms`."""
         after_ms = now_ms - policy.windows * policy.window_ms
-        course: Course | None = None
-        before: Floats | None = None
+        greatest = least = end_before = time_before = newest = before = np.zeros(0)
+        shrinks, seen = np.zeros(0, dtype=bool), np.zeros(0, dtype=np.int64)
         for time_ms, committed, log_end in points:
-            if course is None or before is None:
-                nothing = np.zeros(len(time_ms), dtype=np.int64)
-                course = cls(committed.copy(), nothing.astype(bool), nothing)
-                before = log_end
-            np.maximum(course.committed_max, committed, out=course.committed_max)
-            np.logical_or(course.shrinks, log_end < before, out=course.shrinks)
-            np.add(course.seen, time_ms > after_ms, out=course.seen)
+            if not len(seen):
+                seen, shrinks = np.zeros(len(time_ms), dtype=np.int64), np.zeros(len(time_ms), dtype=bool)
+                greatest, least, end_before, newest = committed.copy(), committed.copy(), log_end, committed
+                time_before, before = time_ms, np.full(len(time_ms), np.nan)
+            np.maximum(greatest, committed, out=greatest)
+            np.minimum(least, committed, out=least)
+            np.logical_or(shrinks, log_end < end_before, out=shrinks)
+            np.add(seen, time_ms > after_ms, out=seen)
+            before = np.where(time_ms > time_before, newest, before)
+            is_there = ~np.isnan(time_ms)
+            newest, time_before = np.where(is_there, committed, newest), np.where(is_there, time_ms, time_before)
             # A window in which the topic was away, or the partition was not seen, hides no drop.
-            before = np.where(np.isnan(log_end), before, log_end)
-        assert course is not None
-        return cls(course.committed_max, course.shrinks, course.seen)
+            end_before = np.where(np.isnan(log_end), end_before, log_end)
+        return cls(greatest, shrinks, seen, least, before)
 
 
 def keeps_up(
     newest: Point, course: Course, age: Answers, commit: Answers, left_over: Flags, policy: LagPolicy, *,
-    now_ms: float,
+    now_ms: float, log_start: Floats | None = None,
 ) -> Flags:  # fmt: skip
     """P flags. `newest` is the newest point, not after `now_ms`; `age` of the lag, s, and `commit`, the newest one, ms,
     may be of some of the newest points.
 
-    Caught up, or active: read and committed within a window, never set back, seen for long enough, on one topic.
+    Caught up, or active: read and committed within a window, never set back, seen for long enough, on one topic. A
+    commit above the log end, or below the `log_start` at any time, is looked at more closely.
 
     >>> row = lambda *values: np.array(values, dtype=float)
     >>> points = [(row(at), row(read), row(end)) for at, read, end in ((0, 0, 9), (30e3, 40, 50), (60e3, 70, 80))]
@@ -66,10 +74,17 @@ def keeps_up(
     """
     time_ms, committed, log_end = newest
     lag = np.maximum(log_end - committed, 0.0)
-    caught_up = (lag <= policy.lag_allowed_records) & (time_ms > now_ms - policy.windows * policy.window_ms)
+    caught_up = (lag <= 0) & (time_ms > now_ms - policy.windows * policy.window_ms)
     young = age.is_final & (age.values <= policy.window_ms / 1000)
     commits = commit.is_final & (commit.values >= time_ms - policy.window_ms)
     # With an offset that is unknown at some point the highest one is NaN: no comparison with it holds.
     advances = (course.committed_max <= committed) & ~course.shrinks
     seen = course.seen / (POINTS_PER_WINDOW * policy.windows) >= policy.completeness_min
-    return caught_up | (young & commits & advances & seen & ~left_over)
+    within = (committed <= log_end) | ((_known(course.committed_before, committed) <= log_end) & ~course.shrinks)
+    if log_start is not None:
+        within &= ~(log_start > _known(course.committed_min, committed))
+    return within & (caught_up | (young & commits & advances & seen & ~left_over))
+
+
+def _known(values: Floats | None, otherwise: Floats) -> Floats:
+    return otherwise if values is None else values

@@ -36,13 +36,18 @@ class LagTrace:
     another topic of the same name."""
     _commit_ms: Floats
     """NaN until another committed offset is seen."""
+    _log_start: Floats
+    """NaN where unknown."""
 
     @classmethod
-    def of(cls, time_ms: Floats, committed: Floats, log_end: Floats) -> Self:
-        """Of the newest point."""
+    def of(cls, time_ms: Floats, committed: Floats, log_end: Floats, log_start: Floats | None = None) -> Self:
+        """Figures of the newest point; what waits counts from its log start, as records below it are deleted."""
         newest = (time_ms, committed, log_end)
-        age_s = np.where(log_end <= committed, 0.0, np.nan)
-        return cls(newest, newest, newest, age_s, np.full(len(time_ms), np.nan))
+        unknown = np.full(len(time_ms), np.nan)
+        start = unknown.copy() if log_start is None else log_start
+        age_s = np.where(log_end <= np.fmax(committed, start), 0.0, np.nan)
+        age_s[np.isnan(committed)] = np.nan
+        return cls(newest, newest, newest, age_s, unknown, start)
 
     @classmethod
     def joined(cls, traces: Sequence[Self]) -> Self:
@@ -53,6 +58,7 @@ class LagTrace:
             _joined([trace._oldest_known for trace in traces]),
             np.concatenate([trace._age_s for trace in traces]),
             np.concatenate([trace._commit_ms for trace in traces]),
+            np.concatenate([trace._log_start for trace in traces]),
         )
 
     def part(self, partitions: Ints) -> Self:
@@ -63,6 +69,7 @@ class LagTrace:
             _part(self._oldest_known, partitions),
             self._age_s[partitions],
             self._commit_ms[partitions],
+            self._log_start[partitions],
         )
 
     def add(self, point: Point) -> None:
@@ -92,6 +99,10 @@ class LagTrace:
         commit_ms = np.where(is_known, self._commit_ms, self._oldest[0])
         return Answers(np.where(unknown, np.nan, commit_ms), unknown | is_known)
 
+    def _read_to(self) -> Floats:
+        committed = self.newest[1]
+        return np.where(self._log_start > committed, self._log_start, committed)
+
     def _note_drop(self, point: Point) -> None:
         later_ms, _, later_end = self._oldest_known
         dropped = (point[2] > later_end) & np.isnan(self._age_s)
@@ -100,10 +111,11 @@ class LagTrace:
 
     def _note_age(self, point: Point) -> None:
         time_ms, _, log_end = point
-        reached = np.flatnonzero((log_end <= self.newest[1]) & np.isnan(self._age_s))
+        read_to = self._read_to()
+        reached = np.flatnonzero((log_end <= read_to) & np.isnan(self._age_s))
         if not len(reached):
             return
-        newest_ms, committed = (column[reached] for column in self.newest[:2])
+        newest_ms, committed = self.newest[0][reached], read_to[reached]
         later_ms, later_end = self._oldest[0][reached], self._oldest[2][reached]
         before_ms, before_end = time_ms[reached], log_end[reached]
         grown = later_end - before_end

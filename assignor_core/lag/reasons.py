@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+from assignor_core.lag.figures import LagPolicy
 from assignor_core.lag.verdicts import LagStatus
+
+KNOWN_MIN = LagPolicy().completeness_min
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +25,35 @@ class PartitionFigures:
     """Whether the group is a share group (KIP-932), whose members have every partition together."""
     shared_by: int | None = None
     """Members of the share group."""
+    has_steady_rates: bool = True
+    """Whether rates show when the lag will be gone, as those of a consumer that commits rarely do not."""
+    beyond_records: int | None = 0
+    """By how much the committed offset is above the log end; None where one sample alone shows that it is."""
+    deleted_records: int = 0
+    """Records that were deleted in the look-back before they were read."""
+    below_start_records: int = 0
+    """Records between the committed offset and the log start: they are deleted, and were not read."""
+    marker_records: int = 0
+    """Records that wait and are taken for transaction markers."""
+    held_back_records: int = 0
+    """Records that wait for an open transaction to end."""
+    uncommitted_seconds: float = 0.0
+    """For how long at least nothing is committed although records arrive."""
+    rebalancing_seconds: float = 0.0
+    """For how long the group has been in the middle of a rebalance."""
+    has_members_unknown: bool = False
+    """Neither members nor a state of the group are shown."""
+    orphaned: bool = False
+    """Members of the group own other partitions of the topic, and nobody owns this one."""
+    is_compacted: bool = False
+    """Whether the topic is compacted, so that its lag is a number of offsets and not of records."""
 
     @property
     def catch_up_seconds(self) -> float | None:
         """Until there is no lag, at the rates of the look-back; None where it isn't being caught up."""
         if self.lag_records is None or self.consumed_per_sec is None or self.produced_per_sec is None:
+            return None
+        if self.lag_records and not self.has_steady_rates:
             return None
         if self.lag_records == 0:
             return 0.0
@@ -44,13 +71,13 @@ def reason(status: LagStatus, at_once: LagStatus, figures: PartitionFigures) -> 
     match status:
         case LagStatus.UNKNOWN:
             return _unknown(figures)
+        case LagStatus.WARN if figures.deleted_records:
+            return f"{_records(figures.deleted_records)} were deleted before they were read; {_left(figures)}"
         case LagStatus.WARN:
             rates = f"{_rate(figures.consumed_per_sec)} of {_rate(figures.produced_per_sec)}"
             return f"{_waiting(figures)} behind, reads {rates}"
-        case LagStatus.STOP:
-            return f"{_stuck(figures)}, and {'the group has no member' if figures.is_shared else 'no member owns it'}"
-        case LagStatus.STALL:
-            return f"{_stuck(figures)}, though {_owner(figures)}"
+        case LagStatus.STOP | LagStatus.STALL:
+            return _not_read(status, figures)
         case LagStatus.REWIND:
             return (
                 f"set back by {figures.rewound_records:,} records, {figures.lag_records or 0:,} to read again or anew"
@@ -72,28 +99,65 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3_600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} d"
 
 
+def _not_read(status: LagStatus, figures: PartitionFigures) -> str:
+    """Why nothing is read: what is certain before what is only seen."""
+    if figures.beyond_records:
+        return (
+            f"committed {_records(figures.beyond_records)} beyond the log end: the topic was made again or lost "
+            "records, and what is written below is not read"
+        )
+    if figures.uncommitted_seconds and figures.lag_records is None:
+        since = duration(figures.uncommitted_seconds)
+        if status is LagStatus.STALL:
+            return f"records arrive, and nothing was ever committed in {since}, though {_owner(figures)}"
+        return f"records arrive, and for {since} no member has owned it: members do not know of it yet"
+    if figures.held_back_records:
+        since = duration(figures.stuck_seconds)
+        return f"an open transaction holds {_records(figures.held_back_records)} back, no commit for {since}"
+    if figures.rebalancing_seconds:
+        return f"{_stuck(figures)}: the group is rebalancing for {duration(figures.rebalancing_seconds)}"
+    if status is LagStatus.STOP:
+        return f"{_stuck(figures)}, and {'the group has no member' if figures.is_shared else 'no member owns it'}"
+    return f"{_stuck(figures)}, though {_owner(figures)}"
+
+
 def _well(at_once: LagStatus, figures: PartitionFigures) -> str:
     if at_once > LagStatus.UNKNOWN:
-        return f"{figures.lag_records:,} records wait; {at_once.label} if it lasts another window"
+        return f"{_lag(figures)} wait; {at_once.label} if it lasts another window"
+    return _left(figures)
+
+
+def _left(figures: PartitionFigures) -> str:
+    """What there is to read."""
     if not figures.lag_records:
-        return "nothing to read"
+        deleted = figures.below_start_records
+        return f"nothing to read; {_records(deleted)} were deleted unread" if deleted else "nothing to read"
+    if figures.lag_records <= figures.marker_records:
+        offsets = "the last offset" if figures.lag_records == 1 else f"the last {figures.lag_records:,} offsets"
+        return f"nothing to read, as it seems: transaction markers take {offsets}"
     left = figures.catch_up_seconds
     caught_up = f", caught up in {duration(left)}" if left else ""
-    return f"{figures.lag_records:,} records wait{caught_up}"
+    return f"{_lag(figures)} wait{caught_up}"
 
 
 def _unknown(figures: PartitionFigures) -> str:
+    if figures.beyond_records is None:
+        return "committed beyond the log end, as one sample shows it"
+    if figures.lag_records is None and figures.orphaned:
+        return "no member owns it, and nothing is committed yet"
+    if figures.has_members_unknown and figures.lag_records and figures.completeness >= KNOWN_MIN:
+        return f"{_stuck(figures)}; whether a member owns it is unknown"
     if figures.left_over:
         return "offsets of a topic that the group no longer subscribes"
     if figures.lag_records is None:
         return "nothing read yet, or the lag is not known" if figures.is_shared else "nothing committed yet"
-    return f"{figures.lag_records:,} records wait; seen for {figures.completeness:.0%} of the look-back only"
+    return f"{_lag(figures)} wait; seen for {figures.completeness:.0%} of the look-back only"
 
 
 def _stuck(figures: PartitionFigures) -> str:
     since = duration(figures.stuck_seconds)
     how_long = f"none acknowledged for {since}" if figures.is_shared else f"no commit for {since}"
-    return f"{figures.lag_records or 0:,} records wait, {how_long}"
+    return f"{_lag(figures)} wait, {how_long}"
 
 
 def _owner(figures: PartitionFigures) -> str:
@@ -106,7 +170,15 @@ def _owner(figures: PartitionFigures) -> str:
 
 def _waiting(figures: PartitionFigures) -> str:
     waited = "" if figures.lag_seconds is None else f" ({duration(figures.lag_seconds)})"
-    return f"{figures.lag_records or 0:,} records{waited}"
+    return f"{_lag(figures)}{waited}"
+
+
+def _lag(figures: PartitionFigures) -> str:
+    return f"{figures.lag_records or 0:,} {'offsets' if figures.is_compacted else 'records'}"
+
+
+def _records(number: int) -> str:
+    return "1 record" if number == 1 else f"{number:,} records"
 
 
 def _rate(per_sec: float | None) -> str:

@@ -1,11 +1,11 @@
 """The load planner: `propose(cluster, policy)` makes brokers' loads even for the least data moved.
 
     ClusterState, PlannerPolicy
-      │  statistic     one figure out of many windows, if the policy asks for it
       │  load, columns every load of every replica as a matrix
       ▼
     Placement, Problem          what can be edited; rules, limits and the objective that judges it
       │  1 repair      brokers that must end empty are emptied, racks are spread
+      │    destinations     of what repair moved, where a plan may move nothing else
       │    relief      one of two ways, or both where the first ends above band and bound (bound_lines):
       │    guided      what a linear program would move (relaxation, split_replicas), and annealing by price
       │  2 attainable  limits that can be met  ┐
@@ -44,6 +44,5 @@ docs/planner.md has the options, the reasons in words and the measurements.
 
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.proposal import propose
-from assignor_core.planner.statistic import Statistic
 
-__all__ = ["PlannerPolicy", "Statistic", "propose"]
+__all__ = ["PlannerPolicy", "propose"]

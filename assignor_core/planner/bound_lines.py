@@ -24,7 +24,7 @@ REPLICAS_MAX = 100_000
 
 def bounds_of(problem: Problem, placement: Placement) -> dict[str, float]:
     """Resource: what no placement goes below; where proportions force a level, not in two loads at once."""
-    after = skew_of_arrays(problem.arrays, placement.replicas)
+    after = skew_of_arrays(problem.arrays, placement.replicas, problem.policy.excluded_brokers)
     crowded = bool(problem.crowded(placement).any())
     bounds = lower_bounds(problem.arrays, placement, problem.share, crowded=crowded)
     if crowded or leaves_replicas_behind(problem.arrays, placement):

@@ -14,7 +14,7 @@ be kept, what rests on it is not claimed: a bound too low is useless, one too hi
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.load import NO_BROKER, ClusterArrays, Floats
+from assignor_core.load import NO_BROKER, ClusterArrays, Floats, has_source
 from assignor_core.planner.heaviest import level_beside_heaviest
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.rack_replicas import replicas_by_rack
@@ -25,8 +25,9 @@ FOLLOWED = (Resource.BYTES_IN, Resource.DISK, Resource.REPLICAS)
 """Resources that every replica loads alike, leader or not."""
 COPIED = (Resource.BYTES_IN, Resource.DISK)
 """Those of them in which partitions differ."""
-HEAVIEST_PER_BROKER = 4
-"""So many of the heaviest replicas for each broker are looked at: beyond them a place more weighs little."""
+HEAVIEST_PER_BROKER = 32
+"""So many of the heaviest replicas for each broker are looked at. Of n places for equal replicas one more weighs 1 / n,
+which beyond 32 is less than the usual band."""
 
 
 def forced_share(arrays: ClusterArrays, placement: Placement, share: Floats) -> Floats:
@@ -47,10 +48,11 @@ def forced_share(arrays: ClusterArrays, placement: Placement, share: Floats) -> 
     if not arrays.alive.any() or not arrays.partitions:
         return forced
     spread = replicas_by_rack(arrays)
+    can_move = has_source(arrays)
     count_of_racks = len(spread.racks)
     for column in arrays.columns.of(*FOLLOWED):
         capacity = np.array([share[arrays.alive & (arrays.racks == rack), column].sum() for rack in spread.racks])
-        loads = spread.sums(placement.following[:, column])
+        loads = spread.sums(np.where(can_move, placement.following[:, column], 0.0))
         order = np.argsort(capacity, kind="stable")
         fewest = np.cumsum(spread.lowest[:, order], axis=1)
         most = np.cumsum(spread.highest[:, order], axis=1)

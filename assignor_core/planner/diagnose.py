@@ -6,18 +6,23 @@ are causes by the same arguments as the bounds; what is left over after them is 
 Invariant: nothing is claimed that rests on a rule which the placement does not keep. The module changes nothing.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from assignor_core.load import Floats
 from assignor_core.plan import SEARCH_ENDED, TAKE_NONE
+from assignor_core.planner.band_lines import band_lines
 from assignor_core.planner.bounds import FOLLOWED, forced_share, leaves_replicas_behind
 from assignor_core.planner.effort import Effort
+from assignor_core.planner.obstacles import lost_racks
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.proportions import TOGETHER
 from assignor_core.planner.read_levels import levels_alone
+from assignor_core.racks import some_without_rack
 from assignor_core.resources import LOADS, Resource
-from assignor_core.wording import first_named
+from assignor_core.wording import counted, either, first_named
 
 EVEN = 1e-6
 """An excess below this is rounding."""
@@ -27,21 +32,26 @@ FULL_MAX = 5
 """Brokers without room named."""
 
 
-def diagnose(problem: Problem, placement: Placement, effort: Effort) -> tuple[str, ...]:
+def diagnose(problem: Problem, placement: Placement, effort: Effort, bounds: Mapping[str, float]) -> tuple[str, ...]:
     """One line for each cause; none that takes for granted what `placement` could not keep.
 
+    `bounds` are what no placement goes below, by resource.
+
     >>> state = state_of((1,), (2,), loads=(9.0, 1.0))
-    >>> diagnose(state.problem, state.placement, state.effort)[0]
+    >>> bounds = dict.fromkeys(state.problem.arrays.columns.resources, 1.8)
+    >>> diagnose(state.problem, state.placement, state.effort, bounds)[0]
     't-0 alone is 1.80 fair shares of leader bytes in: split it or change its key'
     """
     if not problem.arrays.alive.any() or not problem.arrays.partitions:
         return ()
-    lines = [*_search_ended(effort), *_left_over(problem, placement, effort)]
-    lines += _full_disks(problem)
+    targets = band_lines(problem, bounds)
+    lines = [*_search_ended(effort), *_left_over(problem, placement, effort, targets)]
+    lines += [*_full_disks(problem), *_lost_racks(problem, placement), *_without_rack(problem)]
     if leaves_replicas_behind(problem.arrays, placement):
         return tuple(lines)
     racks = [] if problem.crowded(placement).any() else [*_small_racks(problem, placement), *_reads(problem, placement)]
-    return (*_heavy_partitions(problem, placement), *racks, *_proportions(problem), *lines)
+    causes = (*_heavy_partitions(problem, placement), *racks, *_proportions(problem))
+    return (*(causes or _at_bound(problem, placement, bounds, targets)), *lines)
 
 
 def _proportions(problem: Problem) -> list[str]:
@@ -126,9 +136,21 @@ def _search_ended(effort: Effort) -> list[str]:
     return [f"{SEARCH_ENDED} {size}: what it has not tried may relieve the brokers that stay above the band"]
 
 
-def _left_over(problem: Problem, placement: Placement, effort: Effort) -> list[str]:
-    """Brokers still above their limit, by resource."""
-    over = _excess(problem, placement)
+def _at_bound(problem: Problem, placement: Placement, bounds: Mapping[str, float], targets: Floats) -> list[str]:
+    """Loads of brokers that stay above the band because the bound is, where no other line gives the cause."""
+    over, columns = _excess(problem, placement, problem.limit), problem.arrays.columns
+    over = np.where(_excess(problem, placement, targets) > EVEN, 0.0, over)
+    levels: dict[str, list[str]] = {}
+    for resource in LOADS:
+        if over[:, columns.of(resource)].max(initial=0.0) > EVEN:
+            levels.setdefault(f"{bounds[resource]:.3f}", []).append(resource.words)
+    why = "a replica can't be divided, and brokers have no equal number of them"
+    return [f"no placement has {either(words)} below {level} fair shares: {why}" for level, words in levels.items()]
+
+
+def _left_over(problem: Problem, placement: Placement, effort: Effort, targets: Floats) -> list[str]:
+    """Brokers still above their limit and the band of the bound, by resource."""
+    over = np.where(_excess(problem, placement, targets) > EVEN, _excess(problem, placement, problem.limit), 0.0)
     lines = []
     for resource in LOADS:
         excess = over[:, problem.arrays.columns.of(resource)].max(axis=1, initial=0.0)
@@ -157,20 +179,38 @@ def _full_disks(problem: Problem) -> list[str]:
     return [f"{TAKE_NONE}, as their disks have no room above the reserve: {names}"]
 
 
+def _lost_racks(problem: Problem, placement: Placement) -> list[str]:
+    """What would keep the replicas of a rack there whose last broker leaves."""
+    return [
+        f"add a broker to {lost.rack} before it loses {lost.brokers}: "
+        f"{counted(lost.partitions, 'partition then keeps', 'partitions then keep')} a replica there"
+        for lost in lost_racks(problem, placement)
+    ]
+
+
+def _without_rack(problem: Problem) -> list[str]:
+    """Brokers without a rack beside brokers that have one."""
+    arrays = problem.arrays
+    without = [name for name in arrays.rack_names if not name.startswith("rack ")]
+    line = some_without_rack(without, len(arrays.rack_names))
+    return [] if line is None else [line]
+
+
 def _cause(problem: Problem, effort: Effort) -> str:
     policy = problem.policy
     if policy.leaders_only:
         return "only leadership may change"
     if policy.has_budget:
         return "the budget is spent or leaves no better movement"
-    if policy.is_narrowed:
-        return "the policy keeps the rest from moving"
+    if policy.narrowed_by:
+        return "; ".join(policy.narrowed_by)
     return "the search ended before" if effort.is_spent else "no movement found relieves it"
 
 
-def _excess(problem: Problem, placement: Placement) -> Floats:
+def _excess(problem: Problem, placement: Placement, most: Floats) -> Floats:
+    """B x C fair shares above `most` (B x C)."""
     share = np.where(problem.share > 0, problem.share, 1.0)
-    excess: Floats = np.where(problem.share > 0, placement.loads - problem.limit, 0.0) / share
+    excess: Floats = np.where(problem.share > 0, placement.loads - most, 0.0) / share
     return excess
 
 

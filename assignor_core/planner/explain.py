@@ -18,7 +18,7 @@ from assignor_core.plan import Movement, Wave
 from assignor_core.planner.placement import Flags, Placement
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.waves import PendingMovement, cut_waves, pending_movement
-from assignor_core.price import copied_by_broker, duration_ms
+from assignor_core.price import wave_of
 
 COPIED_MIN = 1e-9
 """Fraction of the cluster's disk that a relief is divided by at least: leadership copies nothing."""
@@ -60,7 +60,7 @@ def ordered_movements(
     for number, wave in enumerate(cut):
         planned = list(_planned_movements(problem, placement, crowded, loads, wave, number))
         movements += planned
-        waves.append(_wave_of(problem, planned, dead))
+        waves.append(wave_of(planned, problem.policy.throttle_bytes_per_sec, dead))
     return tuple(movements), tuple(waves), _left_out_line(problem, len(left_out))
 
 
@@ -144,13 +144,3 @@ def _relief_per_byte(problem: Problem, start: Floats, pending: PendingMovement) 
     before = start[pending.brokers]
     gain = _cost(problem, pending, before) - _cost(problem, pending, before + pending.change)
     return gain / max(float(pending.arriving.sum()), COPIED_MIN)
-
-
-def _wave_of(problem: Problem, movements: list[Movement], dead: frozenset[int]) -> Wave:
-    """Size of one wave; its time is that of the broker that receives or sends most, at the policy's throttle. Brokers
-    that are `dead` send nothing.
-    """
-    throttle = problem.policy.throttle_bytes_per_sec
-    copied = sum(movement.bytes_to_move for movement in movements)
-    duration = None if throttle is None else duration_ms(copied_by_broker(movements, dead), throttle)
-    return Wave(len(movements), copied, duration)

@@ -4,7 +4,7 @@ Within the band nothing has to move. But where loads come in equal units, as in 
 one movement away, and stopping short of it would puzzle whoever looks. So the phase sets the limit to the fair share
 itself, drops the price, and takes what gains most.
 
-Invariant: all or nothing. Unless the loads end exactly even within `finish_movements_max`, every edit is undone.
+Invariant: all or nothing. Unless the loads end exactly even within `MOVEMENTS_MAX`, every edit is undone.
 """
 
 from dataclasses import replace
@@ -16,6 +16,8 @@ from assignor_core.planner.handovers import Handovers
 from assignor_core.planner.moves import ReplicaMoves
 from assignor_core.planner.search import Search
 
+MOVEMENTS_MAX = 8
+"""Most movements that the phase adds to a plan whose loads are within the band, to make them exactly even."""
 EVEN = 1e-7
 """Shares that differ by less are even: loads are rounded to a grid."""
 WORTH = 1e-3
@@ -23,7 +25,7 @@ WORTH = 1e-3
 
 
 def finish(search: Search) -> None:
-    """Up to `finish_movements_max` movements that end exactly even in all loads; none if that can't be reached.
+    """Up to `MOVEMENTS_MAX` movements that end exactly even in all loads; none if that can't be reached.
 
     Broker 1 carries 50 + 1 and broker 2 carries 49: within the band, and one movement from even.
 
@@ -44,8 +46,8 @@ def finish(search: Search) -> None:
     even = np.minimum(problem.share, problem.ceiling)
     limit, goal = (np.where(counted, line, even) for line in (problem.limit, problem.goal))
     exact = search.under(replace(problem, limit=limit, goal=goal))
-    allowed, mark = search.spending.movements + problem.policy.finish_movements_max, len(search.journal)
-    for _ in range(2 * problem.policy.finish_movements_max):
+    allowed, mark = search.spending.movements + MOVEMENTS_MAX, len(search.journal)
+    for _ in range(2 * MOVEMENTS_MAX):
         violation = exact.violation()
         worst = int(np.argmax(violation))
         if violation[worst] <= EVEN**2:

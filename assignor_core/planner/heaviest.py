@@ -21,8 +21,8 @@ HEAVY = 0.25
 """A partition is heavy if one replica takes this part of what the largest broker should carry."""
 BROKERS_MAX = 64
 """With more brokers one partition forces little on the others."""
-STEPS = 50
-"""Halvings of the interval of the level: to a millionth of a millionth."""
+STEPS = 80
+"""Halvings of the interval of the level, which reaches to 1 / the least share of a broker."""
 
 
 def level_beside_heaviest(arrays: ClusterArrays, placement: Placement, share: Floats, column: int) -> float:

@@ -1,11 +1,10 @@
 """Whether a search is worth its time: where the lower bound shows that no plan gains what is needed, none is made."""
 
-from assignor_core.load import cluster_arrays, shares
-from assignor_core.model import ClusterState
+from assignor_core.load import cluster_arrays
+from assignor_core.model import ClusterState, first_window
 from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.placement import Placement
-from assignor_core.planner.problem import Problem
-from assignor_core.planner.statistic import first_window
+from assignor_core.planner.problem import Problem, fair_shares
 from assignor_core.skew import skew_of_arrays
 
 ROUNDING = 1e-9
@@ -22,8 +21,9 @@ def gains_too_little(cluster: ClusterState, problem: Problem, *, crowded: bool) 
         return False
     resource, gain = problem.policy.gain_needed
     arrays = problem.arrays if cluster.windows == 1 else cluster_arrays(first_window(cluster))
-    before = skew_of_arrays(arrays)
+    before = skew_of_arrays(arrays, excluded=problem.policy.excluded_brokers)
     if resource not in before:
         return False
-    bounds = lower_bounds(arrays, Placement(arrays), shares(arrays), crowded=False)
+    placement = Placement(arrays)
+    bounds = lower_bounds(arrays, placement, fair_shares(arrays, problem.policy, placement), crowded=False)
     return before[resource].max_over_mean - bounds[resource] < gain - ROUNDING

@@ -8,14 +8,20 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from assignor_core.errors import InputError
-from assignor_core.planner.statistic import Statistic
 from assignor_core.resources import Resource
+from assignor_core.wording import counted, first_named
 
 LEADER_BAND_MORE = 0.02
 """By default leadership, which moves in whole partitions and copies nothing, may stay so much further from even."""
 
+NAMED_MAX = 5
+"""Brokers or topics that a reason names."""
 FILLED_BAND = 0.2
 """Part of what the others have too much that they keep where an empty broker is filled: it gets most of its share."""
+COUNT_BAND = 0.5
+"""How far above a fair share counts may be where loads are what brokers carry. Where no partition has any load, counts
+are all of it, and have the band of loads unless a policy names another count band than this.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +32,10 @@ class PlannerPolicy:
     """Bytes in, bytes out and disk: no broker above 1 + band of its fair share. Wider moves less."""
     leader_band: float | None = None
     """The same for leader bytes in; None means band + 0.02, as leadership is coarser."""
-    count_band: float = 0.5
+    count_band: float = COUNT_BAND
     """The same for leaders and replicas: a soft cap, since equal counts are dear and worth little."""
-    statistic: Statistic = Statistic.WINDOWS
-    """Loads by window are all planned on, the most uneven window counting; or as one figure: mean, p95 or max."""
     headroom: float = 0.0
     """Fraction of each capacity that a plan leaves free: no broker above capacity x (1 - headroom)."""
-    finish_movements_max: int = 8
-    """Once within the band, this many movements more are made if they make the load exactly even; 0 for none."""
     movements_max: int | None = None
     """Most partitions changed."""
     bytes_max: float | None = None
@@ -82,7 +84,6 @@ class PlannerPolicy:
             "movements_max": self.movements_max,
             "bytes_max": self.bytes_max,
             "inflow_max": self.inflow_max,
-            "finish_movements_max": self.finish_movements_max,
         }
         for name, budget in budgets.items():
             if budget is not None and not 0 <= budget < math.inf:
@@ -132,10 +133,27 @@ class PlannerPolicy:
         return replace(self, add=brokers, band=min(self.band, left), leader_band=min(self.leader_limit, left))
 
     @property
-    def is_narrowed(self) -> bool:
-        """Whether it names brokers, topics or partitions that the search leaves alone."""
-        topics = self.only_topics or self.excluded_topics or self.pinned_partitions
-        return bool(topics or self.only_brokers or self.excluded_brokers or self.add)
+    def narrowed_by(self) -> tuple[str, ...]:
+        """What keeps the search from brokers, topics or partitions, each in words.
+
+        >>> PlannerPolicy(add=frozenset({4, 5}), excluded_topics=frozenset({"logs"})).narrowed_by
+        ('replicas go only to brokers 4, 5', 'topic logs is excluded')
+        """
+        words = (
+            (self.only_brokers, "only replicas of broker {} may move", "only replicas of brokers {} may move"),
+            (self.add, "replicas go only to broker {}", "replicas go only to brokers {}"),
+            (self.excluded_brokers, "broker {} is excluded", "brokers {} are excluded"),
+            (self.only_topics, "only topic {} may move", "only topics {} may move"),
+            (self.excluded_topics, "topic {} is excluded", "topics {} are excluded"),
+        )
+        named = [
+            (one if len(names) == 1 else more).format(first_named(sorted(names), NAMED_MAX))
+            for names, one, more in words
+            if names
+        ]
+        if self.pinned_partitions:
+            named.append(counted(len(self.pinned_partitions), "partition is pinned", "partitions are pinned"))
+        return tuple(named)
 
     @property
     def has_budget(self) -> bool:

@@ -16,16 +16,16 @@ Invariants: goal <= limit <= ceiling; brokers that must end empty have share 0 a
 placement.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, shares
+from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads, has_source, shares
 from assignor_core.planner.bounds import FOLLOWED, forced_share
 from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
-from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.planner.policy import COUNT_BAND, PlannerPolicy
 from assignor_core.planner.proportions import levels_of_proportions
 from assignor_core.planner.read_levels import levels_of_reads
 from assignor_core.racks import least_spread
@@ -41,6 +41,8 @@ EDGE = 1e-3
 """Fraction of the band kept clear, so that rounding never puts a broker just above it."""
 FEW_PAIRS = 4_096
 """So many pairs of a replica and a target are judged in all loads at once: of few, each call of numpy costs most."""
+SHARE_LEAST = 1e-9
+"""Fair share of an excluded broker without load: the figures of a broker without a share would be divided by 0."""
 SLACK = 0.05
 """Fraction of the band between what brokers are relieved to and the load at which they need relief.
 
@@ -54,6 +56,8 @@ class Problem:
 
     arrays: ClusterArrays
     policy: PlannerPolicy
+    has_source: Flags
+    """P: a replica is in sync and on a broker that is not dead, so there is something to copy from."""
     movable: Flags
     """P: may be touched."""
     may_balance: Flags
@@ -225,6 +229,15 @@ class Problem:
             room &= loads[:, column][:, None] <= free
         return room
 
+    def new_holders_possible(self, placement: Placement, partitions: Indices) -> Indices:
+        """N: brokers in use that hold a replica of each partition or may by the policy, however full they are."""
+        ids = np.array(self.arrays.broker_ids)
+        may = self.may_lead & np.isin(ids, sorted(self.policy.add)) if self.policy.add else self.may_lead
+        replicas = placement.replicas[partitions]
+        held = (replicas != NO_BROKER) & self.arrays.alive[replicas] & ~may[replicas]
+        count: Indices = held.sum(axis=1) + int(may.sum())
+        return count
+
     def crowded(self, placement: Placement) -> Flags:
         """P: replicas are less evenly spread over racks than the alive brokers of the racks allow.
 
@@ -342,8 +355,11 @@ def lowest(values: Floats, count: int) -> Indices:
 
 
 def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Problem:
-    """The rules of `policy` on `arrays`."""
+    """The rules of `policy` on `arrays`; without any load counts are the load, and have the band of loads."""
     ids = np.array(arrays.broker_ids)
+    is_idle = not placement.scale[~arrays.columns.counts].any()
+    if is_idle and policy.count_band == COUNT_BAND:
+        policy = replace(policy, count_band=policy.band)
     excluded = np.isin(ids, sorted(policy.excluded_brokers))
     may_lead = arrays.alive & ~excluded
     has_room = arrays.disk_room_bytes > 0
@@ -351,7 +367,7 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
     may_give = ~excluded
     if policy.only_brokers:
         may_give &= np.isin(ids, sorted(policy.only_brokers))
-    share = shares(arrays)
+    share = fair_shares(arrays, policy, placement)
     ceiling = _ceiling(arrays, policy, placement)
     band = np.array([policy.band_of(resource) for resource in arrays.columns.resources])
     forced = forced_share(arrays, placement, share)
@@ -363,10 +379,12 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         aim = np.maximum(share * attainable_level * (1.0 + band * part), forced * (1.0 + band * part * FORCED_BAND))
         return np.minimum(aim, ceiling)
 
-    movable = _movable(arrays, policy)
+    sources = has_source(arrays)
+    movable = _movable(arrays, policy) & sources
     return Problem(
         arrays=arrays,
         policy=policy,
+        has_source=sources,
         movable=movable,
         may_balance=movable & ~_pinned(arrays, policy),
         may_give=may_give,
@@ -376,10 +394,52 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         goal=within(1.0 - SLACK),
         limit=within(1.0 - EDGE),
         ceiling=ceiling,
-        weight=np.where(arrays.columns.counts, COUNT_WEIGHT, 1.0),
+        weight=np.where(arrays.columns.counts & (not is_idle), COUNT_WEIGHT, 1.0),
         level=level,
         read_level=levels_of_reads(arrays, placement, share),
     )
+
+
+def fair_shares(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Floats:
+    """B x C fair part of the whole of each broker, under the exclusions of `policy`.
+
+    What dead brokers keep, as nothing is left to copy it from, counts in nobody's fair share.
+    """
+    excluded = np.isin(arrays.broker_ids, sorted(policy.excluded_brokers))
+    return share_of_participants(shares(arrays), placement, excluded & arrays.alive, _without_source(arrays))
+
+
+def share_of_participants(
+    share: Floats, placement: Placement, excluded: Flags, without_source: Floats | float = 0.0
+) -> Floats:
+    """B x C fair shares if the brokers `excluded` keep what they carry: all others divide the rest as `share` does.
+
+    `without_source` is the part of the whole (C) that no broker can take.
+
+    >>> placement = state_of((1,), (1,), (3,), (3,), brokers=3).placement
+    >>> even = np.full_like(placement.loads, 1 / 3)
+    >>> share_of_participants(even, placement, np.array([False, False, True]))[:, 0].tolist()
+    [0.25, 0.25, 0.5]
+    """
+    if not excluded.any() and not np.any(without_source):
+        return share
+    own = np.maximum(placement.loads[excluded], SHARE_LEAST)
+    others = share[~excluded].sum(axis=0)
+    left = np.maximum(1.0 - placement.loads[excluded].sum(axis=0) - without_source, SHARE_LEAST)
+    divided = np.where(others > 0, share * left / np.where(others > 0, others, 1.0), share)
+    divided[excluded] = own
+    return divided
+
+
+def _without_source(arrays: ClusterArrays) -> Floats:
+    """C: part of the whole that dead brokers hold of partitions that nothing is left of elsewhere."""
+    if not arrays.dead.any():
+        return np.zeros(arrays.leader_load.shape[1])
+    loads = broker_loads(arrays)
+    whole = loads.sum(axis=0)
+    stay = np.where(has_source(arrays)[:, None], NO_BROKER, arrays.replicas)
+    kept: Floats = broker_loads(arrays, stay)[arrays.dead].sum(axis=0) / np.where(whole > 0, whole, 1.0)
+    return kept
 
 
 def _read_level_as_placed(arrays: ClusterArrays, placement: Placement, share: Floats) -> Floats:

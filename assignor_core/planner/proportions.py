@@ -95,8 +95,10 @@ class _Parting(NamedTuple):
 def _partings(arrays: ClusterArrays, spread: RackReplicas, ratio: Floats) -> Iterator[_Parting]:
     """All brokers in two, then those of some racks: they hold what they must, whatever the others could hold."""
     for group in _groups(ratio, arrays.alive):
+        others = arrays.alive & ~group
         least, most = replicas_on(arrays, spread, group)
-        yield _Parting(group, arrays.alive & ~group, least, most, spread.factors[spread.factor_of])
+        held = np.minimum(spread.factors[spread.factor_of], most + replicas_on(arrays, spread, others)[1])
+        yield _Parting(group, others, least, most, held)
     for racks in _scopes(arrays, spread):
         inside = arrays.alive & np.isin(arrays.racks, spread.racks[racks])
         for group in _groups(ratio, inside):
@@ -122,6 +124,7 @@ def _parted_inside(
         np.minimum(spread.highest[:, racks], _by_rack(arrays, spread.racks[racks], part)).sum(axis=1)
         for part in (group, others)
     )
+    held = np.minimum(held, most + most_of_others)  # more replicas than brokers to hold them are nowhere
     least = np.maximum(held - most_of_others, 0)
     at = spread.factor_of
     return _Parting(group, others, least[at], np.minimum(held, most)[at], held[at])

@@ -20,20 +20,21 @@ from assignor_core.planner.annealing import BETTER, NOTICEABLE, anneal
 from assignor_core.planner.attainable import attainable
 from assignor_core.planner.band_lines import above_lines
 from assignor_core.planner.bound_lines import above, bounds_of, lines_of
+from assignor_core.planner.destinations import choose_destinations
 from assignor_core.planner.diagnose import diagnose
 from assignor_core.planner.effort import Effort
 from assignor_core.planner.explain import ordered_movements
 from assignor_core.planner.finish import finish
 from assignor_core.planner.frontier import FEW_REPLICAS, Way, as_made, cheaper_plans
 from assignor_core.planner.hopeless import gains_too_little
+from assignor_core.planner.obstacles import unmet_rules
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import Problem, problem_of
 from assignor_core.planner.prune import prune
 from assignor_core.planner.relief import asked, relieve, seat
-from assignor_core.planner.repair import repair, unmet_rules
+from assignor_core.planner.repair import repair
 from assignor_core.planner.search import Search
-from assignor_core.planner.statistic import by_statistic
 from assignor_core.skew import Skew, skew_of_arrays
 
 ROUNDING = 1e-9
@@ -98,7 +99,26 @@ class _Planned(NamedTuple):
 
 
 def _planned(cluster: ClusterState, policy: PlannerPolicy) -> _Planned:
-    arrays = cluster_arrays(by_statistic(cluster, policy.statistic))
+    """The plan without budgets if it keeps them, so that a budget which does not bind changes nothing; else a plan that
+    was made within them.
+    """
+    if policy.has_budget:
+        free = _searched(cluster, replace(policy, movements_max=None, bytes_max=None, inflow_max=None))
+        if _keeps_budgets(free, policy):
+            return free
+    return _searched(cluster, policy)
+
+
+def _keeps_budgets(planned: _Planned, policy: PlannerPolicy) -> bool:
+    """Whether the movements of a plan, the bytes that it copies and those to each broker are within the budgets."""
+    plan, inflow = planned.plan, planned.search.placement.inflow()
+    spent = (len(plan.movements), plan.bytes_to_move, float(inflow.max(initial=0.0)))
+    budgets = (policy.movements_max, policy.bytes_max, policy.inflow_max)
+    return all(budget is None or part <= budget for part, budget in zip(spent, budgets, strict=True))
+
+
+def _searched(cluster: ClusterState, policy: PlannerPolicy) -> _Planned:
+    arrays = cluster_arrays(cluster)
     placement = Placement(arrays)
     problem = problem_of(arrays, policy, placement)
     crowded = problem.crowded(placement)
@@ -106,14 +126,15 @@ def _planned(cluster: ClusterState, policy: PlannerPolicy) -> _Planned:
     way = NOWHERE if gains_too_little(cluster, problem, crowded=bool(crowded.any())) else balance(search)
     still_crowded = int(problem.crowded(placement).sum())
     movements, waves, left_out = ordered_movements(problem, placement, crowded)
-    after = skew_of_arrays(arrays, placement.replicas)
+    after = skew_of_arrays(arrays, placement.replicas, policy.excluded_brokers)
+    bounds = bounds_of(problem, placement)
     plan = Plan(
         cluster_id=cluster.cluster_id,
         movements=movements,
-        skew_before=figures_of_skew(skew_of_arrays(arrays)),
+        skew_before=figures_of_skew(skew_of_arrays(arrays, excluded=policy.excluded_brokers)),
         skew_after=figures_of_skew(after),
-        lower_bound=MappingProxyType(bounds_of(problem, placement)),
-        diagnosis=(*left_out, *diagnose(problem, placement, search.effort)),
+        lower_bound=MappingProxyType(bounds),
+        diagnosis=(*left_out, *diagnose(problem, placement, search.effort, bounds)),
         problems=unmet_rules(problem, placement),
         waves=waves,
         loads_before=loads_by_broker(arrays),
@@ -140,6 +161,8 @@ def balance(search: Search) -> Way:
     """
     problem, placement = search.problem, search.placement
     repair(search)
+    if problem.policy.rules_only or problem.policy.only_brokers:
+        choose_destinations(search)
     if problem.policy.rules_only:
         return Way((), 0)
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.

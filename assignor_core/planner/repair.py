@@ -5,26 +5,20 @@ breaks a rule once, heaviest first, and puts it where the objective grows least:
 search evens out what that leaves uneven, and repair runs again after it, as what moved may have made room.
 
 Invariants: repair exceeds no capacity and no budget. It crowds a rack only if a broker can't be emptied otherwise. What
-no target can mend stays as it is, and `unmet_rules` reports it in words.
+no target can mend stays as it is, and `obstacles` names it.
 """
 
 import numpy as np
 
-from assignor_core.live import partition_name
 from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.candidates import Candidate, best_by_score
-from assignor_core.planner.placement import Edit, Indices, Placement, on_grid
-from assignor_core.planner.problem import Problem, weighted
+from assignor_core.planner.placement import Edit, on_grid
+from assignor_core.planner.problem import weighted
 from assignor_core.planner.search import Search
 from assignor_core.planner.to_any_rack import ToAnyRack
-from assignor_core.resources import LOADS
-from assignor_core.wording import first_named
 
 COPY_PRICE = 0.01
 """What a fair share of disk copied weighs against balance where a rack has to be mended."""
-ROUNDING = 1e-9
-NAMED_MAX = 5
-"""Partitions named in one line."""
 
 
 def repair(search: Search) -> None:
@@ -130,104 +124,3 @@ def _least_harmful_move(search: Search, partition: int, source: int, *, improvin
     harm = on_grid(harm)
     best = int(np.argmin(harm))
     return Candidate((Edit(partition, int(slots[0]), int(targets[best])),), -float(harm[best]), -float(harm[best]))
-
-
-def unmet_rules(problem: Problem, placement: Placement) -> tuple[str, ...]:
-    """Hard rules that `placement` does not keep, and what stands in the way: one line each."""
-    arrays = problem.arrays
-    lines = []
-    for broker in np.flatnonzero(~arrays.alive):
-        left = placement.held_by(int(broker))
-        if len(left):
-            state = "dead" if arrays.dead[broker] else "draining"
-            why = _disks_full(problem, placement, left) or _why(problem)
-            lines.append(
-                f"broker {arrays.broker_ids[broker]} is {state} and keeps {len(left)} replicas: {why}"
-                f"; left out: {_named(problem, left)}"
-            )
-    crowded = int(problem.crowded(placement).sum())
-    if crowded:
-        lines.append(f"{crowded} partitions have more replicas in one rack than they need: {_why(problem)}")
-    over = (placement.loads > problem.ceiling * (1 + ROUNDING)).any(axis=1) & arrays.alive
-    if over.any():
-        names = ", ".join(str(arrays.broker_ids[broker]) for broker in np.flatnonzero(over)[:5])
-        lines.append(f"{int(over.sum())} brokers are above their capacity (first: {names}): {_why(problem)}")
-    if not lines:
-        return ()
-    return (*lines, *_shortages(problem, placement), *_disk_shortage(problem, placement))
-
-
-def _named(problem: Problem, partitions: Indices) -> str:
-    """Partitions by name, those with the fewest replicas in sync first; the first few of many."""
-    arrays = problem.arrays
-    order = partitions[np.lexsort((partitions, arrays.in_sync[partitions]))]
-    ordered = [arrays.partitions[row] for row in order]
-    return first_named(ordered, NAMED_MAX, lambda row: partition_name((row.topic, row.partition)))
-
-
-def _disks_full(problem: Problem, placement: Placement, left: Indices) -> str | None:
-    """Whether not even the smallest of the partitions `left` fits on any disk, in words; None if one does."""
-    if not _has_ceiling(problem):
-        return None
-    room = problem.arrays.disk_room_bytes - placement.inflow()
-    most, least = float(room[problem.may_lead].max(initial=0.0)), float(placement.disk_bytes[left].min())
-    if 0 < most >= least:
-        return None
-    return f"the smallest holds {least:,.0f} bytes, no broker's disks have room for more than {max(0.0, most):,.0f}"
-
-
-def _has_ceiling(problem: Problem) -> bool:
-    """Whether room on disks bounds what some broker that is alive may take."""
-    return bool(np.isfinite(problem.arrays.disk_room_bytes[problem.may_lead]).any())
-
-
-def _disk_shortage(problem: Problem, placement: Placement) -> list[str]:
-    """What no movement mends: replicas that must leave hold more than all disks have room for."""
-    if not _has_ceiling(problem):
-        return []
-    room = float(np.maximum(problem.arrays.disk_room_bytes - placement.inflow(), 0.0)[problem.may_lead].sum())
-    left = [placement.held_by(int(broker)) for broker in np.flatnonzero(~problem.arrays.alive)]
-    needed = float(sum(placement.disk_bytes[partitions].sum() for partitions in left))
-    if needed <= room:
-        return []
-    line = f"what is left out holds {needed:,.0f} bytes, all disks together have room for {room:,.0f} more"
-    return [f"{line}: moving can't help, add brokers or disks"]
-
-
-def _shortages(problem: Problem, placement: Placement) -> list[str]:
-    """What no placement mends: more load than capacity, of the whole cluster or of one partition."""
-    arrays = problem.arrays
-    if not arrays.alive.any():
-        return []
-    lines = []
-    for resource in LOADS:
-        columns = arrays.columns.of(resource)
-        ceiling, word = problem.ceiling[arrays.alive][:, columns], resource.words
-        if not columns.size or not np.isfinite(ceiling).all():  # not planned on, or without a limit
-            continue
-        needed = float((placement.loads[:, columns].sum(axis=0) / ceiling.sum(axis=0)).max())
-        if needed > 1 + ROUNDING:
-            lines.append(f"{word} needs {needed:.2f} x what all alive brokers can carry: add brokers")
-        parts = (placement.leading[:, columns] / ceiling.max(axis=0)).max(axis=1)
-        heaviest = int(np.argmax(parts))
-        if parts[heaviest] > 1 + ROUNDING:
-            name = f"{arrays.partitions[heaviest].topic}-{arrays.partitions[heaviest].partition}"
-            lines.append(
-                f"{name} alone needs {parts[heaviest]:.2f} x what the largest broker carries in {word}: split it"
-            )
-    return lines
-
-
-def _why(problem: Problem) -> str:
-    policy = problem.policy
-    if policy.leaders_only:
-        return "the policy allows leadership changes only"
-    if not problem.may_take.any():
-        return "no broker may take replicas"
-    if _has_ceiling(problem):
-        return "budgets, room on disks, capacity, racks or too few alive brokers leave no place for them"
-    if policy.has_budget:
-        return "the budget does not suffice"
-    if policy.is_narrowed:
-        return "the policy keeps them from moving, or capacity and racks leave no place"
-    return "capacity, racks or too few alive brokers leave no place for them"

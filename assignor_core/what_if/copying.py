@@ -1,6 +1,6 @@
 """A plan while it is carried out: which movements copy, how fast, and which have ended.
 
-The rules are those of `execution.reconcile` (waves, caps, ticks, the deadline) and of `simulated_cluster.replication`
+The rules are those of `execution.reconcile` (waves, caps, ticks, the deadline) and of the tests' simulated cluster
 (copies that press on one throttle share it evenly, producers go on writing), kept in few objects: only what copies now
 is looked at, so that a plan of thousands of movements over many hours is replayed in a second. A test holds it against
 those two.

@@ -23,8 +23,8 @@ LEFT_OUT = {
     "ServeSettings": {"host", "port", "allowed_hosts", "tls_certificate_file", "tls_key_file"},
 }
 """What the chart sets itself, or can't work with."""
-WITH_SECRET_FILES = ("kafka", "collect")
-"""Sections of the roles that get files of Secrets: serve gets none."""
+WITH_SECRET_FILES = ("kafka", "collect", "serve")
+"""Sections whose files may come from Secrets: `kafka` for the roles that log in, the others for their own role."""
 
 KAFKA_USERS_HEAD = """\
 # Users of Strimzi, one for each role, with the least rights of that role: those that deploy/acls/grant.sh grants, at
@@ -38,6 +38,7 @@ STRIMZI_OPERATIONS = {
     "DESCRIBE": "Describe", "DESCRIBE_CONFIGS": "DescribeConfigs", "ALTER": "Alter", "ALTER_CONFIGS": "AlterConfigs",
     "CREATE": "Create", "READ": "Read", "WRITE": "Write",
 }  # fmt: skip
+FILES_OF_WEBHOOKS = r"^notify\.webhooks\.[A-Za-z0-9_-]+\.(url_file|secret_file)$"
 
 Json = dict[str, Any]
 
@@ -60,7 +61,12 @@ def values_schema() -> str:
                 files[f"{field}.{key}"] = {"$ref": "#/definitions/secretFile"}
     schema["definitions"] |= sections | {
         "settings": settings,
-        "secretFiles": {"type": "object", "additionalProperties": False, "properties": files},
+        "secretFiles": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": files,
+            "patternProperties": {FILES_OF_WEBHOOKS: {"$ref": "#/definitions/secretFile"}},
+        },
     }
     return json.dumps(_without_defaults(schema), indent=2) + "\n"
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from streaming.runtime.jars import cache_folder
+
 HERE = Path(__file__).resolve().parent
 CHART = HERE / "rebalancer"
 EXAMPLES = sorted((HERE / "examples").glob("*.yaml"))
@@ -23,6 +25,8 @@ DASHBOARDS = HERE.parent / "grafana" / "dashboards"
 DIGEST = "made-of.sha256"
 RELEASE = ("rebalancer", "--namespace", "kafka-tools")
 TIMEOUT_S = 120
+KUBERNETES = "1.34"
+"""Release that is rendered for: without it Helm takes the one that it was built for."""
 
 Json = dict[str, Any]
 
@@ -46,12 +50,18 @@ def made_of() -> str:
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
+def helm() -> str:
+    """Path of helm: of the system, or that of `deploy/bootstrap.sh helm`. Raises FileNotFoundError."""
+    found = shutil.which("helm") or shutil.which("helm", path=str(cache_folder().parent / "bin"))
+    if found is None:
+        raise FileNotFoundError("helm is not there: `deploy/bootstrap.sh helm` builds it, with Go")
+    return found
+
+
 def objects(values: Path) -> list[Json]:
     """The objects of the chart for these values. Raises CalledProcessError where helm refuses them."""
-    helm = shutil.which("helm")
-    if helm is None:
-        raise FileNotFoundError("helm is not on the path")
-    command = [helm, "template", RELEASE[0], str(CHART), *RELEASE[1:], "--values", str(values)]
+    of_kubernetes = ["--kube-version", KUBERNETES]
+    command = [helm(), "template", RELEASE[0], str(CHART), *RELEASE[1:], "--values", str(values), *of_kubernetes]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
     return [loaded for loaded in yaml.safe_load_all(done.stdout) if loaded]
 

@@ -8,13 +8,17 @@ among the callers.
 """
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from assignor_core.assignors import TopicPartition
 from assignor_core.assignors.contract import NO_GENERATION
+from assignor_core.assignors.wire import decode_subscription, encode_subscription
+from assignor_core.errors import MalformedBytes
 
 CALLERS_MAX = 16
 """How far up the coordinator is searched: methods of an assignor that extends ours may come before it."""
@@ -53,6 +57,37 @@ def keep_joining() -> None:
     coordinator = _calling_coordinator()
     if coordinator is not None:
         coordinator.request_rejoin()
+
+
+def tolerate_short_metadata() -> None:
+    """Have the coordinator read members' metadata whose last fields are missing, if this member comes to lead.
+
+    kafka-python decodes the metadata of all members before it asks an assignor, and a single short one ended each join
+    of the leader. To be called like `claims_at_join`.
+    """
+    coordinator = _calling_coordinator()
+    if coordinator is None or "_perform_assignment" in vars(coordinator):
+        return
+    perform = coordinator._perform_assignment
+
+    def with_whole_metadata(leader_id: str, protocol_name: str, members: Sequence[Any]) -> Any:
+        for member in members:
+            member.metadata = whole_metadata(member.member_id, member.metadata)
+        return perform(leader_id, protocol_name, members)
+
+    coordinator._perform_assignment = with_whole_metadata
+
+
+def whole_metadata(member_id: str, metadata: bytes) -> bytes:
+    """The metadata with all fields of its version; raises MalformedBytes, which names the member."""
+    try:
+        ConsumerProtocolSubscription.decode(metadata)
+        return metadata
+    except Exception:  # noqa: BLE001 - kafka-python raises whatever reading beyond the end raises
+        try:
+            return encode_subscription(decode_subscription(bytes(metadata)))
+        except MalformedBytes as error:
+            raise MalformedBytes(f"group member {member_id}: {error}") from None
 
 
 def _calling_coordinator() -> ConsumerCoordinator | None:

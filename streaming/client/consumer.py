@@ -20,7 +20,7 @@ from assignor_core.assignors.wire import (
     decode_sticky_user_data,
     encode_sticky_user_data,
 )
-from streaming.client.claims import Claims, claims_at_join, keep_joining
+from streaming.client.claims import Claims, claims_at_join, keep_joining, tolerate_short_metadata
 from streaming.client.weights import WeightSource
 from streaming.contract.records import PARTITION_MAX
 
@@ -46,6 +46,7 @@ class _CoreAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-p
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolSubscription:
         """What this member joins with: what its consumer still has (cooperative), since when, and its rack."""
         keep_joining()
+        tolerate_short_metadata()
         topics = frozenset(topics)
         claims = claims_at_join(self._assigned, topics) if self.cooperative else self._assigned
         return ConsumerProtocolSubscription(

@@ -24,19 +24,19 @@ from assignor_core.disks import LogDirDescription
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, Reassignment
 from assignor_core.marker import Marker
 from assignor_core.throttles import (
-    EVERY_REPLICA,
-    FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
-    LEADER_RATE,
     LEADER_REPLICAS,
+    REPLICATION_RATES,
     ThrottledReplicas,
     entries_text,
+    pieces,
 )
 from streaming.cluster.answers import is_unanswered, racks_of, translated, unanswered_in
 from streaming.cluster.connection import ROLE
 from streaming.cluster.live_metadata import LiveTopic
 from streaming.cluster.log_dirs import LogDirRequests, log_dir_of
 from streaming.cluster.markers import markers_on, replacement
+from streaming.cluster.uploads import UploadReads
 from streaming.errors import ClusterRequestFailed, ElectionsRefused, ReassignmentsRefused
 
 log = structlog.get_logger()
@@ -48,7 +48,7 @@ TOPIC_NOT_SHOWN = (UnknownTopicOrPartitionError.errno, UNSHOWN)
 ALREADY_DONE = ("NoReassignmentInProgressError",)
 
 
-class Cluster(LogDirRequests):
+class Cluster(LogDirRequests, UploadReads):
     """A live cluster; see `Connection` for what it is made with."""
 
     def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
@@ -146,13 +146,7 @@ class Cluster(LogDirRequests):
 
     def throttle_rates(self, brokers: Collection[int] | None = None) -> dict[int, dict[str, int]]:
         """Throttle rates that are set dynamically, bytes/s, by broker and setting."""
-        asked = [str(broker) for broker in self._alive() if brokers is None or broker in brokers]
-        modified = self._modified(ConfigResourceType.BROKER, asked, (LEADER_RATE, FOLLOWER_RATE))
-        return {
-            int(broker): rates
-            for broker, values in modified.items()
-            if (rates := {key: int(values[key]) for key in (LEADER_RATE, FOLLOWER_RATE) if values.get(key)})
-        }
+        return self._rates(brokers, REPLICATION_RATES)
 
     def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
         """Lists of throttled replicas that are set, by (topic, setting)."""
@@ -167,43 +161,41 @@ class Cluster(LogDirRequests):
     def set_throttled_replicas(
         self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
-        """Name replicas whose copying is throttled; entries of others stay. Topics that are gone are left out."""
+        """Name replicas whose copying is throttled; entries of others stay. Topics that are gone are left out. Kafka
+        refuses entries beside a `*`, and those that would make a list too long.
+        """
         self._change_replica_lists("APPEND", leaders, followers)
 
     def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
-        """Set the replication throttle of these brokers, bytes/s, both directions; those that are gone are left out."""
-        alive = set(self._alive())
-        self._alter(
-            ConfigResourceType.BROKER,
-            {
-                str(broker): {LEADER_RATE: ("SET", str(rate)), FOLLOWER_RATE: ("SET", str(rate))}
-                for broker, rate in rates_bytes_per_sec.items()
-                if broker in alive
-            },
-        )
+        """Set the replication throttle of these brokers, bytes/s, both directions; those that are gone are left out.
+        A rate that somebody else has set stays.
+        """
+        self._set_rates(rates_bytes_per_sec, REPLICATION_RATES)
 
     def clear_throttle(
         self,
         brokers: Collection[int],
         leaders: Mapping[str, ThrottledReplicas],
         followers: Mapping[str, ThrottledReplicas],
+        *,
+        untagged: bool = False,
     ) -> list[int]:
-        """Take away what the two above have set; safe to repeat, and for topics or brokers that are gone.
+        """Take away what the two above have set; safe to repeat, and for topics or brokers that are gone. Rates of
+        others stay, unless `untagged`.
 
         Returns the brokers that are down: only a broker itself can be asked to drop its rate. If Kafka refuses to
         change brokers, the lists of topics are changed before this raises.
         """
-        alive = set(self._alive())
-        deleted = {LEADER_RATE: ("DELETE", None), FOLLOWER_RATE: ("DELETE", None)}
+        down: list[int] = []
         refused = None
         try:
-            self._alter(ConfigResourceType.BROKER, {str(row): dict(deleted) for row in brokers if row in alive})
+            down = self._clear_rates(brokers, REPLICATION_RATES, untagged=untagged)
         except ClusterRequestFailed as error:
             refused = error
         self._change_replica_lists("SUBTRACT", leaders, followers)
         if refused is not None:
             raise refused
-        return sorted(set(brokers) - alive)
+        return down
 
     def markers(self) -> tuple[Marker, ...]:
         """Markers of rebalancers that change, or have changed, this cluster."""
@@ -220,21 +212,18 @@ class Cluster(LogDirRequests):
     def _change_replica_lists(
         self, operation: str, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
-        """A list that somebody has set to `*` stays: it names ours too, and Kafka refuses any entry beside it.
-
-        What is removed is removed whatever brokers show: they may show a `*` that is gone. From a `*` nothing goes.
-        """
+        """Change lists entry by entry, in requests that Kafka takes; from a `*` it removes nothing."""
         if not leaders and not followers:
             return
         with translated("list topics", role=ROLE):
             existing = {row.name for row in self._described_topics(None)}
-        present = self.throttled_replicas(existing & {*leaders, *followers}) if operation == "APPEND" else {}
-        changes: dict[str, dict[str, tuple[str, str | None]]] = defaultdict(dict)
-        for setting, side in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
-            for topic, entries in side.items():
-                if entries and topic in existing and present.get((topic, setting)) != EVERY_REPLICA:
+        there = [{topic: rows for topic, rows in side.items() if topic in existing} for side in (leaders, followers)]
+        for sides in pieces(*there):
+            changes: dict[str, dict[str, tuple[str, str | None]]] = defaultdict(dict)
+            for setting, side in zip((LEADER_REPLICAS, FOLLOWER_REPLICAS), sides, strict=True):
+                for topic, entries in side.items():
                     changes[topic][setting] = (operation, entries_text(entries))
-        self._alter(ConfigResourceType.TOPIC, changes)
+            self._alter(ConfigResourceType.TOPIC, changes)
 
 
 def _reassignment(answer: Mapping[str, Any]) -> Reassignment:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from kafka.admin import ConfigResourceType
 from kafka.errors import (
     IncompatibleBrokerVersion,
     KafkaError,
@@ -17,6 +18,7 @@ from kafka.errors import (
     for_code,
 )
 from kafka.protocol.admin import (
+    DescribeConfigsRequest,
     DescribeGroupsRequest,
     DescribeLogDirsRequest,
     ListGroupsRequest,
@@ -40,13 +42,15 @@ from streaming.cluster.classic_groups import ClassicGroups
 from streaming.cluster.described_groups import DescribedGroup, PartitionKey
 from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.cluster.metadata_columns import ClusterMetadata, MetadataDecoder
-from streaming.cluster.offset_requests import Led, OffsetRequests
+from streaming.cluster.offset_requests import Led, OffsetRequest, OffsetRequests
 from streaming.cluster.offset_rows import OffsetRows
 from streaming.cluster.raw_requests import RawAnswer, RawRequest
 
 ANY_TRIES = 3
 """So many brokers are asked for what each of them knows."""
 REASSIGNMENTS_TIMEOUT_MS = 10_000
+POLICY = "cleanup.policy"
+"""Setting of a topic: `delete`, `compact` or both."""
 Reads = tuple[dict[str, Mapping[PartitionKey, int]], dict[str, str]]
 
 
@@ -96,12 +100,34 @@ class BrokerReads:
 
     def leader_offsets(self, broker: int, led: Led, timestamp: int) -> TopicRows:
         """Rows of `index`, `error`, `offset` of partitions, by topic, that this broker led; raises KafkaError."""
-        request = RawRequest(
-            ListOffsetsRequest(min_version=1, max_version=offset_requests.VERSION_MAX),
-            body=partial(self._offset_requests.of(broker, led, timestamp).body, timestamp=timestamp),
+        version_min = offset_requests.WITH_NOT_UPLOADED if timestamp == offset_requests.NOT_UPLOADED else 1
+        request = self._offset_requests.of(broker, led, timestamp)
+        return self._offsets(broker, request, timestamp, version_min=version_min)
+
+    def last_stable_offsets(self, broker: int, led: Led) -> TopicRows:
+        """Rows of the offsets before which all transactions are over; raises KafkaError."""
+        request = OffsetRequest(led, offset_requests.READ_COMMITTED)
+        return self._offsets(broker, request, offset_requests.LATEST, version_min=offset_requests.WITH_ISOLATION)
+
+    def cleanup_policies(self, topics: Sequence[str]) -> dict[str, str]:
+        """`cleanup.policy` of these topics, of those whose configs the user may read; raises KafkaError."""
+        resource = DescribeConfigsRequest.DescribeConfigsResource
+        request = DescribeConfigsRequest(
+            resources=[
+                resource(resource_type=ConfigResourceType.TOPIC, resource_name=name, configuration_keys=[POLICY])
+                for name in topics
+            ],
+            include_synonyms=False,
+            include_documentation=False,
         )
-        answer = self._admin.ask_raw(broker, request)
-        return decode_list_offsets(answer.version, answer.body)
+        answer = self._ask_any(lambda broker: self._admin.ask_broker(broker, request))
+        return {
+            row.resource_name: config.value
+            for row in answer.results
+            if not row.error_code
+            for config in row.configs
+            if config.name == POLICY and config.value
+        }
 
     def log_dirs(self, broker: int) -> list[LogDirRows]:
         """Log dirs of a broker with rows of `index`, `size`, `is_future`; raises KafkaError."""
@@ -141,6 +167,14 @@ class BrokerReads:
     def ask_broker(self, broker: int, request: Any) -> Any:
         """Any other request of kafka-python's, and its response; raises KafkaError."""
         return self._admin.ask_broker(broker, request)
+
+    def _offsets(self, broker: int, offsets: OffsetRequest, timestamp: int, *, version_min: int) -> TopicRows:
+        request = RawRequest(
+            ListOffsetsRequest(min_version=version_min, max_version=offset_requests.VERSION_MAX),
+            body=partial(offsets.body, timestamp=timestamp),
+        )
+        answer = self._admin.ask_raw(broker, request)
+        return decode_list_offsets(answer.version, answer.body)
 
     def _committed(self, broker: int, names: Sequence[str], *, many: bool) -> Reads:
         group = OffsetFetchRequest.OffsetFetchRequestGroup

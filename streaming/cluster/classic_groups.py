@@ -9,7 +9,14 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from streaming.cluster.described_groups import DEAD, DescribedGroup, DescribedMember, PartitionKey
+from streaming.cluster.described_groups import (
+    DEAD,
+    PARTITIONS_MAX,
+    DescribedGroup,
+    DescribedMember,
+    PartitionKey,
+    host_of,
+)
 from streaming.cluster.wire_reader import Reader, decoded
 
 THROTTLED, WITH_OPERATIONS, WITH_INSTANCE_ID, FLEXIBLE, WITH_MESSAGE = 1, 3, 4, 5, 6
@@ -19,8 +26,8 @@ OWNED_FROM, GENERATION_FROM, RACK_FROM = 1, 2, 3
 """The first version of a subscription that names each."""
 NO_GENERATION = -1
 GENERATION_MAX = 2**31 - 1
-KEPT_MAX = 100_000
-"""Groups whose rows are kept; all are forgotten where there are more."""
+KEPT_MAX, KEPT_BYTES_MAX = 100_000, 128 << 10
+"""Groups whose rows are kept, and bytes of such a row; all are forgotten where there are more groups."""
 
 Joined = tuple[int, str | None]
 """(Generation before, or NO_GENERATION; rack)."""
@@ -69,7 +76,8 @@ class ClassicGroups:
     def _keep(self, version: int, name: str, text: bytes, row: DescribedGroup | None) -> None:
         if len(self._rows) >= KEPT_MAX:
             self._rows = {}
-        self._rows[version, name] = text, row
+        if len(text) <= KEPT_BYTES_MAX:
+            self._rows[version, name] = text, row
 
 
 def _member(reader: Reader, version: int) -> tuple[DescribedMember, int]:
@@ -77,12 +85,14 @@ def _member(reader: Reader, version: int) -> tuple[DescribedMember, int]:
     member_id = reader.text()
     instance_id = reader.text() if version >= WITH_INSTANCE_ID else ""
     client_id = reader.text()
-    reader.text_bytes()
+    client_host = host_of(reader.text())
     joined, assigned = (reader.taken(reader.length()) for _ in range(2))
     reader.tags()
     before, rack_id = _joined_with(joined)
-    owned = _assigned(assigned)
-    return DescribedMember(member_id, client_id, owned, None, instance_id or None, rack_id), before
+    owned, unread = _assigned(assigned)
+    return DescribedMember(
+        member_id, client_id, owned, None, instance_id or None, rack_id, client_host=client_host, unread=unread
+    ), before
 
 
 def _generation(before: Iterable[int]) -> int | None:
@@ -104,7 +114,7 @@ def _joined_with(metadata: bytes) -> Joined:
             reader.text_bytes()
         reader.taken(reader.length())
         if version >= OWNED_FROM:
-            _partitions(reader)
+            _skip_partitions(reader)
         generation = reader.int32() if version >= GENERATION_FROM else NO_GENERATION
         rack = reader.text() if version >= RACK_FROM else ""
     except (IndexError, ValueError, struct.error):
@@ -112,21 +122,25 @@ def _joined_with(metadata: bytes) -> Joined:
     return generation, rack or None
 
 
-def _assigned(assignment: bytes) -> tuple[PartitionKey, ...]:
-    """Of an assignment; nothing where it can't be read."""
+def _assigned(assignment: bytes) -> tuple[tuple[PartitionKey, ...], int]:
+    """(Partitions of an assignment, how many more it has); nothing where it can't be read."""
     reader = Reader(assignment, flexible=False)
+    rows: list[PartitionKey] = []
+    unread = 0
     try:
         reader.skip(2)
-        return tuple(sorted(_partitions(reader)))
+        for _ in range(reader.length()):
+            topic, count = reader.text(), reader.length()
+            read = min(count, PARTITIONS_MAX - len(rows))
+            rows += [(topic, number) for number in struct.unpack_from(f">{read}i", reader.body, reader.place)]
+            reader.taken(4 * count)
+            unread += count - read
     except (IndexError, ValueError, struct.error):
-        return ()
+        return (), 0
+    return tuple(sorted(rows)), unread
 
 
-def _partitions(reader: Reader) -> list[PartitionKey]:
-    rows: list[PartitionKey] = []
+def _skip_partitions(reader: Reader) -> None:
     for _ in range(reader.length()):
-        topic, count = reader.text(), reader.length()
-        numbers = struct.unpack_from(f">{count}i", reader.body, reader.place)
-        reader.place += 4 * count
-        rows += [(topic, number) for number in numbers]
-    return rows
+        reader.text_bytes()
+        reader.taken(4 * reader.length())

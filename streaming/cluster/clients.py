@@ -3,13 +3,15 @@
 Secrets come from the settings' environment variables or from a file, and go nowhere but to these clients.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.errors import KafkaConnectionError, KafkaError
+from kafka.errors import AuthorizationError, KafkaConnectionError, KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from streaming.cluster.contact_probe import obstacles
+from streaming.cluster.first_contact import NoFirstContact
 from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.cluster.kerberos import ready_login
 from streaming.cluster.login_files import PasswordOfNow, check_tls_files, java_certificate, java_key, tls_files
@@ -27,18 +29,22 @@ _AWS_IAM = "software.amazon.msk.auth.iam"
 
 
 def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
-    """An admin client that has reached a broker; raises ClusterUnreachable."""
+    """An admin client that has reached a broker; raises ClusterUnreachable, which names the reason where it is known.
+
+    One bootstrap server that works is enough; where all fail it is over after some two seconds.
+    """
     try:
         client = MendedAdminClient(**python_options(settings))
     except (KafkaError, OSError, ValueError) as error:
-        raise _unreachable(settings, error) from None
+        raise _not_reached(settings, error) from None
     try:
         client.connect_to_any()
         client.describe_cluster()
     except (KafkaError, OSError) as error:
+        advertised = client.addresses()
         with suppress(KafkaError, OSError):
             client.close()
-        raise _unreachable(settings, error) from None
+        raise _not_reached(settings, error, advertised) from None
     return client
 
 
@@ -264,28 +270,59 @@ def _quote(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
+def _not_reached(settings: KafkaSettings, error: Exception, advertised: Sequence[str] = ()) -> ClusterUnreachable:
+    """What keeps a new client from the brokers. Where it has got their `advertised` addresses, these are in doubt."""
+    if isinstance(error, AuthorizationError):  # a broker has answered, and refuses
+        return _unreachable(settings, error)
+    found = obstacles(settings, advertised or settings.bootstrap_servers)
+    by_reason: dict[str, list[str]] = {}
+    for address, reason in found.items():
+        if reason is None and settings.mechanism and isinstance(error, NoFirstContact):
+            reason = f"the broker refuses the login: is the {_credential(settings)} right?"
+        if reason is not None:
+            by_reason.setdefault(reason, []).append(address)
+    if not by_reason:
+        return _unreachable(settings, error)
+    servers = ", ".join(settings.bootstrap_servers)
+    named = "; ".join(
+        reason if len(addresses) == len(found) and not advertised else f"{', '.join(addresses)}: {reason}"
+        for reason, addresses in by_reason.items()
+    )
+    if advertised:
+        named = f"the cluster answers, and not at the addresses that its brokers advertise: {named}"
+    return ClusterUnreachable(f"no broker reached at {servers}: {named}{_unused(settings, before='. ')}")
+
+
 def _unreachable(settings: KafkaSettings, error: Exception) -> ClusterUnreachable:
     servers = ", ".join(settings.bootstrap_servers)
     doubted = ["address"]
     if settings.security_protocol != "PLAINTEXT":
         # A broker that refuses a login or a certificate hangs up, and the client goes on trying until its time is over.
         doubted.append(f"security_protocol {settings.security_protocol}")
-    if settings.mechanism == "OAUTHBEARER":
-        origin = settings.sasl_oauthbearer_token_file or f"client {settings.sasl_oauthbearer_client_id}"
-        doubted.append(f"OAUTHBEARER token of {origin}")
-    elif settings.mechanism == "GSSAPI":
-        doubted.append(
-            f"service name {settings.sasl_kerberos_service_name}, principal {settings.sasl_kerberos_principal}"
-        )
-    elif settings.mechanism == "AWS_MSK_IAM":
-        doubted.append("IAM policy of the AWS credentials (kafka-cluster:Connect)")
-    elif settings.mechanism:
-        doubted.append(f"{settings.mechanism} password of user {settings.sasl_username}")
+    if settings.mechanism:
+        doubted.append(_credential(settings))
     if settings.is_encrypted:
         doubted.append("certificates")
     verb = "is the" if len(doubted) == 1 else "are"
     question = f"{verb} {', '.join(doubted)} right?"
-    # A broker that wants a login does not answer who begins without one.
+    return ClusterUnreachable(
+        f"no broker reached at {servers} ({type(error).__name__}): {question}{_unused(settings, before=' ')}"
+    )
+
+
+def _credential(settings: KafkaSettings) -> str:
+    """What a login by the mechanism of the settings rests on."""
+    if settings.mechanism == "OAUTHBEARER":
+        origin = settings.sasl_oauthbearer_token_file or f"client {settings.sasl_oauthbearer_client_id}"
+        return f"OAUTHBEARER token of {origin}"
+    if settings.mechanism == "GSSAPI":
+        return f"service name {settings.sasl_kerberos_service_name}, principal {settings.sasl_kerberos_principal}"
+    if settings.mechanism == "AWS_MSK_IAM":
+        return "IAM policy of the AWS credentials (kafka-cluster:Connect)"
+    return f"{settings.mechanism} password of user {settings.sasl_username}"
+
+
+def _unused(settings: KafkaSettings, *, before: str) -> str:
+    """Settings of a login that is not made: a broker that wants one does not answer a client that begins without."""
     unused = settings.without_effect()
-    hint = f" {unused}" if unused else ""
-    return ClusterUnreachable(f"no broker reached at {servers} ({type(error).__name__}): {question}{hint}")
+    return f"{before}{unused}" if unused else ""

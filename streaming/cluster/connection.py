@@ -3,13 +3,14 @@
 Turns every error of the client into one of ours.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from assignor_core.identity import cluster_mismatch
+from assignor_core.throttles import is_foreign
 from streaming.cluster.answers import brokers_alive, translated, unanswered_in
 from streaming.errors import AnotherCluster, ClusterRequestFailed, ClusterUnreachable
 
@@ -63,6 +64,46 @@ class Connection:
             described = self._admin.describe_configs([ConfigResource(kind, name, settings) for name in names])
         resources = described.get(kind.name.lower(), {})
         return {name: {key: row["value"] for key, row in values.items()} for name, values in resources.items()}
+
+    def _rates(self, brokers: Collection[int] | None, settings: tuple[str, ...]) -> dict[int, dict[str, int]]:
+        """Rates that are set dynamically, bytes/s, by broker and setting, of these brokers that are alive."""
+        asked = [str(broker) for broker in self._alive() if brokers is None or broker in brokers]
+        modified = self._modified(ConfigResourceType.BROKER, asked, settings)
+        return {
+            int(broker): rates
+            for broker, values in modified.items()
+            if (rates := {key: int(values[key]) for key in settings if values.get(key)})
+        }
+
+    def _set_rates(self, rates: Mapping[int, int], settings: tuple[str, ...]) -> None:
+        """Set rates of brokers that are alive, but for those of others, which a read just before shows: Kafka knows no
+        condition for a change.
+        """
+        values = {broker: ("SET", str(rate)) for broker, rate in rates.items()}
+        self._change_rates(values, settings, self._rates(rates.keys(), settings))
+
+    def _clear_rates(self, brokers: Collection[int], settings: tuple[str, ...], *, untagged: bool) -> list[int]:
+        """Remove rates, those of others only if `untagged`; returns who is down. A broker may not show yet
+        what it was asked for just before: a rate that it does not show is removed, too.
+        """
+        shown = {} if untagged else self._rates(brokers, settings)
+        return self._change_rates(dict.fromkeys(brokers, ("DELETE", None)), settings, shown)
+
+    def _change_rates(
+        self,
+        values: Mapping[int, tuple[str, str | None]],
+        settings: tuple[str, ...],
+        shown: Mapping[int, Mapping[str, int]],
+    ) -> list[int]:
+        """Change rates of brokers that are alive, but for those of others among the `shown`; returns who is down."""
+        alive = set(self._alive())
+        changes = {
+            str(broker): {row: value for row in settings if not is_foreign(shown.get(broker, {}).get(row))}
+            for broker, value in values.items()
+            if broker in alive
+        }
+        self._alter(ConfigResourceType.BROKER, {broker: row for broker, row in changes.items() if row})
+        return sorted(values.keys() - alive)
 
     def _alter(
         self,

@@ -7,6 +7,7 @@ whose row has an error is left out: it has moved, changed its kind or may not be
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 from kafka.errors import IncompatibleBrokerVersion, NoError, for_code
@@ -23,6 +24,10 @@ CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 """Kafka's names of the group types (`ListGroups` from version 5 on)."""
 DEAD = "Dead"
 UNKNOWN_OFFSET = -1
+PARTITIONS_MAX = 100_000
+"""Partitions that are read of one member. Clients write what the members of a group own."""
+TEXT_MAX, TEXT_END = 249, 40
+"""Characters of a name that a client chose, as many as the name of a topic may have; so many are of its end."""
 SHARE_VERSION_MIN = 1
 """Version 0 was the early access of 4.0, whose messages differ."""
 
@@ -38,6 +43,10 @@ class DescribedMember:
     group_instance_id: str | None = None
     rack_id: str | None = None
     subscribed_topic_regex: str | None = None
+    client_host: str | None = None
+    """Without the slash that brokers write before it."""
+    unread: int = 0
+    """Partitions beyond PARTITIONS_MAX."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +105,26 @@ def describe(reads: GroupReads, broker: int, kind: str, names: Sequence[str]) ->
     return reads.describe_classic(broker, names)
 
 
+def host_of(sent: str) -> str | None:
+    """The host or address that a member connects from; brokers write Java's form of an address, with a slash.
+
+    >>> host_of("/10.1.2.3")
+    '10.1.2.3'
+    """
+    return sent.removeprefix("/") or None
+
+
+def bounded(text: str) -> str:
+    """A name that a client chose, cut in its middle if it is long: the end of a member id is what Kafka adds to it.
+
+    >>> len(bounded("c" * 30_000 + "-1f")), bounded("c" * 30_000 + "-1f").endswith("c-1f"), bounded("short")
+    (249, True, 'short')
+    """
+    if len(text) <= TEXT_MAX:
+        return text
+    return f"{text[: TEXT_MAX - TEXT_END - 1]}…{text[-TEXT_END:]}"
+
+
 def share_offsets(reads: GroupReads, broker: int, names: Sequence[str]) -> dict[str, ShareOffsets]:
     """Of these share groups, of those that this broker coordinates; raises KafkaError."""
     asked = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
@@ -141,6 +170,7 @@ def _consumer_member(row: Any) -> DescribedMember:
         row.instance_id,
         row.rack_id,
         row.subscribed_topic_regex or None,
+        host_of(row.client_host),
     )
 
 
@@ -153,7 +183,11 @@ def _share_groups(reads: GroupReads, broker: int, names: Sequence[str]) -> dict[
             group.group_state or None,
             tuple(
                 DescribedMember(
-                    row.member_id, row.client_id, _partitions(row.assignment.topic_partitions), rack_id=row.rack_id
+                    row.member_id,
+                    row.client_id,
+                    _partitions(row.assignment.topic_partitions),
+                    rack_id=row.rack_id,
+                    client_host=host_of(row.client_host),
                 )
                 for row in group.members
             ),
@@ -165,7 +199,8 @@ def _share_groups(reads: GroupReads, broker: int, names: Sequence[str]) -> dict[
 
 
 def _partitions(topics: Iterable[Any]) -> tuple[PartitionKey, ...]:
-    return tuple(sorted((topic.topic_name, number) for topic in topics for number in topic.partitions))
+    every = ((topic.topic_name, number) for topic in topics for number in topic.partitions)
+    return tuple(sorted(islice(every, PARTITIONS_MAX)))
 
 
 def _streams_groups(reads: GroupReads, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
@@ -190,6 +225,7 @@ def _streams_group(group: Any) -> DescribedGroup:
             _of_tasks(row.target_assignment, read),
             row.instance_id,
             row.rack_id,
+            client_host=host_of(row.client_host),
         )
         for row in group.members
     )
@@ -198,11 +234,10 @@ def _streams_group(group: Any) -> DescribedGroup:
 
 
 def _of_tasks(assignment: Any, read: Mapping[str, Sequence[str]]) -> tuple[PartitionKey, ...]:
-    return tuple(
-        sorted(
-            (topic, number)
-            for task in assignment.active_tasks
-            for topic in read.get(task.subtopology_id, ())
-            for number in task.partitions
-        )
+    every = (
+        (topic, number)
+        for task in assignment.active_tasks
+        for topic in read.get(task.subtopology_id, ())
+        for number in task.partitions
     )
+    return tuple(sorted(islice(every, PARTITIONS_MAX)))

@@ -5,11 +5,12 @@ request it takes any broker at random (`kafka/net/manager.py`, `kafka/net/compat
 """
 
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from kafka.errors import KafkaTimeoutError, NodeNotReadyError
+from kafka.errors import KafkaError, KafkaTimeoutError, NodeNotReadyError
 from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
@@ -17,6 +18,14 @@ from kafka.net.selector import NetworkSelector
 
 ASKED_AT_FIRST = 3
 """So many brokers are asked at most, each next one once its share of the time is over or the one before has failed."""
+PATIENCE_S = 1.0
+"""How long the first contact is tried again while every bootstrap server fails at once, and none hangs. The pauses
+between attempts double, so that it ends within 2 s.
+"""
+
+
+class NoFirstContact(KafkaError):  # type: ignore[misc]  # kafka-python has no types
+    """Every bootstrap server has failed, and none by its time limit."""
 
 
 class SharingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
@@ -25,13 +34,17 @@ class SharingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyt
     def __init__(self, net: Any, **configs: Any) -> None:
         super().__init__(net, **configs)
         self._tried: set[str] = set()
+        self._began_s = time.monotonic()
         for name in ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"):
             self.config[name] = min(self.config[name], self.config["request_timeout_ms"])
 
     def get_connection(self, node_id: Any, timeout_ms: float | None = None, **options: Any) -> Any:
-        """As upstream; raises NodeNotReadyError for a bootstrap server whose turn is over."""
+        """As upstream; raises NodeNotReadyError for a bootstrap server whose turn is over, NoFirstContact where all
+        have failed and the client has reached no broker yet.
+        """
         if self.cluster.is_bootstrap(node_id) and timeout_ms is not None:
             servers = {server.node_id for server in self.cluster.bootstrap_brokers()}
+            self._check_hope(servers)
             if self._tried >= servers:
                 self._tried = set()
             if node_id in self._tried:
@@ -39,6 +52,12 @@ class SharingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyt
             self._tried.add(node_id)
             timeout_ms = min(timeout_ms, self.config["request_timeout_ms"] / len(servers))
         return super().get_connection(node_id, timeout_ms=timeout_ms, **options)
+
+    def _check_hope(self, servers: set[str]) -> None:
+        """3.0.12 tries until the whole time is over. A client that has reached its cluster once does wait for it."""
+        is_first = not self.cluster.brokers()
+        if is_first and self._backoff.keys() >= servers and time.monotonic() - self._began_s >= PATIENCE_S:
+            raise NoFirstContact
 
     def maybe_raise_auth_failure(self, node_id: Any) -> None:
         """Only until the pause after it is over: 3.0.12 never connects again to a broker that has refused a login,

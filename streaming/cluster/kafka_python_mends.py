@@ -152,6 +152,10 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
         """Brokers that the client knows."""
         return [broker.node_id for broker in self._manager.cluster.brokers()]
 
+    def addresses(self) -> list[str]:
+        """host:port of each broker that the client knows, as the brokers advertise it."""
+        return [f"{broker.host}:{broker.port}" for broker in self._manager.cluster.brokers()]
+
     async def _async_first_answer(self) -> None:
         def ask(broker: int) -> Awaitable[Any]:
             return self._sent(MetadataRequest(topics=[], allow_auto_topic_creation=False), broker)

@@ -53,23 +53,19 @@ class LogDirRequests(Connection):
 
     def log_dir_rates(self, brokers: Collection[int] | None = None) -> dict[int, int]:
         """Rates of movements within a broker that are set dynamically, bytes/s by broker."""
-        asked = [str(broker) for broker in self._alive() if brokers is None or broker in brokers]
-        modified = self._modified(ConfigResourceType.BROKER, asked, (LOG_DIR_RATE,))
-        return {int(broker): int(row[LOG_DIR_RATE]) for broker, row in modified.items() if row.get(LOG_DIR_RATE)}
+        return {broker: row[LOG_DIR_RATE] for broker, row in self._rates(brokers, (LOG_DIR_RATE,)).items()}
 
     def set_log_dir_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
-        """Set the rate of movements within these brokers, bytes/s; those that are gone are left out."""
-        alive = set(self._alive())
-        rates = {str(row): rate for row, rate in rates_bytes_per_sec.items() if row in alive}
-        changes = {row: {LOG_DIR_RATE: ("SET", str(rate))} for row, rate in rates.items()}
-        self._alter(ConfigResourceType.BROKER, changes)
+        """Set the rate of movements within these brokers, bytes/s; those that are gone are left out, and a rate that
+        somebody else has set stays.
+        """
+        self._set_rates(rates_bytes_per_sec, (LOG_DIR_RATE,))
 
-    def clear_log_dir_rates(self, brokers: Collection[int]) -> list[int]:
-        """Remove rates; safe to repeat. Returns the brokers that are down: only a broker itself can drop its rate."""
-        alive = set(self._alive())
-        deleted = {LOG_DIR_RATE: ("DELETE", None)}
-        self._alter(ConfigResourceType.BROKER, {str(row): deleted for row in brokers if row in alive})
-        return sorted(set(brokers) - alive)
+    def clear_log_dir_rates(self, brokers: Collection[int], *, untagged: bool = False) -> list[int]:
+        """Remove rates, those of others only if `untagged`; safe to repeat. Returns the brokers that are down: only a
+        broker itself can drop its rate.
+        """
+        return self._clear_rates(brokers, (LOG_DIR_RATE,), untagged=untagged)
 
     def cordon_log_dir(self, broker_id: int, path: str, *, cordoned: bool) -> None:
         """Let a log dir take no new replicas, or take them again; the broker keeps that over restarts."""

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from streaming.cluster.metadata_rows import FLEXIBLE, TopicRow, read_head, read_topic
+from streaming.cluster.metadata_rows import FLEXIBLE, Head, TopicRow, read_head, read_topic
 from streaming.cluster.wire_reader import Reader, decoded
 
 Ints = npt.NDArray[np.int64]
@@ -27,6 +27,8 @@ class ClusterMetadata:
 
     racks: dict[int, str | None]
     """Of brokers that are alive, lowest id first."""
+    addresses: dict[int, str]
+    """Addresses of the brokers that are alive, host:port."""
     cluster_id: str
     topics: tuple[str, ...]
     topic_ids: tuple[str, ...]
@@ -35,6 +37,8 @@ class ClusterMetadata:
     leader: Ints
     replicas_begin: Ints
     replica_broker: Ints
+    out_of_sync: Mapping[int, tuple[int, ...]]
+    """Replicas that are not in sync by partition, where there are any; without a leader none is in sync."""
 
     @cached_property
     def led_by_broker(self) -> Mapping[int, Mapping[str, Sequence[int]]]:
@@ -62,27 +66,26 @@ class MetadataDecoder:
         """Versions 1 to 13; raises KafkaProtocolError. Topics without a name (asked by id) are left out."""
 
         def decode(reader: Reader) -> ClusterMetadata:
-            racks, cluster_id = read_head(reader, version)
+            head = read_head(reader, version)
             topics = body[reader.place :]
             if self._before is not None and self._before[0] == version and self._topics == topics:
                 before = self._before[1]
-                is_same = (before.racks, before.cluster_id) == (racks, cluster_id)
-                metadata = before if is_same else replace(before, racks=racks, cluster_id=cluster_id)
+                is_same = (before.racks, before.addresses, before.cluster_id) == head
+                metadata = before if is_same else replace(before, **head._asdict())
             else:
                 rows = sorted(read_topic(reader, version) for _ in range(reader.length()))
-                metadata = _columns(racks, cluster_id, [row for row in rows if row.name])
+                metadata = _columns(head, [row for row in rows if row.name])
             self._before, self._topics = (version, metadata), topics
             return metadata
 
         return decoded(decode, body, flexible=version >= FLEXIBLE)
 
 
-def _columns(racks: dict[int, str | None], cluster_id: str, topics: list[TopicRow]) -> ClusterMetadata:
+def _columns(head: Head, topics: list[TopicRow]) -> ClusterMetadata:
     rows = [row for topic in topics for row in topic.partitions]
     counts = [len(topic.partitions) for topic in topics]
     return ClusterMetadata(
-        racks,
-        cluster_id,
+        *head,
         tuple(topic.name for topic in topics),
         tuple(topic.topic_id for topic in topics),
         np.repeat(np.arange(len(topics)), np.array(counts, dtype=np.int64)),
@@ -90,4 +93,9 @@ def _columns(racks: dict[int, str | None], cluster_id: str, topics: list[TopicRo
         np.array([leader for _, leader, *_ in rows], dtype=np.int64),
         np.cumsum([0, *(len(replicas) for _, _, replicas, _ in rows)], dtype=np.int64),
         np.array([broker for _, _, replicas, _ in rows for broker in replicas], dtype=np.int64),
+        {
+            place: tuple(broker for broker in replicas if leader < 0 or broker not in in_sync)
+            for place, (_, leader, replicas, in_sync) in enumerate(rows)
+            if leader < 0 or len(in_sync) < len(replicas)
+        },
     )

@@ -21,6 +21,16 @@ Partition = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 NO_ID = "None"
 
 
+class Head(NamedTuple):
+    """What an answer begins with."""
+
+    racks: dict[int, str | None]
+    """Racks of brokers that are alive, lowest id first."""
+    addresses: dict[int, str]
+    """Addresses of brokers for clients of this listener, host:port."""
+    cluster_id: str
+
+
 class TopicRow(NamedTuple):
     """One topic, its partitions in order of their numbers."""
 
@@ -32,13 +42,14 @@ class TopicRow(NamedTuple):
     partitions: list[Partition]
 
 
-def read_head(reader: Reader, version: int) -> tuple[dict[int, str | None], str]:
-    """(Racks of brokers that are alive, lowest id first; id of the cluster); topics are what the reader reads next."""
+def read_head(reader: Reader, version: int) -> Head:
+    """Brokers and the id of the cluster; topics are what the reader reads next."""
     reader.skip(4 if version >= THROTTLED else 0)
-    racks = dict(sorted(_broker(reader) for _ in range(reader.length())))
+    brokers = sorted(_broker(reader) for _ in range(reader.length()))
     cluster_id = reader.text() if version >= WITH_CLUSTER_ID else ""
     reader.skip(4)  # the controller
-    return racks, cluster_id
+    racks = {broker: rack or None for broker, _, rack in brokers}
+    return Head(racks, {broker: address for broker, address, _ in brokers}, cluster_id)
 
 
 def read_topic(reader: Reader, version: int) -> TopicRow:
@@ -53,13 +64,11 @@ def read_topic(reader: Reader, version: int) -> TopicRow:
     return TopicRow(name, topic_id, error_code, partitions)
 
 
-def _broker(reader: Reader) -> tuple[int, str | None]:
-    broker = reader.int32()
-    reader.text_bytes()
-    reader.skip(4)
-    rack = reader.text() or None
+def _broker(reader: Reader) -> tuple[int, str, str]:
+    """(Id, address, rack or nothing)."""
+    broker, host, port, rack = reader.int32(), reader.text(), reader.int32(), reader.text()
     reader.tags()
-    return broker, rack
+    return broker, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", rack
 
 
 def _partition(reader: Reader, version: int) -> Partition:

@@ -9,13 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from streaming.cluster.answer_columns import OFFSETS_FLEXIBLE, OFFSETS_WITH_EPOCH
 
-LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
-"""Kafka's timestamps of the log end, the log start, and the first offset on the leader's disk (KIP-405)."""
+LATEST, EARLIEST, EARLIEST_LOCAL, NOT_UPLOADED = -1, -2, -4, -6
+"""Kafka's timestamps of the log end, the log start, the first offset on the leader's disk (KIP-405), and the first one
+that is not in remote storage yet (KIP-1023).
+"""
 VERSION_MAX = 11
-WITH_ISOLATION, WITH_LOCAL, WITH_TIMEOUT = 2, 8, 10
+WITH_ISOLATION, WITH_LOCAL, WITH_TIMEOUT, WITH_NOT_UPLOADED = 2, 8, 10, 11
 """The first version of each."""
 TIMEOUT_MS = 10_000
 ANY_REPLICA, NO_EPOCH = -1, -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels: with the second one the log end is the last stable offset."""
 Led = Mapping[str, Sequence[int]]
 """Numbers of partitions by topic."""
 
@@ -23,8 +27,9 @@ Led = Mapping[str, Sequence[int]]
 class OffsetRequest:
     """The fields of versions 1 to 11 of requests about the same partitions. For many threads."""
 
-    def __init__(self, led: Led) -> None:
+    def __init__(self, led: Led, isolation_level: int = READ_UNCOMMITTED) -> None:
         self.led = led
+        self._isolation_level = isolation_level
         self._between: dict[int, tuple[bytes, ...]] = {}
         """What stands before, between and after the timestamps, by version."""
 
@@ -37,7 +42,7 @@ class OffsetRequest:
             timestamp = EARLIEST
         between = self._between.get(version)
         if between is None:
-            between = self._between[version] = tuple(_between_timestamps(version, self.led))
+            between = self._between[version] = tuple(_between_timestamps(version, self.led, self._isolation_level))
         return struct.pack(">q", timestamp).join(between)
 
 
@@ -58,11 +63,12 @@ class OffsetRequests:
         return request
 
 
-def _between_timestamps(version: int, led: Led) -> Iterator[bytes]:
+def _between_timestamps(version: int, led: Led, isolation_level: int) -> Iterator[bytes]:
     flexible = version >= OFFSETS_FLEXIBLE
     tags = b"\x00" if flexible else b""
     epoch = struct.pack(">i", NO_EPOCH) if version >= OFFSETS_WITH_EPOCH else b""
-    before = struct.pack(">i", ANY_REPLICA) + (b"\x00" if version >= WITH_ISOLATION else b"")
+    before = struct.pack(">i", ANY_REPLICA)
+    before += bytes([isolation_level]) if version >= WITH_ISOLATION else b""
     before += _length(len(led), flexible=flexible)
     for topic, numbers in led.items():
         name = topic.encode()

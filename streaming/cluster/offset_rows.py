@@ -4,6 +4,7 @@ A mapping for whoever looks at single partitions; the dictionary behind it is ma
 """
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +26,19 @@ class OffsetRows(Mapping[PartitionKey, int]):
         self.topic: Ints = rows.topic[has_one]
         self.number: Ints = rows.column("index")[has_one]
         self.offset: Ints = offset[has_one]
+
+    def among(self, partitions: Mapping[str, int]) -> "OffsetRows":
+        """The offsets of partitions that exist; `partitions` has the number of partitions of each topic."""
+        counts = np.array([partitions.get(topic, 0) for topic in self.topics], dtype=np.int64)
+        if not len(counts):
+            return self
+        exists = (self.number >= 0) & (self.number < counts[self.topic])
+        if exists.all():
+            return self
+        kept = copy(self)
+        kept.__dict__.pop("_by_key", None)
+        kept.topic, kept.number, kept.offset = self.topic[exists], self.number[exists], self.offset[exists]
+        return kept
 
     def __getitem__(self, key: PartitionKey) -> int:
         return self._by_key[key]

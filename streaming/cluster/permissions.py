@@ -1,14 +1,19 @@
 """Which of the operations that a role needs of Kafka (see `levels`) the client's user may not do.
 
-Brokers list the operations that they authorize, so no right to read ACLs is needed. This module only reads, and knows
-no role's code.
+Brokers list the operations that they authorize, so no right to read ACLs is needed. This module changes nothing, and
+knows no role's code.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient
-from kafka.errors import GroupAuthorizationFailedError
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
 
 from streaming.cluster.answers import translated
 from streaming.cluster.levels import NEEDS, Level, Missing, Need, Resource
@@ -104,13 +109,22 @@ class _Granted:
             yield from sorted(name for name, operations in self._topics.items() if operation not in operations)
 
     def _input_topics_lack(self, operation: str) -> Iterator[str]:
-        """CREATE matters only if a topic is missing; Kafka then answers it for the cluster alone."""
+        """CREATE matters only if a topic is missing."""
         for name, row in sorted(self._input_topics.items()):
             if row["error_code"] == UNKNOWN_TOPIC:
-                if operation == "CREATE" and "CREATE" not in self._cluster:
+                if operation == "CREATE" and not self._may_create(name):
                     yield f"{name}, which is missing"
             elif operation != "CREATE" and operation not in _operations(row):
                 yield name
+
+    def _may_create(self, name: str) -> bool:
+        """Brokers list no operations of a topic that does not exist, so the request itself is sent, to be validated and
+        not carried out. An answer other than a refused right comes from behind the check of rights.
+        """
+        if "CREATE" in self._cluster:
+            return True
+        answer = self._admin.create_topics([name], validate_only=True, raise_errors=False)["topics"][0]
+        return for_code(answer["error_code"]) not in (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 
     def _foreign_topics_lack(self, operation: str) -> Iterator[str]:
         """Of a topic that is missing nothing is known: whoever writes it makes it."""

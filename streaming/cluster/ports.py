@@ -1,6 +1,6 @@
 """What the roles need of a cluster, as Protocols of their users: look, change placement, look at throttles, set them.
 
-`streaming.cluster.admin.Cluster` implements all of them on Kafka, `assignor_core.simulated_cluster` without brokers;
+`streaming.cluster.admin.Cluster` implements all of them on Kafka, `tests.simulated_cluster` without brokers;
 `tests/conformance` runs the same behaviours on both. A request that the cluster refuses raises ClusterRequestFailed; a
 request without an answer raises ClusterUnreachable, and it may have been carried out all the same.
 """
@@ -8,7 +8,7 @@ request without an answer raises ClusterUnreachable, and it may have been carrie
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from assignor_core.disks import LogDirDescription
+from assignor_core.disks import LogDirDescription, Uploads
 from assignor_core.live import LiveCluster, PartitionKey, ReplicaKey
 from assignor_core.marker import Marker
 from assignor_core.throttles import ThrottledReplicas
@@ -30,6 +30,11 @@ class ClusterReader(Protocol):
         """Log dirs of these brokers, as far as they are alive (of all where None), with the replicas of these
         partitions (of all where None). A broker that refuses to show them has none. A broker that doesn't answer is
         left out; if all are asked and none answers, this raises ClusterUnreachable.
+        """
+
+    def uploads(self, leaders: Mapping[PartitionKey, int]) -> Uploads:
+        """How far remote storage has got with the logs of these partitions, by their leaders; nothing is known where
+        brokers refuse or do not answer.
         """
 
 
@@ -65,18 +70,23 @@ class ThrottleChanger(Protocol):
     def set_throttled_replicas(
         self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
-        """Add entries to the lists of topics that exist."""
+        """Add entries to the lists of topics that exist; refused beside `*`, and where a list would be too long."""
 
     def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
-        """Set both rates of brokers that are alive, bytes/s."""
+        """Set both rates of brokers that are alive, bytes/s; a rate that somebody else has set stays."""
 
     def clear_throttle(
         self,
         brokers: Collection[int],
         leaders: Mapping[str, ThrottledReplicas],
         followers: Mapping[str, ThrottledReplicas],
+        *,
+        untagged: bool = False,
     ) -> list[int]:
-        """Remove rates and entries; returns the brokers that are down and therefore keep their rates."""
+        """Remove entries and rates. Rates of others, which bear no tag (see `assignor_core.throttles`), stay; with
+        `untagged` they go, too, for what an earlier version has set. Returns the brokers that are down and therefore
+        keep their rates.
+        """
 
 
 class LogDirRateReader(Protocol):
@@ -99,10 +109,14 @@ class LogDirChanger(LogDirRateReader, Protocol):
         """
 
     def set_log_dir_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
-        """Set the rate of all movements within a broker, of brokers that are alive, bytes/s."""
+        """Set the rate of all movements within a broker, of brokers that are alive, bytes/s; a rate that somebody else
+        has set stays.
+        """
 
-    def clear_log_dir_rates(self, brokers: Collection[int]) -> list[int]:
-        """Remove rates; returns the brokers that are down and therefore keep theirs."""
+    def clear_log_dir_rates(self, brokers: Collection[int], *, untagged: bool = False) -> list[int]:
+        """Remove rates, those of others only if `untagged`; returns the brokers that are down and therefore keep
+        theirs.
+        """
 
     def cordon_log_dir(self, broker_id: int, path: str, *, cordoned: bool) -> None:
         """Let a log dir take no new replicas, or take them again; raises ClusterRequestFailed if the broker refuses,

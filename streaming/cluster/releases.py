@@ -23,10 +23,10 @@ from streaming.cluster.kafka_python_mends import MendedAdminClient
 METADATA_VERSION = "metadata.version"
 HIGHEST_LEVELS = {
     "3.3": 7, "3.4": 8, "3.5": 11, "3.6": 14, "3.7": 19, "3.8": 20, "3.9": 21, "4.0": 25, "4.1": 27, "4.2": 29,
-    "4.3": 30,
+    "4.3": 30, "4.4": 33,
 }  # fmt: skip
 """The highest metadata.version of each release, oldest first. Source: Kafka's `MetadataVersion`."""
-OLDEST, NEWEST = "3.9", "4.3"
+OLDEST, NEWEST = "3.9", "4.4"
 """Releases that tests run: the oldest that is supported, and the newest that was tried."""
 NAMED_MAX = 5
 
@@ -54,7 +54,7 @@ FEATURES = (
 
 @dataclass(frozen=True, slots=True)
 class BrokerRelease:
-    """One broker: release such as "4.3", None where it is older than any that is known; versions by key of request."""
+    """One broker: release such as "4.4", None where it is older than any that is known; versions by key of request."""
 
     release: str | None
     api_versions: Mapping[int, int]
@@ -90,7 +90,7 @@ def release_of_level(level: int | None) -> tuple[str | None, bool]:
     """The release whose brokers know metadata versions up to `level`, and whether it is a newer one than is known.
 
     >>> release_of_level(21), release_of_level(22), release_of_level(99), release_of_level(None)
-    (('3.9', False), ('4.0', False), ('4.3', True), (None, False))
+    (('3.9', False), ('4.0', False), ('4.4', True), (None, False))
     """
     if level is None:
         return None, False

@@ -1,5 +1,6 @@
 """Bytes that consumers read from each replica: an estimate, as no broker counts it. Pure."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,10 +8,14 @@ import numpy.typing as npt
 
 from streaming.collect.follower_reads import Readers, Replicas, followers_serve, readers_of, summed
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import BROKER_BITS, Ints, column_at, positions
+from streaming.collect.partition_table import BROKER_BITS, Ints, PartitionTable, column_at, positions
+from streaming.collect.stable_offsets import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from streaming.collect.topic_counters import counted_by_place
+from streaming.contract.rates import WHOLE_LOG_MS
 
 Floats = npt.NDArray[np.float64]
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+"""Topics in which Kafka's coordinators keep their state."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +27,8 @@ class BytesOut:
     """In their order."""
     followers_serve: bool
     """Whether followers serve consumers; else nothing is known of them."""
+    unread: Floats
+    """Records that each row of the groups' commits may still count as read (see `_counted_records`)."""
 
     def of(self, rows: Ints, brokers: Ints) -> Floats:
         """Of the replica of each partition on the broker beside it."""
@@ -41,7 +48,14 @@ class BytesOut:
 
 
 def bytes_out_per_sec(
-    before: Observation, after: Observation, written: Floats, record_bytes: Floats, *, followers_known: bool = False
+    before: Observation,
+    after: Observation,
+    written: Floats,
+    record_bytes: Floats,
+    *,
+    without_commits: Floats,
+    unread: Floats | None = None,
+    followers_known: bool = False,
 ) -> BytesOut:
     """Bytes/s of each replica of `after`; `written` is what clients write to each partition, `record_bytes` the mean
     bytes of a record in its log.
@@ -49,8 +63,10 @@ def bytes_out_per_sec(
     Progress of committed offsets x mean record size; scaled to the topic's own byte counter of the replica's broker
     where there is one. A topic that is read without commits is split in proportion to what is written. Leaders serve
     all, unless the counters show that followers serve, too, or looks before have shown it (`followers_known`).
+    `unread` is that of the looks up to `before`; None: these two looks are all there is.
+    `without_commits` is what is known of each partition without a commit of a group, NaN where nothing is.
     """
-    readers, committed = _readers(before, after, record_bytes)
+    readers, committed, unread = _readers(before, after, record_bytes, unread)
     replicas = Replicas(after.partitions, dict(after.racks))
     places, place = replicas.places
     totals = counted_by_place(before, after, places, lambda counters: counters.topic_bytes_out)
@@ -60,10 +76,29 @@ def bytes_out_per_sec(
     else:
         weights = replicas.led(summed(readers.row, readers.rate, len(after.partitions)))
     rates = _split(replicas, totals, weights, written, serve=serve)
-    # Without a counter what is committed is all that is known.
-    uncounted = np.where(committed[replicas.row], weights, np.nan)
+    # Without a counter what is committed is all that is known, but of few partitions.
+    of_leaders = np.where(replicas.leads, without_commits[replicas.row], np.nan)
+    uncounted = np.where(committed[replicas.row], weights, of_leaders)
     rates = np.where(np.isnan(totals[place]), uncounted, rates)
-    return BytesOut(replicas, rates, serve)
+    return BytesOut(replicas, rates, serve, unread)
+
+
+def read_without_commits(
+    partitions: PartitionTable, written: Floats, nothing_written: npt.NDArray[np.bool_], own_topics: Collection[str]
+) -> Floats:
+    """Bytes/s that are read of each partition if no group commits for it; NaN where they are unknown.
+
+    Nothing can be read of an empty log. Topics of Kafka's own are read by brokers alone, which is no traffic of
+    consumers. The pipeline reads each of `own_topics` once, and its offsets are in its checkpoints.
+    """
+    names = partitions.names
+    is_empty = nothing_written & (partitions.end >= 0) & (partitions.start == partitions.end)
+    rates = np.where(is_empty, 0.0, np.nan)
+    if len(names.topics):
+        internal = np.array([name in INTERNAL_TOPICS for name in names.topics], dtype=bool)[names.topic]
+        own = np.array([name in own_topics for name in names.topics], dtype=bool)[names.topic]
+        rates = np.where(internal, 0.0, np.where(own, written, rates))
+    return rates
 
 
 def _split(replicas: Replicas, totals: Floats, weights: Floats, written: Floats, *, serve: bool) -> Floats:
@@ -83,8 +118,10 @@ def _split(replicas: Replicas, totals: Floats, weights: Floats, written: Floats,
     return np.where(shared != 0, totals[place] * weights / np.where(shared != 0, shared, 1), alike)
 
 
-def _readers(before: Observation, after: Observation, record_bytes: Floats) -> tuple[Readers, npt.NDArray[np.bool_]]:
-    """(Bytes/s by the progress of committed offsets, whether each partition has any commit)."""
+def _readers(
+    before: Observation, after: Observation, record_bytes: Floats, unread: Floats | None
+) -> tuple[Readers, npt.NDArray[np.bool_], Floats]:
+    """(Bytes/s by the progress of committed offsets, whether each partition has any commit, what is left unread)."""
     partitions = after.partitions
     (rows_before, committed_before), (rows, committed) = before.groups.committing, after.groups.committing
     earlier = rows.rows_in(rows_before)
@@ -92,19 +129,50 @@ def _readers(before: Observation, after: Observation, record_bytes: Floats) -> t
     chosen = np.flatnonzero((earlier >= 0) & (row >= 0) & (committed >= 0))
     first, last = committed_before[earlier[chosen]], committed[chosen]
     is_idle = last == first
-    ends = column_at(before.partitions.end, before.partitions.rows_of(rows_before.names))[earlier[chosen]]
+    row_before = before.partitions.rows_of(rows_before.names)[earlier[chosen]]
+    ends, starts = column_at(before.partitions.end, row_before), column_at(before.partitions.start, row_before)
     first, last = _within_log(first, last, ends, partitions.end[row[chosen]])
     size = record_bytes[row[chosen]]
     began_ms = _read_ms(before)[rows_before.group[earlier[chosen]]]
     ended_ms = _read_ms(after)[rows.group[chosen]]
     passed_ms = np.where(ended_ms > began_ms, ended_ms - began_ms, np.nan)
     # An idle group's offsets may be the same fetch in both looks.
-    rates = np.where(is_idle, 0.0, (last - first) * size * 1000 / passed_ms)
+    had = (ends - starts).astype(np.float64) if unread is None else np.nan_to_num(unread[earlier[chosen]])
+    logs = _Logs(ends, partitions.end[row[chosen]], partitions.start[row[chosen]], np.minimum(starts, ends) >= 0)
+    counted, left = _counted_records((last - first).astype(np.float64), had, logs, np.nan_to_num(passed_ms))
+    still_unread = np.full(len(rows.group), np.nan)
+    still_unread[chosen] = left
+    rates = np.where(is_idle, 0.0, counted * size * 1000 / passed_ms)
     counts = (first >= 0) & (last >= first) & ~np.isnan(size) & ~np.isnan(rates)
     of_row, group = row[chosen][counts], rows.group[chosen][counts]
     committing = np.bincount(of_row, minlength=len(partitions)) > 0
     readers = readers_of(after, of_row, group, lambda: rows.names.keys_of_rows(chosen[counts].tolist()), rates[counts])
-    return readers, committing
+    return readers, committing, still_unread
+
+
+@dataclass(frozen=True, eq=False)
+class _Logs:
+    """Ends of logs at two looks and their starts at the later one; `known`: start and end at the earlier look are."""
+
+    end_before: Ints
+    end: Ints
+    start: Ints
+    known: npt.NDArray[np.bool_]
+
+
+def _counted_records(progress: Floats, had: Floats, logs: _Logs, passed_ms: Floats) -> tuple[Floats, Floats]:
+    """(How many records of the progress of each group and partition count as read, how many more may count later).
+
+    Any client that may commit can commit 0, the end and 0 again, and read nothing. So a group counts as having read
+    what was written since it was first seen, and besides the whole log once in `WHOLE_LOG_MS`. `had` is what was left
+    before. Nothing bounds the progress where an end or a start of the log is unknown.
+    """
+    held = np.maximum(0, logs.end - logs.start)
+    available = had + np.maximum(0, logs.end - logs.end_before) + held * passed_ms / WHOLE_LOG_MS
+    known = logs.known & (logs.end >= 0) & (logs.start >= 0)
+    counted = np.where(known, np.minimum(progress, available), progress)
+    left = np.where(known, np.minimum(available - np.maximum(0, counted), held), np.nan)
+    return counted, left
 
 
 def _within_log(first: Ints, last: Ints, end_before: Ints, end_after: Ints) -> tuple[Ints, Ints]:

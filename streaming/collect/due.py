@@ -119,6 +119,14 @@ def _unchanged_groups(before: Observation, after: Observation) -> frozenset[str]
         changed |= column_at(getattr(after.partitions, name), row) != column_at(
             getattr(before.partitions, name), row_before
         )
+    held_back = before.last_stable.items() ^ after.last_stable.items()
+    if held_back:
+        keys = {key for key, _ in held_back}
+        changed |= np.fromiter((key in keys for key in groups.names.keys_of_rows()), bool, len(changed))
+    policies = before.cleanup_policies.items() ^ after.cleanup_policies.items()
+    if policies:
+        is_of_them = np.isin(np.array(groups.names.topics), [topic for topic, _ in policies])
+        changed |= is_of_them[groups.names.topic]
     moved = set(groups.group[changed].tolist())
     return frozenset(
         name
@@ -141,7 +149,7 @@ def _same_figures(
         return np.zeros(len(rates), bool)
     was = np.maximum(before, 0)
     same: npt.NDArray[np.bool_] = (before >= 0) & (held.leads[was] == rates.leads)
-    for name in ("size_bytes", "remote_records", "remote_size_bytes"):
+    for name in ("size_bytes", "remote_records", "remote_size_bytes", "out_of_sync"):
         same &= getattr(held, name)[was] == getattr(rates, name)
     for name in ("bytes_in", "bytes_out", "messages_in"):
         first, last = getattr(held, name)[was], getattr(rates, name)

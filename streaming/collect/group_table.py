@@ -1,4 +1,6 @@
-"""Consumer groups, and as columns what each has of partitions: a row for each that is committed, owned or wanted."""
+"""Consumer groups, and as columns what each has of partitions: a row for each that is committed, owned, wanted or not
+noticed yet.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +34,7 @@ class Owner:
     group_instance_id: str | None = None
     rack_id: str | None = None
     subscribed_topic_regex: str | None = None
+    client_host: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,10 @@ class GroupView:
     """Member id of who shall own a partition."""
     assignor: str | None = None
     topology_epoch: int | None = None
+    unnoticed: tuple[PartitionKey, ...] = ()
+    """Partitions without a commit and an owner, of topics of which members own others: added lately, or withheld."""
+    left_out: int = 0
+    """Partitions that it names and that are not reported: they do not exist, or its members name too many."""
     share: ShareOffsets | None = None
     """What the coordinator sent of a share group's offsets."""
     read_ms: int | None = field(default=None, compare=False)
@@ -68,7 +75,15 @@ class GroupTable(Mapping[str, GroupView]):
     def keys_by_group(self) -> list[list[PartitionKey]]:
         """The partitions of each group's rows."""
         return [
-            sorted({*view.committed, *view.owners, *view.targets, *(view.share.partitions if view.share else ())})
+            sorted(
+                {
+                    *view.committed,
+                    *view.owners,
+                    *view.targets,
+                    *view.unnoticed,
+                    *(view.share.partitions if view.share else ()),
+                }
+            )
             for view in self._views.values()
         ]
 

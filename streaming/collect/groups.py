@@ -20,25 +20,30 @@ from streaming.cluster.described_groups import (
     CLASSIC,
     DEAD,
     SHARE,
+    TEXT_MAX,
     DescribedGroup,
     ShareOffsets,
     describe,
     share_offsets,
 )
+from streaming.collect.cleanup_policies import CleanupPolicies
 from streaming.collect.group_choice import GroupChoice
 from streaming.collect.group_table import GroupTable, GroupView
-from streaming.collect.group_views import EMPTY, Owners, view_of
+from streaming.collect.group_views import EMPTY, Owners, Reported, view_of
 from streaming.collect.look import Look
 from streaming.collect.partition_table import PartitionKey, PartitionTable
 from streaming.collect.refusals import Request, is_refused
 from streaming.collect.shards import WHOLE, Shard
 from streaming.collect.share_positions import SharePositions
+from streaming.collect.stable_offsets import StableOffsets
 from streaming.settings import CollectSettings
 
 log = structlog.get_logger()
 
 BATCH = 200
 """Groups asked about in one call, all of one coordinator."""
+NAMED_MAX = 20
+"""Groups that are named in the log of one look."""
 IDLE_LOOKS = 6
 """If a group has no members and its offsets stood still, they are fetched once in this many looks."""
 NO_CONSUMERS = frozenset({"connect", "sr"})
@@ -53,11 +58,17 @@ Listed = Mapping[int, Sequence[Mapping[str, Any]]]
 class GroupsRead:
     """What one look read of groups, and how many it left out by the broker that coordinates them.
 
-    A broker that did not list its groups is not in `left_out`.
+    A broker that did not list its groups is in neither count of what is left out.
     """
 
     views: GroupTable
     left_out: dict[int, int]
+    partitions_left_out: dict[int, int] = field(default_factory=dict)
+    """Partitions that groups name and that are not reported, by the broker that coordinates them."""
+    last_stable: dict[PartitionKey, int] = field(default_factory=dict)
+    """Last stable offset by partition, where open transactions hold readers back."""
+    cleanup_policies: Mapping[str, str] = field(default_factory=dict)
+    """Cleanup policies of compacted topics that groups read, by topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,15 @@ class GroupSampler:
     _choice: GroupChoice = field(default_factory=GroupChoice)
     _positions: SharePositions = field(default_factory=SharePositions)
     _owners: Owners = field(default_factory=Owners)
+    _stable: StableOffsets = field(init=False)
+    _policies: CleanupPolicies = field(default_factory=CleanupPolicies)
+    _existing: dict[str, int] = field(default_factory=dict)
+    """How many partitions each topic has; the same object while they are the same."""
+    _told: frozenset[str] = frozenset()
+    """Groups of which partitions were left out at the look before."""
+
+    def __post_init__(self) -> None:
+        self._stable = StableOffsets(self._shard)
 
     def read(
         self,
@@ -108,17 +128,38 @@ class GroupSampler:
         `listed_groups`). `partitions` show lag.
         """
         eligible = _eligible([row for rows in listed.values() for row in rows], settings)
-        with_members = [name for name, state in eligible.items() if state != EMPTY]
-        chosen = self._choice.choose(eligible.keys(), with_members, settings.groups_max)
+        # Another name is cut where it is long; ids of groups would be mixed.
+        readable = {name: state for name, state in eligible.items() if len(name) <= TEXT_MAX}
+        with_members = [name for name, state in readable.items() if state != EMPTY]
+        chosen = self._choice.choose(readable.keys(), with_members, settings.groups_max)
         states = {name: state for name, state in eligible.items() if name in chosen}
-        views = GroupTable(self._views(reads, look, listed, states, partitions))
-        some_wait = len(eligible) > len(chosen)
+        if self._existing != partitions.count_by_topic:
+            self._existing = partitions.count_by_topic
+        reported = Reported(self._existing, settings.group_partitions_max)
+        views = GroupTable(self._views(reads, look, listed, states, partitions, reported))
+        some_wait = len(readable) > len(chosen)
         for name, (lag_records, committed) in zip(views, views.totals(partitions), strict=True):
             # Only where there are too many groups do those of other shards count.
             if some_wait or self._shard.takes_group(name):
                 self._choice.note(name, lag_records=lag_records, committed=committed)
         self._choice.note_unread(chosen - views.keys())
-        return GroupsRead(views, _left_out(listed, eligible.keys() - chosen, settings))
+        left_out = _left_out(listed, eligible.keys() - chosen, settings)
+        partitions_left_out = self._partitions_left_out(listed, views)
+        stable = self._stable.read(reads, look, views, partitions)
+        policies = self._policies.read(reads, views.names.topics, now_ms=look.began_ms)
+        return GroupsRead(views, left_out, partitions_left_out, stable, policies)
+
+    def _partitions_left_out(self, listed: Listed, views: GroupTable) -> dict[int, int]:
+        """How many partitions each coordinator's groups name that are not reported; logs the groups that are new."""
+        counts = {name: view.left_out for name, view in views.items() if view.left_out}
+        for name in sorted(counts.keys() - self._told)[:NAMED_MAX]:
+            log.warning("group_partitions_left_out", group=name, count=counts[name])
+        self._told = frozenset(counts)
+        coordinators = _coordinators(listed) if counts else {}
+        by_broker = Counter(dict.fromkeys(listed, 0))
+        for name, count in counts.items():
+            by_broker[coordinators[name]] += count
+        return dict(by_broker)
 
     def _views(
         self,
@@ -127,6 +168,7 @@ class GroupSampler:
         listed: Listed,
         states: Mapping[str, str | None],
         partitions: PartitionTable,
+        reported: Reported,
     ) -> dict[str, GroupView]:
         """Views of these groups, by name; idle ones as they were last fetched."""
         kept = {name: self._idle[name] for name, state in states.items() if state == EMPTY and name in self._idle}
@@ -140,7 +182,7 @@ class GroupSampler:
         def of_broker(broker: int) -> dict[str, GroupView]:
             views: dict[str, GroupView] = {}
             for batch in batches[broker]:
-                views |= _views(reads, look, batch, partitions, self._shard, self._owners)
+                views |= _views(reads, look, batch, reported, self._shard, self._owners)
             return views
 
         for views in look.of_each(batches, of_broker).values():
@@ -215,7 +257,7 @@ def _batches(listed: Listed, names: Sequence[str]) -> Iterator[tuple[int, Sequen
 
 
 def _views(
-    reads: BrokerReads, look: Look, batch: Batch, partitions: Collection[PartitionKey], shard: Shard, owners: Owners
+    reads: BrokerReads, look: Look, batch: Batch, reported: Reported, shard: Shard, owners: Owners
 ) -> dict[str, GroupView]:
     """Of one batch of groups; those whose offsets can't be had are left out, and logged."""
     described: dict[str, DescribedGroup] = {}
@@ -230,7 +272,7 @@ def _views(
             state,
             described.get(name),
             offsets[name],
-            partitions=partitions,
+            reported=reported,
             read_ms=now_ms,
             known=owners,
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from streaming.collect.group_table import GroupTable
-from streaming.collect.partition_table import PartitionTable, SizeTable
+from streaming.collect.partition_table import PartitionKey, PartitionTable, SizeTable
 
 Part = Literal["offsets", "sizes", "counters"]
 """What is read from each broker: offsets of what it leads, log sizes, JMX counters."""
@@ -67,8 +67,16 @@ class Observation:
     requests_refused: Mapping[int, int] = field(default_factory=dict)
     """Requests of this look that each broker refused for want of a right; one that is not named refused none."""
 
+    group_partitions_left_out: Mapping[int, int] = field(default_factory=dict)
+    """Partitions that groups name and that are not reported, by the broker that coordinates these groups."""
+    last_stable: Mapping[PartitionKey, int] = field(default_factory=dict)
+    """Last stable offset by partition that a group reads, where an open transaction keeps it below the log end."""
     counter_pairs: Mapping[int, CounterPair] = field(default_factory=dict)
     """Of brokers whose counters Prometheus has scraped: two scrapes, with their own times."""
+    addresses: Mapping[int, str] = field(default_factory=dict)
+    """Addresses of the brokers that are alive, host:port."""
+    cleanup_policies: Mapping[str, str] = field(default_factory=dict)
+    """Cleanup policies of compacted topics that groups read, by topic."""
 
     def counters_since(self, before: "Observation", broker: int) -> CounterPair | None:
         """Counters of a broker at two moments, these looks or two scrapes; None without any, without time between them,

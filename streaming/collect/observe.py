@@ -117,7 +117,9 @@ def observe(
     of_groups = groups.read(reads, settings, look, listed, partitions)
     return Observation(
         now_ms, look.racks, partitions, sizes, log_dirs, counters, of_groups.views, of_groups.left_out,
-        look.read_ms, frozenset(look.silent), refusals.end_look(), pairs,
+        look.read_ms, frozenset(look.silent), refusals.end_look(),
+        of_groups.partitions_left_out, of_groups.last_stable, pairs, metadata.addresses,
+        of_groups.cleanup_policies,
     )  # fmt: skip
 
 
@@ -203,9 +205,12 @@ def _partitions(
     topics = {topic: place for place, topic in enumerate(sorted({topic for topic, _ in moving}))}
     names = PartitionNames(tuple(topics), ints(topics[topic] for topic, _ in moving), ints(row for _, row in moving))
     rows = zip(table.rows_of(names).tolist(), moving, strict=True)
+    adding = {row: added[key] for row, key in rows if row != UNKNOWN}
+    lacking = {row: len(set(brokers) - adding.get(row, frozenset())) for row, brokers in metadata.out_of_sync.items()}
     table = replace(
         table,
-        adding={row: added[key] for row, key in rows if row != UNKNOWN},
+        adding=adding,
+        out_of_sync={row: count for row, count in lacking.items() if count},
         start=_column(table, [answer for row in by_broker.values() for answer in row.starts]),
         end=_column(table, [row.ends for row in by_broker.values()]),
     )

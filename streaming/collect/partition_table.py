@@ -37,6 +37,7 @@ class PartitionView:
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     local_log_start_offset: int | None = None
+    out_of_sync: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,8 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
     end: Ints
     local_start: Ints
     """First offset on the leader's disk. What is between `start` and it is in remote storage alone (KIP-405)."""
+    out_of_sync: Mapping[int, int] = field(default_factory=dict)
+    """How many replicas are not in sync by row, where there are any, without those that a reassignment adds."""
 
     @classmethod
     def of(cls, partitions: Mapping[PartitionKey, PartitionView]) -> Self:
@@ -93,6 +96,7 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
             ints(_or_unknown(row.log_start_offset) for _, row in rows),
             ints(_or_unknown(row.log_end_offset) for _, row in rows),
             ints(_or_unknown(_local_start_of(row)) for _, row in rows),
+            {index: row.out_of_sync for index, (_, row) in enumerate(rows) if row.out_of_sync},
         )
 
     def rows_of(self, names: PartitionNames) -> Ints:
@@ -132,6 +136,16 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
         return None if row is None else known_or_none(self.end[row])
 
     @cached_property
+    def count_by_topic(self) -> dict[str, int]:
+        """How many partitions each topic has, by the highest of their numbers: they are numbered from 0 on."""
+        topics, last = np.unique(self.names.topic[::-1], return_index=True)
+        highest = self.names.number[::-1][last]
+        return {
+            self.names.topics[topic]: number + 1
+            for topic, number in zip(topics.tolist(), highest.tolist(), strict=True)
+        }
+
+    @cached_property
     def replica_row(self) -> Ints:
         """The row of each entry of `replica_broker`."""
         return np.repeat(np.arange(len(self)), np.diff(self.replicas_begin))
@@ -151,6 +165,7 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
             known_or_none(self.start[row]),
             known_or_none(self.end[row]),
             known_or_none(self.local_start[row]),
+            self.out_of_sync.get(row, 0),
         )
 
     def __contains__(self, key: object) -> bool:

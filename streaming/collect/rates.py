@@ -9,14 +9,14 @@ between the two moments at which the broker itself was read: one that hangs make
 Rates stand in columns, NaN for unknown, one row for each replica; a partition's rates are in the order of its table.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from streaming.collect.bytes_out import bytes_out_per_sec
+from streaming.collect.bytes_out import bytes_out_per_sec, read_without_commits
 from streaming.collect.observation import Observation, Part
 from streaming.collect.partition_table import (
     NO_LEADER,
@@ -25,6 +25,7 @@ from streaming.collect.partition_table import (
     PartitionTable,
     ReplicaKey,
     column_at,
+    ints,
     known_or_none,
     positions,
 )
@@ -51,6 +52,8 @@ class ReplicaRates:
     size_bytes: int | None
     remote_records: int | None = None
     remote_size_bytes: int | None = None
+    out_of_sync: int | None = None
+    """Replicas of the partition that are not in sync; None of followers of a leader."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +70,12 @@ class ReplicaRateTable(Mapping[ReplicaKey, ReplicaRates]):
     size_bytes: Ints
     remote_records: Ints
     remote_size_bytes: Ints
+    out_of_sync: Ints
+    """Replicas of the partition that are not in sync; UNKNOWN of followers of a leader."""
     followers_serve: bool = False
     """Whether followers serve consumers; their `bytes_out` are unknown else."""
+    unread: Floats | None = None
+    """Records that each row of the groups' commits may still count as read."""
 
     def place_of(self, rows: Ints, brokers: Ints) -> Ints:
         """Where the replica of each partition on the broker beside it stands; UNKNOWN where it was not read."""
@@ -85,6 +92,7 @@ class ReplicaRateTable(Mapping[ReplicaKey, ReplicaRates]):
             known_or_none(self.size_bytes[place]),
             known_or_none(self.remote_records[place]),
             known_or_none(self.remote_size_bytes[place]),
+            known_or_none(self.out_of_sync[place]),
         )
 
     def __iter__(self) -> Iterator[ReplicaKey]:
@@ -112,12 +120,15 @@ def replica_rates(
     *,
     known: RecordBytes | None = None,
     followers_known: bool = False,
+    own_topics: Collection[str] = (),
+    unread: Floats | None = None,
 ) -> ReplicaRateTable:
     """Rates of every replica of a known partition that `after` shows on brokers of the shard; none without time between
     the looks.
 
     `known` is what was learned of records up to `after`; None: these two looks are all there is. `followers_known`:
-    looks before have shown that followers serve consumers.
+    looks before have shown that followers serve consumers. `own_topics` are the topics that the pipeline reads.
+    `unread` is that of the table of the look before.
     """
     partitions, sizes = after.partitions, after.sizes
     row = partitions.rows_of(sizes.names)
@@ -128,7 +139,11 @@ def replica_rates(
     stored_bytes = stored_record_bytes(of_records, after)
     messages = _messages(before, after, of_records.growth)
     written = _written(before, after, messages, of_records)
-    read = bytes_out_per_sec(before, after, written, stored_bytes, followers_known=followers_known)
+    nothing_written = of_records.growth.appended == 0
+    read = bytes_out_per_sec(
+        before, after, written, stored_bytes, followers_known=followers_known, unread=unread,
+        without_commits=read_without_commits(partitions, written, nothing_written, own_topics),
+    )  # fmt: skip
     leads = partitions.leader[row] == broker
     remote = _remote_records(partitions)
     remote_bytes = np.where((remote >= 0) & ~np.isnan(stored_bytes), np.rint(remote * stored_bytes), UNKNOWN)
@@ -144,8 +159,17 @@ def replica_rates(
         size_bytes=sizes.size_bytes[shown],
         remote_records=np.where(leads, remote[row], UNKNOWN),
         remote_size_bytes=np.where(leads, remote_bytes[row], UNKNOWN).astype(np.int64),
+        out_of_sync=np.where(leads | (partitions.leader[row] == NO_LEADER), _out_of_sync(partitions)[row], UNKNOWN),
         followers_serve=read.followers_serve,
+        unread=read.unread,
     )
+
+
+def _out_of_sync(partitions: PartitionTable) -> Ints:
+    """Replicas that are not in sync, by row."""
+    counts = np.zeros(len(partitions), dtype=np.int64)
+    counts[ints(partitions.out_of_sync)] = ints(partitions.out_of_sync.values())
+    return counts
 
 
 def broker_rates(

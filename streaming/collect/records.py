@@ -19,7 +19,7 @@ from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, colum
 from streaming.collect.rates import FOLLOWER, LEADER, BrokerRates, ReplicaRateTable
 from streaming.contract import RECORD_VERSION
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN
-from streaming.contract.records import RATE_MAX, REMOTE_RECORDS, REMOTE_SIZE_BYTES
+from streaming.contract.records import OUT_OF_SYNC_REPLICAS, RATE_MAX, REMOTE_RECORDS, REMOTE_SIZE_BYTES
 
 AT_A_TIME = 10_000
 """Rows whose figures are put into words together: so many are in memory as text."""
@@ -43,7 +43,9 @@ def broker_records(
             "log_dir_used_bytes": disks.used_bytes if disks else None,
             "log_dir_usable_bytes": disks.usable_bytes if disks else None,
             "groups_left_out": after.groups_left_out.get(broker),
+            "group_partitions_left_out": after.group_partitions_left_out.get(broker),
             "requests_refused": None if broker in after.unanswering else after.requests_refused.get(broker, 0),
+            "address": after.addresses.get(broker),
         }  # fmt: skip
         yield str(broker).encode(), _text(record).encode()
 
@@ -66,15 +68,15 @@ def replica_records(cluster: str, due: DueRates) -> Iterator[tuple[bytes, bytes]
             names.topic[row].tolist(), names.number[row].tolist(), replicas.leads[part].tolist(),
             _rate_texts(replicas.bytes_in[part]), _rate_texts(replicas.bytes_out[part]),
             _rate_texts(replicas.messages_in[part]), _offset_texts(replicas.size_bytes[part]),
-            _remote_texts(replicas, part),
+            _remote_texts(replicas, part), _sync_texts(replicas.out_of_sync[part]),
             strict=True,
         )  # fmt: skip
-        for interval_ms, broker, topic, number, leads, written, read, messages, size, remote in columns:
+        for interval_ms, broker, topic, number, leads, written, read, messages, size, remote, sync in columns:
             yield (
                 str(broker).encode(),
                 (
                     f'{heads[interval_ms]},"broker":{broker},"topic":{topics[topic]},"partition":{number}{roles[leads]}'
-                    f'{written}{bytes_out}{read}{messages_in}{messages},"size_bytes":{size}{remote}}}'
+                    f'{written}{bytes_out}{read}{messages_in}{messages},"size_bytes":{size}{remote}{sync}}}'
                 ).encode(),
             )
 
@@ -87,7 +89,7 @@ def _common(cluster: str, time_ms: int, interval_ms: int) -> dict[str, Any]:
 def consumer_lag_records(
     cluster: str, observation: Observation, names: Collection[str] | None = None
 ) -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) of one record per group and partition that is committed, owned or going to be; the key is the group.
+    """(key, value) of one record per group and row of `GroupTable`; the key is the group.
 
     Of the groups `names`; None is all. Fields that only some groups or members have are left out where unknown.
     """
@@ -97,6 +99,7 @@ def consumer_lag_records(
     # A commit may be read a moment after the end offset: behind by less than nothing is behind by nothing.
     lag = np.where((end >= 0) & (committed >= 0), np.maximum(0, end - committed), UNKNOWN)
     topics = [_text(name) for name in groups.names.topics]
+    policies = [_known_texts(cleanup_policy=observation.cleanup_policies.get(name)) for name in groups.names.topics]
     when = f',"event_time_ms":{observation.time_ms},"committed_offset":'
     begins = groups.begin.tolist()
     for place, (name, view) in enumerate(groups.items()):
@@ -111,14 +114,15 @@ def consumer_lag_records(
         columns = zip(
             groups.names.topic[part].tolist(), keys, _offset_texts(committed[part]), _offset_texts(end[part]),
             _offset_texts(start[part]), lags, [ends[view.owners.get(row)] for row in keys],
-            [targets[view.targets.get(row)] for row in keys], _share_texts(view, keys), strict=True,
+            [targets[view.targets.get(row)] for row in keys], _share_texts(view, keys),
+            _stable_texts(observation.last_stable, keys), strict=True,
         )  # fmt: skip
-        for topic, row, offset, log_end, log_start, behind, tail, target, share in columns:
+        for topic, row, offset, log_end, log_start, behind, tail, target, share, stable in columns:
             yield (
                 key,
                 (
                     f'{head}{topics[topic]},"partition":{row[1]}{when}{offset},"log_end_offset":{log_end}'
-                    f',"log_start_offset":{log_start},"lag_records":{behind}{tail}{target}{share}}}'
+                    f',"log_start_offset":{log_start},"lag_records":{behind}{tail}{target}{share}{stable}{policies[topic]}}}'
                 ).encode(),
             )
 
@@ -133,7 +137,7 @@ def _owner_texts(view: GroupView) -> dict[Owner | None, str]:
     for owner in set(view.owners.values()):
         of_owner = _known_texts(
             group_instance_id=owner.group_instance_id, rack_id=owner.rack_id,
-            subscribed_topic_regex=owner.subscribed_topic_regex,
+            subscribed_topic_regex=owner.subscribed_topic_regex, client_host=owner.client_host,
         )  # fmt: skip
         ids = f',"member_id":{_text(owner.member_id)},"client_id":{_text(owner.client_id)}'
         texts[owner] = f"{ids}{of_group}{of_owner}"
@@ -150,6 +154,13 @@ def _share_texts(view: GroupView, keys: Sequence[PartitionKey]) -> Iterable[str]
     if view.share is None:
         return repeat("", len(keys))
     return [_known_texts(share_start_offset=view.share.starts.get(key)) for key in keys]
+
+
+def _stable_texts(last_stable: Mapping[PartitionKey, int], keys: Sequence[PartitionKey]) -> Iterable[str]:
+    """What a record of a group has of the partition's last stable offset."""
+    if not last_stable:
+        return repeat("", len(keys))
+    return [_known_texts(last_stable_offset=last_stable.get(key)) for key in keys]
 
 
 def _known_texts(**fields: object) -> str:
@@ -178,6 +189,13 @@ def _remote_texts(replicas: ReplicaRateTable, places: Ints) -> Iterable[str]:
         _known_texts(**{REMOTE_RECORDS.name: known_or_none(count), REMOTE_SIZE_BYTES.name: known_or_none(size)})
         for count, size in columns
     ]
+
+
+def _sync_texts(counts: Ints) -> list[str]:
+    """What a record has of replicas that are not in sync."""
+    texts = {count: f',"{OUT_OF_SYNC_REPLICAS.name}":{count}' for count in np.unique(counts).tolist()}
+    texts[UNKNOWN] = ""
+    return [texts[count] for count in counts.tolist()]
 
 
 def _rate_texts(column: npt.NDArray[np.float64]) -> list[str]:

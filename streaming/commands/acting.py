@@ -3,6 +3,7 @@
 An approval, an abort or a note is a row: the control that holds the lease acts on it, now or after a take-over.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from streaming.views.plans import plan_ids
 
 if TYPE_CHECKING:
     from assignor_core.proposed_plan import ProposedPlan
+    from streaming.views.intents import Intent
 
 
 class JournalActions:
@@ -31,16 +33,20 @@ class JournalActions:
         from streaming.commands.live_cluster import live_cluster
         from streaming.control.planning import propose_and_keep
         from streaming.control.policies import policy_on
-        from streaming.control.wiring import journal_of, window_tables_of
+        from streaming.control.wiring import window_tables_of
 
         settings = self._settings
 
         with live_cluster(settings) as cluster:
-            journal, windows = journal_of(settings), window_tables_of(settings)
             proposed = propose_and_keep(
-                cluster, journal, windows, settings.planner, now_ms=now_ms, policy_for=partial(policy_on, settings)
+                cluster,
+                window_tables_of(settings),
+                settings.planner,
+                keep=self._keeping(now_ms),
+                now_ms=now_ms,
+                policy_for=partial(policy_on, settings),
             )
-        return _planned(proposed)
+        return planned(proposed)
 
     def approve(self, plan_id: str, by: str, *, now_ms: int) -> Outcome:
         """Approve once: an open execution of the plan stands, and one that has ended is not repeated."""
@@ -89,33 +95,59 @@ class JournalActions:
     def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
         """A plan that empties the broker; if it is carried out, the broker is noted first, so that it stays empty."""
         from streaming.commands.lifecycle import plan_for_broker, why_not_emptied
-        from streaming.control.intents import note_intent
         from streaming.control.policies import relief_policy
         from streaming.views.intents import Intent
 
         policy = relief_policy(frozenset({broker}), drain=True)
-        proposed = plan_for_broker(self._settings, broker, policy, now_ms=now_ms)
-        planned = _planned(proposed)
+        proposed = plan_for_broker(self._settings, broker, policy, keep=self._keeping(now_ms), now_ms=now_ms)
+        made = planned(proposed)
         if not carry_out:
-            return planned
+            return made
         unfit = why_not_emptied(broker, proposed)
         if unfit is not None:
-            return Outcome("can_not_be_emptied", unfit, 409, planned.fields)
-        note_intent(self._settings.storage.tables, self._cluster, broker, Intent.DRAIN, now_ms=now_ms)
-        if not proposed.plan.movement_count:
-            return Outcome("drained", f"broker {broker} is noted for drain and holds nothing", fields=planned.fields)
-        approved = self.approve(proposed.plan.plan_id, by, now_ms=now_ms)
-        return Outcome(approved.state, approved.detail, approved.status, {**planned.fields, **approved.fields})
+            return Outcome("can_not_be_emptied", unfit, 409, made.fields)
+        nothing = Outcome("drained", f"broker {broker} is noted for drain and holds nothing", fields=made.fields)
+        return self._noted_and_approved(broker, Intent.DRAIN, by, proposed, nothing, now_ms=now_ms)
 
-    def undrain(self, broker: int, *, now_ms: int) -> Outcome:
+    def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        """A plan that gives the broker its share; if it is carried out, a drain of the broker ends first."""
+        from streaming.commands.lifecycle import plan_for_broker
+        from streaming.views.intents import Intent
+
+        proposed = plan_for_broker(self._settings, broker, None, keep=self._keeping(now_ms), now_ms=now_ms)
+        made = planned(proposed)
+        if not carry_out:
+            return made
+        nothing = Outcome("added", f"broker {broker} is noted for use and has its share", fields=made.fields)
+        return self._noted_and_approved(broker, Intent.USE, by, proposed, nothing, now_ms=now_ms)
+
+    def _noted_and_approved(
+        self, broker: int, intent: "Intent", by: str, proposed: "ProposedPlan", nothing: Outcome, *, now_ms: int
+    ) -> Outcome:
+        """Note what the broker is for, then approve its plan; `nothing` is the outcome of a plan without movements."""
+        from streaming.control.intents import note_intent
+
+        note_intent(self._settings.storage.tables, self._cluster, broker, intent, by, now_ms=now_ms)
+        if not proposed.plan.movement_count:
+            return nothing
+        approved = self.approve(proposed.plan.plan_id, by, now_ms=now_ms)
+        return Outcome(approved.state, approved.detail, approved.status, {**nothing.fields, **approved.fields})
+
+    def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:
         """Note that the broker takes its share again."""
         from streaming.control.intents import note_intent
         from streaming.views.intents import Intent, drained_brokers
 
         if broker not in drained_brokers(self._reader(), self._cluster):
             return Outcome("not_drained", f"broker {broker} is not drained: nothing was changed")
-        note_intent(self._settings.storage.tables, self._cluster, broker, Intent.USE, now_ms=now_ms)
+        note_intent(self._settings.storage.tables, self._cluster, broker, Intent.USE, by, now_ms=now_ms)
         return Outcome("undrained", f"broker {broker} may get replicas again; nothing was moved")
+
+    def _keeping(self, now_ms: int) -> "Callable[[ProposedPlan], object]":
+        """Stores a plan in the tables; serve has noted the act."""
+        from streaming.control.wiring import journal_of
+
+        return partial(journal_of(self._settings).write_plan, decision=None, now_ms=now_ms)
 
     @property
     def _cluster(self) -> str:
@@ -132,7 +164,8 @@ class JournalActions:
         return "no control holds the lease: it waits until one runs"
 
 
-def _planned(proposed: "ProposedPlan") -> Outcome:
+def planned(proposed: "ProposedPlan") -> Outcome:
+    """What came of an act that was to make a plan."""
     plan = proposed.plan
     fields: dict[str, Any] = {"movement_count": plan.movement_count, "bytes_to_move": round(plan.bytes_to_move)}
     if not plan.movement_count:

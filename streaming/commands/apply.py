@@ -5,11 +5,14 @@ follows; where none is (or it has died), this command takes the lease and does w
 turn, one after the other. A command that ends before its execution prints it.
 """
 
+import json
 import os
+import shutil
 import signal
+import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -18,30 +21,37 @@ from typing import TYPE_CHECKING
 import click
 import structlog
 
+from assignor_core.execution.events import Event
+from assignor_core.price import plan_duration_ms
 from assignor_core.resources import Resource
-from assignor_core.wording import counted
+from assignor_core.wording import bytes_text, counted
 from streaming.commands.approved_before import approved_before, executions_of
 from streaming.commands.asking import confirmed
 from streaming.commands.console import echo
-from streaming.commands.options import in_use, settings_from, settings_options
+from streaming.commands.options import in_use, json_option, settings_from, settings_options
+from streaming.commands.plan_price import duration_text
 from streaming.errors import LeaseLost, RefusedForSafety, UsageProblem
 from streaming.runtime import clocks
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
-    from assignor_core.execution.events import EventRecord
+    from assignor_core.execution.events import EventRecord, Figures
     from assignor_core.execution.life_cycle import Execution
     from assignor_core.plan import Plan
-    from assignor_core.proposed_plan import KeptPlan, ProposedPlan
+    from assignor_core.proposed_plan import KeptPlan
     from streaming.cluster.ports import ClusterReader, ControlledCluster
     from streaming.control.carrier import Carrier
     from streaming.control.cluster_marker import ClusterMarker
     from streaming.control.journal import Journal
     from streaming.control.lease import Lease
 
+    Ended = tuple[Execution, EventRecord]
+
 log = structlog.get_logger()
 
 POLL_INTERVAL_S = 1.0
+EXIT_CODES = {Event.DONE: 0, Event.REFUSED: 3}
+"""By the event that ends the execution; any other is a failure."""
 
 
 @click.command()
@@ -49,49 +59,83 @@ POLL_INTERVAL_S = 1.0
 @settings_options
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @click.option("--revalidate", is_flag=True, help="Where the plan no longer fits, show a new one.")
-def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes: bool, revalidate: bool) -> int:
-    """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file that `plan --out FILE` wrote."""
+@json_option
+def apply(
+    plan: str, config_file: Path | None, assignments: tuple[str, ...], yes: bool, revalidate: bool, as_json: bool
+) -> int:
+    """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file that `plan --out FILE` wrote.
+
+    With --json standard output has one object, the end; all else goes to standard error.
+    """
+    settings = settings_from(config_file, assignments)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        ended = _applied(plan, settings, yes=yes, revalidate=revalidate, as_json=as_json)
+    if ended is None:
+        return 3
+    if as_json:
+        click.echo(json.dumps(_end_shown(*ended)))
+    return EXIT_CODES.get(ended[1].event, 1)
+
+
+def _end_shown(execution: "Execution", end: "EventRecord") -> dict[str, object]:
+    figures = end.figures
+    return {
+        "execution_id": execution.execution_id,
+        "plan_id": execution.plan_id,
+        "event": end.event.value,
+        "detail": end.detail,
+        "movements_done": figures.movements_done,
+        "movements_total": figures.movements_total,
+        "bytes_moved": figures.bytes_moved,
+        "bytes_total": figures.bytes_total,
+    }
+
+
+def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_json: bool) -> "Ended | None":
+    """The execution and the event that has ended it; None where the answer was no."""
     from assignor_core.deciding.maintenance import may_act, next_opening
-    from assignor_core.execution.events import Event
     from streaming.cluster.clients import admin_client
     from streaming.cluster.permissions import check_may_execute
+    from streaming.commands.noted_acts import noted, person
     from streaming.commands.tables_there import check_tables
     from streaming.control.identity import lease_of, leased_cluster
-    from streaming.control.journal import owner
     from streaming.control.policies import maintenance_windows
     from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.secrets import secrets_of
+    from streaming.serve.api.actions import Outcome
 
-    settings = settings_from(config_file, assignments)
     configure_logging(settings.log, secrets_of(settings))
     journal = journal_of(settings)
     from_file = os.path.isfile(plan)  # not Path's: it raises for a text that no file can have as its name
     if not from_file:
         check_tables(settings)
-    approved = journal.plan(_import_plan(plan, journal, settings.kafka.cluster_name) if from_file else plan)
+    approved, is_stored = _plan_of_file(plan, journal, settings) if from_file else (journal.plan(plan), True)
     _show(approved.plan)
     _show_executions(journal, approved)
     hours = maintenance_windows(settings.control)
     if not may_act(hours, clocks.now_ms()):
         echo(f"No maintenance window is open: this plan does not wait for {next_opening(hours, clocks.now_ms())}.")
-    if not confirmed("Carry out this plan on the live cluster?", yes=yes):
-        return 3
     admin = admin_client(settings.kafka)
     try:
-        check_may_execute(admin)
+        check_may_execute(admin)  # nobody is asked in vain
+        if not confirmed("Carry out this plan on the live cluster?", yes=yes, err=as_json):
+            return None
         lease = lease_of(admin, settings)
         with lease.kept():
             cluster = leased_cluster(admin, lease)
             following = _Following(cluster, journal, lease, settings)
-            execution = journal.approve(approved, f"a person ({owner()})", now_ms=clocks.now_ms())
+            with noted(settings, "approve", approved.plan.plan_id, Outcome("accepted", "the plan is approved")):
+                if not is_stored:
+                    approved = journal.write_plan(approved.proposed, decision=None, now_ms=clocks.now_ms())
+                execution = journal.approve(approved, person(), now_ms=clocks.now_ms())
             end = following.to_the_end(execution)
         if end.event is Event.REFUSED and revalidate:
-            _propose_again(cluster, journal, settings)
+            _propose_again(cluster, settings)
     finally:
         admin.close()
     _tell(f"{end.event}: {end.detail}")
-    return {Event.DONE: 0, Event.REFUSED: 3}.get(end.event, 1)
+    return execution, end
 
 
 @click.command()
@@ -119,7 +163,7 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
         with lease.kept():
             following = _Following(leased_cluster(admin, lease), journal, lease, settings)
             for execution in running:
-                journal.request_abort(execution, now_ms=clocks.now_ms())
+                following.ask_to_stop(execution)
             for execution in running:
                 end = following.to_the_end(execution)
                 _tell(f"{execution.execution_id}: {end.event}: {end.detail}")
@@ -134,10 +178,32 @@ def _tell(text: str, *, err: bool = False) -> None:
         echo(text, err=err)
 
 
+def progress_line(figures: "Figures", elapsed_ms: float) -> str:
+    """How far an execution is that was approved so long ago: movements, percent, rate, and the time that is left.
+
+    >>> from assignor_core.execution.events import Figures
+    >>> progress_line(Figures(4, 8_000_000, 2, 6_000_000), 60_000)
+    '2 of 4 movements, 75 %: 6.0 MB of 8.0 MB at 100.0 kB/s, about 20 s left'
+    >>> progress_line(Figures(2, 0, 1, 0), 1_000), progress_line(Figures(2, 10, 0, 0), 0)
+    ('1 of 2 movements, 50 %', '0 of 2 movements, 0 %: 0 B of 10 B')
+    """
+    done = f"{figures.movements_done} of {counted(figures.movements_total, 'movement', 'movements')}"
+    moved, total = figures.bytes_moved, figures.bytes_total
+    if not total:
+        return f"{done}, {figures.movements_done / max(1, figures.movements_total):.0%}".replace("%", " %")
+    copied = f"{done}, {moved / total * 100:.0f} %: {bytes_text(moved)} of {bytes_text(total)}"
+    if not moved or elapsed_ms <= 0:
+        return copied
+    per_ms = moved / elapsed_ms
+    left = f", about {duration_text((total - moved) / per_ms)} left" if moved < total else ""
+    return f"{copied} at {bytes_text(per_ms * 1000)}/s{left}"
+
+
 class _Following:
     """Watches executions to their ends; carries out what is open where no control does, or the one that did is gone.
 
-    From its making on Ctrl-C asks for an abort of what is watched, a second one leaves.
+    From its making on Ctrl-C, SIGTERM or the end of the terminal asks for an abort of what is watched; a second one
+    leaves.
     """
 
     def __init__(self, cluster: "ControlledCluster", journal: "Journal", lease: "Lease", settings: Settings) -> None:
@@ -150,9 +216,10 @@ class _Following:
         self._interrupted = threading.Event()
         self._leaves = False
         self._worked_s = time.monotonic()
-        self._shown = -1
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop)
+        self._shown = (-1, -1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup has SIGHUP ignored
+                signal.signal(number, self._stop)
 
     def to_the_end(self, execution: "Execution") -> "EventRecord":
         """The event that ends it. If an error or a second Ctrl-C ends the command before, it prints what stays open."""
@@ -190,7 +257,8 @@ class _Following:
     def _step(self, execution: "Execution") -> "Execution":
         self._lease.progress()
         if self._interrupted.is_set() and not execution.abort_requested:
-            self._journal.request_abort(execution, now_ms=clocks.now_ms())
+            _tell("asked to stop: moves in flight are cancelled, and throttles removed", err=True)
+            self.ask_to_stop(execution)
         if not self._lease.held:
             self._carrier = None
             self._lease.try_acquire()
@@ -200,6 +268,15 @@ class _Following:
         known = self._journal.execution(execution.execution_id)
         self._show_progress(known)
         return known
+
+    def ask_to_stop(self, execution: "Execution") -> None:
+        """Write the request of the person at this command line."""
+        from streaming.commands.noted_acts import noted, person
+        from streaming.serve.api.actions import Outcome
+
+        detail = f"execution {execution.execution_id} is asked to stop"
+        with noted(self._settings, "abort", execution.execution_id, Outcome("abort_asked", detail)):
+            self._journal.request_abort(execution, person(), now_ms=clocks.now_ms())
 
     def _new_carrier(self) -> "Carrier":
         from streaming.control.carrier import Carrier
@@ -212,11 +289,11 @@ class _Following:
         return Carrier(executor, self._journal, self._marker)
 
     def _show_progress(self, execution: "Execution") -> None:
-        figures = execution.figures
-        if figures.movements_done != self._shown:
-            self._shown = figures.movements_done
-            total = counted(figures.movements_total, "movement", "movements")
-            _tell(f"{self._shown} of {total}, {counted(figures.bytes_moved, 'byte', 'bytes')}")
+        line = progress_line(execution.figures, clocks.now_ms() - execution.events[0].at_ms)
+        done = (execution.figures.movements_done, execution.figures.bytes_moved)
+        if done != self._shown:
+            self._shown = done
+            _tell(line)
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
         if self._interrupted.is_set():
@@ -244,7 +321,6 @@ def _show_executions(journal: "Journal", approved: "KeptPlan") -> None:
 
 def _show_end(earlier: "Execution", *, is_since: bool) -> None:
     """How the newest execution of this plan ended; `is_since`: the plan was not made anew after it."""
-    from assignor_core.execution.events import Event
     from streaming.tables import utc
 
     assert earlier.end is not None
@@ -258,32 +334,49 @@ def _show_end(earlier: "Execution", *, is_since: bool) -> None:
     echo(f"{carried_out}, and was made anew since.")
 
 
-def _import_plan(file: str, journal: "Journal", kafka_cluster: str) -> str:
-    """Put a plan from a file into the tables, once all of it is checked; returns its id."""
+def _plan_of_file(file: str, journal: "Journal", settings: Settings) -> "tuple[KeptPlan, bool]":
+    """The plan of a file, checked whole, and whether the tables have it; nothing is stored before the person agrees.
+
+    A stored plan stays as it is, with its age, which a file doesn't show. One that was made on no live cluster has no
+    age: each approval begins it anew. Raises PlanTampered where the file has other content than the stored plan.
+    """
+    from assignor_core.errors import PlanTampered
+    from assignor_core.plan import HASH_VERSION, checked_content
+    from assignor_core.proposed_plan import KeptPlan
     from streaming.commands.plan_file import read_plan_file
 
-    proposed = read_plan_file(file, kafka_cluster)
-    if not _is_kept(proposed, journal):
-        journal.write_plan(proposed, decision=None, now_ms=clocks.now_ms())
-    return proposed.plan.plan_id
+    proposed = read_plan_file(file, settings.kafka.cluster_name)
+    plan, now_ms = proposed.plan, clocks.now_ms()
+    stored = journal.readable_plan(plan.plan_id)
+    if stored is not None and checked_content(stored.plan) != checked_content(plan):
+        raise PlanTampered(
+            f"plan file {file}: found other waves, sizes or observations than in the stored plan of that id; "
+            f"to carry out the stored one: rebalancer apply {plan.plan_id[:12]}{in_use()}"
+        )
+    if stored is not None and (plan.observed is not None or plan.hash_version < HASH_VERSION):
+        return stored, True
+    if plan.hash_version < HASH_VERSION:
+        raise UsageProblem(
+            f"plan file {file}: hash_version: found none, allowed is {HASH_VERSION}: an earlier release wrote it, and "
+            "its id does not cover waves and sizes: make a new plan"
+        )
+    return KeptPlan(proposed, now_ms, now_ms + settings.planner.plan_ttl_ms), False
 
 
-def _is_kept(proposed: "ProposedPlan", journal: "Journal") -> bool:
-    """Whether this very plan was made on the live cluster and kept then: it has its age, which a file doesn't tell."""
-    try:
-        return proposed.observed is not None and journal.plan(proposed.plan.plan_id).proposed == proposed
-    except UsageProblem:
-        return False
-
-
-def _propose_again(cluster: "ClusterReader", journal: "Journal", settings: Settings) -> None:
+def _propose_again(cluster: "ClusterReader", settings: Settings) -> None:
+    from streaming.commands.noted_acts import keeping_plan
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import policy_on
     from streaming.control.wiring import window_tables_of
 
-    window_tables, now_ms = window_tables_of(settings), clocks.now_ms()
+    now_ms = clocks.now_ms()
     plan = propose_and_keep(
-        cluster, journal, window_tables, settings.planner, now_ms=now_ms, policy_for=partial(policy_on, settings)
+        cluster,
+        window_tables_of(settings),
+        settings.planner,
+        keep=keeping_plan(settings, "plan", now_ms=now_ms),
+        now_ms=now_ms,
+        policy_for=partial(policy_on, settings),
     ).plan
     if not plan.movement_count:
         echo("a new plan was made: there is nothing to move")
@@ -293,12 +386,19 @@ def _propose_again(cluster: "ClusterReader", journal: "Journal", settings: Setti
 
 
 def _show(plan: "Plan") -> None:
+    """What carrying it out would do: how much, what it brings, and each movement."""
+    from streaming.commands.plan_text import movement_lines
+
     before, after = (
         skew.get(Resource.BYTES_IN, {}).get("max_over_mean") for skew in (plan.skew_before, plan.skew_after)
     )
     known = before is not None and after is not None
     moves = counted(plan.movement_count, "movement", "movements")
+    duration_ms = plan_duration_ms(plan)
     echo(
-        f"plan {plan.plan_id[:12]}: {moves}, {plan.bytes_to_move:,.0f} bytes, "
-        + (f"bytes_in max/mean {before:.3f} -> {after:.3f}" if known else "without its effect on the skew")
+        f"plan {plan.plan_id[:12]}: {moves}, {bytes_text(plan.bytes_to_move)} to copy"
+        + (f" in about {duration_text(duration_ms)}" if duration_ms else "")
+        + (f", bytes_in max/mean {before:.3f} -> {after:.3f}" if known else ", without its effect on the skew")
     )
+    for line in movement_lines(plan, shutil.get_terminal_size().columns):
+        echo(line)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +12,7 @@ from assignor_core.assignors import GroupAssignment, GroupSpec, MemberSpec, Topi
 from assignor_core.assignors import assign as assign_group
 from assignor_core.assignors.load_figures import load_figures
 from assignor_core.errors import UnknownStrategy
+from streaming.commands.explained_moves import ExplainedMoves
 from streaming.commands.json_lines import (
     InvalidField,
     a_list,
@@ -46,7 +47,7 @@ def explained_answer(line: Mapping[str, Any]) -> Mapping[str, Any]:
     strategy, spec = group_of(line)
     result = assign_group(strategy, spec)
     figures = {"load": asdict(load_figures(spec, result))} if strategy.endswith("load-aware") else {}
-    return {**assignment_answer(line), "moves": _moves(spec, result), **figures}
+    return {**assignment_answer(line), "moves": ExplainedMoves(strategy, spec, result).rows(), **figures}
 
 
 def group_of(line: Mapping[str, Any]) -> tuple[str, GroupSpec]:
@@ -114,30 +115,3 @@ def _to_json(result: GroupAssignment, elapsed_ms: float) -> Mapping[str, Any]:
         "balance_score": balance_score([len(partitions) for partitions in result.assignment.values()]),
         "elapsed_ms": elapsed_ms,
     }
-
-
-def _moves(spec: GroupSpec, result: GroupAssignment) -> list[Mapping[str, Any]]:
-    """Partitions that some member claims and another gets, and those withheld; in order."""
-    claims: dict[TopicPartition, list[str]] = {}
-    for member_id, member in sorted(spec.members.items()):
-        for owned in member.owned_partitions:
-            claims.setdefault(owned, []).append(member_id)
-    new_owner = {tp: member_id for member_id, partitions in result.assignment.items() for tp in partitions}
-    withheld = set(result.transferring)
-    changed = [tp for tp in claims if new_owner.get(tp) not in claims[tp] or len(claims[tp]) > 1]
-    return [_move(spec, tp, claims[tp], new_owner.get(tp), tp in withheld) for tp in sorted(changed)]
-
-
-def _move(
-    spec: GroupSpec, tp: TopicPartition, claimed_by: Sequence[str], new_owner: str | None, withheld: bool
-) -> Mapping[str, Any]:
-    topic, partition = tp
-    if partition not in range(spec.partitions_per_topic.get(topic, 0)):
-        reason = "the partition does not exist"
-    elif len(claimed_by) > 1:
-        reason = "several members claim it: the highest generation wins, at the same one nobody"
-    elif topic not in spec.members[claimed_by[0]].topics:
-        reason = "its owner no longer reads the topic"
-    else:
-        reason = "its owner had more than its share" if not withheld else "withheld until its owner has revoked it"
-    return {"partition": tp, "old_members": claimed_by, "new_member": new_owner, "reason": reason}

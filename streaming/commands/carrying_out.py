@@ -14,7 +14,9 @@ from streaming.commands.asking import confirmed
 from streaming.commands.console import echo
 from streaming.commands.options import in_use
 from streaming.commands.plan_model import show
+from streaming.commands.window_age import loads_lines
 from streaming.errors import RefusedForSafety
+from streaming.runtime import clocks
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ def show_and_carry_out(
 
     # Plans within brokers promise no skew, and none is measured after them.
     accuracy = None if proposed.plan.within_brokers else accuracy_beside_plan(settings)
-    show(proposed, out_file=None, as_json=as_json, accuracy=accuracy)
+    about = tuple(loads_lines(proposed, settings.pipeline.window_ms, now_ms=clocks.now_ms()))
+    show(proposed, out_file=None, as_json=as_json, accuracy=accuracy, about=about)
     if not carry_out:
         command = f"rebalancer {context.info_name} {arguments} --apply{in_use()}"
         echo(f"nothing has been changed{_what_next(proposed, unfit, command)}", err=True)

@@ -22,7 +22,8 @@ from streaming.cluster.ports import ClusterReader, MarkerReader, ReadableCluster
 from streaming.cluster.releases import broker_releases, missing_features, release_finding
 from streaming.collect.prometheus import PrometheusSource
 from streaming.collect.prometheus import finding as prometheus_finding
-from streaming.commands.check_health import brokers_alive, partitions_healthy
+from streaming.commands.bytes_out_known import bytes_out_finding
+from streaming.commands.check_health import brokers_alive, partitions_healthy, reached
 from streaming.commands.check_samples import input_topics, reports
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
@@ -37,6 +38,7 @@ from streaming.tables import TableReader
 from streaming.tables.conditional_puts import try_conditional_put
 from streaming.tables.object_stores import S3_SCHEMES
 from streaming.tables.places import local_folder, scheme_of
+from streaming.views.broker_load import LoadPart, read_load
 from streaming.views.identity import check_cluster_id, expected_cluster_id, known_holder
 
 DETAIL_CHARACTERS_MAX = 300
@@ -81,13 +83,14 @@ def check(
     Changes nothing. Roles that connect as users of their own are checked with their own settings and --role.
     """
     settings = settings_from(config_file, assignments)
-    findings = list(_findings(settings, roles or ROLES, Level(level)))
-    if as_json:
-        click.echo(json.dumps([{"name": row.name, "passed": row.passed, "detail": row.detail} for row in findings]))
-    else:
-        for row in findings:
+    findings = []
+    for row in _findings(settings, roles or ROLES, Level(level)):
+        findings.append(row)
+        if not as_json:  # each as soon as it is known: one may take as long as a request
             mark = {True: "ok  ", False: "FAIL", None: "?   "}[row.passed]
             echo(f"{mark}  {row.name:<22} {printable(row.detail)}")
+    if as_json:
+        click.echo(json.dumps([{"name": row.name, "passed": row.passed, "detail": row.detail} for row in findings]))
     return 0 if all(row.passed for row in findings) else 1
 
 
@@ -108,7 +111,7 @@ def _findings(settings: Settings, roles: tuple[str, ...], level: Level = Level.E
         yield from _rights(admin, settings, roles, level)
         if roles == ("pipeline",):
             return  # it reads two topics, and may not ask for more
-        yield _guarded("cluster reached", lambda: _reached(cluster))
+        yield _guarded("cluster reached", lambda: reached(cluster.describe()))
         yield from _release(admin)
         yield _guarded("cluster id", lambda: _cluster_id(cluster, settings))
         yield _guarded("brokers alive", lambda: brokers_alive(cluster.describe()))
@@ -118,6 +121,8 @@ def _findings(settings: Settings, roles: tuple[str, ...], level: Level = Level.E
             yield _reassignments(cluster)
             yield _guarded("log dirs readable", lambda: _log_dirs(cluster, settings.planner))
         yield _guarded("brokers reported", lambda: _reports(cluster, settings))
+        if level.includes(Level.LOAD):
+            yield _guarded("bytes out", lambda: bytes_out_finding(_load(settings)))
         if settings.collect.prometheus_url is not None:
             yield _guarded("Prometheus", lambda: _prometheus(cluster, settings.collect))
         if "control" in roles and level.includes(Level.EXECUTE):
@@ -241,13 +246,6 @@ def _readable(storage: StorageSettings) -> tuple[bool, str]:
     )
 
 
-def _reached(cluster: ClusterReader) -> tuple[bool, str]:
-    live = cluster.describe()
-    racks = {rack for rack in live.broker_racks.values() if rack}
-    sizes = ((live.broker_racks, "broker"), (racks, "rack"), (live.partitions, "partition"))
-    return True, ", ".join(counted(len(rows), one, f"{one}s") for rows, one in sizes)
-
-
 def _release(admin: Any) -> Iterator[Finding]:
     """The release of Kafka that brokers run, and what they can't show for it; a feature that is missing is no fault."""
     try:
@@ -317,6 +315,10 @@ def _reports(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
     return reports(cluster.describe().broker_racks, settings, now_ms=clocks.now_ms())
 
 
+def _load(settings: Settings) -> LoadPart:
+    return read_load(TableReader(settings.storage.tables), settings)
+
+
 def _prometheus(cluster: ClusterReader, collect: CollectSettings) -> tuple[bool, str]:
     source = PrometheusSource.of(collect)
     assert source is not None
@@ -351,9 +353,11 @@ def markers_finding(cluster: MarkerReader, settings: Settings, *, now_ms: int) -
 
 def _throttles(cluster: ReadableCluster, settings: Settings) -> tuple[bool, str]:
     """Throttles found, and whether an execution of ours that is under way accounts for them."""
+    from streaming.control.sweeping import tagged_brokers
     from streaming.control.wiring import journal_of
 
-    rates = cluster.throttle_rates().keys() | cluster.log_dir_rates().keys()
+    between, within = cluster.throttle_rates(), cluster.log_dir_rates()
+    rates = between.keys() | within.keys()
     replicas = cluster.throttled_replicas({topic for topic, _ in cluster.describe().partitions})
     if not rates and not replicas:
         return True, "none"
@@ -363,4 +367,16 @@ def _throttles(cluster: ReadableCluster, settings: Settings) -> tuple[bool, str]
     if running and not left:
         return True, f"set by execution {running[-1].execution_id}, which is under way"
     topics = sorted({topic for topic, _ in replicas})
-    return False, f"brokers {left} and topics {topics} are throttled, and no execution of ours is under way"
+    detail = f"brokers {left} and topics {topics} are throttled, and no execution of ours is under way"
+    strays = sorted(frozenset().union(*tagged_brokers(between, within)) - ours)
+    if strays:
+        detail += f". A rebalancer has set the rates of brokers {strays}, {_stray_text(cluster, settings)}"
+    return False, detail
+
+
+def _stray_text(cluster: MarkerReader, settings: Settings) -> str:
+    """Who removes throttle rates that a rebalancer has set, in words."""
+    own, _ = known_holder(TableReader(settings.storage.tables), settings.kafka.cluster_name)
+    if any(marker.lease_id == own for marker in cluster.markers()):
+        return "and control removes them within 10 minutes once nothing copies"
+    return "and not from these tables: remove them with kafka-configs.sh once no rebalancer is at work"

@@ -1,8 +1,19 @@
-"""Checks of brokers that are down, and of partitions without a leader or with replicas out of sync."""
+"""Checks of the size of a cluster, of its racks, of brokers that are down, and of partitions that lack replicas."""
 
 from assignor_core.live import NO_LEADER, LiveCluster, lagging_text, offline, offline_text
+from assignor_core.racks import some_without_rack
 from assignor_core.wording import counted
 from streaming.commands.broker_names import broker_names
+
+
+def reached(live: LiveCluster) -> tuple[bool, str]:
+    """How large the cluster is that answered; names brokers without a rack beside others that have one."""
+    racks = {rack for rack in live.broker_racks.values() if rack}
+    sizes = ((live.broker_racks, "broker"), (racks, "rack"), (live.partitions, "partition"))
+    without = [f"broker {broker}" for broker, rack in sorted(live.broker_racks.items()) if not rack]
+    mixed = some_without_rack(without, len(racks) + len(without))
+    detail = ", ".join(counted(len(rows), one, f"{one}s") for rows, one in sizes)
+    return True, detail if mixed is None else f"{detail}; {mixed}"
 
 
 def brokers_alive(live: LiveCluster) -> tuple[bool, str]:

@@ -8,7 +8,7 @@ import click
 
 from streaming.commands.console import echo
 from streaming.commands.options import flags_of, json_option, settings_options
-from streaming.config import flatten, load_effective
+from streaming.config import DEFAULT, flatten, load_effective
 from streaming.runtime.secrets import Masking
 from streaming.settings import KafkaSettings
 
@@ -16,12 +16,15 @@ from streaming.settings import KafkaSettings
 @click.command()
 @settings_options
 @json_option
-def config(config_file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:
+@click.option("--changed", is_flag=True, help="Only settings that do not come from the defaults.")
+def config(config_file: Path | None, assignments: tuple[str, ...], as_json: bool, changed: bool) -> int:
     """Effective settings and where each came from (default, file, environment, flag), secrets masked."""
     effective = load_effective(config_file, flags_of(assignments), os.environ)
     _warn(effective.settings.kafka)
     masking = Masking()  # secrets are masked by their type; this one is for URLs that carry a login
     rows = [(key, masking.value(value), effective.origin(key)) for key, value in flatten(effective.settings).items()]
+    if changed:
+        rows = [row for row in rows if row[2] != DEFAULT]
     if as_json:
         click.echo(
             json.dumps([{"key": key, "value": value, "origin": origin} for key, value, origin in rows], indent=2)
@@ -30,7 +33,7 @@ def config(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
     from streaming.commands.console import print_whole
 
     shown = [(key, "" if value is None else str(value), origin) for key, value, origin in rows]
-    styles = ["" if origin == "default" else "bold" for _, _, origin in rows]
+    styles = ["" if origin == DEFAULT else "bold" for _, _, origin in rows]
     print_whole(("setting", "value", "from"), shown, styles)
     return 0
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from assignor_core.lag.reasons import duration
 from streaming.runtime.printable import printable
 
+RECORDS = "records"
 STYLES = {"ok": "green", "unknown": "dim", "warn": "yellow"}
 """Of verdicts; all others are red."""
 
@@ -32,9 +33,10 @@ def _groups(report: dict[str, Any], age: str) -> RenderableType:
     statuses = report.get("statuses") or Counter(row["status"] for row in rows)
     matching = report.get("groups_matching", len(rows))
     counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
-    table = _table("group")
+    unit = _unit(rows)
+    table = _table(unit, "group")
     for row in rows:
-        figures = (_count(row["lag_records"]), _time(row["lag_seconds"]))
+        figures = (_lag(row, unit), _time(row["lag_seconds"]))
         table.add_row(_verdict(row), printable(row["group"]), *figures, printable(row["why"]))
     shown = str(matching) if matching == report["groups_seen"] else f"{matching} of {report['groups_seen']}"
     noun = "group" if shown == "1" else "groups"
@@ -48,7 +50,9 @@ def _group(report: dict[str, Any], age: str) -> RenderableType:
     rows = report["partitions"]
     members = report["group_members"]
     lags = [row["lag_records"] for row in rows if row["lag_records"] is not None]
-    behind = f"{_counted(sum(lags), 'record')} behind" if lags else "lag unknown"
+    unit = _unit(rows)
+    noun = "record" if unit == RECORDS else "offset"
+    behind = f"{_counted(sum(lags), noun)} behind" if lags else "lag unknown"
     known = "members unknown" if members is None else _counted(members, "member")
     parts = (report["state"] or "state unknown", known, _counted(len(rows), "partition"))
     kind = f"{report['group_type']} group" if report["group_type"] else "group"
@@ -60,24 +64,37 @@ def _group(report: dict[str, Any], age: str) -> RenderableType:
         ]
     if report["members"]:
         lines.append(Text(_advised(report["members"])))
-    table = _table("partition", "member")
+    table = _table(unit, "partition", "member")
     for row in rows:
         name = f"{row['topic']}-{row['partition']}"
-        figures = (_count(row["lag_records"]), _time(row["lag_seconds"]))
+        figures = (_lag(row, unit), _time(row["lag_seconds"]))
         table.add_row(_verdict(row), printable(name), *figures, printable(_member(row)), printable(row["why"]))
     return Group(*lines, table)
 
 
 def _member(row: dict[str, Any]) -> str:
-    """The owner; whether the partition is on its way to another one (KIP-848)."""
+    """The owner and its host; whether the partition is on its way to another one (KIP-848)."""
     target = row.get("target_member_id")
     going = " (moves)" if target is not None and target != row["member_id"] else ""
-    return f"{row['client_id'] or ''}{going}".strip()
+    host = f" at {row['client_host']}" if row.get("client_host") else ""
+    return f"{row['client_id'] or ''}{host}{going}".strip()
 
 
-def _table(first: str, *more: str) -> Table:
+def _unit(rows: list[dict[str, Any]]) -> str | None:
+    """What all lags are numbers of; None where some are of records and others of offsets."""
+    units = {row.get("lag_unit", RECORDS) for row in rows if row["lag_records"]}
+    return None if len(units) > 1 else next(iter(units), RECORDS)
+
+
+def _lag(row: dict[str, Any], unit: str | None) -> str:
+    """The lag, with its unit where the column has none."""
+    named = unit is None and row["lag_records"]
+    return f"{_count(row['lag_records'])} {row['lag_unit']}" if named else _count(row["lag_records"])
+
+
+def _table(unit: str | None, first: str, *more: str) -> Table:
     table = Table("verdict", first, box=None, pad_edge=False)
-    table.add_column("lag, records", justify="right")
+    table.add_column("lag" if unit is None else f"lag, {unit}", justify="right")
     table.add_column("in time", justify="right")
     for name in (*more, "why"):
         table.add_column(name)

@@ -4,16 +4,18 @@
 broker is for, so that a drained one stays empty until it is added again. A drained log dir is cordoned on its broker.
 """
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from assignor_core.plan import RACKS_LOST
 from streaming.commands.carrying_out import show_and_carry_out
 from streaming.commands.console import echo
 from streaming.commands.live_cluster import live_cluster
-from streaming.commands.options import json_option, settings_from, settings_options
+from streaming.commands.options import force_option, json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
 from streaming.settings import Settings
@@ -35,6 +37,7 @@ log_dir_option = click.option("--log-dir", metavar="PATH", help="Only this log d
 @apply_option
 @yes_option
 @json_option
+@force_option
 @settings_options
 @click.pass_context
 def drain(context: click.Context, /, broker: int, log_dir: str | None, **options: Any) -> int:
@@ -46,6 +49,8 @@ def drain(context: click.Context, /, broker: int, log_dir: str | None, **options
     if log_dir is not None:
         from streaming.commands.log_dirs import drain_log_dir
 
+        if options.pop("on_old_windows"):
+            raise UsageProblem("--force: is for plans that rest on windows of load, and this one rests on none")
         return drain_log_dir(context, broker, log_dir, **options)
     from streaming.control.policies import relief_policy
     from streaming.views.intents import Intent
@@ -73,7 +78,7 @@ def undrain(broker: int, log_dir: str | None, config_file: Path | None, assignme
     if broker not in drained:
         named = ", ".join(map(str, sorted(drained))) or "none"
         raise UsageProblem(f"broker {broker}: is not drained, drained are {named}")
-    _note(settings, broker, Intent.USE)
+    _note(settings, broker, Intent.USE, "undrain")
     return 0
 
 
@@ -82,6 +87,7 @@ def undrain(broker: int, log_dir: str | None, config_file: Path | None, assignme
 @apply_option
 @yes_option
 @json_option
+@force_option
 @settings_options
 @click.pass_context
 def add(context: click.Context, /, broker: int, **options: Any) -> int:
@@ -99,15 +105,20 @@ def _run(
     *,
     config_file: Path | None,
     assignments: tuple[str, ...],
+    on_old_windows: bool,
     **how: Any,
 ) -> int:
     """Plan, show and, where asked to, carry out; `policy` None stands for that of `add`, `how` goes to
     `show_and_carry_out`.
     """
+    from streaming.commands.noted_acts import keeping_plan
+
     settings = settings_from(config_file, assignments)
-    proposed = plan_for_broker(settings, broker, policy, now_ms=clocks.now_ms())
+    action, now_ms = context.info_name or intent.value, clocks.now_ms()
+    keep = keeping_plan(settings, action, str(broker), now_ms=now_ms)
+    proposed = plan_for_broker(settings, broker, policy, keep=keep, now_ms=now_ms, on_old_windows=on_old_windows)
     unfit = None if policy is None else why_not_emptied(broker, proposed)
-    prepare = partial(_note, settings, broker, intent)
+    prepare = partial(_note, settings, broker, intent, action)
     return show_and_carry_out(
         context,
         settings,
@@ -121,19 +132,25 @@ def _run(
     )
 
 
-def _note(settings: Settings, broker: int, intent: "Intent") -> None:
+def _note(settings: Settings, broker: int, intent: "Intent", action: str) -> None:
+    from streaming.commands.noted_acts import noted, person
     from streaming.control.intents import note_intent
+    from streaming.serve.api.actions import Outcome
 
-    note_intent(settings.storage.tables, settings.kafka.cluster_name, broker, intent, now_ms=clocks.now_ms())
-    echo(f"broker {broker} is noted for {intent.value}", err=True)
+    done = f"broker {broker} is noted for {intent.value}"
+    with noted(settings, action, str(broker), Outcome("noted", done)):
+        root, cluster = settings.storage.tables, settings.kafka.cluster_name
+        note_intent(root, cluster, broker, intent, person(), now_ms=clocks.now_ms())
+    echo(done, err=True)
 
 
 def why_not_emptied(broker: int, proposed: "ProposedPlan") -> str | None:
     """Why this plan does not empty the broker; None if it does.
 
-    Of a broker that is gone a part is worth making anew: the plan takes the most endangered partitions first.
+    A rack that loses its last broker is shown, and holds nobody back who empties that broker. Of a broker that is gone
+    a part is worth making anew: the plan takes the most endangered partitions first.
     """
-    problems = proposed.plan.problems
+    problems = [line for line in proposed.plan.problems if not line.startswith(RACKS_LOST)]
     if not problems or _is_gone(broker, proposed):
         return None
     return f"broker {broker} can't be emptied: {'; '.join(problems)}"
@@ -144,11 +161,19 @@ def _is_gone(broker: int, proposed: "ProposedPlan") -> bool:
     return proposed.observed is not None and broker in proposed.observed.brokers_missing
 
 
-def plan_for_broker(settings: Settings, broker: int, policy: "PlannerPolicy | None", *, now_ms: int) -> "ProposedPlan":
-    """The plan, kept in the tables; raises UsageProblem for a broker that is not there."""
+def plan_for_broker(
+    settings: Settings,
+    broker: int,
+    policy: "PlannerPolicy | None",
+    *,
+    keep: "Callable[[ProposedPlan], object]",
+    now_ms: int,
+    on_old_windows: bool = False,
+) -> "ProposedPlan":
+    """The plan, which `keep` stores if it moves anything; raises UsageProblem for a broker that is not there."""
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import policy_of_plans, relief_policy
-    from streaming.control.wiring import journal_of, window_tables_of
+    from streaming.control.wiring import window_tables_of
     from streaming.tables import TableReader
     from streaming.views.intents import drained_brokers
 
@@ -163,12 +188,13 @@ def plan_for_broker(settings: Settings, broker: int, policy: "PlannerPolicy | No
     with live_cluster(settings) as cluster:
         return propose_and_keep(
             cluster,
-            journal_of(settings),
             window_tables_of(settings),
             settings.planner,
+            keep=keep,
             now_ms=now_ms,
             policy_for=policy_for,
             drained=drained,
+            on_old_windows=on_old_windows,
         )
 
 

@@ -60,22 +60,36 @@ def drain_log_dir(
     )
 
 
+def _target(broker: int, path: str) -> str:
+    """The log dir as the audit names it."""
+    return f"{broker} {path}"
+
+
 def _cordon_first(settings: Settings, broker: int, path: str) -> None:
-    with live_cluster(settings) as cluster:
-        is_cordoned = cordon(cluster, broker, path, cordoned=True)
-    if is_cordoned:
-        echo(f"broker {broker} puts no new replicas into {path} any more", err=True)
-    else:
-        echo(f"broker {broker} does not show a cordon: it may still put new replicas into {path}", err=True)
+    from streaming.commands.noted_acts import noted
+    from streaming.serve.api.actions import Outcome
+
+    done = Outcome("cordoned", f"broker {broker} puts no new replicas into {path} any more")
+    with live_cluster(settings) as cluster, noted(settings, "drain", _target(broker, path), done) as act:
+        if not cordon(cluster, broker, path, cordoned=True):
+            unseen = f"broker {broker} does not show a cordon: it may still put new replicas into {path}"
+            act.outcome = Outcome("not_cordoned", unseen)
+    echo(act.outcome.detail, err=True)
 
 
 def undrain_log_dir(broker: int, path: str, settings: Settings) -> int:
     """Let the broker put new replicas into the log dir again; raises RefusedForSafety where it does not."""
+    from streaming.commands.noted_acts import noted
+    from streaming.serve.api.actions import Outcome
+
+    done = Outcome("undrained", f"broker {broker} may put new replicas into {path} again")
     with live_cluster(settings) as cluster:
         _row_of(cluster, broker, path)
-        if not cordon(cluster, broker, path, cordoned=False):
-            raise RefusedForSafety(f"log dir {path} of broker {broker} is still cordoned: see its cordoned.log.dirs")
-    echo(f"broker {broker} may put new replicas into {path} again", err=True)
+        with noted(settings, "undrain", _target(broker, path), done):
+            if not cordon(cluster, broker, path, cordoned=False):
+                still = f"log dir {path} of broker {broker} is still cordoned: see its cordoned.log.dirs"
+                raise RefusedForSafety(still)
+    echo(done.detail, err=True)
     return 0
 
 
@@ -105,33 +119,33 @@ def cordon(
 def _proposed(cluster: "ControlledCluster", settings: Settings, broker: int, path: str) -> "ProposedPlan":
     """The plan, kept in the tables; raises UsageProblem, RefusedForSafety, NothingToPlanOn."""
     from assignor_core.log_dirs.planning import FillPolicy, empty
+    from streaming.commands.noted_acts import keeping_plan
 
     live = cluster.describe()
     row = _row_of(cluster, broker, path)
     if row.is_offline:
         raise RefusedForSafety(f"log dir {path} of broker {broker} is offline: nothing can be copied from there")
     make = partial(empty, path=path, policy=FillPolicy(reserve=settings.planner.disk_reserve))
-    return keep_within(settings, live, cluster.log_dirs(), {broker}, make, now_ms=clocks.now_ms())
+    keep = keeping_plan(settings, "drain", _target(broker, path), now_ms=clocks.now_ms())
+    return keep_within(settings.kafka.cluster_name, live, cluster.log_dirs(), {broker}, make, keep=keep)
 
 
 def keep_within(
-    settings: Settings,
+    cluster_name: str,
     live: "LiveCluster",
     log_dirs: "LogDirs",
     brokers: Collection[int],
     make: "Callable[[BrokerDisks], WithinBroker]",
     *,
     excluded_topics: Collection[str] = (),
-    now_ms: int,
+    keep: "Callable[[ProposedPlan], object]",
 ) -> "ProposedPlan":
-    """What `make` plans for each of these brokers, as one plan, kept in the tables if it moves anything."""
+    """What `make` plans for each of these brokers, as one plan, which `keep` stores if it moves anything."""
     from assignor_core.deciding.log_dirs import propose_within
-    from streaming.control.wiring import journal_of
 
-    name = settings.kafka.cluster_name
-    proposed = propose_within(live, log_dirs, brokers, make, cluster_name=name, excluded_topics=excluded_topics)
+    proposed = propose_within(live, log_dirs, brokers, make, cluster_name=cluster_name, excluded_topics=excluded_topics)
     if proposed.plan.movement_count:
-        journal_of(settings).write_plan(proposed, decision=None, now_ms=now_ms)
+        keep(proposed)
     return proposed
 
 

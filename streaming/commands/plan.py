@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assignor_core.lag.reasons import duration
 from assignor_core.planner import PlannerPolicy
 from streaming.commands.live_cluster import live_cluster
-from streaming.commands.options import flags_of, json_option, settings_from, settings_options
+from streaming.commands.options import flags_of, force_option, in_use, json_option, settings_from, settings_options
 from streaming.commands.plan_model import brokers_of, plan_from_model, policy_from, policy_options, read_model, show
+from streaming.commands.window_age import loads_lines
 from streaming.config import load_effective
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
-from streaming.settings import Settings
+from streaming.settings import PlannerSettings, Settings
 
 if TYPE_CHECKING:
     from assignor_core.live import LiveCluster
@@ -31,11 +33,13 @@ if TYPE_CHECKING:
 @click.option(
     "--log-dirs", is_flag=True, help="Even out the log dirs within brokers (of --only-broker, or all); nothing else."
 )
+@force_option
 @settings_options
 @policy_options
 def plan(
     model_file: str | None,
     log_dirs: bool,
+    on_old_windows: bool,
     out_file: Path | None,
     as_json: bool,
     config_file: Path | None,
@@ -47,16 +51,41 @@ def plan(
     A plan from the live cluster is kept in the tables: `rebalancer apply PLAN_ID` carries it out.
     """
     policy_from(knobs)  # a wrong option is refused before anything is read
-    accuracy = None
+    if on_old_windows and (log_dirs or model_file is not None):
+        raise UsageProblem("--force: is for plans that rest on windows of load, and this one rests on none")
     if log_dirs:
         _check_log_dirs_alone(model_file, knobs)
-        result = _plan_log_dirs(config_file, assignments, knobs)
     elif model_file is not None:
-        result = _plan_model(model_file, config_file, assignments, knobs)
+        show(_plan_model(model_file, config_file, assignments, knobs), out_file=out_file, as_json=as_json)
+        return 0
+    settings, now_ms = settings_from(config_file, assignments), clocks.now_ms()
+    accuracy = None
+    if log_dirs:
+        result = _plan_log_dirs(settings, knobs, now_ms=now_ms)
     else:
-        result, accuracy = _plan_live(config_file, assignments, knobs)
-    show(result, out_file=out_file, as_json=as_json, accuracy=accuracy)
+        result, accuracy = _plan_live(settings, knobs, now_ms=now_ms, on_old_windows=on_old_windows)
+    show(
+        result,
+        out_file=out_file,
+        as_json=as_json,
+        accuracy=accuracy,
+        about=tuple(loads_lines(result, settings.pipeline.window_ms, now_ms=now_ms)),
+        end=_how_to_apply(result, settings.planner, now_ms=now_ms),
+    )
     return 0
+
+
+def _how_to_apply(proposed: "ProposedPlan", planner: PlannerSettings, *, now_ms: int) -> tuple[str, ...]:
+    """The command that carries out a plan of this moment, and how long it is valid; nothing if it moves nothing."""
+    from streaming.tables import utc
+
+    if not proposed.plan.movement_count:
+        return ()
+    expires = utc(now_ms + planner.plan_ttl_ms)
+    return (
+        f"To carry it out before {expires:%H:%M} UTC (in {duration(planner.plan_ttl_ms / 1000)}):",
+        f"  rebalancer apply {proposed.plan.plan_id[:12]}{in_use()}",
+    )
 
 
 def _plan_model(
@@ -87,10 +116,9 @@ def _check_log_dirs_alone(model_file: str | None, knobs: dict[str, Any]) -> None
         raise UsageProblem(f"--log-dirs: moves replicas within brokers, so it can't go with {' or '.join(others)}")
 
 
-def _plan_log_dirs(config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]) -> "ProposedPlan":
-    settings = settings_from(config_file, assignments)
+def _plan_log_dirs(settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> "ProposedPlan":
     with live_cluster(settings) as cluster:
-        return plan_log_dirs_on(cluster, settings, frozenset(knobs["only_brokers"]), now_ms=clocks.now_ms())
+        return plan_log_dirs_on(cluster, settings, frozenset(knobs["only_brokers"]), now_ms=now_ms)
 
 
 def plan_log_dirs_on(
@@ -105,6 +133,7 @@ def plan_log_dirs_on(
 
     from assignor_core.log_dirs.planning import FillPolicy, even_out
     from streaming.commands.log_dirs import keep_within
+    from streaming.commands.noted_acts import keeping_plan
     from streaming.control.policies import policy_of_plans
 
     live, shown = cluster.describe(), cluster.log_dirs()
@@ -115,7 +144,9 @@ def plan_log_dirs_on(
         raise UsageProblem(f"--only-broker {unfit[0]}: shows no two log dirs, allowed are {named}")
     excluded = policy_of_plans(settings, {topic for topic, _ in live.partitions}).excluded_topics
     make = partial(even_out, policy=FillPolicy(reserve=settings.planner.disk_reserve))
-    made = keep_within(settings, live, shown, only_brokers or several, make, excluded_topics=excluded, now_ms=now_ms)
+    keep = keeping_plan(settings, "plan", now_ms=now_ms)
+    name, brokers = settings.kafka.cluster_name, only_brokers or several
+    made = keep_within(name, live, shown, brokers, make, excluded_topics=excluded, keep=keep)
     if several:
         return made
     nothing = "no broker shows more than one log dir: there is nothing to move between"
@@ -123,25 +154,35 @@ def plan_log_dirs_on(
 
 
 def _plan_live(
-    config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]
+    settings: Settings, knobs: dict[str, Any], *, now_ms: int, on_old_windows: bool
 ) -> tuple["ProposedPlan", dict[str, Any] | None]:
     """The plan, and how far the promises of earlier ones were off."""
     from streaming.views.accuracy import accuracy_beside_plan
 
-    settings = settings_from(config_file, assignments)
     with live_cluster(settings) as cluster:
-        return plan_on(cluster, settings, knobs, now_ms=clocks.now_ms()), accuracy_beside_plan(settings)
+        proposed = plan_on(cluster, settings, knobs, now_ms=now_ms, on_old_windows=on_old_windows)
+        return proposed, accuracy_beside_plan(settings)
 
 
-def plan_on(cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> "ProposedPlan":
+def plan_on(
+    cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any], *, now_ms: int, on_old_windows: bool = False
+) -> "ProposedPlan":
     """The plan for the live `cluster` that control would make, but for what the options say; kept in the tables."""
+    from streaming.commands.noted_acts import keeping_plan
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import policy_of_plans
-    from streaming.control.wiring import journal_of, window_tables_of
+    from streaming.control.wiring import window_tables_of
 
     def policy_for(live: "LiveCluster") -> PlannerPolicy:
         topics = {topic for topic, _ in live.partitions}
         return policy_from(knobs, policy_of_plans(settings, topics), topics, brokers_of(live))
 
-    journal, window_tables = journal_of(settings), window_tables_of(settings)
-    return propose_and_keep(cluster, journal, window_tables, settings.planner, now_ms=now_ms, policy_for=policy_for)
+    return propose_and_keep(
+        cluster,
+        window_tables_of(settings),
+        settings.planner,
+        keep=keeping_plan(settings, "plan", now_ms=now_ms),
+        now_ms=now_ms,
+        policy_for=policy_for,
+        on_old_windows=on_old_windows,
+    )

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 from assignor_core.errors import InputError
 from assignor_core.model import INT64_MAX, cluster_from_json
 from assignor_core.plan import Plan, plan_from_json, plan_to_json, validate
-from assignor_core.proposed_plan import Observed, ProposedPlan
+from assignor_core.proposed_plan import ProposedPlan
 from streaming.errors import UsageProblem
 
 
@@ -26,13 +26,19 @@ class _Observed(BaseModel):
     partition_counts: dict[str, int]
     brokers_missing: list[int] = []
     kafka_cluster_id: str | None = None
+    topic_ids: dict[str, str] = {}
+
+
+class _Rests(BaseModel):
+    """What a plan rests on, in its place in the file."""
+
+    observed: _Observed | None = None
 
 
 class _Besides(BaseModel):
     """What is kept of a plan besides its movements. What only some writers of plans know may be absent."""
 
     elapsed_ms: Annotated[float, Field(ge=0, le=INT64_MAX)] = 0.0
-    observed: _Observed | None = None
     skew_before: dict[str, _Ratio]
     skew_after: dict[str, _Ratio]
     lower_bound: dict[str, FiniteFloat]
@@ -48,7 +54,10 @@ def read_plan_file(file: str, cluster_name: str) -> ProposedPlan:
     """
     try:
         text = Path(file).read_text(encoding="utf-8")
-        plan = plan_from_json(_from_json(text))
+        content = _from_json(text)
+        if isinstance(content, dict):
+            _Rests.model_validate_json(text, strict=True)
+        plan = plan_from_json(content)
         besides = _Besides.model_validate_json(text, strict=True)
         plan_to_json(plan)
     except ValidationError as error:
@@ -63,8 +72,7 @@ def read_plan_file(file: str, cluster_name: str) -> ProposedPlan:
     problem = _unsound(plan)
     if problem:
         raise _misfit(file, problem)
-    observed = None if besides.observed is None else Observed.from_json(besides.observed.model_dump())
-    return ProposedPlan(plan, observed, besides.elapsed_ms)
+    return ProposedPlan(plan, elapsed_ms=besides.elapsed_ms)
 
 
 def _from_json(text: str) -> Any:

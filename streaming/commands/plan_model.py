@@ -8,7 +8,7 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,20 +17,17 @@ import click
 
 from assignor_core.errors import InputError
 from assignor_core.model import BrokerState, cluster_from_json
-from assignor_core.planner import PlannerPolicy, Statistic, propose
+from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import ProposedPlan
-from assignor_core.wording import bytes_text, counted, first_named
+from assignor_core.wording import first_named
 from streaming.commands.broker_names import BROKERS_SHOWN
-from streaming.commands.plan_price import accuracy_line, duration_text, price_texts
+from streaming.commands.plan_text import print_plan
 from streaming.commands.whole_files import write_whole
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from assignor_core.live import LiveCluster
 
 STANDARD_INPUT = "-"
-ROWS_SHOWN = 20
 NO_SETTINGS = PlannerPolicy()
 
 Command = Callable[..., Any]
@@ -53,18 +50,18 @@ def policy_from(
     """The policy of the options of `policy_options`; where they say nothing, that of the `settings`. Raises InputError
     for options that contradict each other, and for one that names none of `topics` or `brokers`, where those are known.
 
-    `brokers` tells of each whether it is alive. With --drain alone only the drained brokers' replicas move: a small
-    plan, not a whole rebalance.
+    `brokers` tells of each whether it is alive. With --drain alone only the drained brokers' replicas move, by the
+    rules of `rebalancer drain`: internal topics too, and only options are budgets, not the settings.
     """
     _check_options(knobs)
+    if knobs["drain"]:
+        settings = settings.for_relief(frozenset(knobs["drain"]))
     if topics is not None:
         _check_topics(knobs, settings, topics)
     if brokers is not None:
         _check_brokers(knobs, brokers)
     drain = frozenset(knobs["drain"])
     given = {name: knobs[name] for name in _AS_IN_SETTINGS if knobs[name] is not None}
-    if knobs["statistic"] is not None:
-        given["statistic"] = Statistic(knobs["statistic"])
     return replace(
         settings,
         leaders_only=knobs["leaders_only"],
@@ -126,11 +123,16 @@ CONTRADICTIONS = (
     ("drain", "add"),
 )
 
-_AS_IN_SETTINGS = ("band", "movements_max", "bytes_max", "inflow_max", "throttle_bytes_per_sec")
+_AS_IN_SETTINGS = ("band", "count_band", "movements_max", "bytes_max", "inflow_max", "throttle_bytes_per_sec")
 """What the settings hold unless an option gives it."""
 
 _POLICY_OPTIONS = (
     click.option("--band", type=float, help="Most above a fair share, as a fraction.  [default: planner.band]"),
+    click.option(
+        "--count-band",
+        type=float,
+        help="The same for the number of leaders and replicas, a soft limit.  [default: planner.count_band]",
+    ),
     click.option(
         "--only-broker", "only_brokers", type=int, multiple=True, help="Relieve only this broker; repeatable."
     ),
@@ -144,11 +146,6 @@ _POLICY_OPTIONS = (
     click.option("--exclude-broker", "excluded_brokers", type=int, multiple=True, help="Leave it alone; repeatable."),
     click.option("--drain", type=int, multiple=True, help="Empty this broker, and move nothing else; repeatable."),
     click.option("--add", type=int, multiple=True, help="Move replicas only to this broker; repeatable."),
-    click.option(
-        "--statistic",
-        type=click.Choice([statistic.value for statistic in Statistic]),
-        help="Of loads by window: plan on each of them, or on one figure.  [default: planner.statistic]",
-    ),
     click.option("--leaders-only", is_flag=True, help="Change leadership only: no bytes are copied."),
     click.option(
         "--max-movements", "movements_max", type=int, help="Most partitions changed.  [default: planner.movements_max]"
@@ -206,11 +203,18 @@ def plan_from_model(text: str, policy_for: PolicyFor) -> ProposedPlan:
 
 
 def show(
-    proposed: ProposedPlan, *, out_file: Path | None, as_json: bool, accuracy: Mapping[str, Any] | None = None
+    proposed: ProposedPlan,
+    *,
+    out_file: Path | None,
+    as_json: bool,
+    accuracy: Mapping[str, Any] | None = None,
+    about: Sequence[str] = (),
+    end: Sequence[str] = (),
 ) -> None:
     """Print a plan as JSON or as a short text, and write its JSON to `out_file` if given.
 
     `accuracy` is how far the promises of earlier plans were off (`accuracy_data`); None where that is not known.
+    `about` and `end` are further lines of the text.
     """
     content = proposed.to_json() if accuracy is None else {**proposed.to_json(), "accuracy": accuracy}
     if out_file:
@@ -218,71 +222,4 @@ def show(
     if as_json:
         click.echo(json.dumps(content))
     else:
-        _print_text(proposed, accuracy)
-
-
-def _print_text(proposed: ProposedPlan, accuracy: Mapping[str, Any] | None) -> None:
-    from rich.table import Table
-
-    from streaming.commands.console import console
-
-    to, plan = console(), proposed.plan
-    skew = Table("resource", "max/mean before", "after", "no less than", title=f"Plan {plan.plan_id[:12]}")
-    for name, before in plan.skew_before.items():
-        after = plan.skew_after[name]["max_over_mean"]
-        figures = (before["max_over_mean"], after, plan.lower_bound.get(name, 1.0))
-        skew.add_row(name, *(f"{figure:.3f}" for figure in figures))
-    to.print(skew)
-    moved = Table("partition", "from", "to", "copies", "why")
-    for movement in plan.movements[:ROWS_SHOWN]:
-        name = f"{movement.topic}-{movement.partition}"
-        replicas = (str(list(movement.old_replicas)), str(list(movement.new_replicas)))
-        moved.add_row(name, *replicas, bytes_text(movement.bytes_to_move), movement.reason)
-    for inner in plan.log_dir_movements[:ROWS_SHOWN]:
-        name = f"{inner.topic}-{inner.partition} on broker {inner.broker}"
-        moved.add_row(name, inner.old_log_dir, inner.new_log_dir, bytes_text(inner.bytes_to_move), inner.reason)
-    to.print(moved)
-    hidden = plan.movement_count - ROWS_SHOWN
-    if hidden > 0:
-        to.print(f"... and {hidden} more (--json shows all)")
-    to.print(
-        f"{counted(plan.movement_count, 'movement', 'movements')}, "
-        f"{bytes_text(plan.bytes_to_move)} to copy, {counted(len(plan.waves), 'wave', 'waves')}, "
-        f"planned in {proposed.elapsed_ms / 1000:.2f} s"
-    )
-    _print_price(proposed, to)
-    own_error = accuracy_line(accuracy)
-    if own_error is not None:
-        to.print(own_error)
-    for line in (*plan.problems, *plan.diagnosis):
-        to.print(f"- {line}")
-
-
-def _print_price(proposed: ProposedPlan, to: "Console") -> None:
-    """What each broker copies and when, how long it takes, and what would bring most of it."""
-    from rich.table import Table
-
-    price = proposed.to_json()
-    rows = list(_wave_rows(price["schedule"]))
-    if rows:
-        table = Table("wave", "starts after", "takes", "broker", "receives", "sends")
-        for row in rows[:ROWS_SHOWN]:
-            table.add_row(*row)
-        to.print(table)
-    if len(rows) > ROWS_SHOWN:
-        to.print(f"... and {len(rows) - ROWS_SHOWN} more (--json shows all)")
-    for line in price_texts(price, whole_bytes=proposed.plan.bytes_to_move):
-        to.print(line)
-
-
-def _wave_rows(schedule: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
-    """A row for each broker of each wave; one for a wave that copies nothing, if others do."""
-    if not any(wave["brokers"] for wave in schedule):
-        return
-    for number, wave in enumerate(schedule, start=1):
-        times = ["" if wave[key] is None else duration_text(wave[key]) for key in ("starts_after_ms", "duration_ms")]
-        for row in wave["brokers"]:
-            figures = (bytes_text(row[key]) for key in ("received_bytes", "sent_bytes"))
-            yield str(number), *times, str(row["broker"]), *figures
-        if not wave["brokers"]:
-            yield str(number), *times, "none", bytes_text(0), bytes_text(0)
+        print_plan(proposed, accuracy, about=about, end=end)

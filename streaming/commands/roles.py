@@ -1,23 +1,38 @@
 """`collect`, `pipeline`, `control`, `serve`: one role as a process; `run`: all of them, each a process of its own."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from streaming.commands.options import settings_from, settings_options
+from streaming.errors import RefusedForSafety
+from streaming.runtime import clocks
 from streaming.settings import Settings
 
 ConfigFile = Path | None
 Assignments = tuple[str, ...]
 
 
-def _role(run: Callable[[Settings], int], config_file: ConfigFile, assignments: Assignments) -> int:
+def _role(
+    run: Callable[[Settings], int],
+    config_file: ConfigFile,
+    assignments: Assignments,
+    *,
+    has_jvm: bool = False,
+    has_roles: bool = False,
+) -> int:
+    """`has_roles`: its child processes log by themselves, and must not wait for this one."""
     from streaming.runtime.logs import configure_logging
+    from streaming.runtime.raw_output import pass_standard_error_through
     from streaming.runtime.secrets import secrets_of
 
     settings = settings_from(config_file, assignments)
-    configure_logging(settings.log, secrets_of(settings))
+    secrets = secrets_of(settings)
+    configure_logging(settings.log, secrets)
+    if has_jvm or (settings.log.format == "json" and not has_roles):
+        pass_standard_error_through(settings.log, secrets, now_ms=clocks.now_ms)
     return run(settings)
 
 
@@ -42,7 +57,7 @@ def pipeline(config_file: ConfigFile, assignments: Assignments) -> int:
         # In a folder of its own: tables may lie beside checkpoints, and control's lease among them.
         return Lease(f"{checkpoints.rstrip('/')}/one-pipeline", "pipeline", LEASE_MS)
 
-    return _role(lambda settings: run_pipeline(settings, lease_on), config_file, assignments)
+    return _role(lambda settings: run_pipeline(settings, lease_on), config_file, assignments, has_jvm=True)
 
 
 @click.command()
@@ -72,6 +87,7 @@ def serve(config_file: ConfigFile, assignments: Assignments) -> int:
 def run(config_file: ConfigFile, assignments: Assignments) -> int:
     """All four roles on one machine, each a process; one that ends is started again, until stopped."""
     from streaming.cluster.clients import admin_client
+    from streaming.runtime.locks import exclusive, holder
     from streaming.runtime.supervisor import run_all
 
     arguments = [*(("--config", str(config_file)) if config_file else ())]
@@ -79,6 +95,13 @@ def run(config_file: ConfigFile, assignments: Assignments) -> int:
         arguments += ["--set", assignment]
 
     def run_roles(settings: Settings) -> int:
-        return run_all(arguments, lambda: admin_client(settings.kafka).close())
+        def check() -> None:
+            admin_client(settings.kafka).close()
+            root = settings.storage.tables
+            if not held.enter_context(exclusive(root, "run")):
+                raise RefusedForSafety(f"rebalancer run uses the tables in {root} already: {holder(root, 'run')}")
 
-    return _role(run_roles, config_file, assignments)
+        with ExitStack() as held:
+            return run_all(arguments, check)
+
+    return _role(run_roles, config_file, assignments, has_roles=True)

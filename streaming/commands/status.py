@@ -72,7 +72,9 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     """Everything that is shown, as plain data; parts that don't exist yet are None or empty."""
     from assignor_core.execution.life_cycle import in_focus
     from assignor_core.resources import Resource
+    from streaming.commands.bytes_out_known import bytes_out_unknown
     from streaming.commands.status_plan import shown_plan
+    from streaming.commands.window_age import is_old
     from streaming.tables import TableReader
     from streaming.views.accuracy import accuracy_data, read_accuracy
     from streaming.views.broker_load import read_load
@@ -92,6 +94,8 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "mode": settings.control.mode,
         "window_end_ms": load.window_end_ms,
         "window_age_s": None if load.window_end_ms is None else (now_ms - load.window_end_ms) / 1000,
+        "window_is_old": load.window_end_ms is not None
+        and is_old(now_ms - load.window_end_ms, settings.pipeline.window_ms),
         "brokers": {str(row.broker): _load_of(load, row.broker) for row in load.brokers},
         "silent_brokers": list(load.silent_brokers),
         "brokers_reported_twice": list(load.brokers_reported_twice),
@@ -109,6 +113,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
             for row in read_log_dirs(reader, cluster)
         ],
         "log_dir_fill_max": settings.trigger.log_dir_fill_max,
+        "bytes_out_unknown": bytes_out_unknown(load),
     }
 
 
@@ -157,10 +162,12 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
+    from assignor_core.lag.reasons import duration
     from streaming.commands.load_table import LoadTable
     from streaming.commands.plan_price import accuracy_line
     from streaming.commands.status_log_dirs import log_dir_lines
     from streaming.commands.status_plan import plan_line
+    from streaming.commands.window_age import OLD_FIGURES
 
     ratio, age = status["bytes_in_max_over_mean"], status["window_age_s"]
     lines = [f"cluster {status['kafka_cluster']}, mode {status['mode']}"]
@@ -168,7 +175,9 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
         lines.append("no closed window in the tables yet")
     else:
         known = "unknown" if ratio is None else f"{ratio:.3f} (skew above {status['threshold_enter']})"
-        lines.append(f"bytes in max/mean {known}, window ended {age:.0f} s ago")
+        ended = f"window ended {duration(age)} ago"
+        lines += [f"{OLD_FIGURES}: {ended}. Do collector and pipeline run?"] if status["window_is_old"] else []
+        lines.append(f"bytes in max/mean {known}, {ended}")
     lines += _collecting_lines(status)
     lines += [status["pause"]] if status["pause"] else []
     for name in ("decision", "execution"):
@@ -211,7 +220,9 @@ def _age_text(status: dict[str, Any], at: datetime) -> str:
 
 
 def _collecting_lines(status: dict[str, Any]) -> list[str]:
-    """Brokers of the newest window that not exactly one collector reports."""
+    """Brokers of the newest window that not exactly one collector reports, or whose bytes out nobody knows."""
+    from streaming.commands.bytes_out_known import bytes_out_text
+
     lines = []
     if status["silent_brokers"]:
         lines.append(
@@ -221,4 +232,5 @@ def _collecting_lines(status: dict[str, Any]) -> list[str]:
     if status["brokers_reported_twice"]:
         brokers = broker_names(status["brokers_reported_twice"])
         lines.append(f"more than one collector reports {brokers}: collect.shard must differ")
-    return lines
+    unknown = bytes_out_text(status["bytes_out_unknown"])
+    return [*lines, unknown] if unknown else lines

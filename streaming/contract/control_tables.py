@@ -140,6 +140,7 @@ EXECUTION = Table(
             "The same of movements that were made before and no longer are, as others have changed them",
         ),
         integers("movements_under_way", "Movements that copied at that moment, by their sequence"),
+        integers("movements_cancelled", "Movements that somebody else has cancelled since the event before"),
     ),
 )
 
@@ -174,7 +175,7 @@ BROKER_INTENT = Table(
         integer("broker", "Broker id", nullable=False),
         timestamp("event_time", "When a person wrote it, UTC", nullable=False),
         text("intent", "drain: it must end empty and get nothing; use: it takes its share", nullable=False),
-        text("by", "Process that wrote it: host and process id", nullable=False),
+        text("by", "Who wants it; of earlier releases the host and process id of the command", nullable=False),
     ),
 )
 
@@ -233,7 +234,8 @@ LOG_DIR = Table(
 
 AUDIT = Table(
     "audit",
-    "Acts that people and programs asked for by HTTP, append only: a row when each begins and one when it has ended",
+    "Acts that people and programs asked for, by HTTP or at a command line, append only: a row when each begins "
+    "and one when it has ended",
     ("act_id", "stage"),
     "event_time",
     (
@@ -241,12 +243,16 @@ AUDIT = Table(
         text("stage", "begun, which is written before anything is done, or ended", nullable=False),
         CLUSTER,
         timestamp("event_time", "When it was written, UTC", nullable=False),
-        text("action", "plan, approve, abort, drain or undrain", nullable=False),
-        text("target", "Plan, execution or broker; null where the act has none"),
-        text("actor", "Who asked: the name of the token or user", nullable=False),
-        text("signed_in_by", "How: token or session and its id, or oidc and the subject", nullable=False),
-        text("role", "viewer, operator or admin", nullable=False),
-        text("remote_address", "Address that asked, behind trusted proxies that of their client", nullable=False),
+        text("action", "plan, approve, abort, drain, undrain or add", nullable=False),
+        text("target", "Plan, execution, broker, or broker and log dir; null where the act has none"),
+        text("actor", "Who asked: the name of the token or user, or the user of the operating system", nullable=False),
+        text("signed_in_by", "How: token or session and its id, oidc and the subject, or command line", nullable=False),
+        text("role", "viewer, operator or admin; operator at a command line", nullable=False),
+        text(
+            "remote_address",
+            "Address that asked, behind trusted proxies that of their client; at a command line the host",
+            nullable=False,
+        ),
         text("idempotency_key", "Key of the request: the same request with it acts once", nullable=False),
         text("request_hash", "SHA-256 of path and body", nullable=False),
         integer("status", "HTTP status of the answer; null of begun"),

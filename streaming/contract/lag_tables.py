@@ -4,6 +4,8 @@ from streaming.contract.columns import CLUSTER, Table, integer, long, number, te
 from streaming.contract.periods import PERIOD, PERIOD_AUDIT, WINDOW, WINDOW_AUDIT
 from streaming.contract.records import (
     ASSIGNOR,
+    CLEANUP_POLICY,
+    CLIENT_HOST,
     CLIENT_ID,
     COMMITTED_OFFSET,
     GENERATION_ID,
@@ -12,6 +14,7 @@ from streaming.contract.records import (
     GROUP_STATE,
     GROUP_TYPE,
     LAG_RECORDS,
+    LAST_STABLE_OFFSET,
     LOG_END_OFFSET,
     LOG_START_OFFSET,
     MEMBER_ID,
@@ -62,6 +65,13 @@ GROUP_LAG = Table(
         SUBSCRIBED_TOPIC_REGEX.column("Pattern by which that member subscribes, if brokers resolve it"),
         TOPOLOGY_EPOCH.column("Topology epoch of a streams group at the newest sample"),
         SHARE_START_OFFSET.column("Start offset of a share group at the newest sample"),
+        LAST_STABLE_OFFSET.column(
+            "Where an open transaction held readers back at the newest sample; null where unknown or at the log end"
+        ),
+        CLIENT_HOST.column("Host that the member which owned the partition connected from"),
+        CLEANUP_POLICY.column(
+            "Cleanup policy of a compacted topic, whose lag is a number of offsets; null where unknown or not compacted"
+        ),
         *WINDOW_AUDIT,
     ),
 )

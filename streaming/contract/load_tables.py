@@ -4,10 +4,13 @@ from streaming.contract.columns import CLUSTER, Column, Table, long, number
 from streaming.contract.periods import PERIOD, PERIOD_AUDIT, WINDOW, WINDOW_AUDIT
 from streaming.contract.rates import RATES, Rate
 from streaming.contract.records import (
+    ADDRESS,
     BROKER,
+    GROUP_PARTITIONS_LEFT_OUT,
     GROUPS_LEFT_OUT,
     LOG_DIR_USABLE_BYTES,
     LOG_DIR_USED_BYTES,
+    OUT_OF_SYNC_REPLICAS,
     PARTITION,
     RACK,
     REMOTE_RECORDS,
@@ -56,6 +59,10 @@ PARTITION_LOAD = Table(
         *(number(rate.name, rate.of_replica.window) for rate in RATES if rate.of_replica),
         SIZE_BYTES.column("Log size of the replica at the newest sample, bytes"),
         *REMOTE,
+        OUT_OF_SYNC_REPLICAS.column(
+            "Replicas of the partition not in sync at the newest sample, in the leader's row and, where it has none, "
+            "in each; null where unknown"
+        ),
         long("covered_ms", "Milliseconds of the window for which the write rate is known", nullable=False),
         *WINDOW_AUDIT,
     ),
@@ -83,6 +90,10 @@ BROKER_LOAD = Table(
         REQUESTS_REFUSED.column(
             "Requests that it refused for want of a right at the newest sample; null where unknown"
         ),
+        GROUP_PARTITIONS_LEFT_OUT.column(
+            "Partitions that groups which it coordinates name and that were not reported; null where unknown"
+        ),
+        ADDRESS.column("Address of the broker for the collector, host:port; null where unknown"),
         long("covered_ms", "Milliseconds of the window for which the write rate is known", nullable=False),
         *WINDOW_AUDIT,
     ),
@@ -98,6 +109,8 @@ _BROKER_PERIOD = (
     LOG_DIR_USABLE_BYTES.column("Bytes still free on its disks at the end; null where unknown"),
     GROUPS_LEFT_OUT.column("Consumer groups that it coordinates and that were not sampled at the end"),
     REQUESTS_REFUSED.column("Requests that it refused for want of a right at the end"),
+    GROUP_PARTITIONS_LEFT_OUT.column("Partitions that its groups name and that were not reported at the end"),
+    ADDRESS.column("Address of the broker for the collector, host:port, as last known"),
     long("covered_ms", "Milliseconds for which the write rate is known", nullable=False),
     *PERIOD_AUDIT,
 )
@@ -152,6 +165,7 @@ PARTITION_LOAD_DAILY = Table(
         ),
         SIZE_BYTES.column("Log size of the replica at the end of the day, bytes"),
         *REMOTE,
+        OUT_OF_SYNC_REPLICAS.column("Replicas of the partition that were not in sync, as last known of this replica"),
         long("covered_ms", "Milliseconds for which the write rate is known", nullable=False),
         *PERIOD_AUDIT,
     ),

@@ -7,6 +7,9 @@ this list. Its order is the order of columns and part of the checkpoints: a new 
 from dataclasses import dataclass
 from enum import StrEnum
 
+WHOLE_LOG_MS = 3_600_000
+"""Whoever reads a log again, or from its beginning, counts as reading all of it in this time at the fastest."""
+
 
 class Traffic(StrEnum):
     """Whose traffic a rate is. Clients' and replication's are load; what a reassignment copies never is."""

@@ -111,8 +111,29 @@ REQUESTS_REFUSED = Field(
     not_negative=True,
 )  # fmt: skip
 
-REPLICA_STATES = (ROLE, SIZE_BYTES, REMOTE_RECORDS, REMOTE_SIZE_BYTES)
-BROKER_STATES = (RACK, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES, GROUPS_LEFT_OUT, REQUESTS_REFUSED)
+GROUP_PARTITIONS_LEFT_OUT = Field(
+    "group_partitions_left_out", _LONG, "partitions",
+    "Partitions that groups name and that are not reported: they do not exist, or members name too many",
+    not_negative=True,
+)  # fmt: skip
+
+OUT_OF_SYNC_REPLICAS = Field(
+    "out_of_sync_replicas", _INTEGER, "replicas",
+    "Replicas of the partition that are not in sync, in the leader's record; in each where it has no leader",
+    not_negative=True,
+)  # fmt: skip
+ADDRESS = Field("address", _STRING, "", "Address of the broker for the collector, host:port")
+
+REPLICA_STATES = (ROLE, SIZE_BYTES, REMOTE_RECORDS, REMOTE_SIZE_BYTES, OUT_OF_SYNC_REPLICAS)
+BROKER_STATES = (
+    RACK,
+    LOG_DIR_USED_BYTES,
+    LOG_DIR_USABLE_BYTES,
+    GROUPS_LEFT_OUT,
+    REQUESTS_REFUSED,
+    GROUP_PARTITIONS_LEFT_OUT,
+    ADDRESS,
+)
 """What is no rate: a window has it as its newest sample has it. The order is part of the checkpoints."""
 
 RATE_FIELDS = tuple(
@@ -129,7 +150,7 @@ BYTE_RATE = RecordShape(
     fields=(
         VERSION, KAFKA_CLUSTER, BROKER, TOPIC, PARTITION, ROLE, EVENT_TIME_MS, INTERVAL_MS, RACK, *RATE_FIELDS,
         SIZE_BYTES, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES, GROUPS_LEFT_OUT, REMOTE_RECORDS, REMOTE_SIZE_BYTES,
-        REQUESTS_REFUSED,
+        REQUESTS_REFUSED, GROUP_PARTITIONS_LEFT_OUT, OUT_OF_SYNC_REPLICAS, ADDRESS,
     ),
     together=(TOPIC.name, PARTITION.name, ROLE.name),
 )  # fmt: skip
@@ -169,11 +190,19 @@ SUBSCRIBED_TOPIC_REGEX = Field(
 )
 SHARE_START_OFFSET = _offset("share_start_offset", "Start offset of a share group; null where none or unknown")
 TOPOLOGY_EPOCH = Field("topology_epoch", _INTEGER, "", "Topology epoch of a streams group")
+LAST_STABLE_OFFSET = _offset(
+    "last_stable_offset", "Where an open transaction holds readers back; null where unknown or equal to the log end"
+)
+CLIENT_HOST = Field("client_host", _STRING, "", "Host that the member which owns the partition connects from")
+CLEANUP_POLICY = Field(
+    "cleanup_policy", _STRING, "",
+    "Cleanup policy of a topic that is compacted: its lag is a number of offsets; null where unknown or not compacted",
+)  # fmt: skip
 
 GROUP_STATES = (
     COMMITTED_OFFSET, LOG_END_OFFSET, LOG_START_OFFSET, LAG_RECORDS, MEMBER_ID, CLIENT_ID, GROUP_STATE, GENERATION_ID,
     GROUP_TYPE, GROUP_MEMBERS, ASSIGNOR, GROUP_INSTANCE_ID, RACK_ID, TARGET_MEMBER_ID, SUBSCRIBED_TOPIC_REGEX,
-    TOPOLOGY_EPOCH, SHARE_START_OFFSET,
+    TOPOLOGY_EPOCH, SHARE_START_OFFSET, LAST_STABLE_OFFSET, CLIENT_HOST, CLEANUP_POLICY,
 )  # fmt: skip
 """A window has them as its newest sample has them. The order is part of the checkpoints."""
 

@@ -62,12 +62,16 @@ class Absences:
 
 
 def needed_by(partition: LivePartition) -> tuple[int, ...]:
-    """Brokers that the copies of a reassignment wait for: those that receive; all that hold a replica while none of
-    them leads, as then there is nothing to copy from.
+    """Brokers that a reassignment waits for: those that receive, or, once these are in sync, those that stay and are
+    not; all that hold a replica while none of them leads, as then there is nothing to copy from.
 
     >>> needed_by(LivePartition((3, 1, 2), 1, (1, 2), adding_replicas=(3,), removing_replicas=(2,)))
     (3,)
     >>> needed_by(LivePartition((3, 1), NO_LEADER, (), adding_replicas=(3,), removing_replicas=(1,)))
     (3, 1)
+    >>> needed_by(LivePartition((3, 2, 1), 1, (1, 3), adding_replicas=(3,), removing_replicas=(1,)))
+    (2,)
     """
-    return partition.replicas if partition.leader == NO_LEADER else partition.adding_replicas
+    if partition.leader == NO_LEADER:
+        return partition.replicas
+    return partition.awaited_replicas or partition.adding_replicas

@@ -138,10 +138,12 @@ class Carrier:
         self._journal.write_event(record, Event.PROGRESS, f"tried again: {error}", now_ms=now_ms)
 
     def _adopt_request(self, record: ExecutionRecord, open_executions: Sequence[Execution]) -> None:
-        """Take over a request to abort that somebody wrote; raises LeaseLost where another process has ended it."""
+        """Take over a request to abort that somebody wrote; raises LeaseLost where another process has ended it, or the
+        tables no longer know it.
+        """
         ours = record.execution
         known = next((row for row in open_executions if row.execution_id == ours.execution_id), None)
-        known = known or self._journal.execution(ours.execution_id)
+        known = known or self._journal.kept_execution(ours.execution_id)
         if known.ended:
             raise LeaseLost(f"execution {ours.execution_id} has been ended by another process")
         if known.abort_request is not None:

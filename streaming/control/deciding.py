@@ -20,6 +20,7 @@ from assignor_core.disks import LogDirs
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.cluster.ports import ClusterReader
 from streaming.control.absences import Absences
+from streaming.control.bytes_out_bounds import BytesOutBounds
 from streaming.control.evidence import TableEvidence
 from streaming.control.journal import Journal, decision_id
 from streaming.control.load_memory import KeptMemory
@@ -27,7 +28,7 @@ from streaming.control.recurring_load import KeptRecurringLoad
 from streaming.control.windows import ClosedWindows, WindowTables
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import PlannerSettings
-from streaming.tables import TableReader
+from streaming.tables import TableReader, to_ms
 from streaming.views.intents import drained_brokers
 
 log = structlog.get_logger()
@@ -55,18 +56,23 @@ class Decider:
         # A plan that gained too little is tried again at once: people restart with other settings, to have another one.
         self._state = replace(journal.trigger_state(), futile=())
         self._windows = ClosedWindows(window_tables)
+        self._bounds = BytesOutBounds(window_tables)
         self._memory = KeptMemory(window_tables)
         self._recurring = KeptRecurringLoad(window_tables)
-        self._evaluated_ms = 0
+        self._evaluated_ms: int | None = None
 
     def tick(self, *, now_ms: int) -> ProposedPlan | None:
         """Evaluate if a window has closed since the last tick; returns a plan that may be carried out now."""
+        if self._evaluated_ms is None:
+            self._evaluated_ms = self._evaluated_before(now_ms)
         windows = self._windows.newest(now_ms=now_ms)
         if not windows or windows[-1].end_ms <= self._evaluated_ms:
             return None
         live = self._cluster.describe()
         self._absences.note(live, now_ms)
         policy = self._policy_for(frozenset(topic for topic, _ in live.partitions))
+        considered = policy.trigger.windows_considered
+        windows = (*windows[:-considered], *self._bounds.added(windows[-considered:]))
         drained = drained_brokers(TableReader(self._tables.root), self._tables.kafka_cluster)
         changed_ms = self._journal.changed_ms(now_ms=now_ms)
         counted = brokers_counted(live, drained)
@@ -91,6 +97,12 @@ class Decider:
         self._state = state
         self._evaluated_ms = windows[-1].end_ms
         return decision.proposed if decision.may_act else None
+
+    def _evaluated_before(self, now_ms: int) -> int:
+        """End of the newest window that has its row: judged again, the second decision would have none."""
+        row = self._journal.last_decision()
+        end_ms = to_ms(row["window_end"]) if row else 0
+        return end_ms if end_ms <= now_ms else 0  # a window of the future would end all decisions until then
 
     def _log_dirs(self, now_ms: int) -> LogDirs:
         """How full log dirs are, without what lies in them: a short answer of each broker, kept for who shows it."""

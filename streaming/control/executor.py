@@ -20,7 +20,7 @@ from streaming.control.absences import Absences
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
 from streaming.control.look_age import LookAge
-from streaming.control.obstacles import expired, hours_closed, reason_to_give_up
+from streaming.control.obstacles import cancelled_by_others, expired, hours_closed, reason_to_give_up
 from streaming.control.pressure import LagPressure, Partitions
 from streaming.control.records import ExecutionRecord
 from streaming.control.reports import LookT, Reports
@@ -61,7 +61,7 @@ class Moves(Protocol[LookT]):
     def step(self, look: LookT, *, closed: str | None, pressure: str | None) -> bool:
         """Decide on the next step, keep the throttle, take the step; True once the execution has ended.
 
-        `closed` is why the hour forbids anything new, `pressure` why clients suffer.
+        `closed` is why nothing new is to be begun, `pressure` why clients suffer.
         """
 
     def abort(self, look: LookT, reason: str) -> bool:
@@ -138,7 +138,7 @@ class Executor(Generic[LookT]):
         execution = record.execution
         # Before anything is sent: the journal would refuse the event only after the cluster has changed.
         assert execution.in_progress, f"execution {execution.execution_id} is {execution.phase}"
-        closed = hours_closed(execution, self._control, now_ms)
+        closed = hours_closed(execution, self._control, now_ms) or cancelled_by_others(execution, plan)
         given_up = self._give_up or reason_to_give_up(execution, now_ms)
         if execution.paused and closed is not None and given_up is None:
             return False

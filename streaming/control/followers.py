@@ -13,7 +13,7 @@ from assignor_core.deciding.followers import NO_FOLLOWERS, FollowerLoads
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.live import PartitionKey
 from streaming import tables
-from streaming.contract.rates import BYTES_OUT
+from streaming.contract.rates import BYTES_OUT, MESSAGES_IN
 from streaming.control.windows import WindowTables
 
 COMMITTED = ("committed_offset_first", "committed_offset")
@@ -24,13 +24,19 @@ TOPICS_MAX = 200
 
 
 def follower_loads(window_tables: WindowTables, windows: tuple[ClosedWindow, ...]) -> FollowerLoads:
-    """Means over `windows` of what followers serve, and what groups have read of those partitions by rack."""
+    """Means over `windows` of what followers serve, and what groups have read of those partitions by rack.
+
+    The row of a replica that led within a window and follows at its end holds bytes that it sent as the leader. Only
+    leaders have a rate of records: a row of a follower with such a rate is left out.
+    """
     root, out = window_tables.root, BYTES_OUT.name
     of_followers = tables.of_cluster(window_tables.kafka_cluster) & tables.equal("role", "follower")
     newest = tables.equal("window_start", tables.utc(windows[-1].start_ms))
+    only_followed = pc.is_null(pc.field(MESSAGES_IN.name))
+    columns = ["window_start", "broker", "topic", "partition", out, MESSAGES_IN.name]
     serving = tables.read_arrow(
-        root, "partition_load", columns=["topic", "partition"], where=of_followers & newest & tables.above(out, 0)
-    )
+        root, "partition_load", columns=columns, where=of_followers & newest & tables.above(out, 0)
+    ).filter(only_followed)
     if not serving.num_rows:
         return NO_FOLLOWERS
     topics = sorted(set(serving["topic"].to_pylist()))
@@ -40,10 +46,9 @@ def follower_loads(window_tables: WindowTables, windows: tuple[ClosedWindow, ...
     if len(topics) <= TOPICS_MAX:
         span &= tables.one_of("topic", topics)
     keys = set(_keys(serving))
-    columns = ["window_start", "broker", "topic", "partition", out]
     rows = tables.read_arrow(
         root, "partition_load", columns=columns, where=of_followers & span & tables.at_least(out, 0)
-    )
+    ).filter(only_followed)
     in_order = rows.sort_by([("window_start", "ascending")])
     means = in_order.group_by(["topic", "partition", "broker"], use_threads=False).aggregate([(out, "mean")])
     served: dict[PartitionKey, dict[int, float]] = defaultdict(dict)

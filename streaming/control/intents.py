@@ -4,7 +4,6 @@ A drained broker is alive and empty: without this note the trigger would see ske
 """
 
 from streaming import tables
-from streaming.control.journal import owner
 from streaming.errors import TableUnavailable
 from streaming.tables import TableReader
 from streaming.views.intents import Intent, newest_intents
@@ -14,8 +13,10 @@ TRIES_MAX = 5
 """So often a row is written anew because somebody else wrote one for the same broker meanwhile."""
 
 
-def note_intent(root: str, kafka_cluster: str, broker: int, intent: Intent, *, now_ms: int) -> None:
-    """Note what `broker` is for from now on; raises TableUnavailable if the table does not hold it afterwards.
+def note_intent(root: str, kafka_cluster: str, broker: int, intent: Intent, by: str, *, now_ms: int) -> None:
+    """Note what `by` wants `broker` to be for from now on.
+
+    Raises TableUnavailable if the table does not hold it afterwards.
 
     The newest row of a broker counts, and clocks of people's machines differ. So a row is always later than the newest
     one that is there, and the time is the version of its transaction: of two rows with one time only one is written.
@@ -28,7 +29,7 @@ def note_intent(root: str, kafka_cluster: str, broker: int, intent: Intent, *, n
             "broker": broker,
             "event_time": tables.utc(later_ms),
             "intent": intent.value,
-            "by": owner(),
+            "by": by,
         }
         transaction_id = f"intent:{kafka_cluster}:{broker}"
         tables.append(root, TABLE, [row], transaction_id=transaction_id, transaction_version=later_ms)

@@ -30,7 +30,7 @@ from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
-from streaming.contract import LOG_DIR, PLAN
+from streaming.contract import EXECUTION, LOG_DIR, PLAN
 from streaming.control.records import ExecutionRecord
 from streaming.control.times_ahead import TimesAhead
 from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
@@ -47,6 +47,7 @@ log = structlog.get_logger()
 TABLES_WRITTEN = ("decision", "plan", "movement", "execution", "log_dir", "load_memory", "recurring_load")
 PLAN_ID_CHARACTERS_MIN = 6
 PLANS_NAMED = 5
+RESTORED = "If the table was restored to an earlier version, restore the version of before"
 
 
 def owner() -> str:
@@ -141,8 +142,9 @@ class Journal:
             transaction_version=tables.AtTime(now_ms),
         )
 
-    def write_plan(self, proposed: ProposedPlan, *, decision: str | None, now_ms: int) -> None:
-        """The plan and its movements; the same plan made again is not written again."""
+    def write_plan(self, proposed: ProposedPlan, *, decision: str | None, now_ms: int) -> KeptPlan:
+        """The plan and its movements, which are written once for each id; the plan as it is stored."""
+        kept = KeptPlan(proposed, now_ms, now_ms + self._plan_ttl_ms)
         plan, span_ms = proposed.plan, proposed.window_span_ms
         movements = movement_rows(plan, now_ms=now_ms)
         if not self._append("movement", movements, f"movement:{plan.plan_id}", 0) and not self._has_movements(plan):
@@ -152,7 +154,7 @@ class Journal:
             "plan_id": plan.plan_id,
             "kafka_cluster": self._cluster,
             "created_at": tables.utc(now_ms),
-            "expires_at": tables.utc(now_ms + self._plan_ttl_ms),
+            "expires_at": tables.utc(kept.expires_ms),
             "decision_id": decision,
             "mode": self._mode,
             "window_start": tables.utc(span_ms[0]) if span_ms else None,
@@ -166,6 +168,7 @@ class Journal:
         }
         # A plan that is made again later lives anew: its new row carries the new time of expiry.
         self._append("plan", [row], f"plan:{plan.plan_id}", tables.AtTime(now_ms))
+        return kept
 
     def _has_movements(self, plan: Plan) -> bool:
         reader = tables.TableReader(self._root)
@@ -299,6 +302,15 @@ class Journal:
         """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""
         return view.read_execution(self._reader(), execution_id)
 
+    def kept_execution(self, execution_id: str) -> Execution:
+        """The execution that this process carries out, as the tables have it now. Raises LeaseLost where its rows are
+        gone, as the table was restored to an earlier version; TableUnavailable if the table is missing, as a volume
+        that is not mounted must end nothing.
+        """
+        if self._reader().version(EXECUTION.name) is not None and not self._sequences(execution_id):
+            raise LeaseLost(f"execution {execution_id} is gone from the table execution. {RESTORED}")
+        return self.execution(execution_id)
+
     def outcomes(self, *, now_ms: int) -> list[Outcome]:
         """What executions are judged by, oldest first; those that promised or measured nothing are left out."""
         outcomes = (execution.outcome for execution in self.executions(now_ms=now_ms))
@@ -319,7 +331,7 @@ class Journal:
         """The same of a plan within brokers: `levels` are how full log dirs are, in words."""
         self.write_event(record, Event.MEASURED, f"log dirs: {levels}", now_ms=now_ms)
 
-    def request_abort(self, execution: Execution, by: str = "a person", *, now_ms: int) -> None:
+    def request_abort(self, execution: Execution, by: str, *, now_ms: int) -> None:
         """Ask whoever carries out `execution` to stop; a request that was written before stands."""
         request = EventRecord(
             Event.ABORT_REQUESTED, ABORT_SEQUENCE, now_ms, f"{by} asked to stop", execution.figures.carried()
@@ -338,20 +350,21 @@ class Journal:
         record.execution = after
 
     def _append_event(self, execution: Execution, record: EventRecord) -> None:
-        row, transaction = self._row(execution, record), f"execution:{execution.execution_id}"
-        if not self._append("execution", [row], transaction, record.sequence):
-            # Somebody else has written this place in the journal: we are not alone, and must not go on.
-            raise LeaseLost(self._why_not_written(execution.execution_id, record.sequence))
+        """Raises LeaseLost where the events before are gone, and no reader could read what follows them, or where
+        another process has written one in this place: then this one is not alone, and must not go on.
+        """
+        name, last = execution.execution_id, record.sequence - 1
+        if last >= 0 and last not in self._sequences(name):
+            raise LeaseLost(_gone(name, last))
+        if not self._append("execution", [self._row(execution, record)], f"execution:{name}", record.sequence):
+            if record.sequence in self._sequences(name):
+                raise LeaseLost(f"execution {name} is being carried out by another process")
+            raise LeaseLost(_gone(name, record.sequence))
 
-    def _why_not_written(self, execution_id: str, sequence: int) -> str:
+    def _sequences(self, execution_id: str) -> set[int]:
         of_execution = tables.equal("execution_id", execution_id)
-        rows = self._reader().rows("execution", columns=("sequence",), where=of_execution)
-        if any(row["sequence"] == sequence for row in rows):
-            return f"execution {execution_id} is being carried out by another process"
-        return (
-            f"execution {execution_id}: its event {sequence} was written before, and is gone from the table execution. "
-            "If the table was restored to an earlier version, restore the version of before"
-        )
+        rows = self._reader().rows(EXECUTION.name, columns=("sequence",), where=of_execution)
+        return {row["sequence"] for row in rows}
 
     def _row(self, execution: Execution, record: EventRecord) -> dict[str, Any]:
         return view.row_of(execution, record, kafka_cluster=self._cluster, owner=owner())
@@ -377,6 +390,13 @@ def _known(kind: type[TriggerState | Futile], content: Mapping[str, Any]) -> dic
 def decision_id(cluster: str, window_end_ms: int) -> str:
     """Id of the evaluation of one window of one cluster."""
     return f"{cluster}-{window_end_ms}"
+
+
+def _gone(execution_id: str, sequence: int) -> str:
+    return (
+        f"execution {execution_id}: its event {sequence} was written before, and is gone from the table execution. "
+        f"{RESTORED}"
+    )
 
 
 def _approval_id(approved: KeptPlan, before: str) -> str:

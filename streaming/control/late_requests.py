@@ -17,15 +17,16 @@ from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan
+from assignor_core.throttles import is_tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
-from streaming.control.late_within import take_back
+from streaming.control.late_within import paid_back, take_back
 from streaming.control.log_dir_requests import LogDirRequests
 from streaming.control.look_age import LookAge
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import Requests
-from streaming.control.throttle import ThrottleScope, throttle_scope
+from streaming.control.throttled_lists import ThrottleScope, throttle_scope
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
 log = structlog.get_logger()
@@ -50,8 +51,6 @@ class _Watched:
     looks: int = 0
     unanswered_ms: int | None = None
     """When a broker did not answer the look that is due."""
-    rates: frozenset[int] = frozenset()
-    """Brokers that had a rate at the look before, with nothing being reassigned."""
     on_steps: frozenset[PartitionKey] = frozenset()
     """Partitions that were named, as they lie on a step of their staged move."""
     taken_back: frozenset[PartitionKey] = frozenset()
@@ -125,9 +124,7 @@ class LateRequests:
             return
         if kept.plan.within_brokers:
             plan = without_made_again(kept.plan, kept.topic_ids, live)
-            parts, watched.rates = take_back(
-                self._cluster, self._look_age, execution, plan, watched.rates, watched.within
-            )
+            parts = take_back(self._cluster, self._look_age, execution, plan, watched.within)
         else:
             parts = self._taken_back_between(watched, kept, live)
         if parts:
@@ -206,29 +203,17 @@ class LateRequests:
 
     def _clear(self, watched: _Watched, kept: KeptPlan, others: Collection[PartitionKey]) -> list[str]:
         """Remove a throttle that came late. Its entries name the plan's replicas; those of a partition that `others`
-        move could be theirs. A rate alone could be another tool's that is about to begin: it goes if two looks in a row
-        show it, and no list of throttled replicas of what others move.
+        move could be theirs. Its rates bear control's tag.
         """
-        execution = watched.record.execution
         movements = tuple(row for row in kept.plan.movements if row.key not in others)
         scope = throttle_scope(replace(kept.plan, movements=movements))
-        events = (event.figures.throttled_brokers or () for event in execution.events)
-        ours = frozenset(broker for brokers in events for broker in brokers) - set(execution.throttled_brokers)
-        rates = ours & self._cluster.throttle_rates(ours).keys()
+        shown = self._cluster.throttle_rates(paid_back(watched.record.execution))
+        brokers = sorted(broker for broker, rates in shown.items() if any(map(is_tagged, rates.values())))
         listed = self._listed(scope)
-        at_rest = frozenset() if self._are_throttled(others) else rates
-        brokers = at_rest if listed else at_rest & watched.rates
-        watched.rates = at_rest - brokers
         if not listed and not brokers:
             return []
-        self._cluster.clear_throttle(sorted(brokers), scope.leaders, scope.followers)
-        return [f"throttle removed from {len(listed)} topics and brokers {sorted(brokers)}"]
-
-    def _are_throttled(self, partitions: Collection[PartitionKey]) -> bool:
-        """Whether somebody may throttle these. Without lists a rate slows nothing, and a move may go on for ever: Kafka
-        never ends one whose target was changed to leave out replicas that were being added.
-        """
-        return any(self._cluster.throttled_replicas({topic for topic, _ in partitions}).values())
+        self._cluster.clear_throttle(brokers, scope.leaders, scope.followers)
+        return [f"throttle removed from {len(listed)} topics and brokers {brokers}"]
 
     def _listed(self, scope: ThrottleScope) -> frozenset[str]:
         """Topics whose lists of throttled replicas name replicas of the plan."""

@@ -1,13 +1,12 @@
 """What arrives after the end of movements within brokers: copies that a broker began late, rates that it took late."""
 
-from collections.abc import Collection
-
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.execution.stranded import may_go_on
 from assignor_core.execution.within_brokers import Missed, cancellations, going_back, moving_within, standing_of
 from assignor_core.live import ReplicaKey, replica_name
 from assignor_core.plan import Plan
+from assignor_core.throttles import is_tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.log_dir_requests import LogDirRequests
@@ -18,18 +17,11 @@ LOOKS_MAX = 3
 
 
 def take_back(
-    cluster: ControlledCluster,
-    look_age: LookAge,
-    execution: Execution,
-    plan: Plan,
-    rates_before: Collection[int],
-    requests: LogDirRequests,
-) -> tuple[list[str], frozenset[int]]:
-    """Let brokers give up the copies of an execution that has ended, and remove its rates. Returns what was done, in
-    words, and the brokers that have a rate now. `requests` are those of all looks after this execution.
-
-    A rate alone could be another tool's that is about to begin: it goes if the look before showed it, too
-    (`rates_before`), and its broker copies nothing.
+    cluster: ControlledCluster, look_age: LookAge, execution: Execution, plan: Plan, requests: LogDirRequests
+) -> list[str]:
+    """Let brokers give up the copies of an execution that has ended, and remove its rates; a broker that copies keeps
+    its rate until the next look. Returns what was done, in words. `requests` are those of all looks after this
+    execution.
     """
     copying, _ = give_up(cluster, look_age, plan, requests)
     done = []
@@ -39,15 +31,19 @@ def take_back(
             f"{counted(len(given_up), 'movement', 'movements')} given up: "
             f"{first_named(given_up, NAMED_MAX, replica_name)}"
         )
+    ours = paid_back(execution)
+    rates = cluster.log_dir_rates(ours) if ours else {}
+    late = sorted({row for row, rate in rates.items() if is_tagged(rate)} - {broker for broker, _ in copying})
+    if late:
+        cluster.clear_log_dir_rates(late)
+        done.append(f"rate removed from brokers {late}")
+    return done
+
+
+def paid_back(execution: Execution) -> frozenset[int]:
+    """Brokers that had the throttle of an execution and owe nothing of it any more."""
     events = (event.figures.throttled_brokers or () for event in execution.events)
-    ours = frozenset(broker for brokers in events for broker in brokers) - set(execution.throttled_brokers)
-    rates = frozenset(cluster.log_dir_rates(ours)) if ours else frozenset()
-    at_rest = rates - {broker for broker, _ in copying}
-    old = sorted(at_rest & set(rates_before))
-    if old:
-        cluster.clear_log_dir_rates(old)
-        done.append(f"rate removed from brokers {old}")
-    return done, at_rest - set(old)
+    return frozenset(broker for brokers in events for broker in brokers) - set(execution.throttled_brokers)
 
 
 def give_up(

@@ -41,6 +41,7 @@ from assignor_core.live import LiveCluster, LivePartition, PartitionKey, Replica
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
+from assignor_core.throttles import tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences
@@ -112,7 +113,7 @@ class LogDirMoves:
         self._view = ClusterView(cluster)
         self._looks = LogDirLooks(cluster)
         self.reports = Reports(journal, self._progress_figures)
-        self.rate_bytes_per_sec = control.log_dir_throttle_bytes_per_sec
+        self.rate_bytes_per_sec = tagged(control.log_dir_throttle_bytes_per_sec)
         self._throttle = throttle
         self._limits = limits(control)
         self._absences = absences

@@ -9,9 +9,9 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.throttle import CLEAR_TRIES_MAX, AdaptiveRates, Remains, Throttle
-from streaming.control.throttled_brokers import ThrottledBrokers
-from streaming.errors import ClusterRequestFailed
+from streaming.control.clearing import Clearing, Remains
+from streaming.control.throttle import AdaptiveRates, Throttle
+from streaming.control.throttled_brokers import RateLooks, ThrottledBrokers
 
 
 class LogDirThrottle:
@@ -20,14 +20,15 @@ class LogDirThrottle:
     def __init__(self, cluster: ControlledCluster, rates: AdaptiveRates) -> None:
         self._cluster = cluster
         self._rates = rates
-        self._brokers = ThrottledBrokers(cluster.log_dir_rates)
+        self._brokers = ThrottledBrokers(self._shown_rates)
         self.forget()
 
     def forget(self) -> None:
         """From now on they are those of another execution: they are set anew."""
         self._brokers.forget()
+        self._looks = RateLooks()
         self._set = False
-        self._clear_tries = 0
+        self._clearing = Clearing()
         self._rates.take_lowest()
 
     def brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
@@ -42,13 +43,18 @@ class LogDirThrottle:
 
     def keep(self, execution: Execution, *, alive: Collection[int], pressed: bool, now_ms: int) -> None:
         """Set the rates where this process hasn't yet, and adapt them from then on. A broker that was away takes its
-        rate once it is `alive`.
+        rate once it is `alive`, and one whose rate others have removed takes it again.
         """
         ours = frozenset(execution.throttled_brokers).intersection(alive)
         if not self._set:
             self._send(self._rates.initial(ours, now_ms=now_ms))
             self._set = True
-        elif rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
+            self._looks.note(now_ms)
+            return
+        if self._looks.are_due(now_ms):
+            self._looks.note(now_ms)
+            self._rates.lost(self._looks.lost(ours, self._shown_rates, of_each=1))
+        if rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
             self._send(rates)
 
     def new_lowest(self) -> int | None:
@@ -62,16 +68,16 @@ class LogDirThrottle:
         Raises ClusterRequestFailed if Kafka refuses, until it has refused too often: then that is what remains.
         """
         self._set = False
-        ours = execution.throttled_brokers
-        try:
-            down = self._cluster.clear_log_dir_rates(sorted(set(ours) - set(keeping)))
-        except ClusterRequestFailed as error:
-            self._clear_tries += 1
-            if self._clear_tries < CLEAR_TRIES_MAX:
-                raise
-            return Remains(ours, str(error))
-        self._clear_tries = 0
-        return Remains(tuple(sorted({*down, *keeping} & {*ours})))
+        ours, cleared = execution.throttled_brokers, sorted(set(execution.throttled_brokers) - set(keeping))
+
+        def clear() -> list[int]:
+            down = self._cluster.clear_log_dir_rates(cleared, untagged=not execution.tags_rates)
+            return sorted({*down, *keeping} & {*ours})
+
+        return self._clearing.remains(clear, lambda: ours)
+
+    def _shown_rates(self, brokers: Collection[int]) -> dict[int, Collection[int]]:
+        return {broker: (rate,) for broker, rate in self._cluster.log_dir_rates(brokers).items()}
 
     def _send(self, rates: dict[int, int]) -> None:
         self._cluster.set_log_dir_rates(rates)
@@ -79,10 +85,7 @@ class LogDirThrottle:
 
 
 class UnknownThrottle(Throttle):
-    """That of an execution of which nothing but its events is known: its brokers may have rates of either kind.
-
-    A rate that others have set of the kind that it had not goes, too: nobody can tell it from ours.
-    """
+    """The throttle of an execution whose events alone are known: its brokers may have rates of either kind."""
 
     def __init__(self, cluster: ControlledCluster, rates: AdaptiveRates) -> None:
         self._within = LogDirThrottle(cluster, rates)

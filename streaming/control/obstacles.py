@@ -12,12 +12,15 @@ from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
-from assignor_core.wording import counted
+from assignor_core.wording import counted, first_named
 from streaming.control.policies import maintenance_windows
 from streaming.settings import ControlSettings
 
 LIFE_MAX_MS = 14 * 86_400_000
 """An execution, its pauses included, gives up after this: the load it was planned for is history by then."""
+
+CANCELS_MAX = 2
+"""So often a move that somebody else has cancelled is asked for again. Then the execution waits for a person."""
 
 
 def expired(approved: KeptPlan, now_ms: int) -> str | None:
@@ -69,6 +72,19 @@ def hours_closed(execution: Execution, control: ControlSettings, now_ms: int) ->
     if not execution.in_windows_only or may_act(hours, now_ms):
         return None
     return f"no maintenance window is open: waits for {next_opening(hours, now_ms)}"
+
+
+def cancelled_by_others(execution: Execution, plan: Plan) -> str | None:
+    """Why nothing more of the plan is asked for: somebody else cancels its moves; None if nobody does."""
+    places = sorted(place for place, count in execution.cancels.items() if count >= CANCELS_MAX)
+    keys = [plan.movements[place].key for place in places if place < len(plan.movements)]
+    if not keys:
+        return None
+    named = first_named(keys, NAMED_MAX, partition_name)
+    return (
+        f"somebody else has cancelled the move of {named} {CANCELS_MAX} times: waits for a person, "
+        "`rebalancer abort` ends it, and after that the plan can be applied again"
+    )
 
 
 def reason_to_give_up(execution: Execution, now_ms: int) -> str | None:

@@ -29,9 +29,8 @@ from streaming.contract.rates import BYTES_IN
 from streaming.contract.records import REMOTE_SIZE_BYTES
 from streaming.control.followers import follower_loads
 from streaming.control.hours import hourly_rates
-from streaming.control.journal import Journal
 from streaming.control.policies import planner_policy
-from streaming.control.windows import WindowTables, closed_windows
+from streaming.control.windows import WindowTables, windows_to_plan_on
 from streaming.settings import PlannerSettings
 from streaming.views.broker_windows import capacities_of
 from streaming.views.intents import drained_brokers
@@ -57,7 +56,10 @@ def propose_for(
         topics = request.policy.excluded_topics
         return relief_of_log_dirs(live, cluster, request.fill, topics, window_tables.kafka_cluster)
     model = model_for(request, live, cluster, window_tables, planner, now_ms=now_ms)
-    return propose_on(model, live, request.policy, elapsed_s=time.perf_counter, proves_least=True)
+    return propose_on(
+        model, live, request.policy, elapsed_s=time.perf_counter, proves_least=True,
+        ask_uploads=lambda keys: cluster.uploads({key: live.partitions[key].leader for key in keys}),
+    )  # fmt: skip
 
 
 def model_for(
@@ -103,14 +105,15 @@ def propose_live(
     now_ms: int,
     policy: PlannerPolicy | None = None,
     drained: frozenset[int] | None = None,
+    on_old_windows: bool = False,
 ) -> ProposedPlan:
-    """A plan from the newest closed windows; raises NothingToPlanOn.
+    """A plan from the newest closed windows; raises NothingToPlanOn, of old windows unless they are asked for.
 
     `policy` and `drained` stand in for settings and tables where a person asks for something special.
     """
     request = PlanRequest(
         policy or planner_policy(planner, {topic for topic, _ in live.partitions}),
-        closed_windows(window_tables, now_ms=now_ms)[-planner.windows :],
+        windows_to_plan_on(window_tables, now_ms=now_ms, forced=on_old_windows)[-planner.windows :],
         drained_brokers(tables.TableReader(window_tables.root), window_tables.kafka_cluster)
         if drained is None
         else drained,
@@ -120,20 +123,24 @@ def propose_live(
 
 def propose_and_keep(
     cluster: ClusterReader,
-    journal: Journal,
     window_tables: WindowTables,
     planner: PlannerSettings,
     *,
+    keep: Callable[[ProposedPlan], object],
     now_ms: int,
     policy_for: Callable[[LiveCluster], PlannerPolicy] | None = None,
     drained: frozenset[int] | None = None,
+    on_old_windows: bool = False,
 ) -> ProposedPlan:
-    """The same for the cluster as it is now; a plan that moves anything is kept in the journal, under its id."""
+    """A plan for the cluster as it is now; `keep` stores a plan that moves anything."""
     live = cluster.describe()
     policy = policy_for(live) if policy_for else None
-    proposed = propose_live(cluster, live, window_tables, planner, now_ms=now_ms, policy=policy, drained=drained)
+    proposed = propose_live(
+        cluster, live, window_tables, planner, now_ms=now_ms, policy=policy, drained=drained,
+        on_old_windows=on_old_windows,
+    )  # fmt: skip
     if proposed.plan.movement_count:
-        journal.write_plan(proposed, decision=None, now_ms=now_ms)
+        keep(proposed)
     return proposed
 
 

@@ -7,14 +7,12 @@ from dataclasses import replace
 from assignor_core.deciding.lasting import LastingPolicy
 from assignor_core.deciding.maintenance import MaintenanceWindow, window_of
 from assignor_core.deciding.observation import DecisionPolicy, Mode
-from assignor_core.deciding.postponing import PostponingPolicy
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 from assignor_core.execution.reconcile import Limits
 from assignor_core.live import LiveCluster
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.planner.statistic import Statistic
 from assignor_core.resources import Resource
 from streaming.control.windows import stale_after_ms
 from streaming.settings import ControlSettings, PlannerSettings, Settings, TriggerSettings
@@ -35,7 +33,6 @@ def trigger_policy(trigger: TriggerSettings, *, window_ms: int) -> TriggerPolicy
         recurring_load=trigger.recurring_load,
         recurring_plan_min_ms=trigger.recurring_plan_min_ms,
         cooldown_ms=trigger.cooldown_ms,
-        windows_over_urgent=trigger.windows_over_urgent,
         completeness_min=trigger.completeness_min,
         load_min_bytes_per_sec=trigger.load_min_bytes_per_sec,
         stale_after_ms=stale_after_ms(window_ms),
@@ -49,7 +46,6 @@ def decision_policy(settings: Settings, topics: Iterable[str]) -> DecisionPolicy
     return DecisionPolicy(
         trigger=trigger_policy(settings.trigger, window_ms=settings.pipeline.window_ms),
         lasting=lasting_policy(settings.trigger),
-        postponing=PostponingPolicy(settings.trigger.relief_min, settings.trigger.cheap_hour_wait_max_ms),
         fill=fill_policy(settings),
         mode=Mode(settings.control.mode),
         maintenance=maintenance_windows(settings.control),
@@ -99,7 +95,7 @@ def planner_policy(planner: PlannerSettings, topics: Iterable[str]) -> PlannerPo
     return PlannerPolicy(
         band=planner.band,
         leader_band=planner.leader_band,
-        statistic=Statistic(planner.statistic),
+        count_band=planner.count_band,
         headroom=planner.headroom,
         movements_max=planner.movements_max,
         bytes_max=planner.bytes_max,

@@ -20,6 +20,7 @@ from assignor_core.execution.seen_movements import MADE, SeenSoFar
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
+from assignor_core.throttles import tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences, needed_by
@@ -30,7 +31,7 @@ from streaming.control.disk_room import DiskRoom
 from streaming.control.journal import Journal
 from streaming.control.look_age import LookAge
 from streaming.control.looks import Look, Looks
-from streaming.control.obstacles import misfit
+from streaming.control.obstacles import cancelled_by_others, misfit
 from streaming.control.policies import limits
 from streaming.control.records import ExecutionRecord
 from streaming.control.reports import Reports
@@ -71,7 +72,7 @@ class ReplicaMoves:
         self._looks = Looks(cluster, staged=control.staged_moves)
         self._copied = CopiedBytes(disk_looks)
         self.reports = Reports(journal, self._progress_figures)
-        self.rate_bytes_per_sec = control.throttle_bytes_per_sec
+        self.rate_bytes_per_sec = tagged(control.throttle_bytes_per_sec)
         self._throttle = throttle
         self._disk_room = disk_room
         self._limits = replace(limits(control), relief_max_away_share=relief_max_away_share)
@@ -115,7 +116,7 @@ class ReplicaMoves:
     def step(self, look: Look, *, closed: str | None, pressure: str | None) -> bool:
         """Decide on the next step, keep the throttle, take the step; True once the execution has ended.
 
-        `closed` is why the hour forbids anything new, `pressure` why clients suffer.
+        `closed` is why nothing new is to be begun, `pressure` why clients suffer.
         """
         self._stop_overflowing(look)
         obsolete = look.obsolete
@@ -128,6 +129,8 @@ class ReplicaMoves:
             step = self._asked_about(self._next_step(look, held_back, room))
             if not isinstance(step, Submit):
                 self._disk_room.wait(look.now_ms)
+        if isinstance(step, Submit) and obsolete is None:
+            step = self._unless_cancelled(look, step)
         if obsolete is not None and not isinstance(step, Abort):
             step = Abort(obsolete, tuple(sorted(look.in_flight)))
         self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
@@ -138,14 +141,27 @@ class ReplicaMoves:
         # Those must not wait for a throttle that can't be set.
         if (
             not isinstance(step, Abort | Done)
-            and self._keep_throttle(look, pressure)
+            and self._keep_throttle(look, step, pressure)
             and isinstance(step, Submit | ElectLeaders)
         ):
             look, step = self._looked_at_again(look, step, held_back)
-        return self._take(step, look)
+        return self._take(self._throttled(step, look), look)
 
-    def _keep_throttle(self, look: Look, pressure: str | None) -> bool:
-        """Set the throttle where this process hasn't yet (True), and adapt it from then on."""
+    def _unless_cancelled(self, look: Look, step: Submit) -> Step:
+        """The step, or to wait where somebody else cancels moves of this execution again and again: each is noted."""
+        again = set(self._requests.cancelled_by_others(step.reassignments, look.live.partitions))
+        if not again:
+            return step
+        places = tuple(place for place, row in enumerate(look.plan.movements) if row.key in again)
+        named = first_named(sorted(again), NAMED_MAX, partition_name)
+        detail = f"somebody else has cancelled the move of {named}"
+        log.warning("moves_cancelled_by_others", execution_id=look.execution.execution_id, cancelled=named)
+        self.reports.write(look, Event.PROGRESS, detail, movements_cancelled=places)
+        reason = cancelled_by_others(look.execution, look.plan)
+        return step if reason is None else Wait(reason)
+
+    def _keep_throttle(self, look: Look, step: Step, pressure: str | None) -> bool:
+        """Set the throttle where this process hasn't yet, for what is submitted next, too (True), and adapt it."""
         brokers = self._throttle.more_brokers(look.execution, look.plan, look.live, now_ms=look.now_ms)
         self.reports.more_throttled(look, brokers)
         is_new = self._throttle.keep(
@@ -154,11 +170,24 @@ class ReplicaMoves:
             alive=look.live.broker_racks,
             pressed=pressure is not None,
             now_ms=look.now_ms,
-            copying=frozenset(look.moving),
+            copying=look.in_flight,
+            submitted=sorted(step.reassignments) if isinstance(step, Submit) else (),
+            made=frozenset(key for key, state in look.progress.items() if state in MADE),
             without=look.made_again,
         )
         self.reports.throttle(look, self._throttle.new_lowest(), pressure)
         return is_new
+
+    def _throttled(self, step: Step, look: Look) -> Step:
+        """The step without movements that no list of throttled replicas has room for; another one if none is left."""
+        unnamed = self._throttle.unnamed(look.plan, step.reassignments) if isinstance(step, Submit) else []
+        if not isinstance(step, Submit) or not unnamed:
+            return step
+        named = {key: target for key, target in step.reassignments.items() if key not in unnamed}
+        if named:
+            return Submit(named)
+        topic, _ = min(unnamed)
+        return self._next_step(look, f"the lists of throttled replicas of topic {topic} have no room for another move")
 
     def _looked_at_again(self, look: Look, step: Submit | ElectLeaders, held_back: str | None) -> tuple[Look, Step]:
         """What of a request is still right after the throttle was set, which takes a second or more on a large cluster:

@@ -7,7 +7,7 @@ times and then skipped, so that one refusal stops nothing else.
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from assignor_core.execution.refusals import Refusals
-from assignor_core.live import PartitionKey
+from assignor_core.live import LivePartition, PartitionKey
 from streaming.cluster.ports import PlacementChanger
 from streaming.control.look_age import LookAge
 from streaming.errors import ClusterRequestFailed, PartitionsRefused
@@ -32,6 +32,8 @@ class Requests:
         self.elections = Refusals()
         self.elections_asked: frozenset[PartitionKey] = frozenset()
         """Partitions whose election has been asked for."""
+        self.taken: dict[PartitionKey, tuple[int, ...]] = {}
+        """Reassignments that Kafka has taken, and that this execution has not stopped: the newest of each partition."""
         self.cancelled: frozenset[PartitionKey] = frozenset()
         self._cancel_tries = 0
 
@@ -44,7 +46,21 @@ class Requests:
         """Ask for reassignments; returns the partitions that Kafka refused, with its error."""
         refused = self._refused(targets, lambda: self._cluster.reassign(dict(targets)))
         self.moves = self.moves.after(targets, refused)
+        self.taken |= {key: target for key, target in targets.items() if key not in refused}
         return refused
+
+    def cancelled_by_others(
+        self, targets: Mapping[PartitionKey, tuple[int, ...]], partitions: Mapping[PartitionKey, LivePartition]
+    ) -> list[PartitionKey]:
+        """Partitions of `targets` of which Kafka has taken a move and not made it: somebody else has cancelled it.
+
+        Each cancelled move is named once. Targets are not compared: a cancelled stage leaves the replicas in another
+        order, and the next stage follows from that order.
+        """
+        again = [key for key in targets if key in self.taken and not _is_on(partitions[key], self.taken[key])]
+        for key in again:
+            del self.taken[key]
+        return again
 
     def elect(self, partitions: Collection[PartitionKey]) -> Mapping[PartitionKey, str]:
         """Ask for elections of preferred leaders; returns the partitions that Kafka refused, with its error."""
@@ -64,6 +80,7 @@ class Requests:
 
     def stop(self, moving: Collection[PartitionKey]) -> Mapping[PartitionKey, str]:
         """Cancel some while the execution goes on; returns the partitions that Kafka refused, with its error."""
+        self.taken = {key: target for key, target in self.taken.items() if key not in moving}
         return self._refused(moving, lambda: self._cluster.reassign(dict.fromkeys(moving)))
 
     def _refused(self, asked: Iterable[PartitionKey], request: Callable[[], None]) -> Mapping[PartitionKey, str]:
@@ -76,3 +93,7 @@ class Requests:
         except ClusterRequestFailed as error:
             return dict.fromkeys(asked, error.kafka_error or str(error))
         return {}
+
+
+def _is_on(row: LivePartition, target: tuple[int, ...]) -> bool:
+    return set(row.replicas) == set(target)

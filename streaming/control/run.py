@@ -27,7 +27,7 @@ from streaming.control.look_age import LookAge
 from streaming.control.measuring import measured_levels, measured_skew
 from streaming.control.policies import EXECUTING_INTERVAL_MS
 from streaming.control.records import ExecutionRecord
-from streaming.control.sweeping import Sweeper
+from streaming.control.sweeping import StrayRates, Sweeper
 from streaming.control.upkeep import Upkeep
 from streaming.control.windows import ClosedWindows
 from streaming.control.wiring import absences_of, decider_of, executors_of, journal_of, window_tables_of
@@ -49,7 +49,9 @@ unmeasured. Twice `control.settle_windows` if that is more.
 MEASURE_LEVELS_PATIENCE_MS = 3_600_000
 """The same of how full log dirs are after a plan within brokers."""
 ENDED_LOOK_INTERVAL_MS = 600_000
-"""Between two looks for executions that another process has ended, such as a former holder of the lease."""
+"""Between two looks for what others have left: executions that another process has ended, such as a former holder of
+the lease, and throttle rates of ours that no execution accounts for.
+"""
 
 
 def run_control(settings: Settings) -> int:
@@ -162,6 +164,7 @@ class ControlLoop:
         self._decider = decider_of(shown or cluster, self._journal, settings, absences)
         look_age = LookAge() if lease is None else lease.look_age
         self._sweeper = Sweeper(cluster, self._journal, look_age)
+        self._stray_rates = StrayRates(cluster, None if lease is None else lease.lease_id)
         self._late_requests = LateRequests(cluster, self._journal, look_age, staged=settings.control.staged_moves)
         marker = None if lease is None else ClusterMarker(cluster, lease)
         executors = executors_of(cluster, self._journal, settings, look_age, absences)
@@ -188,6 +191,7 @@ class ControlLoop:
             return active.execution.under_way or active.execution.waiting  # its marker has been announced
         if is_due(self._looked_ms, ENDED_LOOK_INTERVAL_MS, now_ms):
             self._look_at_ended(now_ms)
+            self._stray_rates.remove(record.execution for record in self._owing)
         # Not before: a rate that an ended execution has left on a broker throttles the one under way, too.
         self._owing = [record for record in self._owing if not self._sweeper.sweep(record, now_ms=now_ms)]
         self._late_requests.look_if_due(now_ms=now_ms)

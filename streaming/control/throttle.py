@@ -4,15 +4,13 @@ The rate of a broker follows from its measured headroom and from pressure (see `
 `control.throttle_adaptive` is off, it is the setting, unchanged to the end.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 
 from assignor_core.deciding.windows import resource_capacities
 from assignor_core.execution.adaptive_rates import (
-    ADAPT_INTERVAL_MS,
     RatePolicy,
     RateState,
     adapted,
@@ -22,62 +20,23 @@ from assignor_core.execution.adaptive_rates import (
     wanted_rates,
 )
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.model import Capacity
 from assignor_core.plan import Plan
 from assignor_core.resources import Resource
-from assignor_core.throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS, ThrottledReplicas, missing_entries
+from assignor_core.throttles import is_tagged, tagged
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.throttled_brokers import LOOK_INTERVAL_MS, RATES_AT_A_LOOK_MAX, ThrottledBrokers
+from streaming.control.clearing import Clearing, Remains
+from streaming.control.throttled_brokers import RateLooks, ThrottledBrokers
+from streaming.control.throttled_lists import ThrottledLists, ThrottleScope, throttle_scope
 from streaming.control.windows import ClosedWindows, WindowTables
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable
-
-__all__ = ["ADAPT_INTERVAL_MS", "AdaptiveRates", "Throttle", "ThrottleScope", "throttle_scope"]
+from streaming.errors import ClusterRequestFailed
 
 log = structlog.get_logger()
 
 RATES_OF_BROKER = 2
 """One for what it sends as a leader, one for what it receives as a follower; control sets both."""
 DIRECTIONS = (Resource.BYTES_IN, Resource.BYTES_OUT)
-CLEAR_TRIES_MAX = 60
-"""So often control tries to remove a throttle that Kafka refuses to remove, a tick apart. Then the execution ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottleScope:
-    """What a plan's throttle touches: brokers that copy, and by topic the (partition, broker) pairs of each side."""
-
-    brokers: frozenset[int]
-    leaders: dict[str, ThrottledReplicas]
-    followers: dict[str, ThrottledReplicas]
-
-
-def throttle_scope(plan: Plan) -> ThrottleScope:
-    """Old replicas send, new ones receive; partitions that only change their leader copy nothing."""
-    leaders: dict[str, set[tuple[int, int]]] = defaultdict(set)
-    followers: dict[str, set[tuple[int, int]]] = defaultdict(set)
-    for movement in plan.movements:
-        receiving = set(movement.new_replicas) - set(movement.old_replicas)
-        if receiving:
-            leaders[movement.topic] |= {(movement.partition, broker) for broker in movement.old_replicas}
-            followers[movement.topic] |= {(movement.partition, broker) for broker in receiving}
-    pairs = [pair for side in (leaders, followers) for entries in side.values() for pair in entries]
-    return ThrottleScope(
-        frozenset(broker for _, broker in pairs),
-        {topic: frozenset(entries) for topic, entries in leaders.items()},
-        {topic: frozenset(entries) for topic, entries in followers.items()},
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Remains:
-    """What is left of a throttle that was to be removed."""
-
-    brokers: tuple[int, ...]
-    """Those that keep their rate."""
-    refused: str | None = None
-    """Why Kafka refuses; None if the brokers are only down."""
 
 
 class Throttle:
@@ -86,17 +45,17 @@ class Throttle:
     def __init__(self, cluster: ControlledCluster, rates: "AdaptiveRates") -> None:
         self._cluster = cluster
         self._rates = rates
-        self._brokers = ThrottledBrokers(cluster.throttle_rates)
+        self._brokers = ThrottledBrokers(self._shown_rates)
+        self._lists = ThrottledLists(cluster)
         self.forget()
 
     def forget(self) -> None:
         """From now on the throttle is that of another execution: it is set anew."""
         self._brokers.forget()
+        self._lists.forget()
         self._set = False
-        self._looked_ms: int | None = None
-        self._next_rates = 0
-        """The broker from which on the next look reads rates."""
-        self._clear_tries = 0
+        self._looks = RateLooks()
+        self._clearing = Clearing()
         self._rates.take_lowest()
         self._scope: tuple[Plan, ThrottleScope] | None = None
 
@@ -127,91 +86,72 @@ class Throttle:
         alive: Collection[int],
         pressed: bool,
         now_ms: int,
-        copying: Collection[PartitionKey] = (),
+        copying: Sequence[PartitionKey] = (),
+        submitted: Sequence[PartitionKey] = (),
+        made: Collection[PartitionKey] = (),
         without: Collection[str] = (),
     ) -> bool:
-        """Set the throttle where this process hasn't yet (True), `without` these topics, and adapt it from then on.
+        """Set the throttle where this process hasn't yet, `without` these topics, and adapt it from then on. Lists name
+        what copies and what is to be `submitted`, as far as it fits, before what follows; what is `made` comes last.
+        True if something that is to be submitted was named just now.
+
         A broker that was away takes its rate once it is `alive`. For partitions that are `copying` it sets again what
         others remove: entries of their topics, and rates of their brokers.
         """
         ours = frozenset(execution.throttled_brokers).intersection(alive)
+        first = [key for key in (*copying, *submitted) if key[0] not in without]
         if not self._set:
-            scope = self._scope_of(plan)
-            leaders, followers = (
-                {topic: entries for topic, entries in side.items() if topic not in without}
-                for side in (scope.leaders, scope.followers)
-            )
-            self._cluster.set_throttled_replicas(leaders, followers)
+            self._lists.name(plan, set(plan.topics) - set(without), first, made)
             self._send(self._rates.initial(ours, now_ms=now_ms))
-            self._set, self._looked_ms = True, now_ms
+            self._set = True
+            self._looks.note(now_ms)
             return True
-        if copying and is_due(self._looked_ms, LOOK_INTERVAL_MS, now_ms):
-            self._look_at_rates(ours & _copying_brokers(plan, copying))
-            self._keep_lists(plan, {topic for topic, _ in copying} - set(without))
-            self._looked_ms = now_ms
+        if copying and self._looks.are_due(now_ms):
+            asked = ours & _copying_brokers(plan, copying)
+            self._rates.lost(self._looks.lost(asked, self._shown_rates, of_each=RATES_OF_BROKER))
+            self._lists.restore(plan, first, made)
+            self._looks.note(now_ms)
+        unnamed = self._lists.unnamed(plan, submitted)
+        if unnamed:
+            self._lists.name(plan, {topic for topic, _ in unnamed}, first, made)
         if rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
             self._send(rates)
             log.info("throttle_adapted", plan_id=plan.plan_id[:12], rates=rates)
-        return False
+        return len(self._lists.unnamed(plan, unnamed)) < len(unnamed)
+
+    def unnamed(self, plan: Plan, keys: Collection[PartitionKey]) -> list[PartitionKey]:
+        """Those of `keys` that must not be submitted, as the lists have no room to name their replicas."""
+        return self._lists.unnamed(plan, keys)
 
     def new_lowest(self) -> int | None:
         """The rate of the slowest broker, bytes/s, where rates were sent since this was last asked."""
         return self._rates.take_lowest()
 
-    def _look_at_rates(self, brokers: frozenset[int]) -> None:
-        """Somebody may have removed a rate: it counts as never sent. One that is another than ours stays."""
-        asked = sorted(brokers, key=lambda row: (row < self._next_rates, row))[:RATES_AT_A_LOOK_MAX]
-        if not asked:
-            return
-        self._next_rates = asked[-1] + 1
-        try:
-            shown = self._cluster.throttle_rates(asked)
-        except ClusterUnreachable:
-            return  # a broker that hangs takes no rate, and the others must not wait for it: the next look asks again
-        self._rates.lost({row for row in asked if len(shown.get(row, {})) < RATES_OF_BROKER})
-
-    def _keep_lists(self, plan: Plan, topics: Collection[str]) -> None:
-        """Somebody may have replaced a list by `*`, and removed that: our entries are gone with it."""
-        scope, shown = self._scope_of(plan), self._cluster.throttled_replicas(topics)
-        leaders, followers = (
-            {
-                topic: missing
-                for topic in side.keys() & set(topics)
-                if (missing := missing_entries(shown.get((topic, setting)), side[topic]))
-            }
-            for setting, side in ((LEADER_REPLICAS, scope.leaders), (FOLLOWER_REPLICAS, scope.followers))
-        )
-        if leaders or followers:
-            log.info(
-                "throttle_lists_changed", plan_id=plan.plan_id[:12], topics=sorted(leaders.keys() | followers.keys())
-            )
-            self._cluster.set_throttled_replicas(leaders, followers)
-
     def clear(self, execution: Execution, plan: Plan) -> Remains:
-        """Remove the throttle that the journal names as ours; safe to repeat. Brokers that are down keep their rate.
+        """Remove the throttle that the journal names as ours; safe to repeat. Brokers that are down keep their rate. A
+        rate that somebody else has set since stays.
 
         Raises ClusterRequestFailed if Kafka refuses, until it has refused too often: then that is what remains.
         """
         self._set = False  # before, so that what fails half-way is set anew where the execution goes on
-        ours, scope = execution.throttled_brokers, self._scope_of(plan)
-        try:
-            down = self._cluster.clear_throttle(ours, scope.leaders, scope.followers)
-        except ClusterRequestFailed as error:
-            self._clear_tries += 1
-            if self._clear_tries < CLEAR_TRIES_MAX:
-                raise
-            return Remains(self._with_rate(ours), str(error))
-        self._clear_tries = 0
-        return Remains(tuple(down))
+        ours, scope, untagged = execution.throttled_brokers, self._scope_of(plan), not execution.tags_rates
+        return self._clearing.remains(
+            lambda: self._cluster.clear_throttle(ours, scope.leaders, scope.followers, untagged=untagged),
+            lambda: self._with_rate(ours, untagged=untagged),
+        )
 
-    def _with_rate(self, brokers: Collection[int]) -> tuple[int, ...]:
-        """Of these brokers those that still have a rate or are down; all where Kafka does not show their rates."""
+    def _with_rate(self, brokers: Collection[int], *, untagged: bool) -> tuple[int, ...]:
+        """The brokers that still have a rate of ours or are down; all of them where Kafka does not show rates."""
         alive = self._cluster.describe(topics=()).broker_racks
         try:
-            rates = self._cluster.throttle_rates(brokers)
+            shown = self._shown_rates(brokers)
         except ClusterRequestFailed:
             return tuple(sorted(brokers))
-        return tuple(sorted(broker for broker in brokers if broker in rates or broker not in alive))
+        with_rate = {row for row, rates in shown.items() if untagged or any(map(is_tagged, rates))}
+        return tuple(sorted(row for row in brokers if row in with_rate or row not in alive))
+
+    def _shown_rates(self, brokers: Collection[int]) -> dict[int, Collection[int]]:
+        return {broker: rates.values() for broker, rates in self._cluster.throttle_rates(brokers).items()}
 
     def _send(self, rates: dict[int, int]) -> None:
         self._cluster.set_throttle_rates(rates)
@@ -269,7 +209,8 @@ class AdaptiveRates:
 
     def _wanted(self, brokers: frozenset[int], now_ms: int) -> dict[int, int]:
         headrooms = self._headrooms(brokers, now_ms) if self._policy.adaptive else {}
-        return wanted_rates(self._state, self._policy, brokers, headrooms)
+        wanted = wanted_rates(self._state, self._policy, brokers, headrooms)
+        return {broker: tagged(rate) for broker, rate in wanted.items()}
 
     def _headrooms(self, brokers: frozenset[int], now_ms: int) -> dict[int, float]:
         """The lesser headroom of the two directions, bytes/s, where capacity and load are known.

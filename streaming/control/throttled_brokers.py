@@ -1,5 +1,7 @@
 """Which brokers of a plan take our throttle: those that are alive, and have no rate of somebody else's.
 
+A rate that bears control's tag (see `assignor_core.throttles`) is ours, whoever of us has set it.
+
 While a plan is carried out a broker that was away may come back, and others may take away a rate of theirs: then it
 takes ours, too. The journal names the brokers before they get a rate, so that whatever happens it can be removed.
 """
@@ -8,18 +10,64 @@ from collections.abc import Callable, Collection, Mapping
 
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.intervals import is_due
+from assignor_core.throttles import is_foreign
 from streaming.errors import ClusterUnreachable
 
-LOOK_INTERVAL_MS = 5_000
+RATE_LOOK_INTERVAL_MS = 5_000
 """Time between two looks at the rates of what copies: others may change them."""
 RATES_AT_A_LOOK_MAX = 20
 """Rates of so many brokers are read at a look, each by a request of its own; those of the others at the next ones."""
+
+RatesOf = Callable[[Collection[int]], Mapping[int, Collection[int]]]
+"""Reads the rates of brokers that have any."""
+
+
+class RateLooks:
+    """When the rates of brokers are looked at, and of which: a few at a time, the others at the next looks."""
+
+    def __init__(self) -> None:
+        self._newest_ms: int | None = None
+        self._next = 0
+        """The broker from which on the next look reads rates."""
+
+    def are_due(self, now_ms: int) -> bool:
+        """Whether the newest look is old."""
+        return is_due(self._newest_ms, RATE_LOOK_INTERVAL_MS, now_ms)
+
+    def note(self, now_ms: int) -> None:
+        """A look is taken now."""
+        self._newest_ms = now_ms
+
+    def some(self, brokers: Collection[int]) -> list[int]:
+        """The brokers whose turn it is to be looked at.
+
+        >>> looks = RateLooks()
+        >>> looks.some(range(30))[-1], looks.some([]), looks.some(range(30))[0]
+        (19, [], 20)
+        """
+        asked = sorted(brokers, key=lambda row: (row < self._next, row))[:RATES_AT_A_LOOK_MAX]
+        if asked:
+            self._next = asked[-1] + 1
+        return asked
+
+    def lost(self, brokers: Collection[int], rates_of: RatesOf, *, of_each: int) -> set[int]:
+        """Brokers, of those whose turn it is, that show fewer than `of_each` rates: somebody has removed one. A rate
+        that others have changed is theirs, and counts.
+        """
+        asked = self.some(brokers)
+        if not asked:
+            return set()
+        try:
+            shown = rates_of(asked)
+        except ClusterUnreachable:
+            return set()  # a broker that hangs takes no rate, and the others must not wait for it: the next look asks
+        return {row for row in asked if len(shown.get(row, ())) < of_each}
 
 
 class ThrottledBrokers:
     """Those of one execution; `forget` before those of another. `rates_of` reads the rates of brokers that have any."""
 
-    def __init__(self, rates_of: Callable[[Collection[int]], Mapping[int, object]]) -> None:
+    def __init__(self, rates_of: RatesOf) -> None:
         self._rates_of = rates_of
         self.forget()
 
@@ -27,14 +75,12 @@ class ThrottledBrokers:
         """From now on they are of another execution."""
         self._foreign: frozenset[int] = frozenset()
         """Brokers of the plan that had a rate of somebody else's when they were last asked."""
-        self._looked_ms: int | None = None
-        self._next = 0
-        """The broker from which on the next look reads rates."""
+        self._looks = RateLooks()
 
     def all(self, execution: Execution, wanted: Collection[int]) -> tuple[int, ...]:
-        """Ours and those of `wanted` that have no rate; raises what `rates_of` raises."""
+        """Ours and those of `wanted` that have no rate of others; raises what `rates_of` raises."""
         ours = frozenset(execution.throttled_brokers)
-        foreign = self._rates_of(wanted).keys() - ours
+        foreign = {broker for broker, rates in self._rates_of(wanted).items() if any(map(is_foreign, rates))} - ours
         return tuple(sorted(ours | (frozenset(wanted) - foreign)))
 
     def with_new(self, execution: Execution, wanted: frozenset[int], *, now_ms: int) -> tuple[int, ...] | None:
@@ -45,10 +91,10 @@ class ThrottledBrokers:
         self._foreign &= others
         asked = others - self._foreign
         if not asked:
-            if not others or not is_due(self._looked_ms, LOOK_INTERVAL_MS, now_ms):
+            if not others or not self._looks.are_due(now_ms):
                 return None
-            asked = self._due(others)
-        self._looked_ms = now_ms
+            asked = frozenset(self._looks.some(others))
+        self._looks.note(now_ms)
         try:
             brokers = self.all(execution, asked)
         except ClusterUnreachable:
@@ -57,9 +103,3 @@ class ThrottledBrokers:
             return None
         self._foreign |= asked.difference(brokers)
         return brokers if len(brokers) > len(execution.throttled_brokers) else None
-
-    def _due(self, brokers: frozenset[int]) -> frozenset[int]:
-        """Some of them, the others at the next looks."""
-        asked = sorted(brokers, key=lambda row: (row < self._next, row))[:RATES_AT_A_LOOK_MAX]
-        self._next = asked[-1] + 1
-        return frozenset(asked)

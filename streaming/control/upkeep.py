@@ -51,6 +51,11 @@ DECISIONS_AT_A_TIME = 20_000
 PLANS_AT_A_TIME = 500
 EXECUTIONS_AT_A_TIME = 500
 NOTES_AT_A_TIME = 100
+_TIMES = {
+    table.name: table.time_column
+    for table in (DECISION, PLAN, EXECUTION, BROKER_INTENT, AUDIT, NOTIFICATION, PREDICTION)
+}
+"""Tables of one cluster's rows that prove which time it is."""
 
 
 class Upkeep:
@@ -83,11 +88,14 @@ def expire(root: str, kafka_cluster: str, settings: ControlSettings, *, now_ms: 
 
     A run deletes a bounded number. Never deleted: the newest decision, whose state control goes on with; executions
     that have not ended or that owe the removal of a throttle; plans that an execution in the tables carries out, that
-    have not expired or that wait for a maintenance window; the newest note on each broker. Raises TableUnavailable.
+    have not expired or that wait for a maintenance window; the newest note on each broker. A clock that is ahead
+    deletes nothing (see `tables.proven_ms`). Raises TableUnavailable.
     """
+    own = tables.of_cluster(kafka_cluster)
+    reader = tables.TableReader(root)
+    now_ms = tables.proven_ms(reader, _TIMES, after_ms=DAY_MS, now_ms=now_ms, where=own) or 0
     undecided_ms = now_ms - settings.decision_retention_ms
     unfinished_ms = now_ms - settings.execution_retention_ms
-    reader = tables.TableReader(root)
     executions = _expire_executions(root, reader, kafka_cluster, _day(unfinished_ms))
     reader.look_again()
     movements, plans = _expire_plans(root, reader, kafka_cluster, _day(undecided_ms), now_ms)

@@ -31,6 +31,7 @@ def groups_behind(
         window_ms=window_tables.window_ms,
         where=tables.one_of("topic", sorted({topic for topic, _ in leaders})),
         verdicts_only=True,
+        rules=window_tables.rules,
     )
     if picture is None or now_ms - picture.newest_event_ms > stale_after_ms:
         return {}

@@ -6,10 +6,14 @@ Unknown rates stay unknown: a broker without a known load doesn't count as repor
 from dataclasses import dataclass
 
 from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.errors import NothingToPlanOn
+from assignor_core.lag.reasons import duration
 from assignor_core.resources import MEASURED
 from streaming import tables
 from streaming.contract.rates import BYTES_IN
 from streaming.views.broker_windows import COLUMNS, closed, loads
+from streaming.views.bytes_out_bounds import reads_unknown
+from streaming.views.lag_rules import NO_RULES, LagRules
 
 TABLE = "broker_load"
 LOOKBACK_WINDOWS_EXTRA = 10
@@ -34,6 +38,10 @@ class WindowTables:
     window_ms: int
     watermark_ms: int
     windows_max: int
+    rules: LagRules = NO_RULES
+    """What the settings allow groups to lag."""
+    readers_max: int | None = None
+    """`trigger.readers_without_commits_max`."""
 
 
 class ClosedWindows:
@@ -57,6 +65,31 @@ class ClosedWindows:
         return windows[-self._tables.windows_max :]
 
 
+def windows_to_plan_on(window_tables: WindowTables, *, now_ms: int, forced: bool = False) -> tuple[ClosedWindow, ...]:
+    """The newest closed windows, oldest first; raises NothingToPlanOn where there are none.
+
+    Windows that are older than the trigger accepts show how the cluster was: they are refused unless `forced`.
+    """
+    windows = closed_windows(window_tables, now_ms=now_ms)
+    age_max_ms = stale_after_ms(window_tables.window_ms)
+    if windows and now_ms - windows[-1].end_ms <= age_max_ms:
+        return windows
+    reader = tables.TableReader(window_tables.root)
+    newest = reader.newest_of_cluster(TABLE, "window_start", window_tables.kafka_cluster)
+    if newest is None:
+        raise NothingToPlanOn("no closed window in the tables yet: is the pipeline running?")
+    end_ms = windows[-1].end_ms if windows else tables.to_ms(newest) + window_tables.window_ms
+    if forced:
+        return closed_windows(window_tables, now_ms=end_ms)
+    age_ms = now_ms - end_ms
+    if age_ms <= age_max_ms:
+        raise NothingToPlanOn("no window has closed yet: wait until the first one ends")
+    raise NothingToPlanOn(
+        f"the newest window ended {duration(age_ms / 1000)} ago, and a plan rests on none older than "
+        f"{duration(age_max_ms / 1000)}: do collector and pipeline run? --force plans on it all the same"
+    )
+
+
 def closed_windows(window_tables: WindowTables, *, now_ms: int) -> tuple[ClosedWindow, ...]:
     """The newest closed windows, oldest first: enough for the trigger and the planner, and no more."""
     return ClosedWindows(window_tables).newest(now_ms=now_ms)
@@ -77,6 +110,7 @@ def _read(reader: tables.TableReader, window_tables: WindowTables, since_ms: int
             frozenset(row["broker"] for row in window),
             {resource: loads(window, resource) for resource in MEASURED},
             {row["broker"]: row[BYTES_IN.name] for row in window if row[BYTES_IN.name] is not None},
+            reads_unknown=reads_unknown(window),
         )
         for start_ms, window in closed(rows, watermark_ms=window_tables.watermark_ms).items()
     )

@@ -29,6 +29,7 @@ from streaming.control.throttle import AdaptiveRates, Throttle
 from streaming.control.windows import WindowTables
 from streaming.settings import Settings
 from streaming.views.broker_windows import capacities_of
+from streaming.views.lag_rules import LagRules
 
 
 def journal_of(settings: Settings) -> Journal:
@@ -54,6 +55,8 @@ def window_tables_of(settings: Settings) -> WindowTables:
             settings.control.settle_windows,
             PLAN_WINDOWS_MAX,
         ),
+        LagRules.of(settings.lag),
+        settings.trigger.readers_without_commits_max,
     )
 
 

@@ -29,7 +29,8 @@ JMX_RULES = Path(__file__).with_name("kafka-broker.yaml")
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 META_FILE = "meta.properties"
 """In every log dir and metadata log dir: ids of the cluster, the broker and the folder."""
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
+"""Generous: on a busy machine a broker takes a minute and more. One that has ended is noticed at once."""
 JVM_OPTIONS = (
     "-Xms128m", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
     "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true",
@@ -209,8 +210,9 @@ class EmbeddedCluster:
         first, *others = self.brokers
         self._format(first)
         for broker in others:  # a JVM for each would take a second of CPU
-            for folder in (_metadata_folder(broker), *self._log_dirs_of(broker)):
-                _copy_format(_metadata_folder(first), folder, broker.broker_id)
+            _copy_format(_metadata_folder(first), _metadata_folder(broker), broker.broker_id)
+            for folder in self._log_dirs_of(broker):
+                _copy_format(self._log_dirs_of(first)[0], folder, broker.broker_id)
 
     def _format(self, broker: EmbeddedBroker) -> None:
         log = broker.folder / "format.log"
@@ -297,9 +299,12 @@ def _metadata_folder(broker: EmbeddedBroker) -> Path:
 
 
 def _copy_format(formatted: Path, folder: Path, broker_id: int) -> None:
-    """Write what Kafka's tool writes for a broker of the cluster: each folder has an id of its own (KIP-858)."""
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(formatted / "bootstrap.checkpoint", folder)
+    """Write what Kafka's tool writes for a broker of the cluster: each folder has an id of its own (KIP-858).
+
+    Other files differ by release: the metadata of the first start lie beside the ids before Kafka 4.4, and in the log
+    of metadata from then on.
+    """
+    shutil.copytree(formatted, folder, dirs_exist_ok=True)
     own = {"node.id": str(broker_id), "directory.id": _random_id()}
     rows = (line.split("=", 1) for line in (formatted / META_FILE).read_text().splitlines() if "=" in line)
     properties = {**dict(rows), **own}

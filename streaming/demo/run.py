@@ -188,8 +188,8 @@ class Demo:
         return clocks.now_ms() > story.balanced_ms + WARM_UP_MS + AFTER_MS and sent >= self.order.records
 
     def _check(self, supervisor: Supervisor) -> None:
-        code = supervisor.poll()
-        if code is not None:
+        code = supervisor.poll() or supervisor.exit_code()
+        if code:
             ended = [role for role in supervisor.roles if supervisor.process_id(role) is None]
             logs = " and ".join(str(self.order.home / "logs" / f"{role}.log") for role in ended)
             raise RebalancerError(f"{' and '.join(ended)} keeps failing (exit code {code}): see {logs}")

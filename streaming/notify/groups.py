@@ -75,7 +75,7 @@ def _stopped(group: str, topic: GroupTopic, newest: Occurrence | None, now_ms: i
         now_ms,
         f"Consumer group {group} has stopped",
         f"It has committed nothing for {LASTS_MS // 60_000} min on {partitions} partitions of topic {topic.topic}; "
-        f"{topic.lag_records or 0:,} records of the topic wait",
+        f"{topic.lag_records or 0:,} {topic.lag_unit} of the topic wait",
         {"group": group, "topic": topic.topic, "partitions": partitions, "lag_records": topic.lag_records},
     )
 

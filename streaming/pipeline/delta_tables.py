@@ -94,16 +94,27 @@ class WindowTable:
         with _as_unavailable(self._table):
             return self._upsert(rows, transaction, watermark)
 
+    def note(self, transaction: tuple[str, int]) -> None:
+        """Commit the batch's (application id, version) without rows, where no write of the batch has left it.
+
+        Every batch leaves its id, so that a start can tell a table that was rolled back from one that had no rows
+        (`guards.check_tables_fit_checkpoints`). Raises TableUnavailable.
+        """
+        with _as_unavailable(self._table):
+            delta = opened(self._location)
+            if not _has(delta, transaction):
+                _note(delta, transaction)
+
     def forget(self) -> None:
         """Somebody else has written: look anew which windows are open."""
         self._open_since = None
 
     def _upsert(self, rows: pa.Table, transaction: tuple[str, int], watermark: datetime) -> int | None:
         delta = opened(self._location)
-        written = delta.transaction_version(transaction[0])
-        if written is not None and written >= transaction[1]:
+        if _has(delta, transaction):
             return None
         if rows.num_rows == 0:
+            _note(delta, transaction)
             return 0
         # A dataset of all files costs a millisecond a file, whatever is read of them.
         open_since = self._open_since or _oldest_open(delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN))
@@ -135,6 +146,17 @@ class WindowTable:
             return rows.filter(pc.equal(rows["window_start"], start))
 
         return _put_back_by_window(delta, self._table, starts, of_window, watermark, transaction)
+
+
+def _has(delta: DeltaTable, transaction: tuple[str, int]) -> bool:
+    """Return whether this batch, or a later one of the same query, has been written."""
+    written = delta.transaction_version(transaction[0])
+    return written is not None and written >= transaction[1]
+
+
+def _note(delta: DeltaTable, transaction: tuple[str, int]) -> None:
+    noted = CommitProperties(app_transactions=[Transaction(*transaction)])
+    delta.create_write_transaction([], mode="append", schema=delta.schema(), commit_properties=noted)
 
 
 @contextmanager
@@ -288,8 +310,7 @@ def upsert_by_window(
     """
     with _as_unavailable(table):
         delta = opened(location)
-        written = delta.transaction_version(transaction[0])
-    if written is not None and written >= transaction[1]:
+    if _has(delta, transaction):
         return None
     starts = set(rows.select("window_start").distinct().toArrow()["window_start"].to_pylist())
     with _as_unavailable(table):

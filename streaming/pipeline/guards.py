@@ -18,16 +18,16 @@ from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 
 from streaming import tables
-from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
+from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
 from streaming.errors import RefusedForSafety, TableUnavailable, UsageProblem
 from streaming.pipeline.checkpoint_files import CheckpointFiles
 from streaming.pipeline.offsets import Offsets, newest_planned
 from streaming.settings import PipelineSettings, StorageSettings, TopicSettings
 
 FINGERPRINT = "fingerprint.json"
-WINDOWS_VERSION = 4
+WINDOWS_VERSION = 6
 """To be raised with any change of keys, aggregates or sources that an older checkpoint's state can't be read with."""
-STILL_MADE = frozenset({3})
+STILL_MADE = frozenset({3, 4, 5})
 """Earlier versions that checkpoints go on with: the queries still make their state (`windows.py`)."""
 
 TWO_WAYS_OUT = (
@@ -39,6 +39,14 @@ WAYS_OUT_OF_WINDOWS = (
     "table would count everything twice"
 )
 TABLES_OF_QUERIES = {"consumer_lag": (GROUP_LAG,), "byte_rate": (PARTITION_LOAD, BROKER_LOAD)}
+NOTED_SINCE = "batches_noted_since"
+"""Key in the fingerprint: for each query the first batch since which every batch leaves its id in every table."""
+
+
+WAYS_OUT_OF_TIME = (
+    "Restore both from copies of the same time, or name a new folder in storage.checkpoints: it reads the topics from "
+    "their start, and a window that is fuller in the tables stays as it is"
+)
 
 
 class DescribesTopics(Protocol):
@@ -124,6 +132,44 @@ def check_tables_are_there(storage: StorageSettings) -> None:
             )
 
 
+def check_tables_fit_checkpoints(storage: StorageSettings) -> None:
+    """Raises RefusedForSafety where a table and the checkpoint that writes it are not of one time.
+
+    A table holds the id of the last batch that was written to it. If the checkpoint has not planned that batch, the
+    checkpoint was restored from a copy: its next batches have ids that the table takes for written, so their windows
+    would be skipped. If the checkpoint has finished later batches, the table was rolled back, and nothing would write
+    their windows again. Call it after `check_fingerprint`.
+    """
+    files = CheckpointFiles(storage.checkpoints)
+    noted_since = _noted_since(storage.checkpoints, files)
+    for query, query_tables in {**TABLES_OF_QUERIES, "rejects": (REJECTED_RECORD,)}.items():
+        query_id = _query_id(files.below(query))
+        if query_id is None:
+            continue
+        planned, finished = _newest(files, query, "offsets"), _newest(files, query, "commits")
+        for table in query_tables:
+            delta = tables.open_table(storage.tables, table.name)
+            if delta is None:
+                continue
+            written = delta.transaction_version(transaction_id(query_id, table))
+            written = -1 if written is None else written
+            if written > planned:
+                found = f"holds batch {written}, the checkpoint knows batches up to {planned}: the checkpoint is older"
+            elif query in noted_since and max(written + 1, noted_since[query]) <= finished:
+                found = f"holds batches up to {written}, the checkpoint has finished {finished}: the table is older"
+            else:
+                continue
+            raise RefusedForSafety(
+                f"table {table.name} in {storage.tables} and the checkpoint {query} in {storage.checkpoints} are not "
+                f"of one time: the table {found}, and windows between the two would be lost. {WAYS_OUT_OF_TIME}"
+            )
+
+
+def transaction_id(query_id: str, table: Table) -> str:
+    """Return the application id under which a query notes its batches in a table."""
+    return f"{query_id}:{table.name}"
+
+
 def fingerprint(topics: TopicSettings, settings: PipelineSettings) -> dict[str, object]:
     """What a checkpoint's state depends on. The watermark may change: Spark takes the new delay from then on."""
     values: dict[str, object] = {
@@ -198,11 +244,36 @@ def _read_up_to(checkpoints: str, topic: str, last_good: Offsets | None) -> str:
     return ", ".join(parts) or "nothing"
 
 
+def _noted_since(checkpoints: str, files: CheckpointFiles) -> dict[str, int]:
+    """Return `NOTED_SINCE` of each query; a checkpoint of an earlier version notes its batches from the next one on."""
+    noted = _noted(checkpoints)
+    if noted is None:
+        return {}
+    if NOTED_SINCE not in noted:
+        noted = {**noted, NOTED_SINCE: {query: _newest(files, query, "commits") + 1 for query in TABLES_OF_QUERIES}}
+        _note(checkpoints, noted)
+    since: dict[str, int] = noted[NOTED_SINCE]
+    return since
+
+
+def _newest(files: CheckpointFiles, query: str, log_name: str) -> int:
+    """Return the newest batch in a log of the query's checkpoint, -1 where there is none."""
+    return max(files.below(query).numbers(log_name), default=-1)
+
+
+def _query_id(checkpoint: CheckpointFiles) -> str | None:
+    """Return the id that Spark has given to the query of this checkpoint; None before its first start."""
+    try:
+        return str(json.loads(checkpoint.read("metadata"))["id"])
+    except (OSError, ValueError, KeyError, TypeError):  # Spark says what is wrong with the file
+        return None
+
+
 def _noted(checkpoints: str) -> dict[str, Any] | None:
     """What the fingerprint holds; None where there is none. Raises UsageProblem, TableUnavailable."""
     try:
         content: dict[str, Any] = json.loads(CheckpointFiles(checkpoints).read(FINGERPRINT))
-        return {"made_with": dict(content["made_with"]), "topic_ids": dict(content["topic_ids"])}
+        return {**content, "made_with": dict(content["made_with"]), "topic_ids": dict(content["topic_ids"])}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -19,15 +19,17 @@ from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 
 from assignor_core.intervals import is_due
-from streaming.contract import PARTITION_LOAD_HOURLY, Table
+from streaming.contract import PARTITION_LOAD_HOURLY, PIPELINE_BATCH, Table
 from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
 from streaming.settings import DAY_MS, PipelineSettings
 from streaming.tables import (
+    TableReader,
     file_statistics,
     first_line,
     instant,
     join_small_files,
     opened,
+    proven_ms,
     remove_old_files,
     table_uri,
     utc,
@@ -50,6 +52,11 @@ def retention_ms(table: Table, settings: PipelineSettings) -> int:
     return settings.rollup_retention_ms if made_of_windows else settings.retention_ms
 
 
+def expiry_step_ms(retention_ms: int) -> int:
+    """By how much rows go at a time."""
+    return min(DAY_MS, retention_ms // 24)
+
+
 def kept_since_ms(retention_ms: int, now_ms: int) -> int:
     """Rows go by the day, or by a 24th of a shorter retention. Each deletion writes the file anew that holds younger
     rows too, up to 100 MB, and what is replaced stays for the days of time travel: at each run that is 10 GB a day.
@@ -57,7 +64,7 @@ def kept_since_ms(retention_ms: int, now_ms: int) -> int:
     >>> kept_since_ms(90 * DAY_MS, 100 * DAY_MS + 5) / DAY_MS, kept_since_ms(240, 1_025)
     (10.0, 780)
     """
-    step_ms = min(DAY_MS, retention_ms // 24)
+    step_ms = expiry_step_ms(retention_ms)
     return now_ms - retention_ms - (now_ms - retention_ms) % step_ms
 
 
@@ -65,7 +72,7 @@ class Maintenance:
     """Runs the steps on one table, at most once per `pipeline.maintenance_interval_ms`."""
 
     def __init__(self, root: str, table: Table, settings: PipelineSettings) -> None:
-        self._uri = table_uri(root, table.name)
+        self._root, self._uri = root, table_uri(root, table.name)
         self._table = table
         self._retention_ms = retention_ms(table, settings)
         self._interval_ms = settings.maintenance_interval_ms
@@ -117,10 +124,14 @@ class Maintenance:
         self._left[rollup.target] = rollup.run(delta, now_ms=now_ms, budget_ms=BUDGET_MS)
 
     def _expire(self, delta: DeltaTable, now_ms: int) -> None:
-        """Delete rows beyond retention; no commit where there are none."""
+        """Delete rows beyond retention, whatever a clock that is ahead shows; no commit where there are none."""
         if len(self._left) < len(self._rollups):  # one has failed, or has not run yet
             return
-        oldest_kept = min([utc(kept_since_ms(self._retention_ms, now_ms)), *filter(None, self._left.values())])
+        times = {table.name: table.time_column for table in (self._table, PIPELINE_BATCH)}
+        proven = proven_ms(TableReader(self._root), times, after_ms=expiry_step_ms(self._retention_ms), now_ms=now_ms)
+        if proven is None:
+            return
+        oldest_kept = min([utc(kept_since_ms(self._retention_ms, proven)), *filter(None, self._left.values())])
         column = self._table.time_column
         oldest = pc.min(file_statistics(delta, column)["least"]).as_py()
         if oldest is not None and oldest < oldest_kept:

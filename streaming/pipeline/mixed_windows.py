@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from streaming.contract.rates import BYTES_IN, RATES, SAMPLE_MAXIMA, Rate
-from streaming.contract.records import LAG_RECORDS
+from streaming.contract.records import CLEANUP_POLICY, LAG_RECORDS, LAST_STABLE_OFFSET, LOG_END_OFFSET
 from streaming.pipeline.sums import first, maximum
-from streaming.pipeline.windows import NEWEST_LAG, NEWEST_LOAD, OLDEST_LAG, weighing_ms
+from streaming.pipeline.windows import NEWEST_LAG, NEWEST_LOAD, OLDEST_LAG, absent_fields, held_fields, weighing_ms
 from streaming.settings import PipelineSettings
 
 RESET_SHARE = 0.5
@@ -23,8 +23,11 @@ RESET_SHARE = 0.5
 samples, at most what it had counted is missed, once; to take disorder for a reset would add the broker's whole count.
 """
 
+KNOWN_WITH = {LAST_STABLE_OFFSET.name: LOG_END_OFFSET.name, CLEANUP_POLICY.name: LOG_END_OFFSET.name}
+"""A sample with a log end and without one of these fields says that no transaction is open, and no compaction known."""
 
-def mixed_load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
+
+def mixed_load_windows(rows: DataFrame, settings: PipelineSettings, version: int) -> DataFrame:
     """As `load_windows`, of rows that have the column `foreign` and counters too."""
     length = f.expr(f"INTERVAL {settings.window_ms} MILLISECONDS")
     spans = f.window("event_time", f"{2 * settings.window_ms} milliseconds", f"{settings.window_ms} milliseconds")
@@ -34,7 +37,7 @@ def mixed_load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame
     aggregated = grouped.agg(
         *(part for rate in RATES for part in _parts(rate, settings.window_ms)),
         *(f.max(f.when(f.col("inside"), f.col(name))).alias(_sampled_max(name)) for name in SAMPLE_MAXIMA),
-        *(f.max_by(name, _inside_ms(name)).alias(name) for name in NEWEST_LOAD),
+        *(f.max_by(name, _inside_ms(name)).alias(name) for name in held_fields(NEWEST_LOAD, version)),
         f.count_if("inside").alias("sample_count"),
         f.min(f.when(f.col("inside"), f.col("event_time_ms"))).alias("first_event_time_ms"),
         f.max(f.when(f.col("inside"), f.col("event_time_ms"))).alias("last_event_time_ms"),
@@ -42,7 +45,8 @@ def mixed_load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame
     started = aggregated.where("sample_count > 0").withColumn("window_start", f.col("span.start") + length)
     counted = started.select("*", *(_grown(rate.name).alias(f"{rate.name}_counted") for rate in RATES))
     return counted.select(
-        "kafka_cluster", "broker", "topic", "partition", *NEWEST_LOAD,
+        "kafka_cluster", "broker", "topic", "partition", *held_fields(NEWEST_LOAD, version),
+        *absent_fields(rows, NEWEST_LOAD, version),
         "sample_count", "first_event_time_ms", "last_event_time_ms",
         *(_rate(rate).alias(rate.name) for rate in RATES),
         *(f.greatest(_sampled_max(name), f"{name}_counted.rate_max").alias(maximum(name)) for name in SAMPLE_MAXIMA),
@@ -52,14 +56,17 @@ def mixed_load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame
     )  # fmt: skip
 
 
-def mixed_lag_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
+def mixed_lag_windows(rows: DataFrame, settings: PipelineSettings, version: int) -> DataFrame:
     """As `lag_windows`, of samples that may hold one offset each: a field unknown in one comes from the others."""
     renamed = rows.withColumnRenamed("group", "group_id").withWatermark(
         "event_time", f"{settings.watermark_ms} milliseconds"
     )
     length = f.window("event_time", f"{settings.window_ms} milliseconds")
     aggregated = renamed.groupBy(length, "kafka_cluster", "group_id", "topic", "partition").agg(
-        *(f.max_by(name, _known_ms(name)).alias(name) for name in NEWEST_LAG),
+        *(
+            f.max_by(name, _known_ms(KNOWN_WITH.get(name, name))).alias(name)
+            for name in held_fields(NEWEST_LAG, version)
+        ),
         f.max(LAG_RECORDS.name).alias(maximum(LAG_RECORDS.name)),
         *(f.min_by(name, _known_ms(name)).alias(first(name)) for name in OLDEST_LAG),
         f.count("*").alias("sample_count"),
@@ -69,7 +76,10 @@ def mixed_lag_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
     # Not +, which fails on overflow, at each start again: records are bounded, but a checkpoint may hold older ones.
     end = f.coalesce("log_end_offset", f.try_add("committed_offset", "lag_records"))
     return aggregated.withColumn("log_end_offset", end).select(
-        "*", f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end")
+        "*",
+        *absent_fields(rows, NEWEST_LAG, version),
+        f.col("window.start").alias("window_start"),
+        f.col("window.end").alias("window_end"),
     )
 
 

@@ -86,7 +86,7 @@ class Queries:
         """Windows of partitions and of brokers."""
         settings = self._source.pipeline
         if self._is_foreign:
-            load = mixed_load_windows(accepted_rows(self._source, BYTE_RATES), settings)
+            load = mixed_load_windows(accepted_rows(self._source, BYTE_RATES), settings, self._windows_version)
         else:
             load = load_windows(summed_rows(self._source, BYTE_RATES), settings, self._windows_version)
         replicas, totals = Target(PARTITION_LOAD, with_topic=True), Target(BROKER_LOAD, with_topic=False)
@@ -96,7 +96,7 @@ class Queries:
         """Windows of groups."""
         settings = self._source.pipeline
         if self._is_foreign:
-            lag = mixed_lag_windows(accepted_rows(self._source, LAGS), settings)
+            lag = mixed_lag_windows(accepted_rows(self._source, LAGS), settings, self._windows_version)
         else:
             lag = lag_windows(summed_rows(self._source, LAGS), settings, self._windows_version)
         return self._start_windows("consumer_lag", lag, (Target(GROUP_LAG, with_topic=None),))

@@ -4,6 +4,7 @@ One dead query ends the process with an exit code of its own, so that a supervis
 batch under way finish. What it remembers is in the checkpoints and the tables.
 """
 
+import logging
 import os
 import signal
 import threading
@@ -23,6 +24,7 @@ from streaming.pipeline.causes import reason
 from streaming.pipeline.guards import (
     check_fingerprint,
     check_tables_are_there,
+    check_tables_fit_checkpoints,
     check_topic_ids,
     check_window_lengths,
     fingerprint,
@@ -79,6 +81,7 @@ def run_pipeline(settings: Settings, lease_on: LeaseOn | None = None) -> int:
             with only_writer(storage.tables):  # not before, as it makes the folder
                 made_with = fingerprint(settings.topics, settings.pipeline)
                 windows_version = check_fingerprint(storage.checkpoints, made_with, ids)
+                check_tables_fit_checkpoints(storage)
                 session = spark.session()
                 if stopping.is_set():  # a first batch would take long, and be waited for
                     return _stopped()
@@ -95,20 +98,40 @@ def _run_queries(
         source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
         queries = start_queries(source, storage, windows_version, now_ms=clocks.now_ms, counted=counted)
         log.info("pipeline_started", queries=[query.name for query in queries])
+        if settings.pipeline.skew_max_ms > settings.pipeline.watermark_ms // 2:
+            log.warning(
+                "clock_skew_above_watermark",
+                clock_skew_max_ms=settings.pipeline.skew_max_ms,
+                watermark_ms=settings.pipeline.watermark_ms,
+            )
         reporter = BatchReporter(queries, storage.tables, settings.pipeline, counted)
-        return _watch(queries, reporter, settings, stopping, still_ours)
+        return _watch(session, queries, reporter, settings, stopping, still_ours)
     except JVM_FAILED as error:  # a checkpoint that Spark won't begin with, or a JVM that was killed
         log.error("query_failed", error=reason(error))
         return EXIT_QUERY_FAILED
 
 
-def stop_queries(queries: list[StreamingQuery]) -> None:
-    """Let batches under way finish: `stop()` would cut them in the middle and leave work to be repeated."""
+def stop_queries(session: SparkSession, queries: list[StreamingQuery]) -> None:
+    """Let batches under way finish: `stop()` would cut them in the middle and leave work to be repeated.
+
+    Spark and py4j log traces of a batch that is cut. Nothing has failed: the next start repeats the batch.
+    """
     deadline = time.monotonic() + STOP_GRACE_S
     for query in queries:
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.05)
+        _hush(session)
         query.stop()
+
+
+def _hush(session: SparkSession) -> None:
+    """Let neither Spark nor py4j write about what is cut from now on; Java writes of dying threads past its log."""
+    context = session.sparkContext
+    context.setLogLevel("OFF")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    assert context._jvm is not None
+    java = context._jvm.java
+    java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
 
 
 def _wait_for_topics(
@@ -163,6 +186,7 @@ def _check_topics(settings: Settings, last_good: Offsets) -> Offsets:
 
 
 def _watch(
+    session: SparkSession,
     queries: list[StreamingQuery],
     reporter: BatchReporter,
     settings: Settings,
@@ -182,7 +206,7 @@ def _watch(
         if is_due(checked_ms, TOPIC_CHECK_INTERVAL_MS, now_ms):
             checked_ms = now_ms
             last_good = _check_topics(settings, last_good)
-    stop_queries(queries)
+    stop_queries(session, queries)
     return _stopped()
 
 

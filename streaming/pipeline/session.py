@@ -29,6 +29,7 @@ LOOPBACK = "127.0.0.1"
 PYTHON_DAEMON = "streaming.pipeline.python_daemon"
 POOLS = Path(__file__).resolve().with_name("pools.xml")
 """Shares of the cores, by query."""
+LOG_SETTINGS = Path(__file__).resolve().with_name("log4j2.properties")
 JVM_FAILED = (PySparkException, Py4JError, ConnectionError)
 """What Spark's calls raise: a query's failure, one of the JVM, and that of a JVM that is gone."""
 MASTER = re.compile(r"local(\[(\*|\d+)(, *(\*|\d+))?\])?|local-cluster\[[\d ,]+\]|spark://.+|k8s://.+|yarn")
@@ -91,7 +92,7 @@ def _started(settings: PipelineSettings, storage: StorageSettings) -> SparkSessi
         builder = builder.master(settings.master).config("spark.driver.memory", settings.driver_memory)
         if settings.master.startswith("local"):
             builder = builder.config("spark.python.daemon.module", PYTHON_DAEMON)
-        java_options.append(settings.driver_java_options)
+        java_options += [f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", settings.driver_java_options]
         builder = builder.config(JAVA_OPTIONS, " ".join(filter(None, java_options)))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -112,7 +112,7 @@ def summing(settings: PipelineSettings, side: Side) -> "partial[Iterator[pa.Reco
     shape, of_side, window_ms = side.shape, side.sums, settings.window_ms
     fitting = sums.Fitting(
         to_arrow_schema(record_schema(shape)), shape.required, shape.together, shape.not_negative, shape.greatest,
-        RECORD_VERSION, EVENT_TIME_MIN_MS, settings.clock_skew_max_ms,
+        RECORD_VERSION, EVENT_TIME_MIN_MS, settings.skew_max_ms,
     )  # fmt: skip
     return partial(sums.summed, fitting=fitting, sums=of_side, window_ms=window_ms)
 
@@ -166,8 +166,9 @@ def _items(value: bytes | None, name: str, context: Context) -> list[Record | Mi
 
 
 def _judged_own(raw: DataFrame, settings: PipelineSettings, side: Side, *, credible: bool = False) -> DataFrame:
-    skew_ms = settings.clock_skew_max_ms
-    return judged(raw, side.shape, clock_skew_max_ms=skew_ms, name=f"judged_{side.mark}", credible=credible)
+    return judged(
+        raw, side.shape, clock_skew_max_ms=settings.skew_max_ms, name=f"judged_{side.mark}", credible=credible
+    )
 
 
 def _own(source: InputTopics, side: Side) -> DataFrame:
@@ -176,7 +177,7 @@ def _own(source: InputTopics, side: Side) -> DataFrame:
 
 def _foreign(source: InputTopics, side: Side) -> DataFrame:
     formats: dict[str, str] = dict(source.topics.foreign)
-    context = Context(source.kafka.cluster_name, dict(source.topics.broker_ids))
+    context = Context(source.kafka.cluster_name, dict(source.topics.broker_ids), dict(source.topics.clusters))
 
     @f.udf(returnType=ArrayType(_ROW), useArrow=False)
     def read(topic: str, value: bytearray | None) -> Adapted:
@@ -186,5 +187,5 @@ def _foreign(source: InputTopics, side: Side) -> DataFrame:
     rows = raw.select(*KAFKA_COLUMNS, f.explode(read("topic", "value")).alias("row"))
     misfit = f.when(f.col("row.reason").isNotNull(), f.struct("row.reason", "row.field"))
     adapted = rows.select(*KAFKA_COLUMNS, f.col("row.payload").cast("binary").alias("payload"), misfit.alias("misfit"))
-    skew = source.pipeline.clock_skew_max_ms
+    skew = source.pipeline.skew_max_ms
     return judged(adapted, side.foreign_shape, clock_skew_max_ms=skew, name=f"judged_foreign_{side.mark}")

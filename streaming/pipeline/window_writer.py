@@ -22,6 +22,7 @@ from streaming.pipeline.delta_tables import (
     upsert_spark,
 )
 from streaming.pipeline.group_events import GroupEventKeeper
+from streaming.pipeline.guards import transaction_id
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.offsets import records_planned
@@ -72,7 +73,7 @@ class Place:
 
     def transaction(self, audit: Mapping[str, Any]) -> tuple[str, int]:
         """Of a batch's write: made twice, the second does nothing."""
-        return f"{audit['query_id']}:{self.target.table.name}", audit["batch_id"]
+        return transaction_id(audit["query_id"], self.target.table), audit["batch_id"]
 
     def merge(
         self, rows: DataFrame, audit: Mapping[str, Any], oldest: datetime, watermark: datetime, *, by_window: bool
@@ -88,6 +89,7 @@ class Place:
             return upsert_by_window(rows, self.location, self.target.table, self.transaction(audit), watermark)
         upsert_spark(rows, self.location, self.target.table, self.transaction(audit), oldest)
         finalize_spark(rows.sparkSession, self.location, watermark)
+        self.window_table.note(self.transaction(audit))  # a MERGE of no rows makes no commit
         return None
 
 
@@ -164,6 +166,8 @@ class WindowWriter:
     ) -> list[int | None]:
         """From the driver; how many samples each table gained, as `upsert` counts them."""
         if collected.num_rows == 0:
+            for place in self._places:
+                place.window_table.note(place.transaction(audit))
             return [0] * len(self._places)
         rows = _with_constants(collected, audit)
         watermark = self._watermark(pc.max(rows["last_event_time_ms"]).as_py())

@@ -4,17 +4,25 @@ A rate of a window is weighted by time: sum(rate x interval) / sum(interval) ove
 where none is. What is a state (size, offset, role) is the newest sample's.
 """
 
+from dataclasses import replace
+
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from streaming.contract.rates import BYTES_IN, RATE_NAMES, SAMPLE_MAXIMA
 from streaming.contract.records import (
+    ADDRESS,
     BROKER_STATES,
+    CLEANUP_POLICY,
+    CLIENT_HOST,
     COMMITTED_OFFSET,
+    GROUP_PARTITIONS_LEFT_OUT,
     GROUP_STATES,
     LAG_RECORDS,
+    LAST_STABLE_OFFSET,
     LOG_END_OFFSET,
+    OUT_OF_SYNC_REPLICAS,
     REPLICA_STATES,
 )
 from streaming.pipeline.records import record_field
@@ -27,6 +35,11 @@ OLDEST_LAG = (COMMITTED_OFFSET.name, LOG_END_OFFSET.name)
 
 STRUCTS_SINCE_VERSION = 4
 """From this version of the windows on, the newest sample's fields are one value of Spark's state."""
+HELD_SINCE = {
+    LAST_STABLE_OFFSET.name: 5, CLIENT_HOST.name: 5, GROUP_PARTITIONS_LEFT_OUT.name: 5,
+    OUT_OF_SYNC_REPLICAS.name: 6, ADDRESS.name: 6, CLEANUP_POLICY.name: 6,
+}  # fmt: skip
+"""Fields that Spark's state holds from this version of the windows on; with an earlier checkpoint they are null."""
 
 LOAD_SUMS = Sums(
     keys=("kafka_cluster", "broker", "topic", "partition"),
@@ -75,6 +88,7 @@ def _windowed(rows: DataFrame, sums: Sums, settings: PipelineSettings, version: 
     """The columns of `sums` by window and key, with the window's start and end."""
     newest, oldest = "last_event_time_ms", "first_event_time_ms"
     # All samples of a row are of one window, so its newest stands for them, before the watermark too.
+    held = replace(sums, newest=held_fields(sums.newest, version))
     timed = rows.withColumn("event_time", f.timestamp_millis(newest))
     late = f"{settings.watermark_ms} milliseconds"
     length = f.window("event_time", f"{settings.window_ms} milliseconds")
@@ -83,14 +97,25 @@ def _windowed(rows: DataFrame, sums: Sums, settings: PipelineSettings, version: 
     windows = grouped.agg(
         *(f.sum(name).alias(name) for name in (*sums.added(), "sample_count")),
         *(f.max(name).alias(name) for name in map(maximum, sums.maxima)),
-        *states(sums, newest, oldest),
+        *states(held, newest, oldest),
         f.min(oldest).alias(oldest),
         f.max(newest).alias(newest),
     )
     structs = [name for name in windows.columns if name.startswith("_")]
     fields = [f.col(f"{name}.*") for name in structs]
     span = (f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end"))
-    return windows.select("*", *fields, *span).drop(*structs)
+    return windows.select("*", *fields, *absent_fields(rows, sums.newest, version), *span).drop(*structs)
+
+
+def held_fields(names: tuple[str, ...], version: int) -> tuple[str, ...]:
+    """Those of the fields that checkpoints of this version hold."""
+    return tuple(name for name in names if HELD_SINCE.get(name, 0) <= version)
+
+
+def absent_fields(rows: DataFrame, names: tuple[str, ...], version: int) -> list[SparkColumn]:
+    """Nulls for the fields that checkpoints of this version do not hold."""
+    absent = set(names) - set(held_fields(names, version))
+    return [f.lit(None).cast(rows.schema[name].dataType).alias(name) for name in names if name in absent]
 
 
 def _states(sums: Sums, newest: str, oldest: str) -> list[SparkColumn]:

@@ -1,7 +1,7 @@
-"""All roles on one machine: each a process of its own, started again when it ends, ended together.
+"""All roles on one machine: each a process of its own, started again when it ends, stopped together.
 
-A role that fails soon after its start again and again ends the whole run with its exit code: a supervisor above
-(systemd, Kubernetes) then sees it, instead of a loop that restarts for ever.
+A role that fails again and again is retried with growing pauses, and the other roles continue: control may be in the
+middle of an execution. Only a role whose first start finds wrong settings ends the whole run.
 """
 
 import os
@@ -25,9 +25,14 @@ log = structlog.get_logger()
 ROLES = ("collect", "pipeline", "control", "serve")
 POLL_INTERVAL_S = 0.5
 RESTART_WAIT_S = 2.0
-"""Before a role is started again that has ended soon after its start twice in a row."""
+"""The pause before a role is started again that ended soon after its start twice in a row; each next pause is twice as
+long.
+"""
+RESTART_WAIT_MAX_S = 60.0
 QUICK_DEATH_S = 60.0
 QUICK_DEATHS_MAX = 5
+"""After more quick ends in a row a role counts as failing."""
+USAGE_CODE = 2
 STOP_GRACE_S = 60.0
 """A pipeline that is told to end while it starts has Spark's start, a batch and Spark's end before it."""
 SIGNAL_BASE = 128
@@ -41,8 +46,15 @@ class RoleProcess:
     command: list[str]
     process: subprocess.Popen[bytes] | None = None
     started_s: float = 0.0
+    starts: int = 0
     quick_deaths: int = 0
+    last_code: int = 0
     restart_at_s: float = 0.0
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether it has ended again and again soon after its start."""
+        return self.quick_deaths > QUICK_DEATHS_MAX
 
 
 @dataclass(slots=True)
@@ -62,17 +74,27 @@ class Supervisor:
             self._running.append(supervised)
 
     def poll(self) -> int | None:
-        """Start again what has ended; the exit code to end with once a role fails for good, else None."""
+        """Start again what has ended; the exit code to end with if the first start of a role found wrong input."""
         now_s = time.monotonic()
         for supervised in self._running:
             process = supervised.process
-            if process is not None and process.poll() is not None:
-                code = self._ended(supervised, process.returncode, now_s)
-                if code is not None:
-                    return code
-            if supervised.process is None and now_s >= supervised.restart_at_s:
-                self._launch(supervised)
+            if process is None:
+                if now_s >= supervised.restart_at_s:
+                    self._launch(supervised)
+            elif process.poll() is None:
+                self._lives(supervised, now_s)
+            else:
+                self._ended(supervised, process.returncode, now_s)
+                if supervised.starts == 1 and process.returncode == USAGE_CODE:
+                    log.error("role_refuses_to_start", role=supervised.role, exit_code=USAGE_CODE)
+                    return USAGE_CODE
+                if supervised.restart_at_s <= now_s:
+                    self._launch(supervised)
         return None
+
+    def exit_code(self) -> int:
+        """The code of a role that fails again and again at this moment; 0 if there is none."""
+        return next((_exit_code(row.last_code) for row in self._running if row.is_failing), 0)
 
     def stop(self) -> None:
         """End every role: SIGTERM, then SIGKILL after a grace in which a batch can be finished."""
@@ -106,17 +128,33 @@ class Supervisor:
             log_file = Path(self.log_folder) / f"{supervised.role}.log"
             supervised.process = processes.start(supervised.command, log=log_file, environment=environment)
         supervised.started_s = time.monotonic()
+        supervised.starts += 1
 
-    def _ended(self, supervised: RoleProcess, code: int, now_s: float) -> int | None:
+    def _lives(self, supervised: RoleProcess, now_s: float) -> None:
+        if supervised.quick_deaths and now_s - supervised.started_s >= QUICK_DEATH_S:
+            if supervised.is_failing:
+                log.info("role_runs_again", role=supervised.role)
+            supervised.quick_deaths = 0
+
+    def _ended(self, supervised: RoleProcess, code: int, now_s: float) -> None:
         quick = now_s - supervised.started_s < QUICK_DEATH_S
         supervised.quick_deaths = supervised.quick_deaths + 1 if quick else 1
         supervised.process = None
-        supervised.restart_at_s = now_s + (RESTART_WAIT_S if supervised.quick_deaths > 1 else 0.0)
-        log.warning("role_ended", role=supervised.role, exit_code=code, quick_deaths=supervised.quick_deaths)
-        if code == 2 or supervised.quick_deaths > QUICK_DEATHS_MAX:
-            # Wrong input doesn't mend itself, and neither does a role that keeps dying.
-            return _exit_code(code)
-        return None
+        supervised.last_code = code
+        pause_s = _pause_s(supervised.quick_deaths)
+        supervised.restart_at_s = now_s + pause_s
+        level = log.error if supervised.is_failing else log.warning
+        level(
+            "role_ended", role=supervised.role, exit_code=code, quick_deaths=supervised.quick_deaths,
+            restart_in_s=pause_s,
+        )  # fmt: skip
+
+
+def _pause_s(quick_deaths: int) -> float:
+    """The pause before the next start: none after the first quick end, then growing up to a bound."""
+    if quick_deaths <= 1:
+        return 0.0
+    return min(RESTART_WAIT_MAX_S, RESTART_WAIT_S * 2.0 ** min(quick_deaths - 2, 30))
 
 
 def _exit_code(code: int) -> int:
@@ -124,10 +162,12 @@ def _exit_code(code: int) -> int:
     return SIGNAL_BASE - code if code < 0 else code or 1
 
 
-def run_all(arguments: Sequence[str], check_cluster: Callable[[], None]) -> int:
-    """Run all roles until SIGTERM or SIGINT (0), or until one fails for good (its code).
+def run_all(arguments: Sequence[str], check: Callable[[], None]) -> int:
+    """Run all roles until SIGTERM or SIGINT, or until the first start of a role finds wrong input (2).
 
-    `check_cluster` runs first, and raises ClusterUnreachable: one clear line in place of four roles that can't connect.
+    The code at the end is 0, or that of a role which failed again and again when the signal came.
+
+    `check` runs first, and raises an error of ours: one clear line in place of four roles that can't do their work.
     """
     stopping = threading.Event()
 
@@ -136,7 +176,7 @@ def run_all(arguments: Sequence[str], check_cluster: Callable[[], None]) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    check_cluster()
+    check()
     supervisor = Supervisor(arguments)
     supervisor.start()
     log.info("started", roles=list(ROLES))
@@ -145,6 +185,6 @@ def run_all(arguments: Sequence[str], check_cluster: Callable[[], None]) -> int:
             code = supervisor.poll()
             if code is not None:
                 return code
+        return supervisor.exit_code()
     finally:
         supervisor.stop()
-    return 0

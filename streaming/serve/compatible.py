@@ -1,16 +1,18 @@
-"""Metrics by the names of other lag exporters, on request: existing boards and alerts go on.
+"""Metrics by other names, on request: boards and alerts for other lag exporters or earlier versions still work.
 
 Names, labels and types are theirs, so these series bear no label `kafka_cluster`. Only what the tables hold is
 exported: partitions that no group reads, addresses and coordinators are in no table, so their metrics are left out.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from streaming.serve.families import EARLIER_RESOURCE_NAMES, FAMILIES
+from streaming.serve.samples import Sample
 from streaming.serve.snapshot import Snapshot
 from streaming.views.group_offsets import BY_PARTITION, BY_TOPIC, OF_LOG
 
@@ -123,6 +125,19 @@ def compatible_metrics(
             left_out = snapshot.groups.offsets[kind].left_out
             dropped.update({family.name: left_out[family.value] for family in of_kind})
     return list(metrics.values()), dict(dropped)
+
+
+def with_network_labels(samples: Iterable[Sample]) -> Iterator[Sample]:
+    """Our own samples, and each that has a resource by its earlier name once more: `network_in` beside `bytes_in`."""
+    families = {family.name.removeprefix("rebalancer_"): family for family in FAMILIES}
+    for sample in samples:
+        yield sample
+        labels = tuple(
+            EARLIER_RESOURCE_NAMES.get(value, value) if name in ("resource", "trigger") else value
+            for name, value in zip(families[sample.name].labels, sample.labels, strict=True)
+        )
+        if labels != sample.labels:
+            yield sample._replace(labels=labels)
 
 
 def _rows(snapshot: Snapshot, kind: str) -> Iterable[Mapping[str, Any]]:

@@ -1,6 +1,7 @@
 """Connections of serve: TLS, trusted proxies, and for how long requests and unread answers may keep serve waiting."""
 
 import asyncio
+import ipaddress
 import ssl
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,12 @@ NO_PASSWORD = "none"  # noqa: S105 - any will do
 """Without one OpenSSL would ask the terminal for that of a locked key, and wait."""
 CONNECTIONS_MAX = 500
 """Each takes a file descriptor, of which a process often has 1,024."""
+CONNECTIONS_OF_ADDRESS_MAX = 200
+"""How many of all connections one client address may have; one IPv6 network of 64 bits counts as one address."""
+ROOM_FOR_OTHERS = 100
+"""How many of all connections only addresses with few get: Prometheus and people beside somebody with many."""
+FEW_CONNECTIONS = 8
+IPV6_NETWORK_BITS = 64
 
 
 class BoundedProtocol(H11Protocol):
@@ -40,15 +47,27 @@ class BoundedProtocol(H11Protocol):
     _answer_timer: asyncio.TimerHandle | None = None
     _unsent_bytes = 0
     """When the answer's timer was set."""
+    network = ""
+    """The network of the client, for the bound by address."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection, or refuse it at once."""
         super().connection_made(transport)
         # Each byte that the system does not take pauses writing: of some kB that wait nobody would hear otherwise.
         transport.set_write_buffer_limits(high=1, low=0)
-        if len(self.connections) > CONNECTIONS_MAX:
+        self.network = network_of(self.client[0]) if self.client else ""
+        if not self._has_place():
             transport.abort()
         self._watch()
+
+    def _has_place(self) -> bool:
+        count: int = len(self.connections)
+        if count > CONNECTIONS_MAX:
+            return False
+        of_address: int = sum(getattr(other, "network", None) == self.network for other in self.connections)
+        is_crowded = CONNECTIONS_MAX - count < ROOM_FOR_OTHERS
+        most: int = FEW_CONNECTIONS if is_crowded else CONNECTIONS_OF_ADDRESS_MAX
+        return of_address <= most
 
     def data_received(self, data: bytes) -> None:
         """More of a request."""
@@ -112,6 +131,23 @@ class BoundedProtocol(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def network_of(host: str) -> str:
+    """The client's address, or for IPv6 its network, of which one client may have every address.
+
+    >>> network_of("192.0.2.7"), network_of("::ffff:192.0.2.7"), network_of("2001:db8::1:7")
+    ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:  # a socket of this machine
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((int(address), IPV6_NETWORK_BITS), strict=False))
 
 
 class Renewal:

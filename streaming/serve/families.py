@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from assignor_core.resources import REPORTED, Resource
+from assignor_core.resources import Resource
 from streaming.contract.rates import (
     MESSAGES_IN,
     RATES,
@@ -22,9 +22,10 @@ from streaming.contract.rates import (
 
 Kind = Literal["gauge", "counter", "histogram"]
 
-_LABELS = {Resource.BYTES_IN: "network_in", Resource.BYTES_OUT: "network_out"}
-RESOURCE_LABELS: Mapping[str, str] = {resource: _LABELS.get(resource, resource.value) for resource in REPORTED}
-"""Resource -> value of the label `resource`."""
+EARLIER_RESOURCE_NAMES: Mapping[str, str] = {
+    Resource.BYTES_IN.value: "network_in", Resource.BYTES_OUT.value: "network_out",
+}  # fmt: skip
+"""Resource -> the value of the labels `resource` and `trigger` in metrics of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,10 @@ HOT = (_gauge("hot_partition_in_bytes_per_second", "Hottest leaders only", "brok
 GROUPS_ALERTED = (
     # What alerts rest on: what is beyond the limit must cost details, not verdicts.
     _gauge("consumergroups_left_out", "Groups not sampled: more than collect.groups_max; absent when unknown"),
+    _gauge(
+        "consumergroup_partitions_left_out",
+        "Partitions that groups name and that are not reported: they do not exist, or members name too many",
+    ),
     _gauge("consumergroup_lag_records", "Records behind, all partitions of the topic", "consumergroup", "topic"),
     _gauge(
         "consumergroup_partitions",
@@ -240,7 +245,7 @@ GROUPS_ALERTED = (
     ),
     _gauge(
         "consumergroup_lag_retention_ratio",
-        "Worst lag per records retained: at 1 unread records are being deleted, or all were; absent while nothing was",
+        "Worst lag per records retained: at 1 unread records are being deleted; absent while nothing was",
         "consumergroup",
         "topic",
     ),
@@ -249,6 +254,17 @@ GROUPS_ALERTED = (
         "How long the worst partition's next record has been waiting; at least that beyond 30 minutes",
         "consumergroup",
         "topic",
+    ),
+    _gauge(
+        "consumergroup_beyond_end_records",
+        "By how much the worst commit is beyond the log end, so that nothing is read; absent where none is",
+        "consumergroup",
+        "topic",
+    ),
+    _gauge(
+        "consumergroup_abandoned",
+        "1 for a group without members in which for 3 days nobody came, went or committed; absent for all others",
+        "consumergroup",
     ),
     _counter("consumergroup_rebalances_total", "Rebalances seen this week, at least: see above", "consumergroup"),
 )

@@ -5,7 +5,7 @@ Groups come worst first: where there are too many series, they are cut from the 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
@@ -37,10 +37,20 @@ class _Group(NamedTuple):
 def group_samples(snapshot: Snapshot) -> GroupSamples:
     """Those of all groups of the snapshot."""
     groups = _groups(snapshot)
-    left_out = [row.groups_left_out for row in snapshot.load.brokers if row.groups_left_out is not None]
-    of_brokers = list(some("consumergroups_left_out", sum(left_out) if left_out else None))
+    of_brokers = [
+        *some("consumergroups_left_out", _sum(row.groups_left_out for row in snapshot.load.brokers)),
+        *some(
+            "consumergroup_partitions_left_out", _sum(row.group_partitions_left_out for row in snapshot.load.brokers)
+        ),
+    ]
     samples = chain(of_brokers, chain.from_iterable(map(_alerted, groups)), chain.from_iterable(map(_details, groups)))
     return GroupSamples(samples, Counter(sample.name for sample in of_brokers) + _counts(groups))
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """Sum of the counts that are known; None where none is."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _groups(snapshot: Snapshot) -> list[_Group]:
@@ -62,11 +72,14 @@ def _alerted(group: _Group) -> Iterator[Sample]:
         yield from some("consumergroup_lag_records", row.lag_records, *labels)
         yield from some("consumergroup_lag_seconds", row.lag_seconds, *labels)
         yield from some("consumergroup_lag_retention_ratio", row.retention_ratio, *labels)
+        yield from some("consumergroup_beyond_end_records", row.beyond_end_records, *labels)
         for verdict, count in row.statuses.items():
             yield Sample("consumergroup_partitions", (*labels, verdict), count)
     if group.membership is not None:
         labels_of_group = (group.membership.group,)
         yield Sample("consumergroup_rebalances_total", labels_of_group, group.membership.rebalances_total)
+        if group.membership.is_abandoned:
+            yield Sample("consumergroup_abandoned", labels_of_group, 1)
 
 
 def _details(group: _Group) -> Iterator[Sample]:
@@ -94,6 +107,8 @@ def _counts(groups: Sequence[_Group]) -> Counter[str]:
         "consumergroup_lag_seconds": sum(row.lag_seconds is not None for row in topics),
         "consumergroup_last_commit_timestamp_seconds": sum(row.last_commit_ms is not None for row in topics),
         "consumergroup_lag_retention_ratio": sum(row.retention_ratio is not None for row in topics),
+        "consumergroup_beyond_end_records": sum(row.beyond_end_records is not None for row in topics),
+        "consumergroup_abandoned": sum(row.is_abandoned for row in members),
         "consumergroup_partitions": sum(len(row.statuses) for row in topics),
         "consumergroup_members": sum(row.members is not None for row in members),
         "consumergroup_rebalances_total": len(members),

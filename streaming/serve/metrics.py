@@ -6,7 +6,7 @@ Fresh series at each snapshot, so what is gone vanishes; a hard cap on series, a
 import gzip
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -14,10 +14,13 @@ from itertools import islice
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder, gzip_accepted
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, gzip_accepted
+from prometheus_client.exposition import generate_latest as as_text
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS
+from prometheus_client.openmetrics.exposition import generate_latest as as_openmetrics
 from prometheus_client.registry import Collector
 
-from streaming.serve.compatible import compatible_metrics
+from streaming.serve.compatible import compatible_metrics, with_network_labels
 from streaming.serve.families import FAMILIES, Family
 from streaming.serve.group_samples import GroupSamples, group_samples
 from streaming.serve.samples import Sample, samples, tally
@@ -27,8 +30,6 @@ from streaming.settings import Settings
 PLAN_SECONDS = (0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
 EXECUTION_SECONDS = (10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0)
 PREFIX = "rebalancer_"
-FORMS_MAX = 8
-"""So many forms are kept ready at most: whoever asks may name any version."""
 GZIP_LEVEL = 3
 """A tenth of the bytes, for half of the time that the usual level takes."""
 UNBOUNDED = frozenset({"topic", "consumergroup"})
@@ -49,9 +50,15 @@ def _versions() -> tuple[str, str, str]:
     return version("kafka-load-rebalancer"), version("pyspark"), version("delta-spark")
 
 
+ENCODERS: Mapping[str, Callable[[Collector], bytes]] = {CONTENT_TYPE_PLAIN_0_0_4: as_text, OPENMETRICS: as_openmetrics}
+"""By content type. A request may name versions and ways to escape without end, and gets one of these: none of our names
+needs to be escaped.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a scraper wants its metrics."""
+    """The form of an answer of /metrics, as negotiated with a scraper."""
 
     content_type: str
     packed: bool
@@ -63,16 +70,13 @@ class Form:
         try:
             content_type = choose_encoder(accept)[1]
         except (TypeError, ValueError):  # it compares the parts of a version as they come
-            content_type = choose_encoder("")[1]
-        return cls(content_type, gzip_accepted(accept_encoding))
+            content_type = CONTENT_TYPE_PLAIN_0_0_4
+        is_openmetrics = content_type.startswith("application/openmetrics-text")
+        return cls(OPENMETRICS if is_openmetrics else CONTENT_TYPE_PLAIN_0_0_4, gzip_accepted(accept_encoding))
 
 
-USUAL_FORMS = tuple(
-    Form.of(accept, encoding)
-    for accept in ("text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0")
-    for encoding in ("", "gzip")
-)
-"""What people and Prometheus ask for: made before the first of them does."""
+FORMS = tuple(Form(content_type, packed) for content_type in ENCODERS for packed in (False, True))
+"""All forms: made before anybody asks."""
 
 
 class Exposition:
@@ -83,13 +87,13 @@ class Exposition:
         self._registry = registry_of(lambda: self._snapshot, settings)
         self._lock = threading.Lock()
         self._asked: frozenset[Form] = frozenset()
-        self._rendered = self._render(USUAL_FORMS)
+        self._rendered = self._render(FORMS)
 
     def update(self, snapshot: Snapshot) -> None:
         """Show `snapshot` from now on."""
         with self._lock:
             self._snapshot = snapshot
-            self._rendered = self._render(self._asked or USUAL_FORMS)
+            self._rendered = self._render(self._asked or FORMS)
 
     def ready(self, form: Form) -> bytes | None:
         """The body, at once; None where none was made in this form yet."""
@@ -99,20 +103,19 @@ class Exposition:
         return body
 
     def answer(self, form: Form) -> bytes:
-        """The same; a form that is new is made now, and from now on with every snapshot, unless there are many."""
+        """The body; a form that was not asked for yet is made now, and from now on with every snapshot."""
         with self._lock:
-            rendered = self._rendered if form in self._rendered else {**self._rendered, **self._render([form])}
-            if len(rendered) <= FORMS_MAX:
-                self._asked |= {form}
-                self._rendered = rendered
-            return rendered[form]
+            if form not in self._rendered:
+                self._rendered = {**self._rendered, **self._render([form])}
+            self._asked |= {form}
+            return self._rendered[form]
 
     def _render(self, forms: Iterable[Form]) -> dict[Form, bytes]:
         """The newest snapshot in these forms, collected once for all of them."""
         wanted = tuple(forms)
         collected = _Collected(tuple(self._registry.collect()))
         types = dict.fromkeys(form.content_type for form in wanted)
-        plain = {content_type: choose_encoder(content_type)[0](collected) for content_type in types}
+        plain = {content_type: ENCODERS[content_type](collected) for content_type in types}
         return {
             form: gzip.compress(body, GZIP_LEVEL, mtime=0) if form.packed else body
             for form in wanted
@@ -144,10 +147,11 @@ class SnapshotCollector(Collector):
         """All metrics of the newest snapshot."""
         snapshot = self._snapshot()
         cluster = snapshot.kafka_cluster
+        exporters = self._settings.serve.compatible_metrics
         own, of_groups = samples(snapshot, self._settings, self._build), group_samples(snapshot)
+        own = with_network_labels(own) if "network_labels" in exporters else own
         kept, dropped = bounded(own, of_groups, self._settings.serve.series_max)
         left = self._settings.serve.series_max - sum(map(len, kept.values()))
-        exporters = self._settings.serve.compatible_metrics
         compatible, cut = compatible_metrics(snapshot, exporters, series_max=left)
         dropped |= cut
         kept["rebalancer_export_dropped_series"] = [

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import click
 
+from assignor_core.resources import REPORTED
 from streaming.serve import families
 from streaming.serve.compatible import COMPATIBLE
 from streaming.serve.families import Family
@@ -107,6 +108,10 @@ still work: `kafka_exporter` (danielqsj/kafka_exporter), `kminion` (redpanda-dat
 
 `tests/serve/compatible` lists metrics of theirs with the source of each list; a test compares names, labels and types.
 The lists were written on 2026-11-22 from what is known of these projects, and not compared with a release of theirs.
+
+Earlier versions had `network_in` and `network_out` for `bytes_in` and `bytes_out` in the labels `resource` and
+`trigger`. With `network_labels` in the list, each such series is there under both values: for the time in which boards
+and alerts of your own are changed. The shipped alerts then show each skew twice.
 """
 
 SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
@@ -128,7 +133,7 @@ SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
 def render() -> str:
     """The whole page."""
     head = HEAD.format(
-        resources=_words(families.RESOURCE_LABELS.values()),
+        resources=_words(REPORTED),
         parts=_words(PARTS),
         triggers=_words(OTHER_THAN_SKEW),
         reasons=textwrap.fill(_words(SUPPRESSING), 118, initial_indent="  ", subsequent_indent="  "),

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from assignor_core.deciding.reasons import OWN_PLANS, Reason
-from assignor_core.resources import Resource
+from assignor_core.resources import REPORTED, Resource
 from streaming.contract.rates import RATES
-from streaming.serve.families import RESOURCE_LABELS, broker_rate_name
+from streaming.serve.families import broker_rate_name
 from streaming.serve.snapshot import PARTS, Snapshot
 from streaming.settings import CollectSettings, PlannerSettings, Settings, TriggerSettings
 from streaming.views.log_dirs import CORDONED, OFFLINE
@@ -121,18 +121,17 @@ def _webhooks(snapshot: Snapshot) -> Iterator[Sample]:
 
 def _skew(snapshot: Snapshot, trigger: TriggerSettings) -> Iterator[Sample]:
     for resource, skew in snapshot.load.skew.items():
-        yield Sample("cluster_load_max_per_mean_ratio", (RESOURCE_LABELS[resource],), skew.max_over_mean)
-        yield Sample("cluster_load_variation_ratio", (RESOURCE_LABELS[resource],), skew.coefficient_of_variation)
+        yield Sample("cluster_load_max_per_mean_ratio", (str(resource),), skew.max_over_mean)
+        yield Sample("cluster_load_variation_ratio", (str(resource),), skew.coefficient_of_variation)
     decision = snapshot.control.decision
     for resource in snapshot.trigger_resources:
-        label = RESOURCE_LABELS[resource]
-        yield Sample("skew_threshold_ratio", (label,), trigger.enter_ratio)
-        yield Sample("skew_exit_threshold_ratio", (label,), trigger.exit_ratio)
+        yield Sample("skew_threshold_ratio", (resource,), trigger.enter_ratio)
+        yield Sample("skew_exit_threshold_ratio", (resource,), trigger.exit_ratio)
         breached = decision is not None and bool(decision["breached"]) and decision["resource"] == resource
         if snapshot.control.decisions is not None:
-            yield Sample("skew_breached", (label,), breached)
+            yield Sample("skew_breached", (resource,), breached)
         if breached and decision is not None:
-            yield from some("skew_breach_started_timestamp_seconds", decision["breach_started_ms"], label, per=1000)
+            yield from some("skew_breach_started_timestamp_seconds", decision["breach_started_ms"], resource, per=1000)
 
 
 def _decisions(snapshot: Snapshot) -> Iterator[Sample]:
@@ -147,12 +146,12 @@ def _decisions(snapshot: Snapshot) -> Iterator[Sample]:
 
 def _evaluations(decisions: Mapping[tuple[str, str, str], int], trigger_resources: tuple[str, ...]) -> Iterator[Sample]:
     yield Sample("rebalance_evaluations_total", (), sum(decisions.values()))
-    triggers = dict.fromkeys((RESOURCE_LABELS[resource] for resource in trigger_resources), 0)
+    triggers = dict.fromkeys(trigger_resources, 0)
     suppressed = dict.fromkeys(SUPPRESSING, 0)
     for (verdict, reason, resource), count in decisions.items():
         if verdict == "plan":
             # These are reasons of their own, whatever is skewed besides.
-            trigger = reason if reason in OTHER_THAN_SKEW else RESOURCE_LABELS.get(resource, "none")
+            trigger = reason if reason in OTHER_THAN_SKEW else (resource if resource in REPORTED else "none")
             triggers[trigger] = triggers.get(trigger, 0) + count
         elif reason in suppressed:
             suppressed[reason] += count
@@ -180,7 +179,7 @@ def _execution(snapshot: Snapshot) -> Iterator[Sample]:
         yield Sample("rebalance_moved_bytes", (), execution["bytes_moved"])
         yield from some("rebalance_started_timestamp_seconds", execution["started_ms"], per=1000)
         measured = execution["bytes_in_max_over_mean_measured"]
-        yield from some("rebalance_measured_max_per_mean_ratio", measured, RESOURCE_LABELS[Resource.BYTES_IN])
+        yield from some("rebalance_measured_max_per_mean_ratio", measured, Resource.BYTES_IN.value)
 
 
 def _plan(snapshot: Snapshot) -> Iterator[Sample]:
@@ -192,11 +191,11 @@ def _plan(snapshot: Snapshot) -> Iterator[Sample]:
     yield Sample("rebalance_plan_moves", ("leader",), plan["leader_movement_count"])
     yield Sample("rebalance_plan_moves", ("replica",), plan["movement_count"] - plan["leader_movement_count"])
     yield Sample("rebalance_plan_move_bytes", (), plan["bytes_to_move"])
-    for resource, label in RESOURCE_LABELS.items():
+    for resource in REPORTED:
         before, after = plan[f"{resource}_max_over_mean_before"], plan[f"{resource}_max_over_mean_after"]
-        yield from some("rebalance_plan_max_per_mean_before_ratio", before, label)
-        yield from some("rebalance_plan_predicted_max_per_mean_ratio", after, label)
-        yield from some("rebalance_plan_lower_bound_ratio", plan[f"{resource}_lower_bound"], label)
+        yield from some("rebalance_plan_max_per_mean_before_ratio", before, resource)
+        yield from some("rebalance_plan_predicted_max_per_mean_ratio", after, resource)
+        yield from some("rebalance_plan_lower_bound_ratio", plan[f"{resource}_lower_bound"], resource)
 
 
 def _promises(snapshot: Snapshot) -> Iterator[Sample]:
@@ -229,7 +228,7 @@ def _brokers(snapshot: Snapshot, planner: PlannerSettings) -> Iterator[Sample]:
         yield Sample("broker_info", (name, broker.rack or ""), 1)
     for resource, skew in snapshot.load.skew.items():
         for broker_id, deviation in skew.deviation.items():
-            yield Sample("broker_load_deviation_ratio", (str(broker_id), RESOURCE_LABELS[resource]), deviation)
+            yield Sample("broker_load_deviation_ratio", (str(broker_id), str(resource)), deviation)
     for hot in snapshot.load.hot_partitions:
         labels = (str(hot.broker), hot.topic, str(hot.partition))
         yield Sample("hot_partition_in_bytes_per_second", labels, hot.bytes_in_per_sec)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from assignor_core.resources import Resource
 from streaming.serve.api.pages import ITEMS_BYTES_MAX, as_json
 from streaming.serve.snapshot import Snapshot
 from streaming.views.as_json import to_json
@@ -29,8 +30,28 @@ OTHER_BYTES_MAX = 50_000
 """Of each other list."""
 
 
+RESOURCES: Rows = [
+    {
+        "name": resource.value,
+        "words": resource.words,
+        "unit": resource.unit,
+        "figures": [
+            {"name": name, "words": words}
+            for name, words in (
+                [(resource.value, resource.words)]
+                if resource.is_count
+                else zip(resource.figures, resource.figure_words, strict=True)
+            )
+        ],
+    }
+    for resource in Resource
+]
+"""How the page names resources and writes their figures. `figures` are members of a broker that add up to the
+resource."""
+
+
 def status_of(snapshot: Snapshot) -> dict[str, Any]:
-    """The body. `left_out`: path of a list -> rows that are not shown."""
+    """The body. `left_out`: path of a list -> rows that are not shown; `resources`: what resources there are."""
     load, groups = snapshot.load, snapshot.groups
     worst = _fitting(groups.groups, GROUPS_BYTES_MAX)
     lists = {
@@ -46,7 +67,10 @@ def status_of(snapshot: Snapshot) -> dict[str, Any]:
         *part, name = path.split(".")
         (body[part[0]] if part else body)[name] = shown
     _keep_deviations(body["load"])
-    return body | {"left_out": {path: len(rows) - len(shown) for path, (rows, shown) in lists.items()}}
+    return body | {
+        "resources": RESOURCES,
+        "left_out": {path: len(rows) - len(shown) for path, (rows, shown) in lists.items()},
+    }
 
 
 def weights_of(load: LoadPart, topics: Sequence[str]) -> dict[str, Any]:

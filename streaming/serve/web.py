@@ -9,9 +9,6 @@
 /api/v1/...  lists with history, from the tables, and a stream of events: see `streaming.serve.api`
 """
 
-import base64
-import hashlib
-import re
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -21,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from streaming.serve.api.actions import Actions
@@ -41,60 +38,43 @@ from streaming.settings import ServeSettings, Settings
 FRESH_INTERVALS = 10
 FRESH_MIN_MS = 30_000
 
-INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'{hashes}; "
+    "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; "
     "connect-src 'self'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""Nothing is fetched from anywhere else, and nothing else may embed the page. Of scripts inside the page only its own
-run. Forms are sent by script alone: a browser that sends one itself might put a password into an address."""
+"""Nothing is fetched from anywhere else, nothing inside the page runs, and nothing else may embed it. Bars have their
+widths as styles. Forms are sent by script alone: a browser that sends one itself might put a password into an
+address."""
+TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
-OF_ONE_NAME = (
-    "plot",
-    "views",
-    "groups",
-    "load",
-    "executions",
-    "decisions",
-    "decision",
-    "audit",
-    "acting",
-    "plan",
-    "execution",
-    "live",
-)
-SCRIPTS = {**{f"{name}.js": f"{name}.js" for name in OF_ONE_NAME}, "sign-in.js": "sign_in.js"}
-"""Path of a script of the page, and its file, in the order in which the page needs them."""
+def page_routes() -> list[Route]:
+    """A route for the page and for each of its styles and scripts: the files of the folder `page`, read once."""
+    return [
+        Route("/" if name == "page.html" else f"/{name}", _answering(text, _kind(name)))
+        for name, text in page_files().items()
+    ]
 
 
-class PageFiles:
-    """The page and its scripts, read once, with their headers."""
+def _kind(name: str) -> str:
+    return name.rpartition(".")[2]
 
-    def __init__(self) -> None:
-        self._page = _text("page.html")
-        self._scripts = {path: _text(file) for path, file in SCRIPTS.items()}
-        own = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in INLINE.findall(self._page))
-        policy = POLICY.format(hashes="".join(f" 'sha256-{digest}'" for digest in own))
-        self._headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
 
-    def routes(self) -> list[Route]:
-        """A route for each."""
-        return [Route("/", self._index), *(Route(f"/{path}", self._script) for path in self._scripts)]
+def _answering(text: str, kind: str) -> Callable[[Request], Response]:
+    headers = {"X-Content-Type-Options": "nosniff"}
+    headers |= {"Content-Security-Policy": POLICY} if kind == "html" else {"Cache-Control": "no-cache"}
 
-    def _index(self, _request: Request) -> Response:
-        return HTMLResponse(self._page, headers=self._headers)
+    def answering(_request: Request) -> Response:
+        return Response(text, headers=headers, media_type=TYPES[kind])
 
-    def _script(self, request: Request) -> Response:
-        headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
-        return Response(
-            self._scripts[request.url.path.rpartition("/")[2]], headers=headers, media_type="text/javascript"
-        )
+    return answering
 
 
 @cache
-def _text(name: str) -> str:
-    return files("streaming.serve").joinpath(name).read_text(encoding="utf-8")
+def page_files() -> dict[str, str]:
+    """Name: text of each file of the page."""
+    folder = files("streaming.serve").joinpath("page")
+    return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if _kind(file.name) in TYPES}
 
 
 def build_app(
@@ -136,7 +116,7 @@ def build_app(
 
     app = Starlette(
         routes=[
-            *PageFiles().routes(),
+            *page_routes(),
             Route("/metrics", metrics),
             Route("/api/status", status),
             Route("/api/weights", weights),

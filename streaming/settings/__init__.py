@@ -3,7 +3,8 @@
 Unknown keys are refused. Nothing is read here: `streaming.config` loads settings from file, environment, flags.
 """
 
-from typing import Annotated, Literal, Self
+import re
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -37,6 +38,7 @@ __all__ = [
     "ControlSettings",
     "ForeignFormat",
     "KafkaSettings",
+    "LagSettings",
     "LogSettings",
     "LoginSettings",
     "NotifySettings",
@@ -53,6 +55,9 @@ __all__ = [
 ]
 
 
+Item = TypeVar("Item")
+
+
 def _addresses(servers: list[str]) -> list[str]:
     for server in servers:
         host, _, port = server.rpartition(":")
@@ -64,7 +69,9 @@ def _addresses(servers: list[str]) -> list[str]:
 class KafkaSettings(LoginSettings):
     """How the cluster is reached."""
 
-    cluster_name: str = Field("main", min_length=1, description="Name in tables, metrics and alerts (kafka_cluster)")
+    cluster_name: str = Field(
+        "main", min_length=1, max_length=249, description="Name in tables, metrics and alerts (kafka_cluster)"
+    )
     cluster_id: str | None = Field(
         None, min_length=1, description="Kafka's own id of the cluster; if set, no other is accepted"
     )
@@ -90,6 +97,9 @@ class TopicSettings(Section):
     )
     broker_ids: dict[str, int] = Field(
         default={}, description="With foreign: broker id of each host or agent address that their samples name"
+    )
+    clusters: dict[str, str] = Field(
+        default={}, description="With foreign: name of the Kafka cluster by what samples call it; others are rejected"
     )
 
     @model_validator(mode="after")
@@ -144,8 +154,17 @@ class CollectSettings(PrometheusFields):
         default={}, description="broker id: URL of its jmx_exporter /metrics; optional, makes broker totals exact"
     )
     groups_include: RegularExpression = Field(".*", description="Regular expression: groups sampled")
-    groups_exclude: RegularExpression = Field("^$", description="Regular expression: groups left out")
+    groups_exclude: RegularExpression = Field("(?!)", description="Regular expression: groups left out; (?!) is none")
     groups_max: int = Field(1_000, ge=1, le=100_000, description="Most groups sampled at a time; the rest is counted")
+    group_partitions_max: int = Field(
+        5_000,
+        ge=1,
+        le=1_000_000,
+        description=(
+            "Most partitions without a commit that are reported of a group: those that members own, and in what they "
+            "leave those that nobody has noticed. Owned partitions above it are counted."
+        ),
+    )
     shard: ShardText = Field(
         "1/1", description="Part of the brokers and groups that this collector reports: 1/2 and 2/2 are two collectors"
     )
@@ -160,8 +179,10 @@ class PipelineSettings(Section):
     )
     watermark_ms: Milliseconds = Field(30_000, description="How late a sample may come and still correct its window")
     trigger_interval_ms: Milliseconds = Field(5_000, description="Time between micro-batches")
-    clock_skew_max_ms: Milliseconds = Field(
-        60_000, description="A sample further ahead of Kafka's time of it, or of the batch's time, is rejected"
+    clock_skew_max_ms: Milliseconds | None = Field(
+        None,
+        description="A sample further ahead of Kafka's time of it, or of the batch's time, is rejected; null: half of "
+        "watermark_ms. A sender that is ahead by more than that makes samples of all others late",
     )
     shuffle_partitions: int = Field(2, ge=1, le=10_000, description="Frozen into the checkpoint at the first start")
     records_per_batch_max: int = Field(2_000_000, ge=1, description="Most records read in one micro-batch and topic")
@@ -190,6 +211,13 @@ class PipelineSettings(Section):
     )
     maintenance_interval_ms: Milliseconds = Field(900_000, description="Time between maintenance runs (OPTIMIZE)")
 
+    @property
+    def skew_max_ms(self) -> int:
+        """How far a sample may be ahead, ms. The watermark follows the newest sample of all senders, so half of its
+        delay is left to samples of the others, which need it to come.
+        """
+        return max(1, self.watermark_ms // 2) if self.clock_skew_max_ms is None else self.clock_skew_max_ms
+
 
 def _maintenance_windows(texts: list[str]) -> list[str]:
     for text in texts:
@@ -198,6 +226,10 @@ def _maintenance_windows(texts: list[str]) -> list[str]:
         except InputError as error:
             raise ValueError(str(error)) from None
     return texts
+
+
+RATE_MAX = 10**15
+"""Highest throttle, bytes/s: Kafka keeps rates as whole numbers of 64 bits, and refuses a higher one."""
 
 
 class ControlSettings(Section):
@@ -210,14 +242,21 @@ class ControlSettings(Section):
         default=[], description="Mode apply acts only then, UTC, like 'Mon-Fri 01:00-05:00'; none: at any time"
     )
     tick_interval_ms: Milliseconds = Field(5_000, description="Time between evaluations")
-    throttle_bytes_per_sec: int = Field(50_000_000, ge=1_000, description="Highest replication throttle per broker")
+    throttle_bytes_per_sec: int = Field(
+        50_000_000, ge=1_000, le=RATE_MAX, description="Highest replication throttle per broker"
+    )
     log_dir_throttle_bytes_per_sec: int = Field(
-        50_000_000, ge=1_000, description="Highest throttle per broker of movements between its own log dirs"
+        50_000_000,
+        ge=1_000,
+        le=RATE_MAX,
+        description="Highest throttle per broker of movements between its own log dirs",
     )
     throttle_adaptive: bool = Field(
         True, description="Lower it where planner.capacities leave less headroom, and while consumer groups fall behind"
     )
-    throttle_min_bytes_per_sec: int = Field(1_000_000, ge=1_000, description="An adapted throttle goes no lower")
+    throttle_min_bytes_per_sec: int = Field(
+        1_000_000, ge=1_000, le=RATE_MAX, description="An adapted throttle goes no lower"
+    )
     lag_groups: RegularExpression = Field(
         ".*", description="Regular expression: groups whose growing lag holds movements back"
     )
@@ -266,6 +305,30 @@ class ControlSettings(Section):
     )
 
 
+def _patterns(values: dict[str, Item]) -> dict[str, Item]:
+    for pattern in values:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+    return values
+
+
+class LagSettings(Section):
+    """What is no lag: by a regular expression of groups, of which the first one that matches counts."""
+
+    allowed_records: Annotated[dict[str, Annotated[int, Field(ge=0)]], AfterValidator(_patterns)] = Field(
+        default={}, description="group pattern: records behind that count as no lag, as transaction markers do"
+    )
+    allowed_ms: Annotated[dict[str, Annotated[int, Field(ge=0)]], AfterValidator(_patterns)] = Field(
+        default={}, description="group pattern: how long at least records may wait for a commit, ms"
+    )
+    schedules: Annotated[
+        dict[str, Annotated[list[str], AfterValidator(_maintenance_windows), Field(min_length=1)]],
+        AfterValidator(_patterns),
+    ] = Field(default={}, description="group pattern: times in which a batch reads, UTC, like ['Mon-Fri 01:00-05:00']")
+
+
 class LogSettings(Section):
     """Logs: one event a line."""
 
@@ -284,6 +347,7 @@ class Settings(Section):
     trigger: TriggerSettings = TriggerSettings()
     planner: PlannerSettings = PlannerSettings()
     control: ControlSettings = ControlSettings()
+    lag: LagSettings = LagSettings()
     serve: ServeSettings = ServeSettings()
     notify: NotifySettings = NotifySettings()
     log: LogSettings = LogSettings()

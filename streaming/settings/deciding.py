@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from assignor_core.resources import TRIGGERING, Resource
@@ -33,22 +33,6 @@ class TriggerSettings(Section):
     recurring_plan_min_ms: Milliseconds = Field(
         3_600_000, description="If it lasts for so long each time, one plan is made for it"
     )
-    relief_min: float = Field(
-        0.0,
-        ge=0,
-        le=1000,
-        description="Bytes a plan must relieve a broker of before the skew ends, for each byte it copies; "
-        "0: it is always made",
-    )
-    cheap_hour_wait_max_ms: int = Field(
-        0,
-        ge=0,
-        le=86_400_000,
-        description="Mode apply waits for an hour with less load until a skew is this old; 0: not at all",
-    )
-    windows_over_urgent: int = Field(
-        2, ge=1, le=1000, description="k where consumer groups that read from the hot broker fall behind"
-    )
     cooldown_ms: int = Field(600_000, ge=0, description="After a plan, no new one for this long")
     broker_failure_grace_ms: Milliseconds = Field(
         1_800_000, description="A broker away for longer has failed: its replicas are planned elsewhere"
@@ -63,7 +47,19 @@ class TriggerSettings(Section):
     load_min_bytes_per_sec: float = Field(
         100_000.0, ge=0, description="Below this mean load of a broker, skew isn't worth a move"
     )
-    resources: list[Annotated[Resource, BeforeValidator(_triggering)]] = Field(
+    readers_without_commits_max: int | None = Field(
+        10,
+        ge=0,
+        le=1_000_000,
+        description="How many consumers at most are assumed to read a partition for which no group commits; null: any",
+    )
+    resources: list[
+        Annotated[
+            Resource,
+            BeforeValidator(_triggering),
+            WithJsonSchema({"type": "string", "enum": [resource.value for resource in TRIGGERING]}),
+        ]
+    ] = Field(
         default=[Resource.BYTES_IN, Resource.BYTES_OUT], min_length=1, description="Resources whose skew may trigger"
     )
 
@@ -113,10 +109,13 @@ class PlannerSettings(Section):
     leader_band: float | None = Field(
         None, ge=0, le=10, description="The same for leader bytes in; null: band + 0.02, as leadership is coarser"
     )
-    headroom: float = Field(0.0, ge=0, lt=1, description="Share of each capacity that plans leave free")
-    statistic: Literal["windows", "mean", "p95", "max"] = Field(
-        "windows", description="Of loads by hour: windows plans on every hour; mean, p95, max plan on one figure"
+    count_band: float = Field(
+        0.5,
+        ge=0,
+        le=10,
+        description="Soft limit: brokers aim at no more than 1 + count_band of a fair share of leaders and replicas",
     )
+    headroom: float = Field(0.0, ge=0, lt=1, description="Share of each capacity that plans leave free")
     wave_movements_max: int = Field(1000, ge=1, le=1_000_000, description="Most movements of one wave of a plan")
     throttle_bytes_per_sec: int | None = Field(
         None, ge=1_000, description="Durations of plans are estimated at it; null: control.throttle_bytes_per_sec"

@@ -44,8 +44,10 @@ class ServeSettings(OidcFields):
     refresh_interval_ms: Milliseconds = Field(2_000, description="Time between two snapshots of the tables")
     series_max: int = Field(20_000, ge=100, description="Most series exported; what is cut is counted")
     hot_partitions: int = Field(20, ge=0, le=1_000, description="Hottest partitions exported")
-    compatible_metrics: list[Literal["kafka_exporter", "kminion", "burrow_exporter"]] = Field(
-        [], description="Lag exporters whose metric names /metrics has besides, a series for each partition"
+    compatible_metrics: list[Literal["kafka_exporter", "kminion", "burrow_exporter", "network_labels"]] = Field(
+        [],
+        description="Lag exporters whose metric names /metrics has besides, a series for each partition; "
+        "network_labels: the resource labels of earlier versions besides",
     )
     tokens_file: File | None = Field(
         None, description="API tokens, as `rebalancer token` writes them; null: no program signs in"

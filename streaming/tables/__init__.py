@@ -2,13 +2,15 @@
 
 `reader` answers questions, put as `conditions`; `store` creates and writes, `definitions` say how a table must be,
 `upgrade` names what those of an earlier release lack, `unfit_rows` makes bad rows a failure of their table, `upkeep`
-joins and removes files, `opening` reads logs, `places` tells folders from object stores, `object_stores` says how these
-are reached, `conditional_puts` tries what commits there rest on, `versions` has those of transactions that are times,
-`memory` stands in for Delta below `memory:` roots.
+joins and removes files, `clock_proof` bounds what may expire by a clock that may be ahead, `opening` reads logs,
+`places` tells folders from object stores, `object_stores` says how these are reached, `conditional_puts` tries what
+commits there rest on, `versions` has those of transactions that are times, `memory` stands in for Delta below `memory:`
+roots.
 Knows no role and no Spark.
 """
 
 from streaming.tables.arrow import arrow_schema, as_floats, as_whole, row_schema
+from streaming.tables.clock_proof import proven_ms
 from streaming.tables.conditions import (
     ALL_ROWS,
     Condition,
@@ -60,6 +62,7 @@ __all__ = [
     "one_of",
     "open_table",
     "opened",
+    "proven_ms",
     "read",
     "read_arrow",
     "remove_old_files",

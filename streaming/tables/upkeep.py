@@ -1,6 +1,7 @@
 """Upkeep of a table by its one writer: joins small files, removes files and log entries that no reader needs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -11,9 +12,7 @@ from streaming.tables.memory import memory_store
 from streaming.tables.opening import first_line, open_table
 
 TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
-"""Files are joined up to these sizes, a larger one only once there are enough of the tier below."""
-
-FILES_OF_TIER = 8
+"""Sizes up to which files are joined, largest first."""
 
 
 def tidy(root: str, name: str) -> None:
@@ -33,22 +32,36 @@ def tidy(root: str, name: str) -> None:
 
 
 def join_small_files(delta: DeltaTable) -> None:
-    """Readers of older versions keep theirs until `remove_old_files` takes them. No commit where nothing is to join."""
-    sizes = pa.table(delta.get_add_actions())["size_bytes"].to_pylist()
-    delta.optimize.compact(target_size=tier_due(sizes))
+    """Join neighbouring small files of each partition up to the tier that is due; no commit if none can be joined.
+
+    Readers of older versions keep their files until `remove_old_files` removes them. After a run each partition holds
+    at most about forty files below half of the largest tier, however many commits it has taken: twenty of the two
+    smaller tiers each (tests/tables/test_file_sizes.py).
+    """
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    by_partition: dict[tuple[Any, ...], list[int]] = {}
+    columns = [actions["size_bytes"], *(actions[f"partition.{name}"] for name in delta.metadata().partition_columns)]
+    for size, *partition in zip(*(column.to_pylist() for column in columns), strict=True):
+        by_partition.setdefault(tuple(partition), []).append(size)
+    delta.optimize.compact(target_size=max(map(tier_due, by_partition.values()), default=TIERS_BYTES[-1]))
 
 
 def tier_due(sizes: Sequence[int]) -> int:
-    """Up to which size, bytes, files of these sizes are to be joined. One target for all would write what it has joined
-    anew at each run, up to 100 MB, and what is replaced stays for the days of time travel: 5 GB a day.
+    """Return the size in bytes up to which files of these sizes, all of one partition, are to be joined.
 
-    >>> tier_due([2_000_000] * 7 + [50_000] * 100), tier_due([2_000_000] * 8), tier_due([])
-    (1000000, 10000000, 1000000)
+    A tier is due once the files below half of it could fill a file of its size together. Half, since a joined file is
+    somewhat smaller than its parts: if only files of nearly full size counted, no joined file would ever count for the
+    next tier. The smallest tier is always due. One tier for all files would rewrite up to 100 MB in each run, and
+    replaced files stay for the days of time travel: 5 GB a day.
+
+    >>> tier_due([900_000] * 11 + [50_000] * 100), tier_due([900_000] * 12), tier_due([])
+    (10000000, 10000000, 1000000)
+    >>> tier_due([6_000_000] * 8), tier_due([6_000_000] * 17)
+    (1000000, 100000000)
     """
-    for tier in TIERS_BYTES:
-        if sum(tier // 10 <= size < tier for size in sizes) >= FILES_OF_TIER:
-            return tier
-    return TIERS_BYTES[-1]
+    return next(
+        (tier for tier in TIERS_BYTES if sum(size for size in sizes if size < tier // 2) >= tier), TIERS_BYTES[-1]
+    )
 
 
 def remove_old_files(delta: DeltaTable) -> None:

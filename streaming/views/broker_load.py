@@ -16,6 +16,8 @@ from assignor_core.skew import Skew, skew_of
 from streaming import tables
 from streaming.contract.rates import RATE_NAMES
 from streaming.contract.records import (
+    ADDRESS,
+    GROUP_PARTITIONS_LEFT_OUT,
     GROUPS_LEFT_OUT,
     LOG_DIR_USABLE_BYTES,
     LOG_DIR_USED_BYTES,
@@ -25,11 +27,20 @@ from streaming.settings import PlannerSettings, Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster, one_of
 from streaming.views.as_json import LEFT_OUT_OF_STATUS, SHOWN_AMONG_ITS_FIELDS
 from streaming.views.broker_windows import COLUMNS, Row, capacities, capacities_of, closed, loads
-from streaming.views.partition_loads import HotPartition, PartitionLoadReader, PartitionLoads
+from streaming.views.bytes_out_bounds import reads_unknown
+from streaming.views.partition_loads import HotPartition, PartitionLoadReader, PartitionLoads, TopicLoad
 
 HISTORY_WINDOWS = 60
 FIRST_SAMPLE_INTERVALS = 1.5
-_STATES = (LOG_DIR_USED_BYTES.name, LOG_DIR_USABLE_BYTES.name, GROUPS_LEFT_OUT.name, REQUESTS_REFUSED.name)
+NO_BOUNDS = (None, None)
+_STATES = (
+    LOG_DIR_USED_BYTES.name,
+    LOG_DIR_USABLE_BYTES.name,
+    GROUPS_LEFT_OUT.name,
+    REQUESTS_REFUSED.name,
+    GROUP_PARTITIONS_LEFT_OUT.name,
+    ADDRESS.name,
+)
 _COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *RATE_NAMES, *_STATES, "covered_ms", "sample_count")))
 
 
@@ -39,6 +50,8 @@ class BrokerLoad:
 
     broker: int
     rack: str | None
+    address: str | None
+    """Host and port, as last known."""
     rates: Mapping[str, float | None] = field(metadata=SHOWN_AMONG_ITS_FIELDS)
     """By the names of `contract.rates`."""
     log_dir_used_bytes: int | None
@@ -47,6 +60,8 @@ class BrokerLoad:
     """Estimate of what remote storage alone holds of the logs that it leads; None where none is known to."""
     groups_left_out: int | None
     """Consumer groups that it coordinates and that the collector did not sample."""
+    group_partitions_left_out: int | None
+    """Partitions that the groups it coordinates name and that the collector did not report."""
     requests_refused: int | None
     """Requests of the collector that it refused for want of a right, in the newest look."""
     leaders: int | None
@@ -56,6 +71,10 @@ class BrokerLoad:
     """Bytes in that it reports less those of the partitions that it leads, in mean loads; None where unknown or low."""
     ceilings: Mapping[str, float] = field(default_factory=dict)
     """By resource: no plan loads it above this, bytes/s or bytes; where its capacity or its disks are known."""
+    bytes_out_at_least_per_sec: float | None = None
+    """What consumers read from it at least, where nobody knows all of it; None where all is known."""
+    bytes_out_at_most_per_sec: float | None = None
+    """What consumers read from it at most, if no more than `trigger.readers_without_commits_max` commit nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +100,9 @@ class LoadPart:
     history: tuple[WindowSkew, ...] = ()
     leader_rates: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
     """Bytes written per second to each partition of a topic, in partition order; None where it is unknown."""
+    topics: Mapping[str, TopicLoad] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
+    unread: Mapping[str, int] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
+    """By topic: led partitions of which nobody knows what consumers read; topics without one are left out."""
 
     sample_interval_ms: float | None = field(default=None, metadata=LEFT_OUT_OF_STATUS)
     """Time that one sample of the window covers, on average, of the broker where that is longest."""
@@ -111,7 +133,10 @@ class LoadReader:
         self._reader = reader
         self._settings = settings
         self._partitions = PartitionLoadReader(
-            reader, settings.kafka.cluster_name, hottest_max=settings.serve.hot_partitions
+            reader,
+            settings.kafka.cluster_name,
+            hottest_max=settings.serve.hot_partitions,
+            readers_max=settings.trigger.readers_without_commits_max,
         )
 
     def read(self) -> LoadPart:
@@ -153,9 +178,8 @@ def _load_part(
         brokers=_brokers(
             rows,
             window,
-            counts,
             _disagreement(window, partitions.bytes_in_per_sec),
-            partitions.remote_bytes,
+            partitions,
             planner,
         ),
         brokers_reporting=len(by_resource[Resource.BYTES_IN]),
@@ -164,6 +188,8 @@ def _load_part(
         hot_partitions=partitions.hottest,
         history=tuple(_history(windows.values(), planner)),
         leader_rates=partitions.leader_rates,
+        topics=partitions.topics,
+        unread=partitions.unread,
         sample_interval_ms=max((_sample_interval_ms(row) for row in window if row["covered_ms"]), default=None),
         brokers_reported_twice=tuple(row["broker"] for row in window if _is_reported_twice(row)),
     )
@@ -201,35 +227,42 @@ def _sample_interval_ms(row: Row) -> float:
 def _brokers(
     rows: Sequence[Row],
     window: Sequence[Row],
-    counts: Mapping[int, tuple[int, int]],
     disagreement: Mapping[int, float],
-    remote_bytes: Mapping[int, int],
+    partitions: PartitionLoads,
     planner: PlannerSettings,
 ) -> tuple[BrokerLoad, ...]:
     """Every broker seen lately; one that is silent in the newest window has no figures but its last sample's time."""
     last_sample: dict[int, int] = defaultdict(int)
     rack: dict[int, str | None] = {}
+    address: dict[int, str] = {}
     for row in sorted(rows, key=lambda row: int(row["last_event_time_ms"])):
         last_sample[row["broker"]] = row["last_event_time_ms"]
         rack[row["broker"]] = row["rack"]
+        if row[ADDRESS.name] is not None:
+            address[row["broker"]] = row[ADDRESS.name]
     current = {row["broker"]: row for row in window}
     silent = dict.fromkeys((*RATE_NAMES, *_STATES))
-    known = capacities_of(planner)
+    known, counts = capacities_of(planner), partitions.counts
+    bounds = {broker: partitions.bytes_out_bounds.get(broker, NO_BOUNDS) for broker in reads_unknown(window)}
     return tuple(
         BrokerLoad(
             broker=broker,
             rack=rack[broker],
+            address=address.get(broker),
             rates={name: current.get(broker, silent)[name] for name in RATE_NAMES},
             log_dir_used_bytes=current.get(broker, silent)[LOG_DIR_USED_BYTES.name],
             log_dir_usable_bytes=current.get(broker, silent)[LOG_DIR_USABLE_BYTES.name],
-            remote_log_bytes=remote_bytes.get(broker),
+            remote_log_bytes=partitions.remote_bytes.get(broker),
             groups_left_out=current.get(broker, silent)[GROUPS_LEFT_OUT.name],
+            group_partitions_left_out=current.get(broker, silent)[GROUP_PARTITIONS_LEFT_OUT.name],
             requests_refused=current.get(broker, silent)[REQUESTS_REFUSED.name],
             leaders=counts[broker][0] if broker in counts else None,
             replicas=counts[broker][1] if broker in counts else None,
             last_sample_ms=last_sample[broker],
             load_disagreement=disagreement.get(broker),
             ceilings=_ceilings(known.get(broker, Capacity()), current.get(broker, silent), planner),
+            bytes_out_at_least_per_sec=bounds.get(broker, NO_BOUNDS)[0],
+            bytes_out_at_most_per_sec=bounds.get(broker, NO_BOUNDS)[1],
         )
         for broker in sorted(last_sample)
     )

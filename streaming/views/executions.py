@@ -24,7 +24,7 @@ from streaming.errors import TableUnavailable
 
 TABLE = EXECUTION.name
 WHEN = ("before", "predicted", "measured")
-OF_MOVEMENTS = ("movements_made", "movements_undone", "movements_under_way")
+OF_MOVEMENTS = ("movements_made", "movements_undone", "movements_under_way", "movements_cancelled")
 """Lists of movements, which may be long."""
 COLUMNS = (
     "execution_id", "sequence", "plan_id", "event_time", "event", "detail", "movements_total", "movements_done",
@@ -351,6 +351,7 @@ def event_columns(execution: Execution, record: EventRecord) -> dict[str, Any]:
         "movements_made": _listed(figures.movements_made),
         "movements_undone": _listed(figures.movements_undone),
         "movements_under_way": _listed(figures.movements_under_way),
+        "movements_cancelled": _listed(figures.movements_cancelled),
     }
 
 

@@ -4,8 +4,8 @@ Owns what is judged, and with which figures; knows neither how a table is read n
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,28 +27,46 @@ from assignor_core.lag import (
     burrow_status,
     measure,
 )
+from assignor_core.lag.figures import is_catching_up
 from assignor_core.lag.history import Flags, Floats, Ints
 from assignor_core.lag.reasons import PartitionFigures, reason
 from streaming.tables import as_floats, as_whole
 from streaming.views.lag_columns import KEY, OFFSETS, LagWindow, PartitionKeys, of_group, of_topic, starts_of
 from streaming.views.lag_points import history_of
-from streaming.views.lag_verdicts import CURRENT_WINDOWS, VERDICT_WINDOWS, judged, looked_at
+from streaming.views.lag_rules import NO_RULES, LagRules
+from streaming.views.lag_verdicts import CURRENT_WINDOWS, VERDICT_WINDOWS, EarlierOf, Judged, judged
 
 HISTORY_MS = 1_800_000
 HISTORY_WINDOWS_MAX = 200
-POPULATED = (GroupState.STABLE.value, *CLASSIC_REBALANCING, *EPOCH_REBALANCING)
+REBALANCING = (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
+POPULATED = (GroupState.STABLE.value, *REBALANCING)
 """States of a group that has members."""
 BURROW_INTERVALS = 10
 """Length of Burrow's rings, its default."""
 
 SHOWN = (
     "lag_records", "log_start_offset", "group_state", "group_type", "group_members", "member_id", "client_id",
+    "last_stable_offset", "cleanup_policy",
 )  # fmt: skip
 """What is needed of the newest samples besides."""
-COLUMNS = (*OFFSETS, *SHOWN)
+COLUMNS = tuple(dict.fromkeys((*OFFSETS, *SHOWN)))
 
-FIGURES = ("completeness", "stuck_ms", "rewound_records", "consumed_per_sec", "produced_per_sec")
+FIGURES = (
+    "completeness", "stuck_ms", "rewound_records", "beyond_records", "lost_records", "markers", "uncommitted_ms",
+    "consumed_per_sec", "produced_per_sec",
+)  # fmt: skip
 """Those of `LagFigures` that a reason rests on."""
+STANDING = ("left_over", "orphaned", "obscure")
+"""Facts of `Standing` that a reason names."""
+NO_SHOWN_STATE = ("Unknown", "")
+"""States that show nothing of a group."""
+JUDGED = (
+    "status", "at_once", "committed_offset", "log_end_offset", "last_event_time_ms", "lag_seconds",
+    "lag_seconds_is_final", "commit_ms", "commit_seen",
+)  # fmt: skip
+"""Columns of `Judged` that a picture has."""
+RebalancingSince = Callable[[Sequence[str]], Mapping[str, int]]
+"""When each of some groups was first seen in the middle of the rebalance that goes on, ms."""
 WHOLE = ("committed_offset", "log_end_offset", "last_event_time_ms")
 """Figures that are whole numbers."""
 
@@ -58,8 +76,9 @@ class LagPicture:
     """One row per group and partition, sorted by both, with figures and verdict; and the windows it rests on.
 
     Columns: `KEY`, `SHOWN`, committed_offset, log_end_offset and last_event_time_ms of the newest sample, status and
-    at_once (`LagStatus`), lag_seconds, lag_seconds_is_final, commit_ms, left_over; null where unknown. Texts are
-    dictionaries.
+    at_once (`LagStatus`), lag_seconds, lag_seconds_is_final, commit_ms, commit_seen, `STANDING`, rebalancing_ms of the
+    group; null where unknown. Lag is of records that can still be read: those below the log start are deleted. Texts
+    are dictionaries.
     """
 
     partitions: pa.Table
@@ -68,16 +87,21 @@ class LagPicture:
     """Sorted; the column `row` numbers them."""
     _windows: tuple[LagWindow, ...]
     _policy: LagPolicy
+    _standing: Standing
+    """In the order of `keys`."""
 
     def with_figures(self, rows: Ints | None = None) -> pa.Table:
         """These rows of `partitions`, or all, with `FIGURES`, which take more time than a verdict does as a rule."""
         shown = self.partitions if rows is None else self.partitions.take(pa.array(rows))
         places, of_row = np.unique(shown["row"].to_numpy(), return_inverse=True)
-        recent = looked_at(self._windows, self._policy)
-        figures = measure(history_of(recent, self.keys[places]), self._policy, until_ms=self.newest_event_ms)
+        history, standing = history_of(self._windows, self.keys[places]), self._standing.of(places)
+        figures = measure(
+            history, self._policy, until_ms=self.newest_event_ms, allowed_records=standing.allowed_records,
+            earlier=standing.earlier,
+        )  # fmt: skip
         for name in FIGURES:
             shown = shown.append_column(name, pa.array(getattr(figures, name)[of_row], from_pandas=True))
-        return shown
+        return shown.append_column("has_steady_rates", pa.array(is_catching_up(figures, self._policy)[of_row]))
 
     def history(self) -> LagHistory:
         """Points of all partitions, in the order of `keys`."""
@@ -115,7 +139,28 @@ def figures_of(row: Mapping[str, Any]) -> PartitionFigures:
         is_shared=row["group_type"] == SHARE,
         left_over=row["left_over"],
         completeness=row["completeness"] or 0.0,
+        has_steady_rates=row["has_steady_rates"],
+        beyond_records=None if row["beyond_records"] is None else round(row["beyond_records"]),
+        deleted_records=round(row["lost_records"] or 0.0),
+        below_start_records=max(0, (row["log_start_offset"] or 0) - (row["committed_offset"] or 0))
+        if row["committed_offset"] is not None
+        else 0,
+        marker_records=round(row["markers"] or 0.0),
+        uncommitted_seconds=(row["uncommitted_ms"] or 0.0) / 1000,
+        rebalancing_seconds=(row["rebalancing_ms"] or 0.0) / 1000,
+        held_back_records=held_back(row),
+        has_members_unknown=row["obscure"],
+        orphaned=row["orphaned"],
+        is_compacted=row["cleanup_policy"] is not None,
     )
+
+
+def held_back(row: Mapping[str, Any]) -> int:
+    """Records of a partition that wait for an open transaction, where the group has read all that comes before it."""
+    stable, committed, end = row["last_stable_offset"], row["committed_offset"], row["log_end_offset"]
+    if stable is None or committed is None or end is None or committed < stable:
+        return 0
+    return max(0, int(end - committed))
 
 
 def burrow_status_of(history: LagHistory, row: Mapping[str, Any], *, now_ms: int) -> BurrowStatus:
@@ -148,11 +193,15 @@ def picture_of(
     *,
     window_ms: int,
     groups: Sequence[str] | None = None,
+    earlier_of: EarlierOf | None = None,
+    rebalancing_since: RebalancingSince | None = None,
+    rules: LagRules = NO_RULES,
 ) -> LagPicture | None:
     """The picture of `windows`, oldest first, with `SHOWN` of each row of the current ones by their start, ms.
 
     Of `groups` alone, if they are given. None where no window is current, or none of these groups is in it. Windows
-    whose partitions are in newer ones too need not be in `shown`.
+    whose partitions are in newer ones too need not be in `shown`. `earlier_of` and `rebalancing_since` are asked
+    for what older windows show of a few partitions and groups.
     """
     if not shown:
         return None
@@ -164,19 +213,48 @@ def picture_of(
         keys, samples = keys[wanted], samples.filter(pa.array(wanted))
     if not len(keys):
         return None
-    standing = _standing(samples, keys)
     newest_ms = max(window.newest_ms for window in windows)
+    standing = rules.applied(_standing(samples, keys), keys, names, now_ms=newest_ms)
     policy = LagPolicy(window_ms=window_ms)
-    of_keys = judged(windows, keys, standing, policy, now_ms=newest_ms)
-    figures: dict[str, NDArray[Any]] = {field.name: getattr(of_keys, field.name) for field in fields(of_keys)}
-    figures |= {"left_over": standing.left_over, "row": np.arange(len(keys))}
+    of_keys = judged(windows, keys, standing, policy, now_ms=newest_ms, earlier_of=earlier_of)
+    standing = replace(standing, earlier=of_keys.earlier)
+    figures: dict[str, NDArray[Any]] = {name: getattr(of_keys, name) for name in JUDGED}
+    figures |= {name: getattr(standing, name) for name in STANDING}
+    figures["row"] = np.arange(len(keys))
+    figures["rebalancing_ms"] = _rebalancing_ms(samples, names, keys, newest_ms, rebalancing_since)
+    samples = _without_deleted(samples, of_keys)
     order = names.by_name(keys)
     columns = dict(zip(KEY, names.texts(keys[order]), strict=True))
     columns |= {name: samples[name].take(pa.array(order)) for name in SHOWN}
     for name, values in figures.items():
         column = pa.array(values[order], from_pandas=True)
         columns[name] = as_whole(column) if name in WHOLE else column
-    return LagPicture(pa.table(columns), newest_ms, keys, tuple(windows), policy)
+    return LagPicture(pa.table(columns), newest_ms, keys, tuple(windows), policy, standing)
+
+
+def _rebalancing_ms(
+    samples: pa.Table, names: PartitionKeys, keys: Ints, newest_ms: int, since: RebalancingSince | None
+) -> Floats:
+    """For how long the group of each partition has been in the middle of a rebalance, as far as was seen; 0 else."""
+    lasted = np.zeros(len(keys))
+    rebalancing = np.flatnonzero(_flags(pc.fill_null(pc.is_in(samples["group_state"], pa.array(REBALANCING)), False)))
+    if since is None or not len(rebalancing):
+        return lasted
+    since_ms = since(names.group_names(keys[rebalancing]))
+    groups = names.texts(keys[rebalancing])[0].to_pylist()
+    lasted[rebalancing] = [max(0, newest_ms - since_ms.get(group, newest_ms)) for group in groups]
+    return lasted
+
+
+def _without_deleted(samples: pa.Table, of_keys: Judged) -> pa.Table:
+    """With the lag of what can still be read, where the log start is above the committed offset."""
+    log_start = as_floats(samples["log_start_offset"]).to_numpy()
+    below = log_start > of_keys.committed_offset
+    if not below.any():
+        return samples
+    left = np.where(below, np.maximum(of_keys.log_end_offset - log_start, 0.0), np.nan)
+    lag = pc.if_else(pa.array(below), as_whole(pa.array(left, from_pandas=True)), samples["lag_records"])
+    return samples.set_column(samples.column_names.index("lag_records"), "lag_records", lag)
 
 
 def _union(keys: Iterable[Ints]) -> Ints:
@@ -200,10 +278,18 @@ def _newest_samples(current: Sequence[LagWindow], shown: Mapping[int, pa.Table],
 
 def _standing(samples: pa.Table, keys: Ints) -> Standing:
     owned = _flags(pc.is_valid(samples["member_id"]))
-    populated = _flags(pc.fill_null(pc.is_in(samples["group_state"], pa.array(POPULATED)), False))
-    group_owns, topic_owned = (_any(owned, starts_of(numbers)) for numbers in (of_group(keys), of_topic(keys)))
+    states = samples["group_state"]
+    populated = _flags(pc.fill_null(pc.is_in(states, pa.array(POPULATED)), False))
+    settled = ~_flags(pc.fill_null(pc.is_in(states, pa.array(REBALANCING)), False))
+    shown = _flags(pc.is_valid(states)) & ~_flags(pc.fill_null(pc.is_in(states, pa.array(NO_SHOWN_STATE)), False))
+    groups, topics = starts_of(of_group(keys)), starts_of(of_topic(keys))
+    group_owns, topic_owned = _any(owned, groups), _any(owned, topics)
     log_start: Floats = as_floats(samples["log_start_offset"]).to_numpy()
-    return Standing(owned, populated, populated & group_owns & ~topic_owned, log_start)
+    return Standing(
+        owned, populated, populated & group_owns & ~topic_owned, log_start,
+        orphaned=populated & settled & topic_owned & ~owned,
+        obscure=~group_owns & ~_any(shown, groups),
+    )  # fmt: skip
 
 
 def _any(flags: Flags, starts: Ints) -> Flags:

@@ -12,7 +12,14 @@ from streaming.views.group_lag import current_since
 from streaming.views.group_looks import known_members
 
 _OF_GROUP = ("group_type", "group_members", "generation_id", "assignor", "topology_epoch", "group_state")
-_OF_PARTITION = ("group_instance_id", "rack_id", "target_member_id", "subscribed_topic_regex", "share_start_offset")
+_OF_PARTITION = (
+    "group_instance_id",
+    "rack_id",
+    "target_member_id",
+    "subscribed_topic_regex",
+    "share_start_offset",
+    "client_host",
+)
 _COLUMNS = ("topic", "partition", "member_id", "last_event_time_ms", *_OF_GROUP, *_OF_PARTITION)
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,22 @@ from assignor_core.lag.history import Ints, last_true
 from streaming.settings import Settings
 from streaming.tables import TableReader, as_floats
 from streaming.views.as_json import LEFT_OUT_OF_STATUS, TextOnDemand
-from streaming.views.group_lag import LagPicture, reason_of
+from streaming.views.group_lag import FIGURES, STANDING, LagPicture, reason_of
 from streaming.views.group_looks import known_members
 from streaming.views.group_offsets import OffsetRows, offsets_of
 from streaming.views.lag_columns import KEY
+from streaming.views.lag_rules import LagRules
 from streaming.views.lag_windows import LagWindows
 from streaming.views.runs import Runs, listed, rows_listed
 
 LABELS = tuple(status.label for status in LagStatus)
 """Verdicts by their number."""
+RECORDS, OFFSETS_UNIT = "records", "offsets"
 REASONS_BLOCK = 500
 REASON_COLUMNS = (
-    *KEY, "status", "at_once", "left_over", "lag_records", "lag_seconds", "stuck_ms", "rewound_records",
-    "consumed_per_sec", "produced_per_sec", "completeness", "client_id", "group_members", "group_type",
+    *KEY, *STANDING, *FIGURES, "status", "at_once", "lag_records", "lag_seconds", "committed_offset",
+    "log_end_offset", "log_start_offset", "last_stable_offset", "cleanup_policy", "has_steady_rates",
+    "rebalancing_ms", "client_id", "group_members", "group_type",
 )  # fmt: skip
 """What `reason_of` looks at, and what it is about."""
 
@@ -56,6 +60,10 @@ class GroupTopic:
     itself."""
     last_commit_ms: int | None
     """Newest commit of any partition; at the latest then, where none was seen in the look-back."""
+    beyond_end_records: int | None = field(default=None, metadata=LEFT_OUT_OF_STATUS)
+    """By how much the worst commit is beyond the log end; None where none is."""
+    lag_unit: str = RECORDS
+    """`offsets` of a topic that is compacted, else `records`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,8 @@ class GroupVerdict:
     lag_records: int | None
     lag_seconds: float | None
     group_type: str | None = None
+    lag_unit: str = RECORDS
+    """`offsets` where it is behind on a topic that is compacted, else `records`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +101,13 @@ class GroupReader:
     """Reads again and again: only windows that have changed. Not for two threads."""
 
     def __init__(self, reader: TableReader, settings: Settings) -> None:
-        self._windows = LagWindows(reader, settings.kafka.cluster_name, window_ms=settings.pipeline.window_ms)
+        self._windows = LagWindows(
+            reader, settings.kafka.cluster_name, window_ms=settings.pipeline.window_ms, rules=LagRules.of(settings.lag)
+        )
         self._offsets_max = settings.serve.series_max if settings.serve.compatible_metrics else 0
         self._part = GroupPart()
         self._members: Mapping[str, int | None] = {}
+        self._committing: frozenset[str] = frozenset()
         self._is_old = False
         """Whether windows have changed since: they may be read, and then fail to be judged."""
 
@@ -108,6 +121,11 @@ class GroupReader:
         self._refresh()
         return self._members
 
+    def committing(self) -> frozenset[str]:
+        """Groups of the part of which a commit was seen in any window that was looked at. Raises as `read`."""
+        self._refresh()
+        return self._committing
+
     def _refresh(self) -> None:
         # Windows of numbers are kept, the rows of a picture are not: they take as much again.
         self._is_old |= self._windows.refresh()
@@ -116,6 +134,7 @@ class GroupReader:
         picture = self._windows.picture()
         self._part = part_of(picture, offsets_max=self._offsets_max) if picture else GroupPart()
         self._members = dict(members_by_group(picture.partitions)) if picture else {}
+        self._committing = _committing(picture.partitions) if picture else frozenset()
         self._is_old = False
 
 
@@ -136,6 +155,8 @@ def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
     status = rows["status"].to_numpy()
     counts, states = runs.statuses(status), _states(rows, runs)
     lags, waits = runs.totals(rows["lag_records"]), runs.highest(rows["lag_seconds"])
+    behind = pc.greater(pc.fill_null(rows["lag_records"], 0), 0)
+    units = _units(pc.and_(pc.is_valid(rows["cleanup_policy"]), behind), runs)
     worst = _worst_partitions(rows, runs)
     # Groups that are equal stay in the order of their names.
     order = np.lexsort((-np.array([lag or 0 for lag in lags], dtype=np.float64), -status[worst]))
@@ -153,6 +174,7 @@ def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
             lag_records=lags[number],
             lag_seconds=waits[number],
             group_type=types[place],
+            lag_unit=units[number],
         )
         for place, (number, verdict) in enumerate(zip(order.tolist(), listed(shown["status"]), strict=True))
     )
@@ -183,6 +205,12 @@ def members_by_group(partitions: pa.Table) -> Iterator[tuple[str, int | None]]:
         groups.first(partitions["group_id"]), rows_listed(newest), counts.tolist(), strict=True
     ):
         yield group, known_members(row["group_state"], row["group_members"], owners_seen)
+
+
+def _committing(partitions: pa.Table) -> frozenset[str]:
+    runs = Runs.of(partitions, "group_id")
+    seen = np.logical_or.reduceat(partitions["commit_seen"].to_numpy(), runs.starts)
+    return frozenset(compress(runs.first(partitions["group_id"]), seen.tolist()))
 
 
 def _states(rows: pa.Table, runs: Runs) -> list[str | None]:
@@ -235,7 +263,8 @@ def _by_topic(rows: pa.Table, groups: Iterable[GroupVerdict]) -> tuple[GroupTopi
     columns = zip(
         runs.first(rows["group_id"]), runs.first(rows["topic"]), runs.statuses(rows["status"].to_numpy()),
         runs.totals(rows["lag_records"]), runs.highest(rows["lag_records"]), runs.highest(rows["lag_seconds"]),
-        runs.highest(_retention_ratio(rows)), runs.highest(rows["commit_ms"]), strict=True,
+        runs.highest(_retention_ratio(rows)), runs.highest(rows["commit_ms"]), runs.highest(_beyond_end(rows)),
+        _units(pc.is_valid(rows["cleanup_policy"]), runs), strict=True,
     )  # fmt: skip
     topics = [
         GroupTopic(
@@ -249,10 +278,23 @@ def _by_topic(rows: pa.Table, groups: Iterable[GroupVerdict]) -> tuple[GroupTopi
             lag_seconds=wait,
             retention_ratio=None if _is_deleted_once_read(group, topic) else ratio,
             last_commit_ms=None if commit_ms is None else math.floor(commit_ms),
+            beyond_end_records=None if beyond is None else round(beyond),
+            lag_unit=unit,
         )
-        for group, topic, statuses, lag, most, wait, ratio, commit_ms in columns
+        for group, topic, statuses, lag, most, wait, ratio, commit_ms, beyond, unit in columns
     ]
     return tuple(sorted(topics, key=lambda row: (-(row.lag_records or 0), row.group, row.topic)))
+
+
+def lag_unit(row: Mapping[str, Any]) -> str:
+    """What the lag of a partition is a number of: compaction removes records and keeps the offsets of the others."""
+    return RECORDS if row["cleanup_policy"] is None else OFFSETS_UNIT
+
+
+def _units(counts_offsets: pa.ChunkedArray, runs: Runs) -> list[str]:
+    """Offsets for each run of which any row counts them."""
+    found = np.logical_or.reduceat(counts_offsets.to_numpy(), runs.starts)
+    return [OFFSETS_UNIT if one else RECORDS for one in found.tolist()]
 
 
 def _is_deleted_once_read(group: str, topic: str) -> bool:
@@ -261,11 +303,17 @@ def _is_deleted_once_read(group: str, topic: str) -> bool:
     return topic.startswith(f"{group}-") and topic.endswith("-repartition")
 
 
+def _beyond_end(rows: pa.Table) -> pa.ChunkedArray:
+    """By how much a commit is beyond the log end, where the verdict says so; null elsewhere."""
+    beyond = as_floats(pc.subtract(rows["committed_offset"], rows["log_end_offset"]))
+    is_alarm = pc.is_in(rows["status"], pa.array([int(LagStatus.STOP), int(LagStatus.STALL)]))
+    return pc.if_else(pc.and_(is_alarm, pc.greater(beyond, 0)), beyond, None)
+
+
 def _retention_ratio(rows: pa.Table) -> pa.ChunkedArray:
-    """Lag per records retained, 1 where all that was still to be read is deleted; null where nothing was deleted yet:
-    a group that has read nothing of a young topic has all of it before it and loses none."""
+    """Lag per records retained, 0 where none are retained; null where nothing was deleted yet: a group that has read
+    nothing of a young topic has all of it before it and loses none."""
     lag = as_floats(rows["lag_records"])
     retained = as_floats(pc.subtract(rows["log_end_offset"], rows["log_start_offset"]))
-    of_nothing = pc.cast(pc.greater(lag, 0), pa.float64())
-    ratio = pc.if_else(pc.greater(retained, 0), pc.divide(lag, retained), of_nothing)
+    ratio = pc.if_else(pc.greater(retained, 0), pc.divide(lag, retained), pc.multiply(lag, 0.0))
     return pc.if_else(pc.greater(rows["log_start_offset"], 0), ratio, None)

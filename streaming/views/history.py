@@ -22,6 +22,7 @@ from streaming.contract import (
     TABLES,
 )
 from streaming.contract.rates import RATES
+from streaming.contract.records import OUT_OF_SYNC_REPLICAS
 from streaming.errors import UsageProblem
 from streaming.settings import DAY_MS, HOUR_MS
 from streaming.tables import (
@@ -34,6 +35,7 @@ from streaming.tables import (
     below,
     equal,
     of_cluster,
+    one_of,
     utc,
 )
 
@@ -222,7 +224,7 @@ ORDERS: Mapping[str, str | None] = {
 }  # fmt: skip
 """Orders of partitions, and the column whose highest values come first; None: by topic and number."""
 
-_OF_LEADERS = ("broker", *REPLICA_RATES, "size_bytes")
+_OF_LEADERS = ("broker", *REPLICA_RATES, "size_bytes", OUT_OF_SYNC_REPLICAS.name)
 
 
 def newest_partitions(
@@ -244,8 +246,7 @@ def newest_partitions(
         is_later = pc.and_(pc.equal(newest["topic"], after[0]), pc.greater(newest["partition"], after[1]))
         newest = newest.filter(pc.or_(pc.greater(newest["topic"], after[0]), is_later))
     newest = newest.sort_by([("topic", "ascending"), ("partition", "ascending")])
-    listed: list[dict[str, Any]] = newest.slice(0, rows_max).to_pylist()
-    return listed
+    return _with_replicas(reader, kafka_cluster, window_start_ms, newest.slice(0, rows_max))
 
 
 def hottest_partitions(
@@ -268,7 +269,22 @@ def hottest_partitions(
         newest = newest.filter(pc.equal(newest["broker"], broker))
     order = [] if column is None else [(column, "descending")]
     newest = newest.sort_by([*order, ("topic", "ascending"), ("partition", "ascending")])
-    listed: list[dict[str, Any]] = newest.slice(first, rows_max).to_pylist()
+    return _with_replicas(reader, kafka_cluster, window_start_ms, newest.slice(first, rows_max))
+
+
+def _with_replicas(
+    reader: TableReader, kafka_cluster: str, window_start_ms: int, leaders: pa.Table
+) -> list[dict[str, Any]]:
+    """The rows, each with the brokers that reported a replica of its partition in the window: the leader first."""
+    listed: list[dict[str, Any]] = leaders.to_pylist()
+    of_window = of_cluster(kafka_cluster) & equal("window_start", utc(window_start_ms))
+    where = of_window & one_of("topic", {row["topic"] for row in listed})
+    brokers: dict[tuple[str, int], list[int]] = {(row["topic"], row["partition"]): [] for row in listed}
+    for row in reader.rows(PARTITION_LOAD.name, columns=("broker", *_PARTITION), where=where) if listed else ():
+        brokers.get((row["topic"], row["partition"]), []).append(row["broker"])
+    for row in listed:
+        others = set(brokers[row["topic"], row["partition"]]) - {row["broker"]}
+        row["replicas"] = [row["broker"], *sorted(others)]
     return listed
 
 

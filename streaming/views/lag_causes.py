@@ -11,9 +11,12 @@ from assignor_core.resources import Resource
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.broker_load import LoadPart, read_leaders, read_load
+from streaming.views.group_lag import held_back
 from streaming.views.memberships import read_rebalances
 
 REBALANCES_OVER_MS = 3_600_000
+NOT_MEMBERS = (Cause.SLOW_MEMBER, Cause.MEMBERS_HANG, Cause.REBALANCING, Cause.OPEN_TRANSACTION)
+"""Causes that no number of members helps against."""
 
 
 def causes_of(
@@ -35,9 +38,10 @@ def causes_of(
     rebalances = read_rebalances(reader, settings.kafka.cluster_name, group_id, since_ms=newest_ms - REBALANCES_OVER_MS)
     reading = GroupReading(
         group=group_id,
-        partitions=_readings(rows, read_leaders(reader, settings.kafka.cluster_name, load, topics)),
+        partitions=readings_of(rows, read_leaders(reader, settings.kafka.cluster_name, load, topics)),
         broker_load_ratio={broker: 1.0 + lean for broker, lean in skew.deviation.items()} if skew else {},
         rebalances_per_hour=rebalances * 3_600_000 / REBALANCES_OVER_MS,
+        rebalancing_seconds=max(row["rebalancing_ms"] or 0.0 for row in rows) / 1000,
         shared_by=next((row["group_members"] for row in rows if row["group_type"] == SHARE), None),
     )
     return diagnose(reading)
@@ -47,10 +51,10 @@ def advice_of(rows: list[dict[str, Any]], causes: Iterable[Finding]) -> MembersA
     """How many members these partitions of a group with such causes need; None where that is unknown.
 
     A member that lags reads as much as it can, so the most that any was seen to read is what a member can. Where one is
-    slow it is not members that are missing.
+    slow, or hangs, or all wait for a rebalance or a transaction, it is not members that are missing.
     """
     behind = any(row["status"] == LagStatus.WARN and row["member_id"] is not None for row in rows)
-    if not behind or any(diagnosis.cause is Cause.SLOW_MEMBER for diagnosis in causes):
+    if not behind or any(diagnosis.cause in NOT_MEMBERS for diagnosis in causes):
         return None
     read: dict[str, float] = {}
     for row in rows:
@@ -66,7 +70,8 @@ def advice_of(rows: list[dict[str, Any]], causes: Iterable[Finding]) -> MembersA
     return advise_members(rates, owners, capacity_per_sec)
 
 
-def _readings(rows: list[dict[str, Any]], leaders: dict[tuple[str, int], int]) -> tuple[Reading, ...]:
+def readings_of(rows: list[dict[str, Any]], leaders: dict[tuple[str, int], int]) -> tuple[Reading, ...]:
+    """Partitions of a `LagPicture`, with its figures, as a diagnosis looks at them; `leaders` are broker ids."""
     return tuple(
         Reading(
             topic=row["topic"],
@@ -77,6 +82,7 @@ def _readings(rows: list[dict[str, Any]], leaders: dict[tuple[str, int], int]) -
             broker=leaders.get((row["topic"], row["partition"])),
             consumed_per_sec=row["consumed_per_sec"],
             produced_per_sec=row["produced_per_sec"],
+            held_back_records=held_back(row),
         )
         for row in rows
     )

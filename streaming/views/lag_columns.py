@@ -29,9 +29,9 @@ LOG_ENDS = (
     *KEY, "log_end_offset", "log_end_offset_first", "window_start", "first_event_time_ms", "last_event_time_ms",
 )  # fmt: skip
 """What the age of a lag needs of windows before the current ones."""
-OFFSETS = (*LOG_ENDS, "committed_offset", "committed_offset_first")
+OFFSETS = (*LOG_ENDS, "committed_offset", "committed_offset_first", "log_start_offset")
 """What verdicts need of them."""
-_KEPT = ("log_end_offset", "committed_offset_first", "committed_offset")
+_KEPT = ("log_end_offset", "committed_offset_first", "committed_offset", "log_start_offset")
 """As differences to the first sample's log end."""
 
 Pair = tuple[Floats, Floats]
@@ -113,6 +113,11 @@ class PartitionKeys:
     def are_of(self, keys: Ints, groups: Iterable[str]) -> Flags:
         """Which keys are of these groups."""
         return np.isin(of_group(keys), self.groups.known(groups))
+
+    def group_names(self, keys: Ints) -> list[str]:
+        """Names of the groups of these keys, each once."""
+        names: list[str] = self.groups.array().take(pa.array(np.unique(of_group(keys)))).to_pylist()
+        return names
 
     def texts(self, keys: Ints) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Group, topic and partition of each key, the names as dictionaries."""
@@ -208,13 +213,15 @@ class LagWindow:
     _log_end: _Offsets
     _committed_first: _Offsets
     _committed: _Offsets
+    _log_start: _Offsets
+    """Of the newest sample: it stands for the first one, too."""
 
     @classmethod
     def empty(cls, start_ms: int, newest_ms: int) -> "LagWindow":
         """One of which no partition is looked at, though it has a sample of then."""
         none, unknown = np.zeros(0, dtype=np.int32), _Offsets.unknown(0)
         keys = np.zeros(0, dtype=np.int64)
-        return cls(start_ms, keys, newest_ms, none, none, np.zeros(0), unknown, unknown, unknown)
+        return cls(start_ms, keys, newest_ms, none, none, np.zeros(0), unknown, unknown, unknown, unknown)
 
     def points(self, rows: slice | Ints) -> tuple[Pair, Pair, Pair]:
         """Times, committed offsets and log ends of these rows."""
@@ -224,6 +231,10 @@ class LagWindow:
         first_ms, last_ms = times
         committed_first, committed_last = committed
         return (first_ms, last_ms), (committed_first, committed_last), (base, self._log_end.shown(rows, base))
+
+    def log_start(self, rows: slice | Ints) -> Floats:
+        """Log starts of these rows."""
+        return self._log_start.shown(rows, self._log_end_first[rows])
 
 
 def windows_of(rows: pa.Table, keys: PartitionKeys, known: Iterable[Ints] = ()) -> Iterator[tuple[LagWindow, Ints]]:

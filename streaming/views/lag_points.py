@@ -21,12 +21,13 @@ def history_of(windows: Iterable[LagWindow], keys: Ints) -> LagHistory:
     known = list(windows)
     # Point after point, which is how windows hold them: turned once, at the end.
     shape = (len(known), 2, len(keys))
-    columns = tuple(np.empty(shape) for _ in range(3))
+    columns = tuple(np.empty(shape) for _ in range(4))
     present = np.ones((len(known), len(keys)), dtype=bool)
-    for place, (wanted, pairs) in enumerate(_of_keys(known, keys)):
+    for place, (window, wanted, rows) in enumerate(_of_keys(known, keys)):
         if not isinstance(wanted, slice):
             present[place] = wanted
-        for column, pair in zip(columns, pairs, strict=True):
+        log_start = window.log_start(rows)
+        for column, pair in zip(columns, (*window.points(rows), (log_start, log_start)), strict=True):
             for which in range(2):
                 column[place, which, wanted] = pair[which]
     counts = 2 * present.sum(axis=0)
@@ -41,27 +42,29 @@ def history_of(windows: Iterable[LagWindow], keys: Ints) -> LagHistory:
 
 def points_of(windows: Iterable[LagWindow], keys: Ints) -> Iterator[Point]:
     """The same point after point, two a window, each of all keys; NaN of those that the window lacks."""
-    for wanted, pairs in _of_keys(windows, keys):
+    for window, wanted, rows in _of_keys(windows, keys):
+        pairs = window.points(rows)
         for which in range(2):
             yield _point(wanted, pairs, which)
 
 
 def points_of_newest_first(windows: Sequence[LagWindow], keys: Ints) -> Iterator[Point]:
     """The same points, the newest of the newest window first; `windows` are oldest first here, too."""
-    for wanted, pairs in _of_keys(reversed(windows), keys):
+    for window, wanted, rows in _of_keys(reversed(windows), keys):
+        pairs = window.points(rows)
         for which in reversed(range(2)):
             yield _point(wanted, pairs, which)
 
 
-def _of_keys(windows: Iterable[LagWindow], keys: Ints) -> Iterator[tuple[slice | Flags, Sequence[Pair]]]:
-    """Which keys are in each window, and their times, committed offsets and log ends."""
+def _of_keys(windows: Iterable[LagWindow], keys: Ints) -> Iterator[tuple[LagWindow, slice | Flags, slice | Ints]]:
+    """Each window with which of the keys are in it, and their places there."""
     # Windows of the same partitions share one array of keys: it is searched once.
     places: dict[int, tuple[slice | Flags, slice | Ints]] = {}
     for window in windows:
         if id(window.keys) not in places:
             places[id(window.keys)] = _places(window.keys, keys)
         wanted, rows = places[id(window.keys)]
-        yield wanted, window.points(rows)
+        yield window, wanted, rows
 
 
 def _places(known: Ints, keys: Ints) -> tuple[slice | Flags, slice | Ints]:

@@ -31,6 +31,8 @@ from streaming.tables import (
 )
 from streaming.views.group_lag import COLUMNS, SHOWN, LagPicture, current_since, picture_of, since
 from streaming.views.lag_columns import OFFSETS, LagWindow, PartitionKeys, windows_of
+from streaming.views.lag_pasts import LagPasts, rebalancing_since
+from streaming.views.lag_rules import NO_RULES, LagRules
 
 TABLE, TIME = "group_lag", "window_start"
 READ_ROWS_MAX = 500_000
@@ -38,7 +40,13 @@ READ_ROWS_MAX = 500_000
 
 
 def read_picture(
-    reader: TableReader, kafka_cluster: str, *, window_ms: int, where: Condition = ALL_ROWS, verdicts_only: bool = False
+    reader: TableReader,
+    kafka_cluster: str,
+    *,
+    window_ms: int,
+    where: Condition = ALL_ROWS,
+    verdicts_only: bool = False,
+    rules: LagRules = NO_RULES,
 ) -> LagPicture | None:
     """Partitions with a sample in the newest windows of the cluster that fulfil `where`, with their verdicts; None
     before there are any. Raises TableUnavailable.
@@ -46,13 +54,15 @@ def read_picture(
     With `verdicts_only` the age of a lag and of a commit is shown up to the look-back of a verdict, for a third of the
     time.
     """
-    windows = LagWindows(reader, kafka_cluster, window_ms=window_ms, where=where, verdicts_only=verdicts_only)
+    windows = LagWindows(
+        reader, kafka_cluster, window_ms=window_ms, where=where, verdicts_only=verdicts_only, rules=rules
+    )
     windows.refresh()
     return windows.picture()
 
 
 def read_picture_of_group(
-    reader: TableReader, kafka_cluster: str, group_id: str, *, window_ms: int
+    reader: TableReader, kafka_cluster: str, group_id: str, *, window_ms: int, rules: LagRules = NO_RULES
 ) -> LagPicture | None:
     """The picture of one group as that of all groups has it, from windows of its own rows; None where the newest ones
     have none. Raises TableUnavailable.
@@ -63,12 +73,12 @@ def read_picture_of_group(
     # Verdicts are as of the newest sample of any group: of this one it may be older.
     newest_window = of_cluster(kafka_cluster) & at_least(TIME, newest)
     samples = reader.encoded(TABLE, columns=("last_event_time_ms",), where=newest_window)
-    windows = LagWindows(reader, kafka_cluster, window_ms=window_ms, where=equal("group_id", group_id))
+    windows = LagWindows(reader, kafka_cluster, window_ms=window_ms, where=equal("group_id", group_id), rules=rules)
     windows.refresh()
     return windows.picture(as_of=LagWindow.empty(to_ms(newest), pc.max(samples["last_event_time_ms"]).as_py()))
 
 
-def judge(rows: pa.Table, *, window_ms: int) -> LagPicture | None:
+def judge(rows: pa.Table, *, window_ms: int, rules: LagRules = NO_RULES) -> LagPicture | None:
     """Verdicts on `rows`, windows of one cluster's `group_lag` with `COLUMNS` in any order; None of no rows."""
     names = PartitionKeys.empty()
     found = list(windows_of(rows, names))
@@ -77,7 +87,15 @@ def judge(rows: pa.Table, *, window_ms: int) -> LagPicture | None:
     current_ms = to_ms(current_since(utc(found[-1][0].start_ms), window_ms=window_ms))
     texts = _texts_once(rows)
     shown = {one.start_ms: texts.take(pa.array(places)) for one, places in found if one.start_ms >= current_ms}
-    return picture_of([window for window, _ in found], shown, names, window_ms=window_ms)
+    windows = [window for window, _ in found]
+    return picture_of(
+        windows,
+        shown,
+        names,
+        window_ms=window_ms,
+        rebalancing_since=lambda _groups: rebalancing_since(rows),
+        rules=rules,
+    )
 
 
 class LagWindows:
@@ -91,13 +109,16 @@ class LagWindows:
         window_ms: int,
         where: Condition = ALL_ROWS,
         verdicts_only: bool = False,
+        rules: LagRules = NO_RULES,
     ) -> None:
-        """`where` and `verdicts_only`: see `read_picture`."""
+        """`rules` are the settings' rules of groups; `where` and `verdicts_only`: see `read_picture`."""
         self._reader = reader
         self._cluster = kafka_cluster
         self._where = of_cluster(kafka_cluster) & at_most("partition", PARTITION_MAX) & where
         self._window_ms = window_ms
         self._verdicts_only = verdicts_only
+        self._rules = rules
+        self._pasts = LagPasts(reader, self._where, window_ms)
         self._forget()
 
     def _forget(self) -> None:
@@ -106,6 +127,7 @@ class LagWindows:
         self.names = PartitionKeys.empty()
         self._windows: dict[int, LagWindow] = {}
         self._shown: dict[int, pa.Table] = {}
+        self._pasts.forget()
 
     @unfit_as_unavailable(TABLE)
     def refresh(self) -> bool:
@@ -149,7 +171,15 @@ class LagWindows:
             windows[-1] = replace(windows[-1], newest_ms=as_of.newest_ms)
         elif as_of is not None:
             windows.append(as_of)
-        return picture_of(windows, self._shown, self.names, window_ms=self._window_ms, groups=groups)
+        if not windows:
+            return None
+        newest = utc(windows[-1].start_ms)
+        return picture_of(
+            windows, self._shown, self.names, window_ms=self._window_ms, groups=groups,
+            earlier_of=lambda keys: self._pasts.waits(keys, self.names, windows),
+            rebalancing_since=lambda rebalancing: self._pasts.rebalancing_since(rebalancing, newest),
+            rules=self._rules,
+        )  # fmt: skip
 
     def _bring_up_to_date(self, known_version: int | None) -> bool:
         newest = self._reader.newest_of_cluster(TABLE, TIME, self._cluster)

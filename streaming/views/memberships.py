@@ -5,8 +5,8 @@ the span that is counted: a total must be the same whoever reads it when, or a r
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,12 @@ from assignor_core.group.events import CLASSIC_REBALANCING, EPOCH_REBALANCING
 from streaming import tables
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
+from streaming.views.as_json import LEFT_OUT_OF_STATUS
 from streaming.views.groups import GroupReader
 from streaming.views.totals import WEEK_MS, counted_since
 
+ALIVE = timedelta(days=3)
+"""A group without members in which nobody came, went or committed for so long is abandoned."""
 REBALANCING = (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
 """States of a group that is not settled."""
 
@@ -38,6 +41,8 @@ class GroupMembership:
     members: int | None
     rebalances_total: int
     rebalance_ms: int | None
+    is_abandoned: bool = field(default=False, metadata=LEFT_OUT_OF_STATUS)
+    """No members, and none that came or went, and no commit within the look-back of days."""
 
 
 class MembershipReader:
@@ -48,8 +53,10 @@ class MembershipReader:
         self._groups = groups
         self._settings = settings
         self._of_cluster = of_cluster(settings.kafka.cluster_name)
-        self._read: tuple[int | None, datetime] | None = None
+        self._read: tuple[int | None, datetime, datetime] | None = None
         self._seen: Mapping[str, tuple[int, int]] = {}
+        self._lately: frozenset[str] = frozenset()
+        """Groups whose members came or went within `ALIVE`."""
 
     def read(self) -> tuple[GroupMembership, ...]:
         """Every group of the newest windows, most rebalances first."""
@@ -57,18 +64,26 @@ class MembershipReader:
         if newest is None:
             return ()
         retention_ms = self._settings.pipeline.retention_ms
-        seen = self._rebalances(counted_since(newest, retention_ms=retention_ms, span_max_ms=WEEK_MS))
-        memberships = [
-            GroupMembership(group, members, *seen.get(group, (0, None)))
-            for group, members in self._groups.members().items()
-        ]
+        seen = self._rebalances(counted_since(newest, retention_ms=retention_ms, span_max_ms=WEEK_MS), newest - ALIVE)
+        alive = self._groups.committing() | self._lately
+        memberships = []
+        for group, members in self._groups.members().items():
+            rebalances, length_ms = seen.get(group, (0, None))
+            is_abandoned = members == 0 and group not in alive
+            memberships.append(GroupMembership(group, members, rebalances, length_ms, is_abandoned))
         return tuple(sorted(memberships, key=lambda row: (-row.rebalances_total, row.group)))
 
-    def _rebalances(self, since: datetime) -> Mapping[str, tuple[int, int]]:
-        read = (self._reader.version("group_event"), since)
+    def _rebalances(self, since: datetime, alive_since: datetime) -> Mapping[str, tuple[int, int]]:
+        version = self._reader.version("group_event")
+        # What was alive is looked for by the hour: reading it again at each window would cost most.
+        read = (version, since, alive_since.replace(minute=0, second=0, microsecond=0))
         if read != self._read:
-            where = self._of_cluster & at_least("window_start", since)
-            self._seen = rebalances_by_group(self._reader.arrow("group_event", columns=_EVENT, where=where))
+            where = self._of_cluster & at_least("window_start", min(since, read[2]))
+            events = self._reader.arrow("group_event", columns=_EVENT, where=where)
+            starts = events["window_start"]
+            self._seen = rebalances_by_group(events.filter(pc.greater_equal(starts, pa.scalar(since, starts.type))))
+            recent = events.filter(pc.greater_equal(starts, pa.scalar(read[2], starts.type)))
+            self._lately = frozenset(pc.unique(recent["group_id"]).to_pylist())
             self._read = read
         return self._seen
 

@@ -4,7 +4,7 @@ from operator import itemgetter
 from typing import Any
 
 from assignor_core.log_dir_movement import LogDirMovement
-from assignor_core.plan import Movement, Plan
+from assignor_core.plan import HASH_PART, Movement, Plan, replicas_hash
 from streaming.contract import MOVEMENT
 from streaming.tables import Row, TableReader, equal, utc
 
@@ -51,14 +51,15 @@ def movement_rows(plan: Plan, *, now_ms: int) -> list[dict[str, Any]]:
 def plan_of_movements(reader: TableReader, kafka_cluster: str, plan_id: str) -> Plan | None:
     """The movements of a plan from the table `movement`, all in one wave; raises TableUnavailable.
 
-    Enough to clear up where the plan's own row is gone. None if the rows are gone too, or don't hash to `plan_id`.
+    Enough to clear up where the plan's own row is gone. None if the rows are gone too, or if they are not the replica
+    lists that `plan_id` ends with the hash of. The plan has another id: what else its id covers is not known.
     """
     rows = sorted(reader.rows(MOVEMENT.name, where=equal("plan_id", plan_id)), key=itemgetter("sequence"))
     between = tuple(_between(row) for row in rows if row["kind"] != WITHIN_BROKER)
     within = tuple(_within(row) for row in rows if row["kind"] == WITHIN_BROKER)
     # a plan file may name no cluster
     plans = (Plan(name, between, log_dir_movements=within) for name in (kafka_cluster, ""))
-    return next((plan for plan in plans if plan.plan_id == plan_id), None)
+    return next((plan for plan in plans if replicas_hash(plan)[-HASH_PART:] == plan_id[-HASH_PART:]), None)
 
 
 def _between(row: Row) -> Movement:

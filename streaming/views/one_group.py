@@ -13,6 +13,7 @@ from streaming.views.as_json import to_json
 from streaming.views.broker_load import LoadPart
 from streaming.views.group_lag import LagPicture, figures_of, reason_of
 from streaming.views.group_members import GroupFacts, read_group_facts
+from streaming.views.groups import lag_unit
 from streaming.views.lag_causes import advice_of, causes_of
 
 Row = Mapping[str, Any]
@@ -63,6 +64,7 @@ def members_of(partitions: Iterable[Row]) -> list[dict[str, Any]]:
             "client_id": rows[0]["client_id"],
             "group_instance_id": rows[0].get("group_instance_id"),
             "rack_id": rows[0].get("rack_id"),
+            "client_host": rows[0].get("client_host"),
             "partitions": len(rows),
             "lag_records": _sum(row["lag_records"] for row in rows),
             "consumed_per_sec": _sum(row["consumed_per_sec"] for row in rows),
@@ -88,6 +90,7 @@ def _partitions(
             "status": (burrow_of(row) if burrow_of else LagStatus(row["status"])).name.lower(),
             "why": "" if burrow_of else reason_of(row),
             "lag_records": row["lag_records"],
+            "lag_unit": lag_unit(row),
             "lag_seconds": row["lag_seconds"],
             "committed_offset": row["committed_offset"],
             "log_end_offset": row["log_end_offset"],

@@ -2,20 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
 from streaming import tables
-from streaming.contract.records import PARTITION_MAX, REMOTE_SIZE_BYTES
+from streaming.contract.records import OUT_OF_SYNC_REPLICAS, PARTITION_MAX, REMOTE_RECORDS, REMOTE_SIZE_BYTES
 from streaming.tables import TableReader, at_most, equal, of_cluster
+from streaming.views.bytes_out_bounds import Bounds, bounds_of
 
 TABLE = "partition_load"
 FAR_OFF = 1_000
 """So many times the partitions of a topic that are shown, and so many, is a number that no partition of it has."""
 _COLUMNS = (
-    "broker", "topic", "partition", "role", "bytes_in_per_sec", REMOTE_SIZE_BYTES.name, "last_event_time_ms",
+    "broker", "topic", "partition", "role", "bytes_in_per_sec", "bytes_out_per_sec", "size_bytes",
+    REMOTE_RECORDS.name, REMOTE_SIZE_BYTES.name, OUT_OF_SYNC_REPLICAS.name, "last_event_time_ms",
 )  # fmt: skip
 
 
@@ -27,6 +30,24 @@ class HotPartition:
     topic: str
     partition: int
     bytes_in_per_sec: float
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLoad:
+    """One topic, as its replicas were reported in one window; sums are None where no partition's figure is known."""
+
+    partitions: int
+    replicas: int
+    replication_factor: int
+    """Replicas of the partition that has most."""
+    partitions_with_fewer: int
+    """Partitions of which fewer replicas than that were reported."""
+    bytes_in_per_sec: float | None
+    bytes_out_per_sec: float | None
+    size_bytes: int | None
+    """Of the leaders' logs: each record once."""
+    partitions_under_replicated: int | None
+    """Partitions with a replica that is not in sync; None where no producer of samples shows replicas in sync."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +63,23 @@ class PartitionLoads:
     hottest: tuple[HotPartition, ...] = ()
     leader_rates: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     """Bytes written per second to each partition of a topic, in partition order; None where it is unknown."""
+    topics: Mapping[str, TopicLoad] = field(default_factory=dict)
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """By topic: led partitions of which nobody knows what consumers read; topics without one are left out."""
+    bytes_out_bounds: Bounds = field(default_factory=dict)
+    """(Least, most) that consumers read from each broker; the most is None where it has no bound."""
 
 
 class PartitionLoadReader:
     """Reads window after window of one cluster. Not for two threads."""
 
-    def __init__(self, reader: TableReader, kafka_cluster: str, *, hottest_max: int) -> None:
+    def __init__(
+        self, reader: TableReader, kafka_cluster: str, *, hottest_max: int, readers_max: int | None = None
+    ) -> None:
         self._reader = reader
         self._of_cluster = of_cluster(kafka_cluster)
         self._hottest_max = hottest_max
+        self._readers_max = readers_max
         self._version: tuple[int, int | None] | None = None
         self._files: frozenset[str] | None = None
         self._known = PartitionLoads()
@@ -66,7 +95,8 @@ class PartitionLoadReader:
         if not has_same_rows:
             self._version = None
             where = self._of_cluster & equal("window_start", tables.utc(start_ms)) & at_most("partition", PARTITION_MAX)
-            self._known = _sums(self._reader.encoded(TABLE, columns=_COLUMNS, where=where), self._hottest_max)
+            rows = self._reader.encoded(TABLE, columns=_COLUMNS, where=where)
+            self._known = _sums(rows, self._hottest_max, self._readers_max)
         self._version, self._files = version, files
         return self._known
 
@@ -86,7 +116,7 @@ class PartitionLoadReader:
         )
 
 
-def _sums(rows: pa.Table, hottest_max: int) -> PartitionLoads:
+def _sums(rows: pa.Table, hottest_max: int, readers_max: int | None) -> PartitionLoads:
     reported = rows.filter(pc.equal(rows["role"], "leader"))
     led = _newest_leaders(reported)
     replicas, leaders = _counts(rows["broker"]), _counts(led["broker"])
@@ -98,7 +128,56 @@ def _sums(rows: pa.Table, hottest_max: int) -> PartitionLoads:
         remote_bytes=_remote_bytes(led),
         hottest=_hottest(led, hottest_max),
         leader_rates=_by_topic(led),
+        topics=_topics(rows, led),
+        unread=_counts(led.filter(pc.is_null(led["bytes_out_per_sec"]))["topic"].cast(pa.string())),
+        bytes_out_bounds=bounds_of(reported, readers_max),
     )
+
+
+_OF_LEADERS = ("bytes_in_per_sec", "bytes_out_per_sec", "size_bytes")
+
+
+def _topics(rows: pa.Table, led: pa.Table) -> dict[str, TopicLoad]:
+    """By name; a topic that nobody leads in the window has no sums."""
+    if not rows.num_rows:
+        return {}
+    topics = rows["topic"].combine_chunks().dictionary_encode()
+    numbers = topics.indices.to_numpy().astype(np.int64) * (PARTITION_MAX + 1) + rows["partition"].to_numpy()
+    numbers, replicas = np.unique(numbers, return_counts=True)  # a window has one row for each replica
+    topic = numbers // (PARTITION_MAX + 1)
+    most = np.zeros(len(topics.dictionary), dtype=np.int64)
+    np.maximum.at(most, topic, replicas)
+    counts = [
+        np.bincount(topic, minlength=len(most)).tolist(),
+        np.bincount(topic, weights=replicas, minlength=len(most)).astype(np.int64).tolist(),
+        most.tolist(),
+        np.bincount(topic[replicas < most[topic]], minlength=len(most)).tolist(),
+    ]
+    names = led.set_column(led.column_names.index("topic"), "topic", led["topic"].cast(pa.string()))
+    sums = names.group_by("topic").aggregate([(name, "sum") for name in _OF_LEADERS]).to_pylist()
+    known = {row["topic"]: [row[f"{name}_sum"] for name in _OF_LEADERS] for row in sums}
+    lacking = _under_replicated(rows, names)
+    found = zip(topics.dictionary.to_pylist(), *counts, strict=True)
+    return {
+        name: TopicLoad(*[*row, *known.get(name, [None] * 3), lacking.get(name)])
+        for name, *row in sorted(found)
+        if row[0]
+    }
+
+
+def _under_replicated(rows: pa.Table, led: pa.Table) -> dict[str, int]:
+    """Partitions with a replica that is not in sync, of each topic of which that is known.
+
+    Followers show it of partitions that had no leader at the newest sample.
+    """
+    name, columns = OUT_OF_SYNC_REPLICAS.name, ["topic", "partition", OUT_OF_SYNC_REPLICAS.name]
+    leaderless = rows.filter(pc.and_(pc.equal(rows["role"], "follower"), pc.is_valid(rows[name]))).select(columns)
+    leaderless = leaderless.set_column(0, "topic", leaderless["topic"].cast(pa.string()))
+    known = pa.concat_tables([led.filter(pc.is_valid(led[name])).select(columns), leaderless])
+    partitions = known.group_by(["topic", "partition"]).aggregate([(name, "max")])
+    counted = partitions.append_column("lacks", pc.cast(pc.greater(partitions[f"{name}_max"], 0), pa.int64()))
+    sums = counted.group_by("topic").aggregate([("lacks", "sum")]).to_pylist()
+    return {row["topic"]: row["lacks_sum"] for row in sums}
 
 
 def _newest_leaders(led: pa.Table) -> pa.Table:
@@ -112,7 +191,7 @@ def _newest_leaders(led: pa.Table) -> pa.Table:
     return led.take(pa.array(np.sort(latest_first[newest])))
 
 
-def _counts(values: pa.ChunkedArray) -> dict[int, int]:
+def _counts(values: pa.ChunkedArray) -> dict[Any, int]:
     return {entry["values"]: entry["counts"] for entry in pc.value_counts(values).to_pylist()}
 
 

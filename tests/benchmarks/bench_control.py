@@ -61,8 +61,8 @@ def executor_part(settings: Settings, size: Size) -> Figures:
     """A plan from its start to its end, one tick a second; CPU without what the generated cluster itself takes."""
     cluster, journal = GeneratedCluster(size), journal_of(settings)
     plan = generated.plan_of(cluster, min(MOVEMENTS, size.partitions // 2))
-    journal.write_plan(ProposedPlan(plan, Observed.of(plan, cluster.describe())), decision=None, now_ms=NOW_MS)
-    kept = journal.plan(plan.plan_id)
+    proposed = ProposedPlan(plan, Observed.of(plan, cluster.describe()))
+    kept = journal.write_plan(proposed, decision=None, now_ms=NOW_MS)
     record = ExecutionRecord(journal.approve(kept, "a benchmark", now_ms=NOW_MS))
     executor = executor_of(cluster, journal, settings)
     cpu_s = []

@@ -166,7 +166,7 @@ def drain(session: SparkSession, settings: Settings, records: int) -> None:
             assert not failed, failed[0].exception()
             time.sleep(0.25)  # each look costs CPU that the drain could use
     finally:
-        stop_queries(queries)
+        stop_queries(session, queries)
 
 
 def to_nothing(rows: DataFrame) -> None:
@@ -181,7 +181,7 @@ def raw(session: SparkSession, settings: Settings) -> DataFrame:
 
 def parsed(session: SparkSession, settings: Settings) -> DataFrame:
     """The same, parsed and judged by Spark."""
-    skew = settings.pipeline.clock_skew_max_ms
+    skew = settings.pipeline.skew_max_ms
     return accepted(judged(raw(session, settings), BYTE_RATE, clock_skew_max_ms=skew))
 
 
@@ -265,7 +265,7 @@ def latency(session: SparkSession, settings: Settings, duration_s: int) -> dict[
         newest = seen
         time.sleep(0.05)
     sender.join()
-    stop_queries(queries)
+    stop_queries(session, queries)
     waits.sort()
     return {f"p{share}": waits[min(len(waits) - 1, len(waits) * share // 100)] for share in (50, 95, 99)}
 

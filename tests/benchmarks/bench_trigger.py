@@ -28,7 +28,7 @@ POLICIES: Mapping[str, TriggerPolicy] = {
     "the defaults": TriggerPolicy(),
     "without recurring load": TriggerPolicy(recurring_load=False),
     "3 of 5 alone": _windows(),
-    "one window of one": _windows(windows_over=1, windows_considered=1, windows_over_urgent=1),
+    "one window of one": _windows(windows_over=1, windows_considered=1),
     "2 of 3": _windows(windows_over=2, windows_considered=3),
     "5 of 5": _windows(windows_over=5),
     "10 of 15": _windows(windows_over=10, windows_considered=15),

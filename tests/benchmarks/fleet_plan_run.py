@@ -82,10 +82,8 @@ class PlanRun:
 
     def begin(self, live: LiveCluster) -> Cost:
         """Write and approve the plan, and let the executor take it up."""
-        self.journal.write_plan(
-            ProposedPlan(self.plan, Observed.of(self.plan, live)), decision=None, now_ms=self.now_ms
-        )
-        kept = self.journal.plan(self.plan.plan_id)
+        proposed = ProposedPlan(self.plan, Observed.of(self.plan, live))
+        kept = self.journal.write_plan(proposed, decision=None, now_ms=self.now_ms)
         self.record = ExecutionRecord(self.journal.approve(kept, "a benchmark", now_ms=self.now_ms))
         self.executor = executor_of(self.cluster, self.journal, self.settings)
         begun, cost = measured(self.fleet, lambda: self.executor.begin(self.record, kept, now_ms=self.now_ms))

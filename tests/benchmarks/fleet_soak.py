@@ -20,7 +20,6 @@ from typing import Any
 import click
 
 from assignor_core.placement import PlacementBroker, PlacementStart, place_replicas
-from assignor_core.simulated_cluster.state import BrokerStatus
 from streaming.settings import Settings
 from streaming.tables import to_ms
 from tests.benchmarks.fleet_measuring import Figures
@@ -31,6 +30,7 @@ from tests.fleet.process import FleetProcess
 from tests.fleet.synthetic import FleetSize, synthetic_fleet
 from tests.lag.windows import LoadWindows, Windows
 from tests.serve.synthetic import Synthetic
+from tests.simulated_cluster.state import BrokerStatus
 
 START_MS = 1_795_236_000_000
 LOOK_MS, TICK_MS, WINDOW_MS = 10_000, 5_000, 60_000

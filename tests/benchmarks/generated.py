@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from assignor_core.disks import LogDirDescription
+from assignor_core.disks import NO_UPLOADS, LogDirDescription, Uploads
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, ReplicaKey
 from assignor_core.marker import Marker
 from assignor_core.plan import Movement, Plan
@@ -142,6 +142,11 @@ class GeneratedCluster:
         return {b: (LogDirDescription("/d", LOG_DIR_BYTES, LOG_DIR_BYTES // 2, sizes),) for b, sizes in held.items()}
 
     @_asked
+    def uploads(self, _leaders: Mapping[PartitionKey, int]) -> Uploads:
+        """There is no remote storage."""
+        return NO_UPLOADS
+
+    @_asked
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
         """Each takes COPY_TICKS; nothing is refused, nothing cancelled."""
         for key, target in targets.items():
@@ -186,6 +191,8 @@ class GeneratedCluster:
         _brokers: Collection[int],
         _leaders: Mapping[str, ThrottledReplicas],
         _followers: Mapping[str, ThrottledReplicas],
+        *,
+        untagged: bool = False,  # noqa: ARG002 - no rate is set
     ) -> list[int]:
         """No broker is down."""
         return []
@@ -213,7 +220,12 @@ class GeneratedCluster:
         raise NotImplementedError
 
     @_asked
-    def clear_log_dir_rates(self, brokers: Collection[int]) -> list[int]:
+    def clear_log_dir_rates(
+        self,
+        brokers: Collection[int],
+        *,
+        untagged: bool = False,  # noqa: ARG002 - no rate is set
+    ) -> list[int]:
         """None is set."""
         return sorted(set(brokers) - self.racks.keys())
 

@@ -253,8 +253,8 @@ class Run:
         self.plan = Plan("chaos", tuple(moves)) if self.goal else planned
         journal = journal_of(self.settings)
         observed = Observed.of(self.plan, Cluster(self.admin).describe())
-        journal.write_plan(ProposedPlan(self.plan, observed), decision=None, now_ms=_now_ms())
-        return ExecutionRecord(journal.approve(journal.plan(self.plan.plan_id), "chaos", now_ms=_now_ms()))
+        kept = journal.write_plan(ProposedPlan(self.plan, observed), decision=None, now_ms=_now_ms())
+        return ExecutionRecord(journal.approve(kept, "chaos", now_ms=_now_ms()))
 
     def _send(self) -> None:
         """Numbered records to all partitions in turn: fast at first, then at a steady rate, until told to stop."""

@@ -1,5 +1,6 @@
 """What `streaming.collect.rates` makes in columns, made with one object for each partition: slow, and easy to check."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -31,6 +32,7 @@ def replica_rates(before: Observation, after: Observation) -> dict[ReplicaKey, R
             size_bytes=size,
             remote_records=_remote_records(partition) if leads else None,
             remote_size_bytes=_remote_bytes(key, after) if leads else None,
+            out_of_sync=partition.out_of_sync if leads or partition.leader == NO_LEADER else None,
         )
     return rates
 
@@ -142,10 +144,31 @@ def _bytes_out(
         shared = sum(weights.values())
         for key in keys:
             if total is None:
-                rates[key] = consumed.get(key)
+                rates[key] = consumed.get(key, 0.0 if _nothing_to_read(key, before, after) else None)
             else:
                 rates[key] = total * weights[key] / shared if shared else total / len(keys)
     return rates
+
+
+def _nothing_to_read(key: PartitionKey, before: Observation, after: Observation) -> bool:
+    """Whether the log was empty at both looks."""
+    earlier, later = before.partitions.get(key), after.partitions[key]
+    if earlier is None or earlier.topic_id != later.topic_id or later.log_end_offset is None:
+        return False
+    return earlier.log_end_offset == later.log_end_offset == later.log_start_offset
+
+
+def _most_read(key: PartitionKey, before: Observation, after: Observation, passed_ms: int) -> float:
+    """Records that a group can have read: what the log held, what was written since, and a part of the log again."""
+    earlier, later = before.partitions.get(key), after.partitions.get(key)
+    if earlier is None or later is None:
+        return math.inf
+    end_before, end = earlier.log_end_offset, later.log_end_offset
+    start_before, start = earlier.log_start_offset, later.log_start_offset
+    if end_before is None or end is None or start_before is None or start is None:
+        return math.inf
+    again = max(0, end - start) * passed_ms / 3_600_000
+    return (end_before - start_before) + max(0, end - end_before) + again
 
 
 def _consumed(before: Observation, after: Observation) -> dict[PartitionKey, float]:
@@ -165,7 +188,8 @@ def _consumed(before: Observation, after: Observation) -> dict[PartitionKey, flo
                 first, offset = _within_log(
                     first, offset, before.partitions.log_end_of(key), after.partitions.log_end_of(key)
                 )
-                rate = _per_second((offset - first) * size, first_ms, last_ms) if offset >= first else None
+                progress = min(float(offset - first), _most_read(key, before, after, max(0, last_ms - first_ms)))
+                rate = _per_second(progress * size, first_ms, last_ms) if offset >= first else None
             if rate is not None:
                 rates[key] += rate
     return dict(rates)

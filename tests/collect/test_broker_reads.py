@@ -17,7 +17,15 @@ from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.classic_groups import ClassicGroups
 from streaming.cluster.described_groups import DescribedGroup
 from streaming.cluster.metadata_columns import MetadataDecoder
-from streaming.cluster.offset_requests import EARLIEST, EARLIEST_LOCAL, LATEST, OffsetRequests
+from streaming.cluster.offset_requests import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    READ_COMMITTED,
+    WITH_ISOLATION,
+    OffsetRequest,
+    OffsetRequests,
+)
 from streaming.cluster.raw_requests import RawAnswer, RawRequest, TrafficCounters
 from tests.metadata_answers import metadata_answer
 
@@ -49,7 +57,20 @@ def test_metadata(brokers: list[Row], topics: dict[str, list[Row]], cluster_id: 
         (made.topics[topic], number, leader, made.replica_broker[begins[row] : begins[row + 1]].tolist())
         for row, (topic, number, leader) in enumerate(zip(made.topic, made.number, made.leader, strict=True))
     ]
-    assert shown == sorted((name, row[1], row[2], row[4]) for name, rows in topics.items() for row in rows)
+    every = sorted((name, row[1], row[2], row[4], row[5]) for name, rows in topics.items() for row in rows)
+    assert shown == [row[:4] for row in every]
+    assert made.addresses == {broker: f"{host}:9092" for broker, host, _, _ in brokers if ":" not in host} | {
+        broker: f"[{host}]:9092" for broker, host, _, _ in brokers if ":" in host
+    }
+
+
+def test_replicas_that_are_not_in_sync_are_shown_and_without_a_leader_none_is() -> None:
+    rows: list[Row] = [
+        (0, number, leader, 0, [1, 2, 3], in_sync, [])
+        for number, (leader, in_sync) in enumerate([(1, [1, 2, 3]), (1, [3, 1]), (-1, [2]), (1, [1])])
+    ]
+    made = MetadataDecoder().decode(13, metadata_answer(13, {"t": (0, 1, rows)}, [(1, "h", 9092, None)]))
+    assert made.out_of_sync == {1: (2,), 2: (1, 2, 3), 3: (2, 3)}
 
 
 def one_topic(version: int, *, leader: int = 1, brokers: Sequence[int] = (1, 2), controller: int = 1) -> bytes:
@@ -87,10 +108,10 @@ def test_a_torn_answer_of_metadata_is_refused_and_changes_nothing() -> None:
 OFFSETS_LED = st.dictionaries(NAME, st.lists(BROKER, max_size=3), max_size=3).map(lambda led: dict(sorted(led.items())))
 
 
-def request_of_kafka_python(led: dict[str, list[int]], version: int, timestamp: int) -> bytes:
+def request_of_kafka_python(led: dict[str, list[int]], version: int, timestamp: int, isolation_level: int = 0) -> bytes:
     topic_of = ListOffsetsRequest.ListOffsetsTopic
     request = ListOffsetsRequest(
-        replica_id=-1, isolation_level=0, timeout_ms=10_000,
+        replica_id=-1, isolation_level=isolation_level, timeout_ms=10_000,
         topics=[
             topic_of(
                 name=name,
@@ -120,6 +141,9 @@ def test_requests_for_offsets_are_the_bytes_that_kafka_python_writes(
     for broker, led, version, timestamp in asked:
         body = requests.of(broker, led, timestamp).body(version, timestamp)
         assert body == request_of_kafka_python(led, version, timestamp)
+        if version >= WITH_ISOLATION:
+            stable = OffsetRequest(led, READ_COMMITTED).body(version, timestamp)
+            assert stable == request_of_kafka_python(led, version, timestamp, READ_COMMITTED)
 
 
 def test_a_request_for_offsets_is_written_once_for_as_long_as_a_broker_leads_the_same_partitions() -> None:
@@ -169,7 +193,20 @@ def test_members_of_a_classic_group(version: int) -> None:
         assert (made.state, made.assignor, made.generation_id) == ("Stable", "range", 5)
         assert (member.member_id, member.client_id, member.rack_id) == ("m", "c", "r")
         assert member.group_instance_id == ("i" if version >= 4 else None)
+        assert member.client_host == "h"
         assert member.owned == (("a", 0), ("t", 1), ("t", 3))
+
+
+def test_of_an_assignment_without_bounds_a_part_is_read_and_the_rest_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.cluster.classic_groups.PARTITIONS_MAX", 5)
+    monkeypatch.setattr("streaming.cluster.classic_groups.KEPT_BYTES_MAX", 100)
+    many = [("t", list(range(4))), ("u", list(range(3))), ("v", [0])]
+    assigned = bytes(ConsumerProtocolAssignment(version=1, assigned_partitions=many, user_data=None).encode())
+    groups, row = ClassicGroups(), described(6, [("m", subscription(4, "r", 3), assigned)])
+    made = groups.decode(6, row)["g"]
+    (member,) = made.members
+    assert (member.owned, member.unread) == ((("t", 0), ("t", 1), ("t", 2), ("t", 3), ("u", 0)), 3)
+    assert groups.decode(6, row)["g"] is not made, "rows of that size are not kept"
 
 
 def test_a_group_that_has_changed_since_the_last_answer_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ def partition_views(draw: st.DrawFn, topic: str) -> PartitionView:
         draw(OFFSET),
         draw(OFFSET),
         draw(OFFSET),
+        draw(st.integers(0, 2)),
     )
 
 
@@ -54,7 +55,7 @@ def share_offsets(draw: st.DrawFn) -> ShareOffsets:
 
 @st.composite
 def group_views(draw: st.DrawFn) -> GroupView:
-    members = [Owner("m-0", "cliënt"), Owner("m-1", "cliënt", "i", 'r"', "t.*")]
+    members = [Owner("m-0", "cliënt"), Owner("m-1", "cliënt", "i", 'r"', "t.*", "10.0.0.1")]
     return GroupView(
         draw(st.sampled_from(("Stable", "Empty"))),
         draw(st.dictionaries(st.sampled_from((*KEYS, ("unknown", 1))), NEAR)),
@@ -94,6 +95,10 @@ def observations(draw: st.DrawFn, time_ms: int) -> Observation:
         GroupTable(draw(st.dictionaries(st.sampled_from(("g", "h\\")), group_views()))),
         draw(st.dictionaries(st.sampled_from(BROKERS), NEAR)),
         draw(st.dictionaries(st.sampled_from(parts), st.integers(time_ms, time_ms + 3))),
+        last_stable=draw(st.dictionaries(st.sampled_from(KEYS), NEAR)),
+        cleanup_policies=draw(
+            st.dictionaries(st.sampled_from(("a", 'b"ö')), st.sampled_from(("compact", "compact,delete")))
+        ),
     )
 
 
@@ -112,7 +117,7 @@ def test_rates_are_those_of_one_object_a_partition(before: Observation, after: O
     assert made.keys() == expected.keys()
     for key, rates in expected.items():
         assert made[key].role == rates.role
-        for name in ("size_bytes", "remote_records", "remote_size_bytes"):
+        for name in ("size_bytes", "remote_records", "remote_size_bytes", "out_of_sync"):
             assert getattr(made[key], name) == getattr(rates, name), (key, name)
         for name in ("bytes_in", "messages_in"):
             assert is_same(getattr(made[key], name), getattr(rates, name)), (key, name)
@@ -144,8 +149,8 @@ def test_records_are_the_text_that_json_makes_of_them(before: Observation, after
     assert shown.keys() == rates.keys()
     for key, rate in rates.items():
         assert (shown[key]["role"], shown[key]["size_bytes"]) == (rate.role, rate.size_bytes)
-        assert [shown[key].get(name) for name in ("remote_records", "remote_size_bytes")] == [
-            rate.remote_records, rate.remote_size_bytes
+        assert [shown[key].get(name) for name in ("remote_records", "remote_size_bytes", "out_of_sync_replicas")] == [
+            rate.remote_records, rate.remote_size_bytes, rate.out_of_sync
         ]  # fmt: skip
         assert (shown[key]["bytes_in_per_sec"], shown[key]["bytes_out_per_sec"]) == (rate.bytes_in, rate.bytes_out)
 
@@ -174,6 +179,8 @@ def test_records_of_groups_have_what_was_read(seen: Observation) -> None:
             "topology_epoch": view.topology_epoch, "target_member_id": view.targets.get(key),
             "group_instance_id": owner and owner.group_instance_id, "rack_id": owner and owner.rack_id,
             "subscribed_topic_regex": owner and owner.subscribed_topic_regex,
+            "client_host": owner and owner.client_host, "last_stable_offset": seen.last_stable.get(key),
+            "cleanup_policy": seen.cleanup_policies.get(key[0]),
         }  # fmt: skip
         assert {name: row[name] for name in optional.keys() & row.keys()} == {
             name: value for name, value in optional.items() if value is not None

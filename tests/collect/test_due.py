@@ -20,16 +20,16 @@ WINDOW_MS, LOOK_MS = 60, 10
 RATES = ("bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec")
 SUMS = Sums(
     keys=("kafka_cluster", "broker", "topic", "partition"), weighted=RATES, maxima=RATES[:1],
-    newest=("role", "size_bytes", "remote_records", "remote_size_bytes"), oldest=(),
+    newest=("role", "size_bytes", "remote_records", "remote_size_bytes", "out_of_sync_replicas"), oldest=(),
 )  # fmt: skip
 SCHEMA = pa.schema(
     [("event_time_ms", pa.int64()), ("interval_ms", pa.int64()), ("kafka_cluster", pa.string())]
     + [("broker", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()), ("role", pa.string())]
     + [(name, pa.float64()) for name in RATES]
-    + [(name, pa.int64()) for name in ("size_bytes", "remote_records", "remote_size_bytes")]
+    + [(name, pa.int64()) for name in ("size_bytes", "remote_records", "remote_size_bytes", "out_of_sync_replicas")]
 )
 Figures = tuple[bool, float | None, int]
-"""(Leads, rate, size) of one replica; of size 8 a part is in remote storage."""
+"""(Leads, rate, size) of one replica; of size 8 a part is in remote storage, and a replica is out of sync."""
 
 
 def table(figures: dict[int, Figures]) -> ReplicaRateTable:
@@ -41,7 +41,7 @@ def table(figures: dict[int, Figures]) -> ReplicaRateTable:
     return ReplicaRateTable(
         PartitionTable.of(view), ints(row[0] for row in rows), ints(row[1] for row in rows),
         np.array([row[2] for row in rows], dtype=bool), rate, rate, rate, ints(row[4] for row in rows), remote,
-        remote,
+        remote, ints(row[4] - 7 for row in rows),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from kafka.errors import (
     KafkaError,
     RequestTimedOutError,
 )
+from structlog.testing import capture_logs
 
 from streaming.cluster.broker_reads import BrokerReads, Reads
 from streaming.cluster.described_groups import DescribedGroup, DescribedMember
@@ -18,6 +19,7 @@ from streaming.collect.group_table import GroupTable, Owner
 from streaming.collect.groups import BATCH, IDLE_LOOKS, GroupSampler, GroupsRead, listed_groups
 from streaming.collect.look import Look
 from streaming.collect.partition_table import PartitionTable, PartitionView
+from streaming.collect.stable_offsets import CONSUMER_OFFSETS
 from streaming.settings import CollectSettings
 
 
@@ -54,6 +56,9 @@ class Brokers:
         self._hang(broker)
         return {name: DescribedGroup("Stable", (DescribedMember("m", "c", (("t", 0),)),)) for name in names}
 
+    def cleanup_policies(self, topics: Sequence[str]) -> dict[str, str]:
+        return dict.fromkeys(topics, "delete")
+
     def committed_offsets(self, broker: int, names: Sequence[str]) -> Reads:
         self.fetched.append(list(names))
         self._hang(broker)
@@ -72,7 +77,10 @@ def read_now(
     reads = cast(BrokerReads, brokers)
     rows = {broker: listed_groups(reads, look, broker) for broker in look.racks}
     listed = {broker: own for broker, own in rows.items() if own is not None}
-    partitions = PartitionTable.of({("t", 0): PartitionView("id", 1, (1,), log_end_offset=log_end)})
+    without_transactions = {(CONSUMER_OFFSETS, 0): PartitionView("id", 1, (1,))}
+    partitions = PartitionTable.of(
+        without_transactions | {("t", 0): PartitionView("id", 1, (1,), log_end_offset=log_end)}
+    )
     return sampler.read(reads, settings, look, listed, partitions)
 
 
@@ -128,6 +136,34 @@ def test_an_idle_group_that_comes_to_life_is_read_at_once() -> None:
 @pytest.mark.parametrize("settings", [{"groups_include": "^a"}, {"groups_exclude": "^b"}, {"groups_max": 1}])
 def test_settings_choose_the_groups(settings: dict[str, Any]) -> None:
     assert read(GroupSampler(), Brokers({"a": 1, "b": 1}), **settings).keys() == {"a"}
+
+
+def test_partitions_that_are_left_out_are_counted_by_coordinator_and_a_group_is_named_once() -> None:
+    @dataclass
+    class Claiming(Brokers):
+        def describe_classic(self, _broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
+            owned = tuple(("not there", number) for number in range(50))
+            return {name: DescribedGroup("Stable", (DescribedMember("m", "c", owned),)) for name in names}
+
+    brokers = Claiming({"a": 1, "b": 1, "c": 1}, elsewhere=frozenset({"c"}), unlisted={3: RequestTimedOutError()})
+    sampler, named = GroupSampler(), list[str]()
+    for _ in range(2):
+        look = Look({1: None, 2: None, 3: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
+        with capture_logs() as logs:
+            seen = read_now(sampler, brokers, look, CollectSettings(), log_end=1)
+        named += [row["group"] for row in logs if row["event"] == "group_partitions_left_out"]
+        assert seen.partitions_left_out == {1: 100, 2: 50}
+        assert all(keys == [("t", 0)] for keys in seen.views.keys_by_group)
+    assert named == ["a", "b", "c"]
+
+
+def test_a_group_with_an_id_beyond_all_bounds_is_left_out_and_one_without_a_name_is_not() -> None:
+    long = "x" * 20_000
+    brokers = Brokers({"": 4, long: 5})
+    look = Look({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
+    seen = read_now(GroupSampler(), brokers, look, CollectSettings(), log_end=9)
+    assert (set(seen.views), seen.left_out) == ({""}, {1: 1, 2: 0})
+    assert seen.views[""].committed == {("t", 0): 4}
 
 
 def test_what_is_left_out_is_counted_by_coordinator_and_lag_decides_who_stays() -> None:

@@ -1,9 +1,12 @@
 """Tickets of Kerberos, from a real KDC: fetched with a keytab, kept, fetched anew; one line where there is none."""
 
 import re
+import socketserver
+import struct
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,11 @@ from tests.waiting import until
 
 APP = f"app@{NAME}"
 SHORT_LIFE_S = 4
+LOGIN_ANSWERS = {
+    (18, 0): struct.pack(">hihhh", 0, 1, 3, 0, 13),  # ApiVersions: no error, one request, Metadata from 0 to 13
+    (17, 1): struct.pack(">hih6s", 0, 1, 6, b"GSSAPI"),  # SaslHandshake: no error, one mechanism
+}
+"""Answers to the first two requests of a client, by API key and version."""
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +100,28 @@ def without_kdc(kdc: Realm, folder: Path) -> Path:
     return file
 
 
+class HangsUpAtTheLogin(socketserver.StreamRequestHandler):
+    """A broker that offers GSSAPI and closes the connection at whatever follows, as brokers do with a refused login."""
+
+    def handle(self) -> None:
+        while len(size := self.rfile.read(4)) == 4:
+            request = self.rfile.read(struct.unpack(">i", size)[0])
+            api_key, version, correlation_id = struct.unpack(">hhi", request[:8])
+            answer = LOGIN_ANSWERS.get((api_key, version))
+            if answer is None:
+                return
+            self.wfile.write(struct.pack(">ii", 4 + len(answer), correlation_id) + answer)
+
+
+@contextmanager
+def hangs_up_at_the_login() -> Iterator[str]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), HangsUpAtTheLogin) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield "{}:{}".format(*server.server_address[:2])
+        server.shutdown()
+
+
 @pytest.mark.parametrize("kind", ["of another", "no keytab", "out of date", "no KDC", "not there"])
 def test_a_login_without_a_ticket_gives_one_clear_line(
     kind: str, kdc: Realm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -121,9 +151,17 @@ def test_a_login_without_a_ticket_gives_one_clear_line(
         assert str(caught.value) == shown
 
 
-def test_with_a_ticket_and_no_broker_the_line_doubts_the_login(kdc: Realm) -> None:
-    with pytest.raises(ClusterUnreachable, match=rf"service name kafka, principal {APP} right\?$"):
+def test_with_a_ticket_and_a_closed_port_the_line_names_the_port(kdc: Realm) -> None:
+    with pytest.raises(ClusterUnreachable, match=r"^no broker reached at 127\.0\.0\.1:1: the port is closed$"):
         admin_client(settings_of(kdc.keytab("app")))
+
+
+def test_with_a_ticket_and_a_broker_that_hangs_up_the_line_doubts_the_login(kdc: Realm) -> None:
+    with hangs_up_at_the_login() as address:
+        settings = settings_of(kdc.keytab("app")).model_copy(update={"bootstrap_servers": (address,)})
+        doubted = rf"service name kafka, principal {APP} right\?$"
+        with pytest.raises(ClusterUnreachable, match=doubted):
+            admin_client(settings)
 
 
 def test_without_gssapi_the_line_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -57,6 +57,9 @@ class Broker:
         response = getattr(messages, name.replace("Request", "Response"))
         return response.decode(bytes(answer.encode(version=response.max_version)), version=response.max_version)
 
+    def cleanup_policies(self, topics: Sequence[str]) -> dict[str, str]:
+        return dict.fromkeys(topics, "delete")
+
     def committed_offsets(self, broker: int, names: Sequence[str]) -> Reads:
         assert broker == 1
         self.asked.append("OffsetFetch")
@@ -99,7 +102,7 @@ def test_a_group_of_the_consumer_protocol_is_read_member_by_member() -> None:
     broker = Broker("consumer", answers=consumer_group(static, joining))
     group = view(broker)
     assert group is not None
-    assert group.owners == {("t", 0): Owner("m-1", "c", "i", "r", "t.*")}
+    assert group.owners == {("t", 0): Owner("m-1", "c", "i", "r", "t.*", "127.0.0.1")}
     assert group.targets == {("t", 0): "m-1", ("t", 1): "m-2"}
     assert (group.state, group.group_type, group.generation_id) == ("Reconciling", "consumer", 7)
     assert (group.members, group.assignor) == (2, "uniform")
@@ -244,7 +247,9 @@ def streams_group(*, initialised: bool = True) -> Any:
 def test_tasks_of_a_streams_group_own_the_partitions_they_read() -> None:
     group = view(Broker("streams", answers={"StreamsGroupDescribeRequest": streams_group()}))
     assert group is not None
-    assert group.owners == dict.fromkeys([("t", 0), ("t", 1)], Owner("m", "app-1")), "of the topic that exists"
+    assert group.owners == dict.fromkeys([("t", 0), ("t", 1)], Owner("m", "app-1", client_host="127.0.0.1")), (
+        "of the topic that exists"
+    )
     assert group.targets == {("t", 0): "m"}
     assert (group.group_type, group.members, group.generation_id, group.topology_epoch) == ("streams", 1, 4, 2)
 

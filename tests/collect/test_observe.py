@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import httpx
@@ -79,8 +79,9 @@ class Cluster:
         names = tuple(f"t{broker}" for broker in ids)
         begins = np.arange(4)
         return ClusterMetadata(
-            dict.fromkeys((1, 2, 3), "r"), "c", names, self.topic_ids, ids - 1, ids * 0, ids, begins, ids
-        )
+            dict.fromkeys((1, 2, 3), "r"), {broker: f"b{broker}:9092" for broker in (1, 2, 3)}, "c", names,
+            self.topic_ids, ids - 1, ids * 0, ids, begins, ids, {},
+        )  # fmt: skip
 
     def replicas_added(self) -> dict[PartitionKey, frozenset[int]]:
         self._reach("reassignments", 0)
@@ -109,6 +110,9 @@ class Cluster:
     def describe_classic(self, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
         self._reach("members", broker)
         return {name: DescribedGroup("Stable") for name in names}
+
+    def cleanup_policies(self, topics: Sequence[str]) -> dict[str, str]:
+        return dict.fromkeys(topics, "delete")
 
     def committed_offsets(self, broker: int, names: Sequence[str]) -> Reads:
         self._reach("commits", broker)
@@ -205,6 +209,19 @@ def test_log_dirs_that_an_old_broker_refuses_as_none_are_unknown_and_not_empty()
             return super().log_dirs(broker)[:0]
 
     assert look(Refusing()).log_dirs == {}
+
+
+def test_replicas_that_a_reassignment_adds_are_not_called_out_of_sync() -> None:
+    class Moving(Cluster):
+        def metadata(self) -> ClusterMetadata:
+            return replace(super().metadata(), out_of_sync={0: (1, 2), 1: (2,)})
+
+        def replicas_added(self) -> dict[PartitionKey, frozenset[int]]:
+            return {("t1", 0): frozenset({2, 3}), ("t2", 0): frozenset({2})}
+
+    seen = look(Moving())
+    assert {topic: view.out_of_sync for (topic, _), view in seen.partitions.items()} == {"t1": 1, "t2": 0, "t3": 0}
+    assert seen.addresses == {broker: f"b{broker}:9092" for broker in (1, 2, 3)}
 
 
 def test_all_brokers_are_asked_at_the_same_time() -> None:

@@ -240,13 +240,21 @@ def test_a_broker_that_is_down_is_survived(kafka_cluster: EmbeddedCluster, setti
     own = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"request_timeout_ms": 5_000})})
     groups = groups_on_all_brokers(own)
     with Collector(own.kafka, own.topics, own.collect, own.storage.tables) as collector:
-        look_until(collector, lambda seen: seen.groups.keys() >= groups)
+        look_until(collector, lambda seen: seen.groups.keys() >= groups and lacking(seen, groups) == 0)
+        addresses = {address.rpartition(":")[0] for address in seen(collector).addresses.values()}
+        assert addresses == {server.rpartition(":")[0] for server in own.kafka.bootstrap_servers}
         kafka_cluster.kill_broker(3)
         try:
             # Those that it coordinated are read from who does now.
             look_until(collector, lambda seen: 3 not in seen.racks and seen.groups.keys() >= groups)
+            look_until(collector, lambda seen: lacking(seen, groups) == 1)
         finally:
             kafka_cluster.start_broker(3)
+
+
+def lacking(seen: Observation, groups: set[str]) -> int:
+    """Replicas of the topic of `groups_on_all_brokers` that are not in sync."""
+    return seen.partitions[min(groups).rpartition("-")[0], 0].out_of_sync
 
 
 def look_until(collector: Collector, condition: Callable[[Observation], bool]) -> None:

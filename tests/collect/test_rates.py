@@ -1,8 +1,9 @@
 """Two observations into rates, by cases a reader can check by head; what is unknown stays unknown."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -78,6 +79,67 @@ def test_a_topic_made_again_is_unknown_and_not_zero() -> None:
 
 def test_an_idle_partition_is_zero_and_not_unknown() -> None:
     assert leader_rate(look(0, 1_000, 10), look(1_000, 1_000, 10)) == 0.0
+
+
+def of_topic(topic: str, time_ms: int, end: int, *, start: int = 0) -> Observation:
+    """One partition of 100 bytes a record, without a group that commits."""
+    key = (topic, 0)
+    seen = look(time_ms, 100 * (end - start), end)
+    return replace(
+        seen, partitions=PartitionTable.of({key: PartitionView("id", 1, (1,), frozenset(), start, end)}),
+        sizes=SizeTable.of({(1, key): 100 * (end - start)}),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__share_group_state", "ours", "t"])
+def test_bytes_out_without_commits_are_known_of_kafkas_own_topics_and_of_ours(topic: str) -> None:
+    before, after = of_topic(topic, 0, 10), of_topic(topic, 1_000, 30)
+    rates = replica_rates(before, after, own_topics=("ours",))
+    read = {"ours": 2_000.0, "t": None}.get(topic, 0.0)
+    assert rates[(1, (topic, 0))].bytes_out == (read if read is None else pytest.approx(read))
+    assert broker_rates(before, after, rates)[1]["bytes_out_per_sec"] == read
+
+
+@pytest.mark.parametrize(("start", "end", "read"), [(30, 30, 0.0), (30, 40, None), (29, 30, None)])
+def test_of_an_empty_log_nothing_is_read(start: int, end: int, read: float | None) -> None:
+    rates = replica_rates(of_topic("t", 0, 30, start=30), of_topic("t", 1_000, end, start=start))
+    assert rates[(1, ("t", 0))].bytes_out == read
+
+
+def read_over_looks(looks: Sequence[tuple[int, int | None]], *, every_ms: int = 10_000) -> list[float | None]:
+    """Records that count as read between looks, each with the log end and what the group has committed by then."""
+    seen = [
+        look(number * every_ms, 100 * end, end, committed=committed) for number, (end, committed) in enumerate(looks)
+    ]
+    read = list[float | None]()
+    unread = None
+    for before, after in pairwise(seen):
+        rates = replica_rates(before, after, unread=unread)
+        unread, rate = rates.unread, rates[(1, KEY)].bytes_out
+        read.append(None if rate is None else round(rate * every_ms / 1000 / 100, 3))
+    return read
+
+
+def test_a_group_that_commits_to_and_fro_does_not_read_the_log_each_time() -> None:
+    """The whole log once, as the collector has just started, and then once an hour at the most."""
+    held, hours = 1_000_000, 2
+    looks = [(held, 0 if number % 2 else held) for number in range(hours * 360)]
+    counted = sum(row or 0.0 for row in read_over_looks(looks))
+    assert held * hours / 2 <= counted <= held * (hours + 1)
+
+
+def test_a_new_group_that_claims_a_whole_log_counts_as_reading_what_is_written() -> None:
+    looks: list[tuple[int, int | None]] = [(360_000, None), (360_000, None), (360_000, 0), (360_500, 360_500)]
+    assert read_over_looks(looks) == [None, None, pytest.approx(500 + 360_500 / 360)]
+
+
+def test_readers_that_keep_up_or_catch_up_or_commit_rarely_count_as_they_read() -> None:
+    steady = [(1_000 + 10 * number, 1_000 + 10 * number) for number in range(50)]
+    assert set(read_over_looks(steady)) == {10.0}
+    rare = [(end, end // 100 * 100) for end, _ in steady]
+    assert sum(row or 0.0 for row in read_over_looks(rare)) == 400.0
+    behind = [(end, 1_000) for end, _ in steady[:40]] + steady[40:]
+    assert sum(row or 0.0 for row in read_over_looks(behind)) == 490.0
 
 
 def test_a_copy_under_way_is_no_load() -> None:

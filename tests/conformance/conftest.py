@@ -8,7 +8,15 @@ import pytest
 from streaming.cluster.clients import admin_client
 from streaming.settings import KafkaSettings
 from tests.conformance.disks import Disks, EmbeddedDisks, SimulatedDisks, embedded_disks
-from tests.conformance.stages import EmbeddedStage, SimulatedStage, Stage, WireStage, wire_fleet
+from tests.conformance.stages import (
+    OLDEST_RELEASE,
+    EmbeddedStage,
+    SimulatedStage,
+    Stage,
+    WireStage,
+    simulated_cluster,
+    wire_fleet,
+)
 from tests.fleet.process import FleetProcess
 
 if TYPE_CHECKING:
@@ -30,14 +38,15 @@ def wire() -> Iterator[tuple[FleetProcess, "KafkaAdminClient"]]:
 @pytest.fixture(
     params=[
         "simulated",
+        "simulated oldest release",
         pytest.param("wire", marks=pytest.mark.long),
         pytest.param("embedded", marks=pytest.mark.kafka),
     ]
 )
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     """A cluster on which nothing is under way."""
-    if request.param == "simulated":
-        yield SimulatedStage()
+    if request.param.startswith("simulated"):
+        yield SimulatedStage(simulated_cluster(OLDEST_RELEASE) if "oldest" in request.param else None)
         return
     if request.param == "wire":
         yield WireStage(*request.getfixturevalue("wire"))

@@ -9,13 +9,13 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from assignor_core.disks import LogDirDescription
 from assignor_core.live import PartitionKey
-from assignor_core.simulated_cluster import ClientErrors, LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
 from streaming.cluster.clients import admin_client
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused, ReassignmentsRefused
 from streaming.settings import KafkaSettings
 from tests.conformance.stages import BROKERS, RECORD_BYTES, EmbeddedStage, SimulatedStage
 from tests.kafka.volumes import DELETED_AT_ONCE, MIB, empty, fill, mounted
+from tests.simulated_cluster import ClientErrors, LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
 from tests.topics import set_settings
 
 VOLUME = 60 * MIB
@@ -29,6 +29,7 @@ class SimulatedDisks(SimulatedStage):
         brokers = [SimulatedBroker(row, f"rack-{row}", [LogDir(10**12)], 10**8, 10**8) for row in (1, 2, 3)]
         brokers[1].log_dirs = [LogDir(VOLUME), LogDir(VOLUME)]
         self.cluster = SimulatedCluster("simulated", brokers)
+        self.release = self.cluster.contents.release
         errors = ClientErrors(
             ClusterRequestFailed,
             ClusterUnreachable,
@@ -92,7 +93,9 @@ class EmbeddedDisks(EmbeddedStage):
         super().tidy()
         uncordoned = {"cordoned.log.dirs": ("DELETE", None)}
         set_settings(self._admin, ConfigResource(ConfigResourceType.BROKER, "2", uncordoned))
-        self.until("rates within brokers are removed", lambda: self.client.clear_log_dir_rates(BROKERS) == [])
+        self.until(
+            "rates within brokers are removed", lambda: self.client.clear_log_dir_rates(BROKERS, untagged=True) == []
+        )
         self.until("no such rate is left", lambda: self.client.log_dir_rates() == {})
         self.until("log dirs are empty", lambda: all(map(_is_empty, shown(self))), lambda: str(shown(self)))
 

@@ -14,17 +14,15 @@ from typing import Protocol
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, NotEnoughReplicasAfterAppendError, NotEnoughReplicasError
+from kafka.errors import (
+    KafkaError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    RequestTimedOutError,
+)
 
 from assignor_core.live import PartitionKey
-from assignor_core.simulated_cluster import (
-    ClientErrors,
-    Fate,
-    PlannedFault,
-    RequestKind,
-    SimulatedClient,
-    SimulatedCluster,
-)
+from assignor_core.throttles import LOG_DIR_RATE
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.cluster.ports import ControlledCluster
@@ -40,8 +38,19 @@ from streaming.settings import KafkaSettings
 from tests import waiting
 from tests.fleet.fleet import Fleet
 from tests.fleet.process import FleetProcess
+from tests.simulated_cluster import (
+    NEWEST_RELEASE,
+    ClientErrors,
+    Fate,
+    PlannedFault,
+    Release,
+    RequestKind,
+    SimulatedClient,
+    SimulatedCluster,
+)
 from tests.topics import set_settings, wait_until_known, wait_until_set
 
+OLDEST_RELEASE: Release = (3, 9)
 BROKERS = (1, 2, 3)
 RECORD_BYTES = 50_000
 SIMULATED_STEP_MS = 250
@@ -55,6 +64,8 @@ class Stage(Protocol):
     """A cluster of brokers 1, 2 and 3, and the client under test."""
 
     client: ControlledCluster
+    release: Release
+    """Of Kafka: where releases differ, so do the right answers."""
 
     def make_topic(self, assignments: Assignments, *, size_bytes: int = 0, name: str | None = None) -> str:
         """A topic, with a new name unless one is given; the bytes are in partition 0."""
@@ -67,6 +78,9 @@ class Stage(Protocol):
 
     def set_list(self, topic: str, setting: str, text: str) -> None:
         """Set a list of throttled replicas, as another tool does."""
+
+    def set_rate(self, broker_id: int, setting: str, bytes_per_sec: int) -> None:
+        """Set one rate of a broker, as another tool does, and wait until the broker shows it."""
 
     def set_min_insync_replicas(self, topic: str, count: int) -> None:
         """So many replicas must be in sync for a write with acks=all."""
@@ -99,9 +113,9 @@ class Stage(Protocol):
         """Let time pass until `condition` holds; a client that gets no answer asks again. Fails with `what`."""
 
 
-def simulated_cluster() -> SimulatedCluster:
+def simulated_cluster(release: Release = NEWEST_RELEASE) -> SimulatedCluster:
     """Three brokers without topics."""
-    return SimulatedCluster.of({broker: f"rack-{broker}" for broker in BROKERS})
+    return SimulatedCluster.of({broker: f"rack-{broker}" for broker in BROKERS}, release=release)
 
 
 class SimulatedStage:
@@ -109,6 +123,7 @@ class SimulatedStage:
 
     def __init__(self, cluster: SimulatedCluster | None = None) -> None:
         self.cluster = cluster or simulated_cluster()
+        self.release = self.cluster.placement.release
         errors = ClientErrors(
             ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused, AnotherCluster
         )
@@ -133,6 +148,12 @@ class SimulatedStage:
 
     def set_list(self, topic: str, setting: str, text: str) -> None:
         self.cluster.set_throttled_replicas(topic, setting, text)
+
+    def set_rate(self, broker_id: int, setting: str, bytes_per_sec: int) -> None:
+        if setting == LOG_DIR_RATE:
+            self.cluster.set_log_dir_rate(broker_id, bytes_per_sec)
+        else:
+            self.cluster.set_throttle_rate(broker_id, setting, bytes_per_sec)
 
     def set_min_insync_replicas(self, topic: str, count: int) -> None:
         self.cluster.contents.topics[topic].min_insync_replicas = count
@@ -181,6 +202,7 @@ class WireStage:
     def __init__(self, fleet: FleetProcess, admin: KafkaAdminClient) -> None:
         self._fleet = fleet
         self.client: ControlledCluster = Cluster(admin)
+        self.release = NEWEST_RELEASE
         fleet.run(_begin)
 
     def make_topic(self, assignments: Assignments, *, size_bytes: int = 0, name: str | None = None) -> str:
@@ -194,6 +216,9 @@ class WireStage:
 
     def set_list(self, topic: str, setting: str, text: str) -> None:
         self._fleet.run(_by_hand, SimulatedStage.set_list, topic, setting, text)
+
+    def set_rate(self, broker_id: int, setting: str, bytes_per_sec: int) -> None:
+        self._fleet.run(_by_hand, SimulatedStage.set_rate, broker_id, setting, bytes_per_sec)
 
     def set_min_insync_replicas(self, topic: str, count: int) -> None:
         self._fleet.run(_by_hand, SimulatedStage.set_min_insync_replicas, topic, count)
@@ -268,6 +293,7 @@ class EmbeddedStage:
         self._admin = admin
         self._topics: list[str] = []
         self.client: ControlledCluster = Cluster(admin)
+        self.release = OLDEST_RELEASE if brokers.jars_of == "broker-oldest" else NEWEST_RELEASE
 
     def make_topic(self, assignments: Assignments, *, size_bytes: int = 0, name: str | None = None) -> str:
         topic = name or f"conformance-{uuid.uuid4().hex[:8]}"
@@ -296,6 +322,12 @@ class EmbeddedStage:
         set_settings(self._admin, resource)
         wait_until_set(self._admin, topic, setting, text)
 
+    def set_rate(self, broker_id: int, setting: str, bytes_per_sec: int) -> None:
+        values = {setting: ("SET", str(bytes_per_sec))}
+        set_settings(self._admin, ConfigResource(ConfigResourceType.BROKER, str(broker_id), values))
+        read = self.client.log_dir_rates if setting == LOG_DIR_RATE else self.client.throttle_rates
+        self.until("the rate is shown", lambda: str(bytes_per_sec) in str(read([broker_id])))
+
     def set_min_insync_replicas(self, topic: str, count: int) -> None:
         self.set_list(topic, "min.insync.replicas", str(count))
 
@@ -305,7 +337,8 @@ class EmbeddedStage:
         )
         try:
             producer.send(topic, b"x", partition=0).get(timeout=waiting.DEADLINE_S)
-        except (NotEnoughReplicasError, NotEnoughReplicasAfterAppendError):
+        except (NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, RequestTimedOutError):
+            # The leader may take a record just before it hears that too few are in sync: these never become enough.
             return False
         finally:
             producer.close()
@@ -355,7 +388,7 @@ class EmbeddedStage:
         for broker_id in set(BROKERS) - self._brokers.process_ids().keys():
             self._brokers.start_broker(broker_id)
         self.until("all brokers are back", lambda: self.client.describe().broker_racks.keys() == set(BROKERS))
-        self.until("rates are removed", lambda: self.client.clear_throttle(BROKERS, {}, {}) == [])
+        self.until("rates are removed", lambda: self.client.clear_throttle(BROKERS, {}, {}, untagged=True) == [])
         for topic in self._topics:
             with suppress(KafkaError):
                 self._admin.delete_topics([topic])

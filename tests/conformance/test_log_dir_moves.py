@@ -8,13 +8,14 @@ import pytest
 
 from assignor_core.disks import LogDirDescription
 from assignor_core.live import PartitionKey
+from assignor_core.throttles import LOG_DIR_RATE, tagged
 from streaming.errors import LogDirMovesRefused
 from tests.conformance.disks import SMALL_BYTES, VOLUME, Disks, index_of, shown
 from tests.conformance.views import answered, until_alive, until_settled
 
 LARGE_BYTES = 12_000_000
 """More than the first fetches carry before a throttle holds them back (1 MB each)."""
-SLOW_BYTES_PER_SEC = 1_000
+SLOW_BYTES_PER_SEC = tagged(1_000)
 
 
 def slowed(disks: Disks) -> None:
@@ -140,7 +141,18 @@ def test_a_copy_in_a_log_dir_that_goes_offline_is_given_up(disks: Disks) -> None
     ask(disks, key, 1 - before)
     until_copying(disks, key)
     disks.fill(1 - before, usable_bytes=0)
-    answered(disks, lambda: disks.client.set_log_dir_rates({2: LARGE_BYTES // 10}))
+    answered(disks, lambda: disks.client.set_log_dir_rates({2: tagged(LARGE_BYTES // 10)}))
     disks.until("it is offline", lambda: shown(disks)[1 - before].is_offline)
     until_at_rest(disks, key, before)
     assert disks.client.describe().partitions[key].leader == 2
+
+
+def test_a_rate_of_somebody_else_within_a_broker_is_neither_changed_nor_removed(disks: Disks) -> None:
+    disks.set_rate(2, LOG_DIR_RATE, 200_000)
+    answered(disks, lambda: disks.client.set_log_dir_rates({1: tagged(1_000_000), 2: tagged(1_000_000)}))
+    both = {1: tagged(1_000_000), 2: 200_000}
+    disks.until("what is free is set", lambda: disks.client.log_dir_rates() == both)
+    answered(disks, lambda: disks.client.clear_log_dir_rates([1, 2]))
+    disks.until("only theirs is left", lambda: disks.client.log_dir_rates() == {2: 200_000})
+    answered(disks, lambda: disks.client.clear_log_dir_rates([2], untagged=True))
+    disks.until("no rate is left", lambda: disks.client.log_dir_rates() == {})

@@ -3,12 +3,15 @@
 Broker 2 has two log dirs, each on a volume of its own. What control leans on for its ceilings stands here.
 """
 
+from functools import partial
+
 import pytest
 
 from assignor_core.live import NO_LEADER
-from tests.conformance.disks import SMALL_BYTES, VOLUME, Disks, index_of, shown
-from tests.conformance.views import until_live, until_settled
+from tests.conformance.disks import SMALL_BYTES, VOLUME, Disks, SimulatedDisks, index_of, shown
+from tests.conformance.views import live, refusal, until_live, until_settled
 from tests.kafka.volumes import MIB
+from tests.simulated_cluster import Release
 
 
 def test_a_new_replica_goes_to_the_log_dir_with_the_fewest_however_full_that_is(disks: Disks) -> None:
@@ -41,15 +44,30 @@ def test_a_cordoned_log_dir_is_shown_and_gets_no_new_replica(disks: Disks) -> No
     assert shown(disks)[0].total_bytes == VOLUME
 
 
-def test_a_broker_whose_log_dirs_are_all_cordoned_takes_a_reassignment_all_the_same(disks: Disks) -> None:
-    """Kafka minds cordons only where it chooses brokers itself: nothing but our own look keeps replicas away."""
+def test_a_broker_whose_log_dirs_are_all_cordoned_is_refused_as_a_target_even_where_it_holds_the_replica(
+    disks: Disks,
+) -> None:
+    """Kafka 4.4 and newer. Replicas may leave the broker: it is no part of the target then."""
+    wanted, held, leaving = (disks.make_topic({0: row}, size_bytes=SMALL_BYTES) for row in ((1,), (1, 2), (2, 3)))
     disks.cordon(0, 1)
     disks.until("they are shown as cordoned", lambda: [row.is_cordoned for row in shown(disks)] == [True, True])
+    for topic, target in ((wanted, (2,)), (held, (3, 2)), (held, (2, 1))):
+        message = refusal(disks, partial(disks.client.reassign, {(topic, 0): target}))
+        assert message == f"1 reassignments refused, first {topic}-0: InvalidReplicationAssignmentError"
+    disks.client.reassign({(leaving, 0): (1, 3)})
+    until_settled(disks, (leaving, 0), (1, 3))
+    assert [live(disks, (topic, 0)).replicas for topic in (wanted, held)] == [(1,), (1, 2)]
+
+
+@pytest.mark.parametrize("release", [(3, 9), (4, 3)])
+def test_before_kafka_4_4_a_broker_whose_log_dirs_are_all_cordoned_takes_a_reassignment(release: Release) -> None:
+    """Seen on brokers of Kafka 4.3.1. Nothing but control's own snapshot kept replicas away."""
+    disks = SimulatedDisks()
+    disks.cluster.contents.release = release
+    disks.cordon(0, 1)
     wanted = (disks.make_topic({0: (1,)}, size_bytes=SMALL_BYTES), 0)
     disks.client.reassign({wanted: (2,)})
     until_settled(disks, wanted, (2,))
-    assert index_of(disks, wanted) in (0, 1)
-    assert [row.is_cordoned for row in shown(disks)] == [True, True]
 
 
 def test_a_full_log_dir_goes_offline_and_is_shown_without_its_replicas(disks: Disks) -> None:

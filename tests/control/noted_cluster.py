@@ -7,14 +7,6 @@ from typing import Any
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
-from assignor_core.simulated_cluster import (
-    ClientErrors,
-    Fate,
-    PlannedFault,
-    RequestKind,
-    SimulatedClient,
-    SimulatedCluster,
-)
 from assignor_core.throttles import ThrottledReplicas
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
@@ -24,6 +16,14 @@ from streaming.errors import (
     ClusterUnreachable,
     ElectionsRefused,
     ReassignmentsRefused,
+)
+from tests.simulated_cluster import (
+    ClientErrors,
+    Fate,
+    PlannedFault,
+    RequestKind,
+    SimulatedClient,
+    SimulatedCluster,
 )
 
 NOON_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
@@ -43,8 +43,9 @@ class NotedCluster(SimulatedClient):
         moves: bool = False,
         unanswered: int = 0,
         kafka_cluster_id: str | None = None,
+        brokers: int = 3,
     ) -> None:
-        cluster = SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="c")
+        cluster = SimulatedCluster.of(dict.fromkeys(range(1, brokers + 1)), cluster_id="c")
         cluster.create_topic("t", dict.fromkeys(range(3), (1,)))
         super().__init__(
             cluster,
@@ -84,9 +85,11 @@ class NotedCluster(SimulatedClient):
         brokers: Collection[int],
         leaders: Mapping[str, ThrottledReplicas],
         followers: Mapping[str, ThrottledReplicas],
+        *,
+        untagged: bool = False,
     ) -> list[int]:
         self.changes.append("clear")
-        return super().clear_throttle(brokers, leaders, followers)
+        return super().clear_throttle(brokers, leaders, followers, untagged=untagged)
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
         self.changes.append(f"move {', '.join(f'{topic}-{number}' for topic, number in targets)}")

@@ -4,15 +4,15 @@ import pytest
 
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.log_dir_movement import LogDirMovement
-from assignor_core.plan import Plan
+from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
-from assignor_core.simulated_cluster import SimulatedCluster
 from streaming.control.absences import GAP_MAX_MS, Absences
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
+from tests.simulated_cluster import SimulatedCluster
 
 GRACE_MS = 120_000
 SESSION_MS = 10_000
@@ -78,6 +78,26 @@ def test_a_move_to_the_failed_broker_is_cancelled_with_it(settings: Settings) ->
     ticked(loop, cluster.cluster, NOON_MS + 2_000, GRACE_MS + 10_000)
     assert "broker 2 has been away" in (ended(settings, record) or "")
     assert "1 move in flight cancelled" in (ended(settings, record) or "")
+    assert not cluster.describe().reassigning()
+
+
+def test_a_copied_move_that_kafka_keeps_open_for_the_failed_broker_is_cancelled_with_it(settings: Settings) -> None:
+    """Kafka before 4.3 ends no reassignment while a replica that stays is out of sync."""
+    cluster, journal = NotedCluster(), journal_of(settings)
+    cluster.cluster.contents.release = (3, 9)
+    cluster.cluster.create_topic("u", {0: (1, 3)}, size_bytes=20 * settings.control.throttle_bytes_per_sec)
+    made = Plan("c", (Movement(*KEY, (1, 3), (2, 3), 5.0),), SKEW, SKEW)
+    journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
+    record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    loop.tick(now_ms=NOON_MS)
+    loop.tick(now_ms=NOON_MS + 1_000)
+    cluster.cluster.kill_broker(3)
+    cluster.cluster.advance(SESSION_MS)
+    ticked(loop, cluster.cluster, NOON_MS + 2_000, GRACE_MS)
+    assert cluster.describe().partitions[KEY].isr == (1, 2)
+    ticked(loop, cluster.cluster, NOON_MS + 2_000 + GRACE_MS, 10_000)
+    assert "broker 3 has been away" in (ended(settings, record) or "")
     assert not cluster.describe().reassigning()
 
 

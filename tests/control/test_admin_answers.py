@@ -50,6 +50,9 @@ class Admin:
             raise self.raised
         return self.reassigned
 
+    def describe_configs(self, _resources: object) -> dict[str, dict[str, Any]]:
+        return {}
+
     def alter_configs(self, resources: list[Any], **_options: object) -> dict[str, dict[str, str]]:
         kind = ConfigResourceType(resources[0].resource_type).name.lower()
         return {kind: {resource.name: self.altered.get(resource.name, "OK") for resource in resources}}

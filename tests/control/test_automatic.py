@@ -103,7 +103,7 @@ def test_what_a_person_has_ended_is_not_begun_again_by_the_next_control(settings
     loop = loop_of(settings, NOON_MS)
     loop.tick(now_ms=NOON_MS)
     (execution,) = executions(settings, NOON_MS)
-    journal_of(settings).request_abort(execution, now_ms=NOON_MS)
+    journal_of(settings).request_abort(execution, "a person", now_ms=NOON_MS)
     for second in range(1, 4):
         loop.tick(now_ms=NOON_MS + 1_000 * second)
     loop_of(settings, NOON_MS + 5_000).tick(now_ms=NOON_MS + 5_000)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from assignor_core.marker import MARKER_INTERVAL_MS, MARKER_TTL_MS, REPLACED_SILENT_MS, Marker
-from assignor_core.simulated_cluster import SimulatedClient
 from streaming.commands.check import markers_finding
 from streaming.control.carrier import Carrier
 from streaming.control.cluster_marker import ANNOUNCED_BEFORE_MS, ClusterMarker
@@ -20,6 +19,7 @@ from streaming.errors import AnotherControl
 from streaming.settings import Settings
 from streaming.tables.memory import forget
 from tests.control.noted_cluster import NOON_MS, NotedCluster, approve
+from tests.simulated_cluster import SimulatedClient
 
 
 class Clock:

@@ -13,14 +13,14 @@ from assignor_core.execution.progress import NO_LOOKS, progress_of
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits, Step, Submit, Wait, next_step
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Movement, Plan
-from assignor_core.simulated_cluster import (
+from streaming.control.cluster_view import WHOLE_LOOK_INTERVAL_MS, ClusterView
+from tests.simulated_cluster import (
     SimulatedClient,
     SimulatedCluster,
     plan_faults,
     random_cluster,
     random_faults,
 )
-from streaming.control.cluster_view import WHOLE_LOOK_INTERVAL_MS, ClusterView
 
 TICK_MS = 1_000
 LIMITS = Limits(movements_in_flight_max=4, movements_per_topic_max=2, movements_per_broker_max=2, deadline_ms=600_000)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from assignor_core.deciding.observation import brokers_counted
-from assignor_core.disks import LogDirDescription
+from assignor_core.disks import NO_UPLOADS, LogDirDescription, Uploads
 from assignor_core.errors import InputError
 from assignor_core.execution.events import Event
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
@@ -32,6 +32,7 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
 from streaming.control.wiring import decider_of, journal_of, window_tables_of
 from streaming.errors import UsageProblem
+from streaming.runtime.os_user import os_user
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.tables.conditions import ALL_ROWS
@@ -59,6 +60,12 @@ class DescribedCluster(Cluster):
         return replace(
             self.live, partitions={key: row for key, row in self.live.partitions.items() if key[0] in topics}
         )
+
+    shown_uploads: Uploads = NO_UPLOADS
+
+    def uploads(self, leaders: Mapping[PartitionKey, int]) -> Uploads:
+        assert leaders.keys() <= self.live.partitions.keys()
+        return self.shown_uploads
 
     usable_bytes: int | None = TOTAL_BYTES
     """What is free on the one log dir of each broker; None where brokers do not show it."""
@@ -168,6 +175,11 @@ def test_a_person_gets_the_plan_that_control_would_make_unless_options_say_other
     assert len(asked("--max-movements", "2").movements) == 2
     assert asked("--max-bytes", "0").bytes_to_move == 0
     assert journal_of(own).plan(ours.plan.plan_id).plan == ours.plan
+    stored = [row["plan_id"] for row in tables.read(own.storage.tables, "plan")]
+    acts = [row for row in tables.read(own.storage.tables, "audit") if row["stage"] == "ended"]
+    assert {(row["action"], row["target"], row["actor"], row["state"]) for row in acts} == {
+        ("plan", plan_id, os_user(), "planned") for plan_id in stored
+    }
     with pytest.raises(InputError, match="--exclude-topic: there is no topic 'tt'; did you mean 't'"):
         asked("--exclude-topic", "tt")
 
@@ -412,7 +424,7 @@ def test_a_broker_that_is_drained_gets_nothing_and_does_not_count_as_skew(settin
     cluster.live = replace(cluster.live, partitions=partitions)  # even over 1, 2, 3; broker 4 is empty
     now_ms = NOON_MS
     assert decide(settings, cluster, now_ms) is not None
-    note_intent(settings.storage.tables, settings.kafka.cluster_name, 4, Intent.DRAIN, now_ms=now_ms)
+    note_intent(settings.storage.tables, settings.kafka.cluster_name, 4, Intent.DRAIN, "a person", now_ms=now_ms)
     assert decide(settings, cluster, now_ms + 5 * MINUTE_MS) is None
     assert last(settings)["reason"] == "balanced"
     drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name)
@@ -426,7 +438,9 @@ def test_a_broker_that_is_drained_gets_nothing_and_does_not_count_as_skew(settin
         cluster, cluster.live, window_tables_of(settings), settings.planner, now_ms=now_ms + 5 * MINUTE_MS
     ).plan
     assert all(4 not in row.new_replicas for row in plan.movements)
-    note_intent(settings.storage.tables, settings.kafka.cluster_name, 4, Intent.USE, now_ms=now_ms + 6 * MINUTE_MS)
+    note_intent(
+        settings.storage.tables, settings.kafka.cluster_name, 4, Intent.USE, "a person", now_ms=now_ms + 6 * MINUTE_MS
+    )
     assert decide(settings, cluster, now_ms + 10 * MINUTE_MS) is not None
 
 
@@ -479,7 +493,7 @@ def test_what_cannot_be_mended_is_planned_for_ever_more_seldom_until_control_sta
 def in_two_windows_of_three(settings: Settings) -> tuple[Settings, Decider]:
     """Three windows of skew are asked for, two where it is urgent; there are two."""
     content = settings.model_dump()
-    content["trigger"] |= {"windows_over": 3, "windows_considered": 5, "windows_over_urgent": 2}
+    content["trigger"] |= {"windows_over": 3, "windows_considered": 5}
     own = Settings.model_validate(content)
     cluster = crowded()
     write_windows(own, cluster.live, end_ms=NOON_MS, windows=2)

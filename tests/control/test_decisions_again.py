@@ -14,7 +14,6 @@ import pytest
 
 from assignor_core.deciding.reasons import Reason
 from assignor_core.live import PartitionKey
-from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
 from streaming import tables
 from streaming.control.policies import decision_policy
 from streaming.control.replaying import DecidedAgain, decisions_again
@@ -24,6 +23,7 @@ from streaming.runtime import clocks
 from streaming.settings import DAY_MS, HOUR_MS, Settings
 from streaming.tables.memory import forget
 from tests.control.windows import write_windows
+from tests.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
 
 WINDOW_MS = 600_000
 DAYS = 14

@@ -1,7 +1,6 @@
 """Log dirs that were shown lately: who is asked again, what copies that ended have taken, and who is silent."""
 
 from collections.abc import Collection
-from typing import cast
 
 import pytest
 
@@ -9,15 +8,12 @@ from assignor_core.disks import LogDirDescription
 from assignor_core.execution.progress import Progress
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan
-from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
-from streaming.cluster.ports import ControlledCluster
 from streaming.control.disk_looks import ANSWER_AGE_MAX_MS, SILENCE_MS, DiskLooks
 from streaming.control.disk_room import AMPLE, LOOK_INTERVAL_MS, DiskRoom
-from streaming.control.throttle import Throttle
-from streaming.control.throttled_brokers import RATES_AT_A_LOOK_MAX
-from streaming.control.wiring import rates_of
-from streaming.settings import PlannerSettings, Settings
+from streaming.control.throttled_brokers import RATES_AT_A_LOOK_MAX, RateLooks
+from streaming.settings import PlannerSettings
 from tests.control.noted_cluster import SKEW
+from tests.simulated_cluster import SimulatedClient, SimulatedCluster
 
 MB = 1_000_000
 T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
@@ -135,27 +131,10 @@ def test_a_copy_of_others_that_has_ended_makes_its_broker_be_asked_again(client:
     assert RECEIVER in set().union(*client.asked[asked:])
 
 
-def test_rates_of_many_brokers_are_read_some_at_a_time(tables_in_memory: str) -> None:
+def test_rates_of_many_brokers_are_read_some_at_a_time() -> None:
     brokers = frozenset(range(2 * RATES_AT_A_LOOK_MAX + 5))
-    cluster = AskedForRates()
-    throttle = Throttle(cast("ControlledCluster", cluster), rates_of(settings_with(tables_in_memory)))
-    for _ in range(6):
-        throttle._look_at_rates(brokers)
-    assert max(map(len, cluster.asked)) == RATES_AT_A_LOOK_MAX
-    for turn in (cluster.asked[:3], cluster.asked[3:]):
+    looks = RateLooks()
+    asked = [looks.some(brokers) for _ in range(6)]
+    assert max(map(len, asked)) == RATES_AT_A_LOOK_MAX
+    for turn in (asked[:3], asked[3:]):
         assert {broker for row in turn for broker in row} == brokers
-
-
-class AskedForRates:
-    """Notes which brokers are asked for their rates at each look; none has any."""
-
-    def __init__(self) -> None:
-        self.asked: list[Collection[int]] = []
-
-    def throttle_rates(self, brokers: Collection[int]) -> dict[int, dict[str, int]]:
-        self.asked.append(brokers)
-        return {}
-
-
-def settings_with(tables: str) -> Settings:
-    return Settings.model_validate({"storage": {"tables": tables}})

@@ -10,7 +10,6 @@ from assignor_core.execution.reconcile import Limits, Submit, next_step
 from assignor_core.execution.room import PATIENCE_MS
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
-from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
 from streaming.control.disk_looks import DiskLooks
 from streaming.control.disk_room import DiskRoom
 from streaming.control.pressure import LagPressure
@@ -19,6 +18,7 @@ from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW
+from tests.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
 
 MB = 1_000_000
 DISK = 1_000 * MB

@@ -12,8 +12,7 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.progress import MISSING_LOOKS_MIN, UNSHOWN_LOOKS_MAX
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
-from assignor_core.simulated_cluster import SimulatedCluster
-from assignor_core.throttles import LEADER_RATE
+from assignor_core.throttles import LEADER_RATE, tagged
 from streaming import tables
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import Carrier
@@ -28,6 +27,7 @@ from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, LeaseLost, TableUnavailable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve, plan
+from tests.simulated_cluster import SimulatedCluster
 
 HOUR_MS = 3_600_000
 
@@ -85,7 +85,7 @@ def test_an_abort_is_heard_where_the_throttle_cannot_be_set(settings: Settings) 
     tick_while_it_fails(loop, now_ms=NOON_MS + 1_000)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)  # a start doesn't fail of it either
     tick_while_it_fails(loop, now_ms=NOON_MS + 2_000)
-    journal.request_abort(record.execution, now_ms=NOON_MS)
+    journal.request_abort(record.execution, "a person", now_ms=NOON_MS)
     assert not loop.tick(now_ms=NOON_MS + 3_000)
     assert events(settings, record) == ["approved", "started", "aborted"]
     assert cluster.changes == ["clear"]
@@ -168,7 +168,7 @@ def test_an_abort_ends_where_kafka_refuses_the_way_back(settings: Settings) -> N
         cluster.cluster.kill_broker(broker)
         cluster.cluster.advance(60_000)
     assert cluster.describe().partitions["u", 0].isr == (2,)
-    journal.request_abort(record.execution, now_ms=NOON_MS)
+    journal.request_abort(record.execution, "a person", now_ms=NOON_MS)
     record.execution = journal.execution(record.execution.execution_id)
     for _ in range(CANCEL_TRIES_MAX - 1):
         assert not executor.tick(record, made, now_ms=NOON_MS)
@@ -263,8 +263,8 @@ def on_cluster_c(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
     """The approval of a plan that names the Kafka cluster it was made on."""
     made, journal = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW), journal_of(settings)
     proposed = ProposedPlan(made, Observed.of(made, cluster.describe()), elapsed_ms=1.0)
-    journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
-    return ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    kept = journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
+    return ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS))
 
 
 def another_cluster() -> SimulatedCluster:
@@ -314,7 +314,7 @@ def test_who_stops_an_execution_on_another_cluster_touches_nothing_there(setting
     one.tick(now_ms=NOON_MS)
     cluster.connect(another_cluster())
     cluster.changes.clear()
-    journal.request_abort(record.execution, now_ms=NOON_MS)
+    journal.request_abort(record.execution, "a person", now_ms=NOON_MS)
     one.tick(now_ms=NOON_MS + 1_000)
     ended = journal.execution(record.execution.execution_id)
     assert ended.last.detail == f"a person asked to stop; {OTHER}: what is in flight or throttled on that one stays"
@@ -370,9 +370,9 @@ def test_a_throttle_that_another_process_has_left_is_swept_by_a_control_that_run
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     record = on_cluster_c(settings, cluster)
     journal.write_event(record, Event.ABORTED, "held on another cluster", now_ms=NOON_MS, throttled_brokers=(2,))
-    cluster.cluster.set_throttle_rate(2, LEADER_RATE, 5)
+    cluster.cluster.set_throttle_rate(2, LEADER_RATE, tagged(1_000_000))
     assert not loop.tick(now_ms=NOON_MS + 1_000)
-    assert cluster.throttle_rates() == {2: {LEADER_RATE: 5}}
+    assert cluster.throttle_rates() == {2: {LEADER_RATE: tagged(1_000_000)}}
     loop.tick(now_ms=NOON_MS + ENDED_LOOK_INTERVAL_MS)
     assert cluster.throttle_rates() == {}
     assert not journal.execution(record.execution.execution_id).owes
@@ -439,7 +439,7 @@ def test_who_is_called_off_while_another_is_under_way_ends_at_once(settings: Set
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     first, second = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
     assert loop.tick(now_ms=NOON_MS)
-    journal.request_abort(second.execution, now_ms=NOON_MS)
+    journal.request_abort(second.execution, "a person", now_ms=NOON_MS)
     assert loop.tick(now_ms=NOON_MS)
     assert events(settings, second) == ["approved", "aborted"]
     assert events(settings, first)[-1] == "submitted"

@@ -68,6 +68,29 @@ def test_followers_have_their_mean_and_readers_their_racks(settings: Settings) -
     assert follower_loads(window_tables, windows) == FollowerLoads({READ: {2: 30.0}}, {READ: {None: 300.0, "b": 150.0}})
 
 
+@pytest.mark.parametrize("mixed", [0, 1, 2])
+def test_a_replica_that_led_within_a_window_served_nobody_as_a_follower(settings: Settings, mixed: int) -> None:
+    """After a leader changed, the window's row is of a follower and has the bytes of both roles."""
+    write_windows(settings, cluster().live, end_ms=NOON_MS, windows=WINDOWS)
+    write_followers(settings)
+    rows = [
+        {
+            **window_columns(settings.kafka.cluster_name, NOON_MS - (WINDOWS - index) * WINDOW_MS, WINDOW_MS),
+            "broker": 2, "topic": topic, "partition": 1, "role": "follower", "bytes_in_per_sec": 1e6,
+            "bytes_out_per_sec": 70.0, "messages_in_per_sec": 5.0 if index == mixed else None, "size_bytes": 1_000,
+        }
+        for topic, indexes in (("read", range(WINDOWS)), ("led", (mixed,)))
+        for index in indexes
+    ]  # fmt: skip
+    tables.append(settings.storage.tables, "partition_load", rows, transaction_id="m", transaction_version=NOON_MS)
+    window_tables = window_tables_of(settings)
+    loads = follower_loads(window_tables, closed_windows(window_tables, now_ms=NOON_MS))
+    followed = {READ: {2: 30.0}, ("read", 1): {2: 70.0}}
+    if mixed == WINDOWS - 1:
+        del followed["read", 1]
+    assert loads == FollowerLoads(followed)
+
+
 @pytest.mark.parametrize(
     ("first", "newest", "read"),
     [(100, 10**17, 1_900.0), (10**17, 10**17, None), (10**17, 1_500, 500.0), (100, 600, 500.0)],

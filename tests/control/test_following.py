@@ -11,11 +11,15 @@ import structlog
 
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.marker import MARKER_TTL_MS, Marker
+from streaming import tables
 from streaming.commands.apply import _Following
+from streaming.commands.noted_acts import noted
+from streaming.control.clearing import CLEAR_TRIES_MAX
 from streaming.control.lease import Lease
-from streaming.control.throttle import CLEAR_TRIES_MAX
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
+from streaming.runtime.os_user import os_user
+from streaming.serve.api.actions import Outcome
 from streaming.settings import Settings
 from tests.control.noted_cluster import NotedCluster, approve
 
@@ -110,13 +114,68 @@ def test_a_second_ctrl_c_leaves_although_its_exception_is_lost(
         watched.to_the_end(execution)
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_the_end_of_the_terminal_asks_for_an_abort_as_ctrl_c_does(
+    settings: Settings, number: signal.Signals, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {other: signal.getsignal(other) for other in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)}
+    cluster = NotedCluster()
+    execution = approve(journal_of(settings), 0, now_ms=now_ms()).execution
+    try:
+        watched = following(settings, cluster)
+        monkeypatch.setattr("streaming.commands.apply.time.sleep", lambda _s: signal.raise_signal(number))
+        ended = watched.to_the_end(execution)
+    finally:
+        for other, handler in before.items():
+            signal.signal(other, handler)
+    assert ended.event == "aborted"
+    assert cluster.changes[-1] == "clear", "no throttle is left"
+    assert "asked to stop" in capsys.readouterr().err
+    (request,) = [row for row in acts(settings) if row["stage"] == "begun"]
+    assert (request["action"], request["target"], request["actor"]) == ("abort", execution.execution_id, os_user())
+
+
+def test_who_runs_with_the_end_of_the_terminal_ignored_goes_on(settings: Settings) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        following(settings, NotedCluster())
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def acts(settings: Settings) -> list[tables.Row]:
+    """Rows of the table `audit`, in their order."""
+    return sorted(tables.read(settings.storage.tables, "audit"), key=lambda row: row["event_time"])
+
+
+def test_an_act_at_the_command_line_is_in_the_audit_with_its_person_and_end(settings: Settings) -> None:
+    from streaming.commands.lifecycle import _note
+    from streaming.views.intents import Intent
+
+    _note(settings, 3, Intent.DRAIN, "drain")
+    begun, ended = acts(settings)
+    shown = ("stage", "action", "target", "actor", "signed_in_by", "state")
+    assert [begun[name] for name in shown] == ["begun", "drain", "3", os_user(), "command line", None]
+    assert [ended[name] for name in shown] == ["ended", "drain", "3", os_user(), "command line", "noted"]
+    (note,) = tables.read(settings.storage.tables, "broker_intent")
+    assert note["by"].startswith(f"{os_user()} (command line on ")
+
+
+def test_an_act_that_fails_is_in_the_audit_as_that(settings: Settings) -> None:
+    with pytest.raises(ClusterUnreachable), noted(settings, "abort", "x", Outcome("abort_asked", "asked")):
+        raise ClusterUnreachable("no broker answered")
+    _, ended = acts(settings)
+    assert (ended["state"], ended["detail"]) == ("failed", "ClusterUnreachable: no broker answered")
+
+
 def test_every_open_execution_is_stopped_in_any_order(settings: Settings) -> None:
     cluster, journal = NotedCluster(), journal_of(settings)
     records = [approve(journal, number, now_ms=now_ms() + number) for number in range(3)]
     for record in records[:2]:  # two at a time, as an `apply` of before could leave them
         executor_of(cluster, journal, settings).begin(record, journal.plan(record.execution.plan_id), now_ms=now_ms())
     for record in records:
-        journal.request_abort(record.execution, now_ms=now_ms())
+        journal.request_abort(record.execution, "a person", now_ms=now_ms())
     watched = following(settings, cluster)
     assert [watched.to_the_end(record.execution).event for record in reversed(records)] == ["aborted"] * 3
     assert journal.open_executions(now_ms=now_ms()) == []
@@ -139,7 +198,7 @@ def now_ms() -> int:
 def test_a_throttle_that_kafka_refuses_to_remove_ends_it_after_as_many_tries_as_by_control(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> list[int]:
+    def refused(*_: object, **__: object) -> list[int]:
         raise ClusterRequestFailed("throttle of topic t can't be changed: PolicyViolationError")
 
     cluster, journal = NotedCluster(), journal_of(settings)
@@ -149,7 +208,7 @@ def test_a_throttle_that_kafka_refuses_to_remove_ends_it_after_as_many_tries_as_
     execution = follower._poll(record.execution)
     while not execution.started_ms:
         execution = follower._poll(execution)
-    journal.request_abort(execution, now_ms=now_ms())
+    journal.request_abort(execution, "a person", now_ms=now_ms())
     tries = 0
     while not execution.ended and tries <= CLEAR_TRIES_MAX:
         execution = follower._poll(execution)

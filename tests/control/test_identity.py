@@ -10,7 +10,6 @@ from assignor_core.execution.progress import MISSING_LOOKS_MIN
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
-from assignor_core.simulated_cluster import SimulatedCluster
 from assignor_core.throttles import LEADER_REPLICAS
 from streaming import tables
 from streaming.control.carrier import Carrier
@@ -24,6 +23,7 @@ from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import AnotherCluster
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
+from tests.simulated_cluster import SimulatedCluster
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def approved(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
     made = Plan("c", tuple(Movement(topic, 0, (1,), (2,), 5.0) for topic in ("t", "u")), SKEW, SKEW)
     journal = journal_of(settings)
     proposed = ProposedPlan(made, Observed.of(made, cluster.describe()), elapsed_ms=1.0)
-    journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
-    return ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    kept = journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
+    return ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS))
 
 
 def make_again(cluster: NotedCluster, topic: str) -> None:
@@ -125,8 +125,8 @@ def test_a_topic_that_is_made_again_while_a_start_sets_the_throttle_has_no_leade
     """All is moved when control is killed; the next one sets the throttle before it asks for elections."""
     cluster, journal = MadeAgainWhileThrottled(moves=True), journal_of(settings)
     made = Plan("c", (Movement("t", 0, (1,), (2, 1), 5.0),), SKEW, SKEW)
-    journal.write_plan(ProposedPlan(made, Observed.of(made, cluster.describe())), decision=None, now_ms=NOON_MS)
-    journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS)
+    proposed = ProposedPlan(made, Observed.of(made, cluster.describe()))
+    journal.approve(journal.write_plan(proposed, decision=None, now_ms=NOON_MS), "a test", now_ms=NOON_MS)
     cluster.changes.append("throttle")  # nothing is made again while the first one sets it
     carrier(settings, cluster).tick(now_ms=NOON_MS)
     assert cluster.describe().partitions["t", 0].replicas == (2, 1)
@@ -285,7 +285,7 @@ def test_what_was_given_up_on_another_cluster_is_cleared_once_the_right_one_answ
     for _ in range(2):
         one.take(now_ms=NOON_MS + 1)
     cluster.connect(other_cluster())
-    journal.request_abort(record.execution, now_ms=NOON_MS)
+    journal.request_abort(record.execution, "a person", now_ms=NOON_MS)
     one.take(now_ms=NOON_MS + 2)
     ended = journal.execution(record.execution.execution_id)
     assert (ended.last_event, ended.throttled_brokers) == ("aborted", (1, 2))

@@ -31,24 +31,24 @@ def times_ms(root: str) -> list[int]:
 
 @pytest.mark.parametrize("lag_ms", [0, 1, HOUR_MS])
 def test_a_clock_that_is_behind_takes_back_what_another_has_written(root: str, lag_ms: int) -> None:
-    note_intent(root, CLUSTER, 4, Intent.DRAIN, now_ms=NOW_MS)
-    note_intent(root, CLUSTER, 4, Intent.USE, now_ms=NOW_MS - lag_ms)
+    note_intent(root, CLUSTER, 4, Intent.DRAIN, "a person", now_ms=NOW_MS)
+    note_intent(root, CLUSTER, 4, Intent.USE, "a person", now_ms=NOW_MS - lag_ms)
     assert drained(root) == frozenset()
-    note_intent(root, CLUSTER, 4, Intent.DRAIN, now_ms=NOW_MS - lag_ms)
+    note_intent(root, CLUSTER, 4, Intent.DRAIN, "a person", now_ms=NOW_MS - lag_ms)
     assert drained(root) == {4}
     assert times_ms(root) == [NOW_MS, NOW_MS + 1, NOW_MS + 2]
 
 
 def test_brokers_don_t_wait_for_each_other(root: str) -> None:
-    note_intent(root, CLUSTER, 4, Intent.DRAIN, now_ms=NOW_MS)
-    note_intent(root, CLUSTER, 5, Intent.DRAIN, now_ms=NOW_MS - HOUR_MS)
+    note_intent(root, CLUSTER, 4, Intent.DRAIN, "a person", now_ms=NOW_MS)
+    note_intent(root, CLUSTER, 5, Intent.DRAIN, "a person", now_ms=NOW_MS - HOUR_MS)
     assert drained(root) == {4, 5}
     assert times_ms(root) == [NOW_MS - HOUR_MS, NOW_MS]
 
 
 def test_who_was_drained_is_known_of_each_time(root: str) -> None:
     for broker, intent, at_ms in ((4, Intent.DRAIN, 10), (5, Intent.DRAIN, 20), (4, Intent.USE, 30)):
-        note_intent(root, CLUSTER, broker, intent, now_ms=at_ms)
+        note_intent(root, CLUSTER, broker, intent, "a person", now_ms=at_ms)
     at = drained_at(TableReader(root), CLUSTER)
     assert [sorted(at(time_ms)) for time_ms in (9, 10, 20, 29, 30)] == [[], [4], [4, 5], [4, 5], [5]]
 
@@ -63,12 +63,12 @@ def test_who_comes_second_at_the_same_time_writes_after_the_first(root: str, mon
         before = newest_intents(reader, kafka_cluster)
         if looks == 1:
             monkeypatch.setattr(intents, "newest_intents", newest_intents)
-            note_intent(root, CLUSTER, 4, Intent.USE, now_ms=NOW_MS)
+            note_intent(root, CLUSTER, 4, Intent.USE, "a person", now_ms=NOW_MS)
             monkeypatch.setattr(intents, "newest_intents", look)
         return before
 
     monkeypatch.setattr(intents, "newest_intents", look)
-    note_intent(root, CLUSTER, 4, Intent.DRAIN, now_ms=NOW_MS)
+    note_intent(root, CLUSTER, 4, Intent.DRAIN, "a person", now_ms=NOW_MS)
     assert drained(root) == {4}
     assert times_ms(root) == [NOW_MS, NOW_MS + 1]
 
@@ -76,4 +76,4 @@ def test_who_comes_second_at_the_same_time_writes_after_the_first(root: str, mon
 def test_what_is_not_kept_is_not_called_noted(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "append", lambda *_, **__: False)
     with pytest.raises(TableUnavailable, match="broker 4 is not noted for drain"):
-        note_intent(root, CLUSTER, 4, Intent.DRAIN, now_ms=NOW_MS)
+        note_intent(root, CLUSTER, 4, Intent.DRAIN, "a person", now_ms=NOW_MS)

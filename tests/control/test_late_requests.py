@@ -5,8 +5,7 @@ import pytest
 from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
-from assignor_core.simulated_cluster import Fate, PlannedFault, RequestKind
-from assignor_core.throttles import LEADER_RATE, LEADER_REPLICAS
+from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE, LEADER_REPLICAS, tagged
 from streaming.control.late_requests import LOOKS_AFTER_MS
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
@@ -14,8 +13,10 @@ from streaming.control.wiring import journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster
+from tests.simulated_cluster import Fate, PlannedFault, RequestKind
 
 LATE_MS = 30_000
+RATE = tagged(1_000_000)
 
 
 @pytest.fixture
@@ -29,8 +30,8 @@ def approve(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
     made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
     journal = journal_of(settings)
     proposed = ProposedPlan(made, Observed.of(made, cluster.describe()), elapsed_ms=1.0)
-    journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
-    return ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    kept = journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
+    return ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS))
 
 
 def let_it_copy_for_long(cluster: NotedCluster) -> None:
@@ -48,7 +49,7 @@ def aborted_while_late(settings: Settings, cluster: NotedCluster, request: Reque
     with pytest.raises(ClusterUnreachable):
         loop.tick(now_ms=NOON_MS)
     journal = journal_of(settings)
-    journal.request_abort(record.execution, now_ms=NOON_MS)
+    journal.request_abort(record.execution, "a person", now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS + 1_000)
     record.execution = journal.execution(record.execution.execution_id)
     assert record.execution.last_event == "aborted"
@@ -69,7 +70,7 @@ def test_a_move_that_begins_after_the_end_is_cancelled_and_named(settings: Setti
     cluster.faults.planned.append(PlannedFault(Fate.LATE, RequestKind.REASSIGN, LATE_MS))
     with pytest.raises(ClusterUnreachable):
         loop.tick(now_ms=NOON_MS)
-    journal.request_abort(record.execution, now_ms=NOON_MS)
+    journal.request_abort(record.execution, "a person", now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS + 1_000)
     cluster.cluster.advance(LATE_MS)
     assert cluster.describe().partitions["t", 0].reassigning
@@ -94,20 +95,19 @@ def test_a_throttle_that_is_set_after_the_end_is_removed(settings: Settings) -> 
     assert last_detail(settings, record).startswith("swept: late requests, carried out after the end: throttle removed")
 
 
-def assert_a_rate_goes_at_the_second_look(cluster: NotedCluster, settings: Settings) -> None:
-    cluster.cluster.set_throttle_rate(1, LEADER_RATE, 5)
+def assert_our_rate_goes_at_the_first_look(cluster: NotedCluster, settings: Settings) -> None:
+    cluster.cluster.set_throttle_rate(1, LEADER_RATE, RATE)
+    cluster.cluster.set_throttle_rate(1, FOLLOWER_RATE, 5)  # somebody's own
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
     loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[0])
-    assert cluster.throttle_rates() == {1: {LEADER_RATE: 5}}
-    loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[1])
-    assert cluster.throttle_rates() == {}
+    assert cluster.throttle_rates() == {1: {FOLLOWER_RATE: 5}}
 
 
-def test_a_rate_alone_is_removed_at_the_second_look_that_shows_it(settings: Settings) -> None:
+def test_a_rate_alone_is_removed_at_the_first_look_that_shows_it(settings: Settings) -> None:
     cluster = NotedCluster()
     record = aborted_while_late(settings, cluster, RequestKind.REASSIGN)
     cluster.cluster.reassign({("t", 0): None})
-    assert_a_rate_goes_at_the_second_look(cluster, settings)
+    assert_our_rate_goes_at_the_first_look(cluster, settings)
     assert "removed from 0 topics and brokers [1]" in last_detail(settings, record)
 
 
@@ -120,7 +120,7 @@ def test_a_rate_alone_is_removed_though_another_tool_moves_something_without_a_t
     cluster.cluster.reassign({("t", 1): (1,)})
     cluster.cluster.advance(60_000)
     assert cluster.describe().partitions["t", 1].reassigning
-    assert_a_rate_goes_at_the_second_look(cluster, settings)
+    assert_our_rate_goes_at_the_first_look(cluster, settings)
     assert cluster.describe().partitions["t", 1].reassigning
 
 
@@ -167,8 +167,9 @@ def test_what_a_late_request_of_an_earlier_plan_took_back_is_named_once(settings
     journal, loop = journal_of(settings), ControlLoop(cluster, settings, now_ms=NOON_MS)
     for number, (old, new) in enumerate(((1, 2), (2, 1))):
         made = Plan("c", (Movement("t", 0, (old,), (new,), 5.0),), SKEW, SKEW)
-        journal.write_plan(ProposedPlan(made, Observed.of(made, cluster.describe())), decision=None, now_ms=NOON_MS)
-        record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS + number))
+        proposed = ProposedPlan(made, Observed.of(made, cluster.describe()))
+        kept = journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
+        record = ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS + number))
         for tick in range(5):
             loop.tick(now_ms=NOON_MS + 1_000 * number + tick)
         assert journal.execution(record.execution.execution_id).done_ms is not None
@@ -189,7 +190,7 @@ def test_a_look_that_kafka_refuses_keeps_control_from_nothing_else(
     cluster = NotedCluster()
     aborted_while_late(settings, cluster, RequestKind.CHANGE_THROTTLES)
 
-    def refused(*_: object) -> list[int]:
+    def refused(*_: object, **__: object) -> list[int]:
         raise ClusterRequestFailed("throttle of topic t can't be changed: PolicyViolationError")
 
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)

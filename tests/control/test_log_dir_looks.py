@@ -7,7 +7,6 @@ from assignor_core.disks import LogDirDescription
 from assignor_core.live import PartitionKey
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
-from assignor_core.simulated_cluster import SimulatedClient
 from streaming.control.disk_room import LOOK_INTERVAL_MS
 from streaming.control.log_dir_looks import LogDirLooks
 from streaming.settings import Settings
@@ -24,6 +23,7 @@ from tests.control.test_movements_within_brokers import (
     cluster_of_two_log_dirs,
     settings,
 )
+from tests.simulated_cluster import SimulatedClient
 
 __all__ = ["cluster", "settings"]  # the fixtures
 PLAN = Plan(

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
 from streaming.commands.status import read_status
 from streaming.commands.status_log_dirs import log_dir_lines
 from streaming.control.wiring import decider_of, journal_of
@@ -13,6 +12,7 @@ from streaming.tables import TableReader
 from streaming.views.log_dirs import read_log_dirs
 from tests.control.noted_cluster import NOON_MS
 from tests.control.windows import write_windows
+from tests.simulated_cluster import SimulatedClient, SimulatedCluster
 
 
 def test_log_dirs_are_kept_as_they_were_shown_last(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_an_approval_that_was_called_off_is_never_begun(settings: Settings, admi
     loop.tick(now_ms=NOW_MS)
     plan_id = tables.read(own.storage.tables, "plan")[0]["plan_id"]
     record = journal.approve(journal.plan(plan_id), "a test", now_ms=NOW_MS)
-    journal.request_abort(record, now_ms=NOW_MS)
+    journal.request_abort(record, "a person", now_ms=NOW_MS)
     assert [row["event"] for row in run_until(loop, own, "aborted")] == ["approved", "aborted", "abort_requested"]
     assert {row.leader for key, row in cluster.describe().partitions.items() if key[0] == topic} == {1}
 

@@ -39,7 +39,7 @@ def test_what_ends_cancels_it(tables_in_memory: str, by_deadline: bool) -> None:
     if by_deadline:
         now_ms = NOON_MS + settings.control.execution_deadline_ms + 1
     else:
-        journal.request_abort(record.execution, now_ms=now_ms)
+        journal.request_abort(record.execution, "a person", now_ms=now_ms)
     for second in range(15):
         loop.tick(now_ms=now_ms + 1_000 * second)
     assert last_event(journal, record) == "aborted"
@@ -71,7 +71,7 @@ def test_a_late_look_cancels_it(tables_in_memory: str) -> None:
     cluster = NotedCluster()
     record, loop = approve(settings, cluster), ControlLoop(cluster, settings, now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS)
-    journal_of(settings).request_abort(record.execution, now_ms=NOON_MS)
+    journal_of(settings).request_abort(record.execution, "a person", now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS + 1_000)
     cluster.cluster.reassign({KEY: (2,)})  # a request that a broker held back
     cluster.faults.hidden_topics.add("t")

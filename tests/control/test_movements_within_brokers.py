@@ -12,7 +12,20 @@ from assignor_core.live import PartitionKey, ReplicaKey
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
-from assignor_core.simulated_cluster import (
+from assignor_core.throttles import RATE_TAG, tagged
+from streaming.control.carrier import RETRIED_ERRORS
+from streaming.control.late_requests import LOOKS_AFTER_MS, LateRequests
+from streaming.control.look_age import LookAge
+from streaming.control.records import ExecutionRecord
+from streaming.control.run import ControlLoop
+from streaming.control.sweeping import COPY_LOOK_INTERVAL_MS, LOOK_INTERVAL_MS, Sweeper
+from streaming.control.throttled_brokers import RATE_LOOK_INTERVAL_MS
+from streaming.control.wiring import journal_of, log_dir_executor_of
+from streaming.errors import AnotherCluster, ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused
+from streaming.settings import DAY_MS, Settings
+from streaming.tables import ALL_ROWS, delete
+from tests.control.noted_cluster import NOON_MS
+from tests.simulated_cluster import (
     ClientErrors,
     Fate,
     LogDir,
@@ -22,19 +35,9 @@ from assignor_core.simulated_cluster import (
     SimulatedClient,
     SimulatedCluster,
 )
-from streaming.control.carrier import RETRIED_ERRORS
-from streaming.control.late_requests import LOOKS_AFTER_MS, LateRequests
-from streaming.control.look_age import LookAge
-from streaming.control.records import ExecutionRecord
-from streaming.control.run import ControlLoop
-from streaming.control.sweeping import COPY_LOOK_INTERVAL_MS, LOOK_INTERVAL_MS, Sweeper
-from streaming.control.wiring import journal_of, log_dir_executor_of
-from streaming.errors import AnotherCluster, ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused
-from streaming.settings import DAY_MS, Settings
-from streaming.tables import ALL_ROWS, delete
-from tests.control.noted_cluster import NOON_MS
 
 MB = 1_000_000
+RATE = MB + RATE_TAG
 SIZE = 5 * MB
 TICK_MS = 1_000
 TICKS_MAX = 2_000
@@ -51,7 +54,7 @@ MOVES = tuple(LogDirMovement(1, *key, A, B, float(SIZE)) for key in KEYS)
 
 @pytest.fixture
 def settings(tables_in_memory: str) -> Settings:
-    control = {"log_dir_throttle_bytes_per_sec": MB, "throttle_min_bytes_per_sec": MB}
+    control = {"log_dir_throttle_bytes_per_sec": RATE, "throttle_min_bytes_per_sec": RATE}
     return Settings.model_validate({"storage": {"tables": tables_in_memory}, "control": control})
 
 
@@ -85,8 +88,7 @@ class Carried:
         self.journal.make_tables()
         self.plan = Plan("main", (), log_dir_movements=moves)
         observed = Observed.of(self.plan, self.client.describe())
-        self.journal.write_plan(ProposedPlan(self.plan, observed), decision=None, now_ms=NOON_MS)
-        self.approved = self.journal.plan(self.plan.plan_id)
+        self.approved = self.journal.write_plan(ProposedPlan(self.plan, observed), decision=None, now_ms=NOON_MS)
         execution = self.journal.approve(self.approved, "a test", now_ms=NOON_MS, in_windows_only=in_windows_only)
         self.record = ExecutionRecord(execution)
         self.executor = log_dir_executor_of(self.client, self.journal, settings)
@@ -166,7 +168,7 @@ def test_a_broker_that_was_away_takes_its_rate_before_it_copies(
 
 def test_movements_are_made_at_their_rate_and_leave_no_throttle(carried: Carried) -> None:
     assert not carried.tick()
-    assert carried.client.log_dir_rates() == {1: MB}
+    assert carried.client.log_dir_rates() == {1: RATE}
     assert carried.record.execution.throttled_brokers == (1,)
     assert carried.to_the_end() == "every movement has been made"
     events = [row.event for row in carried.record.execution.events]
@@ -195,7 +197,7 @@ def test_a_process_that_is_killed_at_every_tick_is_followed_by_the_next(carried:
 def test_an_abort_gives_up_what_is_in_flight_and_keeps_what_is_done(carried: Carried, ticks: int) -> None:
     for _ in range(ticks):
         assert not carried.tick()
-    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
     carried.be_killed()
     assert carried.to_the_end().startswith("a person asked to stop; ")
     assert carried.record.execution.last_event is Event.ABORTED
@@ -225,7 +227,7 @@ def test_a_copy_that_ends_while_control_stands_still_before_it_gives_up_is_not_c
         really_move(targets)
 
     monkeypatch.setattr(carried.client, "move_to_log_dirs", move_late)
-    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
     carried.be_killed()
     carried.to_the_end()
     made = carried.lie_in(B)
@@ -301,7 +303,7 @@ def test_a_target_that_goes_offline_ends_what_was_copied_there(carried: Carried)
     detail = carried.to_the_end()
     assert carried.record.execution.last_event is Event.ABORTED
     assert detail.startswith("0 movements made, 3 skipped: t-0 on broker 1 (")
-    assert carried.client.log_dir_rates() == {1: MB}
+    assert carried.client.log_dir_rates() == {1: RATE}
     carried.cluster.repair_log_dir(1, 1)
     carried.cluster.advance(1_000)
     assert not carried.at_rest(), "the broker goes on with what it had copied"
@@ -313,7 +315,7 @@ def test_a_target_that_goes_offline_ends_what_was_copied_there(carried: Carried)
 def test_a_copy_that_can_not_be_given_up_keeps_its_rate_until_it_is(carried: Carried) -> None:
     """Its replica lies in a log dir that went offline: the broker refuses whatever is asked for."""
     carried.tick()
-    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
     carried.cluster.fail_log_dir(1, 0)
     carried.be_killed()
     assert "3 may go on, and their brokers keep their rates: t-0 on broker 1 (the log dir" in carried.to_the_end()
@@ -323,7 +325,7 @@ def test_a_copy_that_can_not_be_given_up_keeps_its_rate_until_it_is(carried: Car
     carried.cluster.repair_log_dir(1, 0)
     assert not sweeper.sweep(carried.record, now_ms=carried.now_ms), "no log dirs are asked about all the time"
     carried.cluster.advance(COPY_LOOK_INTERVAL_MS)
-    assert carried.client.log_dir_rates() == {1: MB}
+    assert carried.client.log_dir_rates() == {1: RATE}
     assert carried.lie_in(B) == []
     assert sweeper.sweep(carried.record, now_ms=carried.now_ms)
     assert "3 movements given up: t-0 on broker 1" in carried.record.execution.last.detail
@@ -343,7 +345,7 @@ def test_a_pause_keeps_the_rate_of_what_may_go_on(settings: Settings, cluster: S
     while not carried.record.execution.paused:
         assert not carried.tick()
     assert "3 may go on" in carried.record.execution.last.detail
-    assert carried.client.log_dir_rates() == {1: MB}
+    assert carried.client.log_dir_rates() == {1: RATE}
     cluster.repair_log_dir(1, 1)
     assert carried.to_the_end().startswith("every movement has been made")
     assert carried.at_rest()
@@ -361,7 +363,7 @@ def test_what_somebody_else_moves_is_left_alone(settings: Settings, cluster: Sim
     carried = Carried(settings, cluster)
     assert carried.begin()
     other = SimulatedClient(cluster, errors=ERRORS)
-    other.set_log_dir_rates({1: 1_000})
+    other.set_log_dir_rates({1: MB})
     other.move_to_log_dirs({(1, ("t", 0)): "/disk-2"})
     carried.tick()
     detail = carried.to_the_end()
@@ -377,6 +379,20 @@ def test_a_rate_of_somebody_else_is_respected_and_stays(settings: Settings, clus
     carried.to_the_end()
     assert carried.record.execution.figures.throttled_brokers in (None, ())
     assert carried.client.log_dir_rates() == {1: 2 * MB}
+
+
+def test_a_rate_of_ours_that_others_replace_and_remove_is_set_again(carried: Carried) -> None:
+    carried.cluster.contents.brokers[1].disk_bytes_per_sec = MB // 4
+    carried.tick()
+    carried.cluster.set_log_dir_rate(1, MB // 2)
+    carried.tick()
+    assert carried.client.log_dir_rates() == {1: MB // 2}, "what somebody else has set is theirs"
+    carried.cluster.set_log_dir_rate(1, None)
+    for _ in range(RATE_LOOK_INTERVAL_MS // TICK_MS + 1):
+        carried.tick()
+    assert carried.client.log_dir_rates() == {1: RATE}
+    assert carried.to_the_end() == "every movement has been made"
+    assert carried.at_rest()
 
 
 def test_nothing_is_copied_within_a_broker_that_catches_up(carried: Carried) -> None:
@@ -454,7 +470,7 @@ def test_what_others_move_of_a_topic_that_was_made_again_after_the_end_is_left_a
     carried.tick()
     if ended == "is swept":
         carried.cluster.kill_broker(1)
-    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
     carried.be_killed()
     carried.to_the_end()
     if ended == "is swept":
@@ -527,12 +543,12 @@ def test_what_comes_late_is_given_up(carried: Carried) -> None:
     """The request to move was on its way when the execution was aborted."""
     carried.client.faults.planned.append(PlannedFault(Fate.LATE, RequestKind.MOVE_WITHIN_BROKERS, 30_000))
     carried.tick()
-    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
     carried.be_killed()
     carried.to_the_end()
     late = LateRequests(carried.client, carried.journal, LookAge(), staged=False)
     late.watch(carried.record, now_ms=carried.now_ms)
-    carried.cluster.contents.log_dir_rates[1] = 10_000  # and so was a rate
+    carried.cluster.contents.log_dir_rates[1] = tagged(10_000)  # and so was a rate
     carried.cluster.advance(61_000)
     late.look_if_due(now_ms=carried.now_ms)
     assert "3 movements given up: t-0 on broker 1" in carried.record.execution.last.detail
@@ -549,12 +565,12 @@ def test_what_came_late_and_arrived_before_it_was_given_up_is_not_copied_back(
     """To stay where a replica lay is a copy back, once it lies elsewhere."""
     carried.client.faults.planned.append(PlannedFault(Fate.LATE, RequestKind.MOVE_WITHIN_BROKERS, 30_000))
     carried.tick()
-    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
     carried.be_killed()
     carried.to_the_end()
     late = LateRequests(carried.client, carried.journal, LookAge(), staged=False)
     late.watch(carried.record, now_ms=carried.now_ms)
-    carried.cluster.contents.log_dir_rates[1] = MB // 10
+    carried.cluster.contents.log_dir_rates[1] = tagged(MB // 10)
     really_move = carried.client.move_to_log_dirs
 
     def move_late(targets: Mapping[ReplicaKey, str]) -> None:
@@ -574,7 +590,7 @@ def test_what_came_late_and_arrived_before_it_was_given_up_is_not_copied_back(
 def test_a_broker_that_was_down_at_the_end_loses_its_rate_later(carried: Carried) -> None:
     carried.tick()
     carried.cluster.kill_broker(1)
-    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
     carried.be_killed()
     assert "3 may go on, and their brokers keep their rates: t-0 on broker 1 (not shown by" in carried.to_the_end()
     assert carried.record.execution.throttled_brokers == (1,)
@@ -590,7 +606,7 @@ def test_where_the_plan_is_gone_no_rate_stays(carried: Carried, lost: tuple[str,
     """Without the movements nobody knows whether it was a plan within brokers."""
     for _ in range(3):
         assert not carried.tick()
-    assert carried.client.log_dir_rates() == {1: MB}
+    assert carried.client.log_dir_rates() == {1: RATE}
     for name in lost:
         delete(carried.settings.storage.tables, name, ALL_ROWS)
     if is_down:

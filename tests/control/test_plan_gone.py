@@ -124,8 +124,7 @@ def paused(settings: Settings, cluster: NotedCluster) -> tuple[KeptPlan, Executi
     made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
     observed = Observed.of(made, cluster.describe())
     assert observed.brokers_missing == {1}
-    journal.write_plan(ProposedPlan(made, observed), decision=None, now_ms=NOON_MS)
-    kept = journal.plan(made.plan_id)
+    kept = journal.write_plan(ProposedPlan(made, observed), decision=None, now_ms=NOON_MS)
     record = ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS, in_windows_only=True))
     executor = executor_of(cluster, journal, settings)
     assert executor.begin(record, kept, now_ms=NOON_MS)
@@ -174,8 +173,9 @@ def replacing(settings: Settings, cluster: NotedCluster, *, in_flight: int) -> E
     journal = journal_of(own)
     movements = tuple(Movement("t", number, (1, 3), (2, 3), 1e9) for number in (0, 1))
     made = Plan("c", movements, SKEW, SKEW)
-    journal.write_plan(ProposedPlan(made, Observed.of(made, cluster.describe())), decision=None, now_ms=NOON_MS)
-    record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    proposed = ProposedPlan(made, Observed.of(made, cluster.describe()))
+    kept = journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
+    record = ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS))
     loop = ControlLoop(cluster, own, now_ms=NOON_MS)
     for tick in range(3):
         loop.tick(now_ms=NOON_MS + tick)

@@ -35,7 +35,7 @@ def test_topics_that_match_are_excluded() -> None:
 
 def test_what_is_set_of_the_planner_reaches_plans() -> None:
     given = {
-        "band": 0.1, "leader_band": 0.2, "headroom": 0.3, "statistic": "p95", "movements_max": 4, "bytes_max": 5,
+        "band": 0.1, "leader_band": 0.2, "headroom": 0.3, "movements_max": 4, "bytes_max": 5,
         "inflow_max": 6, "wave_movements_max": 7, "throttle_bytes_per_sec": 8_000,
     }  # fmt: skip
     planner = decision_policy(Settings(planner=PlannerSettings(**given)), ()).planner

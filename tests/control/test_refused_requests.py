@@ -10,7 +10,7 @@ from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.throttles import ThrottledReplicas
-from streaming.control import throttle
+from streaming.control import clearing
 from streaming.control.carrier import Carrier
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
@@ -59,11 +59,13 @@ class Stubborn(NotedCluster):
         brokers: Collection[int],
         leaders: Mapping[str, ThrottledReplicas],
         followers: Mapping[str, ThrottledReplicas],
+        *,
+        untagged: bool = False,
     ) -> list[int]:
         self.clears += 1
         if self.clear_refused:
             raise ClusterRequestFailed("throttle of broker 1 can't be changed: PolicyViolationError")
-        return super().clear_throttle(brokers, leaders, followers)
+        return super().clear_throttle(brokers, leaders, followers, untagged=untagged)
 
 
 def approved(settings: Settings, *movements: Movement) -> ExecutionRecord:
@@ -178,7 +180,7 @@ def tick_until(loop: ControlLoop, settings: Settings, record: ExecutionRecord, *
 def test_a_throttle_that_kafka_refuses_to_remove_is_named_and_swept_later(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, restarted: bool
 ) -> None:
-    monkeypatch.setattr(throttle, "CLEAR_TRIES_MAX", TRIES)
+    monkeypatch.setattr(clearing, "CLEAR_TRIES_MAX", TRIES)
     cluster = Stubborn()
     first, second = approve(journal_of(settings), 0), approve(journal_of(settings), 1, now_ms=NOON_MS + 1)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
@@ -197,7 +199,7 @@ def test_a_throttle_that_kafka_refuses_to_remove_is_named_and_swept_later(
     cluster.clears = 0
     for tick in range(10):
         loop.tick(now_ms=NOON_MS + 1_000 + tick)  # goes on to decide
-    assert cluster.clears == 1, "a broker that refuses is left alone for a while"
+    assert cluster.clears == 2, "for each of both executions: a broker that refuses is left alone for a while"
     cluster.clear_refused = False
     loop.tick(now_ms=NOON_MS + 1_000 + REFUSED_AGAIN_MS)
     assert cluster.throttle_rates() == {}
@@ -208,7 +210,7 @@ def test_a_throttle_that_kafka_refuses_to_remove_is_named_and_swept_later(
 
 def test_brokers_that_no_longer_have_a_rate_owe_nothing(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Topics alone refused: their lists have no effect without a rate."""
-    monkeypatch.setattr(throttle, "CLEAR_TRIES_MAX", TRIES)
+    monkeypatch.setattr(clearing, "CLEAR_TRIES_MAX", TRIES)
     cluster = Stubborn()
     record = approve(journal_of(settings), 0)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
@@ -241,7 +243,7 @@ def test_a_plan_that_is_approved_without_the_right_to_move_is_refused_once_with_
 
 
 def test_brokers_whose_rates_kafka_does_not_show_owe_them(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "CLEAR_TRIES_MAX", TRIES)
+    monkeypatch.setattr(clearing, "CLEAR_TRIES_MAX", TRIES)
     cluster = Stubborn()
     record = approve(journal_of(settings), 0)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
@@ -252,6 +254,6 @@ def test_brokers_whose_rates_kafka_does_not_show_owe_them(settings: Settings, mo
         raise ClusterRequestFailed("read settings of brokers: ClusterAuthorizationFailedError")
 
     monkeypatch.setattr(cluster, "throttle_rates", refused)
-    journal_of(settings).request_abort(record.execution, now_ms=NOON_MS)
+    journal_of(settings).request_abort(record.execution, "a person", now_ms=NOON_MS)
     tick_until(loop, settings, record, ticks_max=TRIES + 5)
     assert journal_of(settings).execution(record.execution.execution_id).throttled_brokers == (1, 2)

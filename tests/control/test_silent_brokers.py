@@ -5,7 +5,7 @@ import structlog
 
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.proposed_plan import ProposedPlan
-from assignor_core.throttles import FOLLOWER_RATE
+from assignor_core.throttles import FOLLOWER_RATE, tagged
 from streaming.control import run
 from streaming.control.late_requests import GIVEN_UP_AFTER_MS, LOOKS_AFTER_MS
 from streaming.control.run import ControlLoop
@@ -81,7 +81,7 @@ def owing(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Watched:
     watched.loop.tick(now_ms=NOON_MS)
     watched.cluster.cluster.kill_broker(SILENT)
     watched.cluster.cluster.advance(20_000)
-    watched.journal.request_abort(watched.record.execution, now_ms=NOON_MS)
+    watched.journal.request_abort(watched.record.execution, "a person", now_ms=NOON_MS)
     watched.tick_until_it_ends()
     return watched
 
@@ -102,7 +102,7 @@ def test_a_late_look_is_made_once_the_broker_answers_again(settings: Settings, m
     watched.tick_until_it_ends()
     watched.tick_while_silent(2 * LOOKS_AFTER_MS[-1])
     watched.answers_again()
-    watched.cluster.cluster.set_throttle_rate(SILENT, FOLLOWER_RATE, 5)
+    watched.cluster.cluster.set_throttle_rate(SILENT, FOLLOWER_RATE, tagged(5))
     watched.cluster.set_throttled_replicas({}, {"t": frozenset({(0, SILENT)})})
     for _ in range(20):
         watched.tick(TICK_MS)

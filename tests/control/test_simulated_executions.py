@@ -2,18 +2,19 @@
 
 import pytest
 
+from assignor_core.execution.adaptive_rates import ADAPT_INTERVAL_MS
 from assignor_core.execution.events import Event
 from assignor_core.execution.seen_movements import seen_movements
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
-from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
+from assignor_core.throttles import tagged
 from streaming.control.pressure import LagPressure
 from streaming.control.records import ExecutionRecord
-from streaming.control.throttle import ADAPT_INTERVAL_MS
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW
+from tests.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
 
 MB = 1_000_000
 TICK_MS = 1_000
@@ -111,16 +112,17 @@ def test_the_journal_shows_why_the_throttle_changes(
     settings: Settings, cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     carried, full = Carried(settings, cluster), settings.control.throttle_bytes_per_sec
+    half = tagged(full // 2)
     monkeypatch.setattr(LagPressure, "reason", lambda *_, **__: "group billing falls behind")
     for _ in range(ADAPT_INTERVAL_MS // TICK_MS + 2):
         assert not carried.tick()
     monkeypatch.undo()
     carried.to_the_end()
     rates = [row for row in carried.record.execution.events if "throttle of the slowest" in row.detail]
-    halved = f"the throttle of the slowest broker is {full // 2:,} bytes/s instead of {full:,}"
+    halved = f"the throttle of the slowest broker is {half:,} bytes/s instead of {tagged(full):,}"
     assert rates[0].detail == f"{halved}: group billing falls behind"
-    assert rates[0].figures.throttle_bytes_per_sec == full // 2
-    assert rates[1].detail.endswith(f"instead of {full // 2:,}: clients and brokers have room again")
+    assert rates[0].figures.throttle_bytes_per_sec == half
+    assert rates[1].detail.endswith(f"instead of {half:,}: clients and brokers have room again")
 
 
 @pytest.mark.parametrize("ticks", [0, 1, 3, 9])
@@ -130,7 +132,7 @@ def test_an_abort_restores_what_is_in_flight_and_keeps_what_is_done(
     carried = Carried(settings, cluster)
     for _ in range(ticks):
         assert not carried.tick()
-    carried.journal.request_abort(carried.record.execution, now_ms=NOON_MS + cluster.now_ms)
+    carried.journal.request_abort(carried.record.execution, "a person", now_ms=NOON_MS + cluster.now_ms)
     carried.be_killed()
     assert carried.to_the_end()[-1] is Event.ABORTED
     placed = carried.placed()

@@ -7,24 +7,26 @@ import pytest
 from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
-from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
 from assignor_core.throttles import (
     EVERY_REPLICA,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
+    tagged,
 )
 from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.records import ExecutionRecord
-from streaming.control.throttled_brokers import LOOK_INTERVAL_MS
+from streaming.control.throttled_brokers import RATE_LOOK_INTERVAL_MS
+from streaming.control.throttled_lists import ThrottledLists
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings
-from tests.control.noted_cluster import NOON_MS, SKEW
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster
+from tests.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
 
 MB = 1_000_000
-RATE = MB // 10
+RATE = tagged(MB // 10)
 TICK_MS = 1_000
 TICKS_MAX = 400
 DELAY_MS = 4_000
@@ -116,7 +118,7 @@ def test_a_copy_is_unthrottled_no_longer_than_brokers_take_to_hear(carried: Carr
     assert carried.unthrottled_ms == 0
     carried.somebody_removes_the_lists()
     carried.ticks(30)
-    assert 0 < carried.unthrottled_ms <= LOOK_INTERVAL_MS + TICK_MS + delay_ms
+    assert 0 < carried.unthrottled_ms <= RATE_LOOK_INTERVAL_MS + TICK_MS + delay_ms
     assert carried.lists() == {LEADER_REPLICAS: "0:1", FOLLOWER_REPLICAS: "0:2"}
     carried.to_the_end()
     assert carried.lists() == {}
@@ -169,10 +171,10 @@ def test_others_may_set_and_remove_lists_at_any_time(carried: Carried) -> None:
 
 
 def test_a_copy_is_unthrottled_no_longer_than_until_the_next_look_at_rates(carried: Carried) -> None:
-    carried.ticks(2 * LOOK_INTERVAL_MS // TICK_MS + 1)  # right after a look
+    carried.ticks(2 * RATE_LOOK_INTERVAL_MS // TICK_MS + 1)  # right after a look
     carried.somebody_removes_rates(RATES)
     carried.ticks(30)
-    assert 0 < carried.unthrottled_ms <= LOOK_INTERVAL_MS + TICK_MS
+    assert 0 < carried.unthrottled_ms <= RATE_LOOK_INTERVAL_MS + TICK_MS
     assert carried.rates() == {broker_id: {LEADER_RATE: RATE, FOLLOWER_RATE: RATE} for broker_id in (1, 2)}
     carried.to_the_end()
 
@@ -181,17 +183,8 @@ def test_a_copy_is_unthrottled_no_longer_than_until_the_next_look_at_rates(carri
 def test_one_rate_that_others_remove_is_set_again(carried: Carried, removed: tuple[int, str]) -> None:
     carried.ticks(10)
     carried.somebody_removes_rates([removed])
-    carried.ticks(LOOK_INTERVAL_MS // TICK_MS + 1)
+    carried.ticks(RATE_LOOK_INTERVAL_MS // TICK_MS + 1)
     assert carried.rates() == {broker_id: {LEADER_RATE: RATE, FOLLOWER_RATE: RATE} for broker_id in (1, 2)}
-    carried.to_the_end()
-
-
-def test_a_rate_that_others_change_is_left_as_it_is(carried: Carried) -> None:
-    """Control sends it again only when it changes the rate itself."""
-    carried.ticks(10)
-    carried.cluster.set_throttle_rate(2, FOLLOWER_RATE, RATE // 2)
-    carried.ticks(20)
-    assert carried.rates()[2] == {LEADER_RATE: RATE, FOLLOWER_RATE: RATE // 2}
     carried.to_the_end()
 
 
@@ -199,10 +192,24 @@ def test_a_broker_that_hangs_is_not_asked_for_its_rate_for_ever(carried: Carried
     """It takes no rate either: control goes on, and looks again once the broker answers."""
     carried.ticks(10)
     carried.cluster.freeze_broker(2)
-    carried.ticks(LOOK_INTERVAL_MS // TICK_MS + 1)
+    carried.ticks(RATE_LOOK_INTERVAL_MS // TICK_MS + 1)
     assert carried.refused == 0
     carried.somebody_removes_rates(RATES)
     carried.cluster.resume_broker(2)
-    carried.ticks(LOOK_INTERVAL_MS // TICK_MS + 1)
+    carried.ticks(RATE_LOOK_INTERVAL_MS // TICK_MS + 1)
     assert carried.rates() == {broker_id: {LEADER_RATE: RATE, FOLLOWER_RATE: RATE} for broker_id in (1, 2)}
     carried.to_the_end()
+
+
+def test_what_could_not_be_named_is_not_submitted() -> None:
+    cluster = NotedCluster(throttles_refused=True)
+    plan = Plan("c", tuple(Movement("t", number, (1,), (2,), 5.0) for number in range(2)), SKEW, SKEW)
+    keys = [row.key for row in plan.movements]
+    lists = ThrottledLists(cluster)
+    with pytest.raises(ClusterRequestFailed):
+        lists.name(plan, plan.topics, keys, ())
+    assert lists.unnamed(plan, keys) == keys
+    cluster.throttles_refused = False
+    lists.restore(plan, keys, ())
+    assert lists.unnamed(plan, keys) == []
+    assert cluster.throttled_replicas(["t"]) == {("t", LEADER_REPLICAS): "0:1,1:1", ("t", FOLLOWER_REPLICAS): "0:2,1:2"}

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from assignor_core.execution.adaptive_rates import ADAPT_INTERVAL_MS
+from assignor_core.throttles import tagged
 from streaming import tables
-from streaming.control.throttle import ADAPT_INTERVAL_MS
 from streaming.control.wiring import rates_of
 from streaming.settings import Settings
 from tests.control.windows import window_columns
@@ -23,7 +24,7 @@ def test_rates_that_no_broker_took_are_told_again(tmp_path: Path) -> None:
     rates = rates_of(settings)
     first = rates.initial(BROKERS, now_ms=0)
     rates.sent(first)
-    lowest = dict.fromkeys(BROKERS, settings.control.throttle_min_bytes_per_sec)
+    lowest = dict.fromkeys(BROKERS, tagged(settings.control.throttle_min_bytes_per_sec))
     wanted = first
     for look in range(1, LOOKS_MAX):
         wanted = rates.changed(BROKERS, pressed=True, now_ms=look * ADAPT_INTERVAL_MS) or {}
@@ -71,7 +72,7 @@ def test_a_broker_that_does_not_report_gets_no_more_than_before(
     write_window(settings, NOON_MS, dict.fromkeys(BROKERS, 7e6))
     rates = rates_of(settings)
     first = rates.initial(BROKERS, now_ms=NOON_MS)
-    assert first == dict.fromkeys(BROKERS, 2_400_000)
+    assert first == dict.fromkeys(BROKERS, tagged(2_400_000))
     rates.sent(first)
     if newest:
         write_window(settings, NOON_MS + WINDOW_MS, newest)
@@ -93,4 +94,6 @@ def test_rates_stay_while_the_pipeline_is_down(tables_in_memory: str) -> None:
     now_ms = NOON_MS + 3 * HOUR_MS
     rates.sent(rates.changed(BROKERS, pressed=True, now_ms=now_ms) or {})
     write_window(settings, now_ms, {1: 1e6, 2: 1e6})
-    assert rates.changed(BROKERS, pressed=False, now_ms=now_ms + ADAPT_INTERVAL_MS) == {1: 4_500_000, 2: 4_500_000}
+    assert rates.changed(BROKERS, pressed=False, now_ms=now_ms + ADAPT_INTERVAL_MS) == dict.fromkeys(
+        (1, 2), tagged(4_500_000)
+    )

@@ -3,12 +3,12 @@
 from typing import Any
 
 from assignor_core.plan import Movement, Plan
-from assignor_core.simulated_cluster import SimulatedCluster
 from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE
 from streaming.settings import Settings
 from tests.control import test_movements_within_brokers as within
 from tests.control.noted_cluster import NOON_MS, SKEW
 from tests.control.test_simulated_executions import MB, Carried, settings
+from tests.simulated_cluster import SimulatedCluster
 
 __all__ = ["settings"]  # the fixture
 

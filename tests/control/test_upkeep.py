@@ -28,6 +28,7 @@ from tests.serve.synthetic import Synthetic
 
 NOW_MS = 1_795_000_000_000
 LONG_AGO_MS, LATELY_MS = NOW_MS - 401 * DAY_MS, NOW_MS - 2 * DAY_MS
+LATER_MS = NOW_MS + 1_000 * DAY_MS
 KEEP = ControlSettings()
 
 
@@ -36,6 +37,13 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     name = str(tmp_path) if request.param == "delta" else f"memory:{uuid.uuid4().hex}"
     yield name
     forget(name)
+
+
+def time_goes_on(root: str, *clusters: str) -> None:
+    """Rows are written later than all else of a test, so that its clocks count as right."""
+    for cluster in clusters or ("test",):
+        rows = [{**prediction(LATER_MS + day * DAY_MS), "kafka_cluster": cluster} for day in (0, 1)]
+        tables.append(root, "prediction", rows, transaction_id=f"later:{cluster}", transaction_version=0)
 
 
 def run(root: str, *, settings: ControlSettings = KEEP, now_ms: int = NOW_MS) -> dict[str, int]:
@@ -99,6 +107,7 @@ def test_without_tables_there_is_nothing_to_do(root: str) -> None:
 
 
 def test_decisions_go_after_their_time_by_the_day_and_the_newest_stays(root: str) -> None:
+    time_goes_on(root, "test", "other")
     synthetic, other = Synthetic(root), Synthetic(root, cluster="other", _commits=100)
     oldest_kept_ms = NOW_MS - 30 * DAY_MS - NOW_MS % DAY_MS
     with other.together(), synthetic.together():
@@ -114,6 +123,7 @@ def test_decisions_go_after_their_time_by_the_day_and_the_newest_stays(root: str
 
 
 def test_a_run_is_bounded_and_the_next_goes_on(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    time_goes_on(root)
     for bound in ("DECISIONS_AT_A_TIME", "PLANS_AT_A_TIME", "EXECUTIONS_AT_A_TIME", "NOTES_AT_A_TIME"):
         monkeypatch.setattr(upkeep, bound, 2)
     synthetic = Synthetic(root)
@@ -130,6 +140,7 @@ def test_a_run_is_bounded_and_the_next_goes_on(root: str, monkeypatch: pytest.Mo
 
 
 def test_executions_go_whole_and_those_that_are_open_or_owe_stay(root: str) -> None:
+    time_goes_on(root)
     synthetic = Synthetic(root)
     with synthetic.together():
         history(synthetic, "done", LONG_AGO_MS, "approved", "started", "done")
@@ -149,6 +160,7 @@ def test_executions_go_whole_and_those_that_are_open_or_owe_stay(root: str) -> N
 
 
 def test_plans_stay_while_an_execution_of_them_is_kept_or_they_may_still_be_carried_out(root: str) -> None:
+    time_goes_on(root)
     synthetic = Synthetic(root)
     old_ms = NOW_MS - 40 * DAY_MS
     with synthetic.together():
@@ -169,6 +181,7 @@ def test_plans_stay_while_an_execution_of_them_is_kept_or_they_may_still_be_carr
 
 
 def test_notes_on_brokers_go_once_newer_ones_hold(tmp_path: Path) -> None:
+    time_goes_on(str(tmp_path))
     settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}, "kafka": {"cluster_name": "test"}})
     root = settings.storage.tables
     Synthetic(root).append(
@@ -194,6 +207,7 @@ def test_notes_on_brokers_go_once_newer_ones_hold(tmp_path: Path) -> None:
     indirect=["root"],
 )
 def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+    time_goes_on(root)
     synthetic = Synthetic(root)
     with synthetic.together():
         synthetic.plan(LONG_AGO_MS, "p")
@@ -222,10 +236,11 @@ def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: py
         else:
             run(root)
     run(root)
-    assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1]
+    assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 3]
 
 
 def test_a_plan_that_is_made_again_after_its_rows_have_gone_has_its_movements(tmp_path: Path) -> None:
+    time_goes_on(str(tmp_path))
     settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}, "kafka": {"cluster_name": "test"}})
     journal, root = journal_of(settings), settings.storage.tables
     for _ in range(2):
@@ -238,6 +253,7 @@ def test_a_plan_that_is_made_again_after_its_rows_have_gone_has_its_movements(tm
 
 
 def test_a_run_leaves_few_files_that_every_engine_reads(tmp_path: Path) -> None:
+    time_goes_on(str(tmp_path))
     synthetic, root = Synthetic(str(tmp_path)), str(tmp_path)
     for at_ms in (LONG_AGO_MS, LATELY_MS, NOW_MS):
         synthetic.decision(at_ms)
@@ -254,7 +270,29 @@ def test_a_run_leaves_few_files_that_every_engine_reads(tmp_path: Path) -> None:
     assert duckdb.read_parquet(file).filter("verdict = 'hold'").count("*").fetchall() == [(2,)]
 
 
+@pytest.mark.parametrize("rows_ahead", [0, 5])
+def test_a_clock_that_is_ahead_for_an_hour_deletes_nothing(root: str, rows_ahead: int) -> None:
+    """Neither if control has written rows by that clock before its upkeep."""
+    synthetic, ahead_ms = Synthetic(root), NOW_MS + 6 * 365 * DAY_MS
+    with synthetic.together():
+        for days in (1, 2, 20, 29):
+            at_ms = NOW_MS - days * DAY_MS
+            synthetic.decision(at_ms)
+            synthetic.plan(at_ms, f"p{days}")
+            history(synthetic, f"e{days}", at_ms, "approved", "started", "done", plan_id=f"p{days}")
+            synthetic.append("movement", [movement(f"p{days}", at_ms)])
+            synthetic.append("broker_intent", [note(1, at_ms)])
+            synthetic.append("audit", [act(at_ms)])
+            synthetic.append("notification", [notification(at_ms)])
+            synthetic.append("prediction", [prediction(at_ms)])
+        for minute in range(rows_ahead):
+            synthetic.decision(ahead_ms + minute * 60_000)
+    assert run(root, now_ms=ahead_ms + 600_000) == {}
+    assert run(root) == {}, "the clock is right again"
+
+
 def test_rows_expire_though_the_clock_is_set_back(tmp_path: Path) -> None:
+    time_goes_on(str(tmp_path))
     synthetic = Synthetic(str(tmp_path))
     for at_ms in (LONG_AGO_MS, LATELY_MS):
         synthetic.decision(at_ms)
@@ -269,6 +307,7 @@ def test_rows_of_an_earlier_version_expire_too(tmp_path: Path) -> None:
     rows = tables.read_arrow(root, "execution")
     old = tmp_path / "old"
     write_deltalake(str(old / "execution"), rows.select([name for name in rows.column_names if name not in new]))
+    time_goes_on(str(old))
     assert run(str(old)) == {"execution": 3}
 
 
@@ -280,6 +319,7 @@ def test_what_control_still_looks_at_can_not_be_set_to_expire() -> None:
 @pytest.mark.long
 def test_two_that_expire_rows_at_the_same_time_while_another_writes_lose_nothing(tmp_path: Path) -> None:
     """A control whose lease has just been taken may still be at it."""
+    time_goes_on(str(tmp_path))
     root, synthetic = str(tmp_path), Synthetic(str(tmp_path))
     for number in range(20):
         synthetic.decision(LONG_AGO_MS + number)
@@ -307,6 +347,7 @@ def test_two_that_expire_rows_at_the_same_time_while_another_writes_lose_nothing
 
 def test_control_deletes_expired_rows_between_two_ticks(tables_in_memory: str) -> None:
     """Whoever runs control needs to do nothing for it."""
+    time_goes_on(tables_in_memory)
     settings = Settings.model_validate({"kafka": {"cluster_name": "test"}, "storage": {"tables": tables_in_memory}})
     synthetic, cluster = Synthetic(tables_in_memory), NotedCluster()
     with synthetic.together():

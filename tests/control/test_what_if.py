@@ -364,7 +364,7 @@ def test_a_prediction_that_is_kept_is_compared_with_what_came(
     assert (came["bytes_copied"], came["duration_ms"]) == (123_000_000, 50_000)
     assert came["bytes_in_headroom_left"] == pytest.approx(0.7)
     write_load_hour(recorded, kept_ms + 2, {1: 8 * MB, 2: 12 * MB, 3: 0.0})
-    note_intent(root, recorded.kafka.cluster_name, 3, Intent.DRAIN, now_ms=kept_ms)
+    note_intent(root, recorded.kafka.cluster_name, 3, Intent.DRAIN, "a person", now_ms=kept_ms)
     assert compared(tmp_path, capsys)["bytes_in_max_over_mean"]["came"] == pytest.approx(1.2)
     assert what_if(tmp_path, "--compare") == 0
     lines = capsys.readouterr().out.splitlines()

@@ -23,12 +23,14 @@ def write_windows(
     silent: Collection[int] = (),
     forged: Mapping[PartitionKey, float] | None = None,
     remote_bytes: Mapping[PartitionKey, int] | None = None,
+    read: Mapping[PartitionKey, float | None] | None = None,
+    size_bytes: int = 1_000,
 ) -> None:
     """Closed windows up to `end_ms`: each partition takes `rate` at its leader and again at each replica in sync.
 
     Topics whose name begins with `quiet` take nothing. `rates` gives each partition one of its own. Brokers that are
     `silent` send no sample. Of `forged` partitions the table holds this rate instead of the true one. Remote storage
-    alone holds `remote_bytes` of these partitions.
+    alone holds `remote_bytes` of these partitions. Consumers read nothing, or what `read` has of each partition.
 
     A window that a call has written before stays as it is. The first call makes one commit of each table: a commit
     takes longer than its rows.
@@ -44,8 +46,8 @@ def write_windows(
         audit = window_columns(settings.kafka.cluster_name, start_ms, window_ms)
         led = [
             {**audit, "broker": row.leader, "topic": key[0], "partition": key[1], "role": "leader",
-             "bytes_in_per_sec": (forged or {}).get(key, rates[key]), "bytes_out_per_sec": 0.0, "size_bytes": 1_000,
-             "remote_size_bytes": (remote_bytes or {}).get(key)}
+             "bytes_in_per_sec": (forged or {}).get(key, rates[key]), "bytes_out_per_sec": read[key] if read else 0.0,
+             "size_bytes": size_bytes, "remote_size_bytes": (remote_bytes or {}).get(key)}
             for key, row in led_by.items()
             if row.leader not in silent
         ]  # fmt: skip

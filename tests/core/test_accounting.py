@@ -46,7 +46,7 @@ def test_bytes_of_finished_movements_and_what_receivers_hold_count() -> None:
         (250, 1_000, 0, ""),
         (1, 2, 1, "50% of 2 bytes, about 0 s left"),
         (250, 1_000_000, 10_000, "0% of 1,000,000 bytes, about 39,990 s left"),
-        (1_000, 1_000, 10**9, "100% of 1,000 bytes, about 0 s left"),
+        (1_000, 1_000, 10**9, "all of 1,000 bytes copied"),
     ],
 )
 def test_the_rest_takes_as_long_as_the_pace_so_far_says(moved: int, total: int, now_ms: int, expected: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 from assignor_core.disks import LogDirDescription, catching_up, largest_replicas, rooms
 from assignor_core.execution.room import PATIENCE_MS, Room, WaitsForRoom
 from assignor_core.live import LiveCluster, LivePartition
-from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
+from tests.simulated_cluster import SimulatedClient, SimulatedCluster
 
 MB = 1_000_000
 T0 = ("t", 0)

@@ -11,6 +11,7 @@ from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.model import Broker, BrokerState, Partition, PartitionLoad
 from assignor_core.plan import (
     Movement,
+    Observed,
     Plan,
     Wave,
     apply_to,
@@ -41,9 +42,30 @@ def test_the_id_is_that_of_what_is_executed_and_of_nothing_else() -> None:
     assert Plan("small", (MOVE, LEAD)).plan_id != Plan("small", (LEAD, MOVE)).plan_id
 
 
+def test_the_id_covers_whatever_is_checked_before_or_after() -> None:
+    plan, within = Plan("small", (MOVE,)), LogDirMovement(1, "t", 0, "/a", "/b", 5.0)
+    others = [
+        Plan("small", (replace(MOVE, wave=1),)),
+        Plan("small", (replace(MOVE, bytes_to_move=999.0),)),
+        replace(plan, observed=Observed({}, {})),
+        replace(plan, observed=Observed({("t", 0): 1}, {"t": 2})),
+        replace(plan, observed=Observed({("t", 0): 1}, {"t": 2}, topic_ids={"t": "id"})),
+        replace(plan, skew_before={"bytes_in": {"max_over_mean": 2.0}}),
+        replace(plan, skew_after={"bytes_in": {"max_over_mean": 2.0}}),
+        Plan("small", (), log_dir_movements=(within,)),
+        Plan("small", (), log_dir_movements=(replace(within, bytes_to_move=6.0),)),
+    ]
+    beginnings = {row.plan_id[:12] for row in (plan, *others)}
+    assert len(beginnings) == len(others) + 1
+    assert len(plan.plan_id) == 64
+    assert Plan("small", (replace(MOVE, bytes_to_move=1000),)).plan_id == plan.plan_id
+
+
 def test_ids_of_plans_stay_as_they_are() -> None:
     """Plans are approved by their id, and kept with it: another form of the same content is another plan."""
-    assert Plan("small", (MOVE,)).plan_id == "84bb8253770b482715b91fdbcd15b436f040ff3deede31e3199ac1cb6c70882b"
+    form_1 = "84bb8253770b482715b91fdbcd15b436f040ff3deede31e3199ac1cb6c70882b"
+    assert Plan("small", (MOVE,), hash_version=1).plan_id == form_1
+    assert Plan("small", (MOVE,)).plan_id == "a00025ba53d915523da1dbda48fbda43" + form_1[-32:]
     given: dict[str, Any] = {"plan_id": "mine"}
     with pytest.raises(TypeError):
         Plan("small", (MOVE,), **given)
@@ -106,6 +128,7 @@ def test_the_form_of_a_plan_is_that_of_the_contract() -> None:
     plan = Plan("small", (movement,), figures, after, {"bytes_in": 1.0}, ("hot",), ("full",), (Wave(1, 1000.0, 5.0),))
     assert plan_to_json(plan) == {
         "plan_id": plan.plan_id,
+        "hash_version": 2,
         "cluster_id": "small",
         "movements": [
             {

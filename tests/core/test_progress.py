@@ -15,7 +15,7 @@ from assignor_core.execution.progress import (
 from assignor_core.execution.reconcile import Abort, Done, Limits, Submit, Wait, next_step
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.plan import Movement, Plan
-from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
+from tests.simulated_cluster import SimulatedClient, SimulatedCluster
 
 T0 = ("t", 0)
 

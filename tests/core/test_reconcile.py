@@ -55,6 +55,28 @@ def test_what_copies_already_counts_for_the_cap_of_all() -> None:
     assert step(wanted, live) == Submit({("t", 1): (5,)})
 
 
+def test_a_staged_movement_keeps_no_replica_that_is_away_and_is_to_go() -> None:
+    """Kafka before 4.3 ends no reassignment while a replica that it keeps is out of sync."""
+    lost = at(1, 2, 3, leader=3)
+    wanted, staged = plan(((1, 2, 3), (4, 5, 3))), Limits(staged=True)
+    asked = next_step(wanted, cluster(lost, brokers=(3, 4, 5)), staged, worked_ms=0)
+    assert asked == Submit({("t", 0): (4, 5, 3)})
+    # One that is away, and that the plan leaves where it is, is no reason to copy both at once.
+    asked = next_step(plan(((1, 2, 3), (1, 4, 5))), cluster(lost, brokers=(2, 3, 4, 5)), staged, worked_ms=0)
+    assert isinstance(asked, Submit)
+    assert [len(set(target) - {1, 2, 3}) for target in asked.reassignments.values()] == [1]
+
+
+def test_a_change_of_leader_that_copies_counts_for_what_it_copies() -> None:
+    """Somebody had moved t-0 to brokers 4 and 5, and a request of ours that came late moves it back."""
+    wanted = plan(((1, 2), (2, 1)), ((3,), (1,)))
+    back = LivePartition((2, 1, 4, 5), 4, (4, 5), adding_replicas=(2, 1), removing_replicas=(4, 5))
+    live = cluster(back, at(3), brokers=(1, 2, 3, 4, 5))
+    assert isinstance(step(wanted, live), Wait)
+    live = cluster(at(2, 1, leader=1), at(3), brokers=(1, 2, 3, 4, 5))
+    assert step(wanted, live) == Submit({("t", 1): (1,)})
+
+
 def test_the_cap_of_a_topic_leaves_room_for_others() -> None:
     live = LiveCluster(
         "c", dict.fromkeys(range(1, 7)), {("t", 0): at(1), ("t", 1): at(2), ("u", 0): at(3), ("t", 2): at(4, 5)}
@@ -195,6 +217,18 @@ def test_a_leader_is_elected_once_it_is_in_sync() -> None:
     behind = LivePartition((2, 1), 1, (1,))
     next_one = step(plan(((1, 2), (2, 1))), cluster(behind))
     assert next_one == Wait("0 partitions are copying, 1 waits for its leader to be in sync")
+
+
+def test_a_copied_partition_names_the_brokers_whose_replicas_stay_and_hold_it_up() -> None:
+    """Before Kafka 4.3 a reassignment waits for them (KAFKA-19975)."""
+    held_up = LivePartition((3, 2, 1), 1, (1, 3), adding_replicas=(3,), removing_replicas=(1,))
+    waits = "0 partitions are copying, 0 wait for their leader to be in sync"
+    held = "1 partition is copied and waits until Kafka has replicas that stay in sync, on"
+    wanted = plan(((1, 2), (3, 2)))
+    assert step(wanted, cluster(held_up, brokers=(1, 3))) == Wait(f"{waits}; {held} broker 2 (offline): first t-0")
+    assert step(wanted, cluster(held_up)) == Wait(f"{waits}; {held} broker 2: first t-0")
+    copying = LivePartition((3, 2, 1), 1, (1,), adding_replicas=(3,), removing_replicas=(1,))
+    assert step(wanted, cluster(copying)) == Wait("1 partition is copying, 0 wait for their leader to be in sync")
 
 
 def test_a_refused_election_ends_the_movement_and_counts_only_with_a_copy() -> None:

@@ -14,7 +14,7 @@ from assignor_core.errors import SimulatedRefusal, SimulatedSilence
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits, Step, Submit, next_step
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
-from assignor_core.simulated_cluster import (
+from tests.simulated_cluster import (
     Fate,
     PlannedFault,
     SimulatedClient,

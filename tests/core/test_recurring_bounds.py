@@ -71,19 +71,12 @@ def test_a_slot_is_the_mean_of_its_windows() -> None:
     assert sums.high(1.5) == {2: 3.0}
     assert len(OpenSlot(1, 1.0, dict.fromkeys(range(20), (2.0, 1))).high(1.5)) == 16
     history = RecurringLoad().after((in_slot(0, load=2.0), in_slot(1)), WATCHED)
-    assert history.mean_load("bytes_in", 0) == 2.0
+    assert history.days["bytes_in"][0].mean_load == {0: 2.0}
     half_ms = SLOT_MS // 2
     halves = (window(half_ms, 2.0, length_ms=half_ms, load=2.0), window(SLOT_MS, 1.0, length_ms=half_ms, load=4.0))
     history = RecurringLoad().after((*halves, in_slot(1, load=None), in_slot(2)), WATCHED)
-    assert (history.mean_load("bytes_in", 0), history.share("bytes_in", 1, 0)) == (3.0, 1.5)
-    assert history.mean_load("bytes_in", 1) == 0.0
-
-
-def test_the_load_of_a_slot_is_known_by_its_day() -> None:
-    history = RecurringLoad(days={"bytes_in": {2: DayLoad({3: 5.0})}})
-    assert history.mean_load("bytes_in", 2 * DAY_SLOTS + 3) == 5.0
-    for resource, slot in (("bytes_out", 2 * DAY_SLOTS + 3), ("bytes_in", 3), ("bytes_in", 2 * DAY_SLOTS + 4)):
-        assert history.mean_load(resource, slot) is None
+    assert history.days["bytes_in"][0].mean_load == {0: 3.0, 1: 0.0}
+    assert history.share("bytes_in", 1, 0) == 1.5
 
 
 def test_a_history_begins_with_nothing_and_counts_each_window_once() -> None:

@@ -192,7 +192,7 @@ def test_an_even_load_asks_for_nothing() -> None:
 
 def test_groups_are_asked_for_only_while_they_can_decide() -> None:
     given = Given(behind={1: "billing"})
-    urgent = replace(POLICY, trigger=replace(TRIGGER, windows_over=3, windows_over_urgent=2), gain_over_noise_min=0.0)
+    urgent = replace(POLICY, trigger=replace(TRIGGER, windows_over=3), gain_over_noise_min=0.0)
     _, decision = decided(given, observed(EVEN, HOT, HOT), policy=urgent)
     assert decision.evaluation.detail.endswith("groups that read from it fall behind (billing)")
     assert given.asked_behind == [frozenset({1})]
@@ -202,7 +202,7 @@ def test_groups_are_asked_for_only_while_they_can_decide() -> None:
 
 def test_groups_that_fall_behind_count_also_while_a_skew_goes_on() -> None:
     """It counts as skewed until all brokers are below `exit_ratio`: for days where no plan helps."""
-    urgent = replace(POLICY, trigger=replace(TRIGGER, windows_over=3, windows_over_urgent=2), gain_over_noise_min=0.0)
+    urgent = replace(POLICY, trigger=replace(TRIGGER, windows_over=3), gain_over_noise_min=0.0)
     goes_on = TriggerState(breached_since_ms=1, breached_resource="bytes_in", breached_broker=1)
     warm, other_hot = {1: 1.3e6, 2: 1e6, 3: 1e6}, {1: 1.2e6, 2: 3e6, 3: 1e6}
     given = Given(behind={2: "billing"})

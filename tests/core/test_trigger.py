@@ -166,7 +166,7 @@ def test_it_must_be_the_same_broker_that_is_hot() -> None:
 
 
 def test_consumers_that_fall_behind_on_the_hot_broker_make_it_urgent() -> None:
-    policy = TriggerPolicy(windows_over=3, windows_considered=5, windows_over_urgent=2)
+    policy = TriggerPolicy(windows_over=3, windows_considered=5)
     newest = (hot(10, 2), hot(20, 1), hot(30, 1))
     assert step(policy, TriggerState(), newest, now_ms=40)[1].reason is Reason.NOT_ENOUGH_WINDOWS
     elsewhere = Surroundings(behind={2: "billing"})

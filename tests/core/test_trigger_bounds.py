@@ -58,7 +58,6 @@ def test_reasons_are_those_of_the_metrics() -> None:
         {"exit_ratio": 1.0},
         {"windows_over": 1},
         {"windows_over": 3},
-        {"windows_over_urgent": 1},
     ],
 )
 def test_settings_at_their_bounds_are_allowed(changed: dict[str, Any]) -> None:
@@ -74,7 +73,6 @@ def test_settings_at_their_bounds_are_allowed(changed: dict[str, Any]) -> None:
         ({"exit_ratio": 1.3}, "1 <= exit < enter, found 1.3 and 1.3"),
         ({"windows_over": 0}, "1 <= k <= n, found 0 and 3"),
         ({"windows_over": 4}, "1 <= k <= n, found 4 and 3"),
-        ({"windows_over_urgent": 0}, "1 or more, found 0"),
     ],
 )
 def test_settings_beyond_their_bounds_are_refused_with_what_was_found(changed: dict[str, Any], message: str) -> None:
@@ -249,7 +247,7 @@ def test_a_broker_that_may_come_back_is_named_with_the_time_it_is_away() -> None
 def test_the_defaults_are_those_that_the_documentation_explains() -> None:
     assert TriggerPolicy() == TriggerPolicy(
         enter_ratio=1.30, exit_ratio=1.15, windows_over=3, windows_considered=5, detector=Detector("noise"),
-        recurring_load=True, recurring_plan_min_ms=HOUR_MS, windows_over_urgent=2, cooldown_ms=600_000,
+        recurring_load=True, recurring_plan_min_ms=HOUR_MS, cooldown_ms=600_000,
         completeness_min=0.95, load_min_bytes_per_sec=100_000.0, stale_after_ms=360_000,
         broker_failure_grace_ms=1_800_000, relief_max_away_share=0.40,
     )  # fmt: skip

@@ -70,7 +70,7 @@ def test_time_in_skew_is_counted_by_what_was_decided() -> None:
 def test_a_naive_threshold_flaps_on_the_same_week() -> None:
     """The figures above could be zero because nothing is ever counted."""
     naive = TriggerPolicy(
-        enter_ratio=1.1, exit_ratio=1.099, windows_over=1, windows_considered=1, windows_over_urgent=1, cooldown_ms=0,
+        enter_ratio=1.1, exit_ratio=1.099, windows_over=1, windows_considered=1, cooldown_ms=0,
         detector=Detector.WINDOWS,
     )  # fmt: skip
     report = simulate(generate("diurnal", seed=1), naive)
@@ -129,9 +129,7 @@ def test_a_broker_that_has_left_for_good_is_no_longer_expected() -> None:
 
 def test_a_simulated_window_is_what_control_would_measure() -> None:
     values = {1: 58.0, 2: 25.0, 3: 37.0}
-    only_window = TriggerPolicy(
-        enter_ratio=skew_of(values).max_over_mean - 1e-9, windows_over=1, windows_considered=1, windows_over_urgent=1
-    )
+    only_window = TriggerPolicy(enter_ratio=skew_of(values).max_over_mean - 1e-9, windows_over=1, windows_considered=1)
     assert simulate(trace(tuple(values.values())), only_window).triggers == 1
     above = TriggerPolicy(enter_ratio=skew_of(values).max_over_mean + 1e-9, windows_over=1, windows_considered=1)
     assert simulate(trace(tuple(values.values())), above).triggers == 0

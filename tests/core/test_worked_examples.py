@@ -1,4 +1,4 @@
-"""The worked examples in the docstrings of the core hold."""
+"""The worked examples in the docstrings of the core hold, and those of what only its tests use."""
 
 import doctest
 import linecache
@@ -8,10 +8,18 @@ from importlib import import_module
 import pytest
 
 import assignor_core
+import tests.simulated_cluster
 from assignor_core.resources import Resource
 from tests.core.planner.cases import state_of
 
-MODULES = sorted(module.name for module in pkgutil.walk_packages(assignor_core.__path__, "assignor_core."))
+PACKAGES = (assignor_core, tests.simulated_cluster)
+BESIDE = (
+    "tests.core.assignors.invariants",
+    "tests.core.group.consumer_invariants",
+    "tests.core.group.invariants",
+)
+FOUND = (pkgutil.walk_packages(package.__path__, f"{package.__name__}.") for package in PACKAGES)
+MODULES = sorted([*(row.name for rows in FOUND for row in rows), *BESIDE])
 
 
 @pytest.fixture(autouse=True)

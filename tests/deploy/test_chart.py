@@ -3,15 +3,15 @@ Kubernetes' own schemas, and its settings are read by the product."""
 
 import json
 import re
-import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from streaming.config import load_settings
 from streaming.settings import Settings
@@ -36,7 +36,18 @@ from tests.shell.test_levels import granted, rows_of
 KUBERNETES = ("1.25", "1.37")
 """The oldest release that the chart allows, and the newest that there are schemas of."""
 CUSTOM: dict[str, type[BaseModel]] = {"ServiceMonitor": ServiceMonitor, "PrometheusRule": PrometheusRule}
-needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not on the path")
+
+
+def helm() -> str | None:
+    """Path of helm; None where it is not."""
+    try:
+        found: str = script("render.py")["helm"]()
+    except FileNotFoundError:
+        return None
+    return found
+
+
+needs_helm = pytest.mark.skipif(helm() is None, reason="helm is not there: `deploy/bootstrap.sh helm` builds it")
 
 
 def test_the_golden_files_are_those_of_the_chart() -> None:
@@ -57,19 +68,20 @@ def test_helm_renders_the_golden_files_with_our_boards_and_rules(example: str) -
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("settings.kafka.sasl_password=x", "sasl_password is not allowed"),
-        ("settings.collect.shard=1/2", "shard is not allowed"),
-        ("settings.trigger.enter_ratio=0", "enter_ratio: Must be greater"),
-        ("settings.kafca.cluster_name=x", "kafca is not allowed"),
-        ("podSecurity.runAsUser=0", "runAsUser: Must be greater"),
-        ("secretFiles.kafka\\.sasl_password.secretName=x", "kafka.sasl_password is not allowed"),
-        ("secretFiles.serve\\.tokens_file.secretName=x", "serve.tokens_file is not allowed"),
-        ("settings.serve.tls_key_file=/x", "tls_key_file is not allowed"),
-        ("pipeline.terminationGracePeriodSeconds=30", "terminationGracePeriodSeconds: Must be greater"),
+        ("settings.kafka.sasl_password=x", "at '/settings/kafka': additional properties 'sasl_password' not allowed"),
+        ("settings.collect.shard=1/2", "at '/settings/collect': additional properties 'shard' not allowed"),
+        ("settings.trigger.enter_ratio=0", "at '/settings/trigger/enter_ratio'"),
+        ("settings.kafca.cluster_name=x", "at '/settings': additional properties 'kafca' not allowed"),
+        ("podSecurity.runAsUser=0", "at '/podSecurity/runAsUser'"),
+        ("secretFiles.kafka\\.sasl_password.secretName=x", "additional properties 'kafka.sasl_password' not allowed"),
+        ("secretFiles.storage\\.tables.secretName=x", "additional properties 'storage.tables' not allowed"),
+        ("secretFiles.notify\\.webhooks\\.chat\\.url.secretName=x", "additional properties 'notify.webhooks.chat.url'"),
+        ("settings.serve.tls_key_file=/x", "at '/settings/serve': additional properties 'tls_key_file' not allowed"),
+        ("pipeline.terminationGracePeriodSeconds=30", "at '/pipeline/terminationGracePeriodSeconds'"),
     ],
 )
 def test_helm_refuses_values_that_the_product_would_refuse(value: str, reason: str) -> None:
-    command = ["helm", "template", str(CHART), "--set", value]
+    command = [helm() or "helm", "template", str(CHART), "--set", value, "--kube-version", KUBERNETES[-1]]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 1
     assert reason in done.stderr
@@ -79,8 +91,8 @@ def test_files_of_secrets_are_for_settings_of_roles_that_get_them() -> None:
     """Those of serve were taken, mounted for the collectors and not for serve."""
     schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
     names = set(schema["definitions"]["secretFiles"]["properties"])
-    assert {"kafka.sasl_password_file", "collect.prometheus_password_file"} <= names
-    assert {name.partition(".")[0] for name in names} == {"kafka", "collect"}
+    assert {"kafka.sasl_password_file", "collect.prometheus_password_file", "serve.users_file"} <= names
+    assert {name.partition(".")[0] for name in names} == {"kafka", "collect", "serve"}
 
 
 def test_serve_has_no_encryption_that_its_probes_do_not_know() -> None:
@@ -148,8 +160,9 @@ def test_pods_have_no_right_that_they_don_t_need(example: str) -> None:
             "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
         }  # fmt: skip
         writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
-        # serve writes down what it sends; one-node has a webhook.
+        # serve writes down what it sends; one-node has a webhook. Tables in a bucket need no volume.
         writes = role in ("pipeline", "control") or (role, example) == ("serve", "one-node")
+        writes &= example != "s3"
         assert writable == ({"/tmp", "/var/lib/rebalancer"} if writes else {"/tmp"})  # noqa: S108
         assert container["workingDir"] == "/tmp"  # noqa: S108
         assert container["resources"]["limits"]["memory"]
@@ -177,16 +190,96 @@ def test_the_product_reads_the_settings_of_every_role(example: str, tmp_path: Pa
         file = tmp_path / f"{role}.yaml"
         file.write_text(data[f"{role}.yaml"], encoding="utf-8")
         settings = load_settings(file)
-        assert settings.storage.tables == "/var/lib/rebalancer/tables"
+        assert settings.storage.tables in ("/var/lib/rebalancer/tables", "s3://example-bucket/rebalancer/tables")
         assert files_of(settings) == mounted_secrets(by_role[role])
         assert (settings.serve.host == "0.0.0.0") == (role == "serve")  # noqa: S104
         assert settings.kafka.cluster_name == yaml.safe_load(data["collect.yaml"])["kafka"]["cluster_name"]
         if role == "serve":
-            assert not files_of(settings)
+            assert not [file for file in files_of(settings) if "/kafka." in file], "serve never logs in to Kafka"
             (service,) = [made for made in of_kind(objects, "Service") if made["metadata"]["name"].endswith("-serve")]
             assert {service["metadata"]["name"], f"{service['metadata']['name']}.kafka-tools.svc"} <= set(
                 settings.serve.allowed_hosts
             )
+
+
+def test_tables_in_a_bucket_need_no_volume_but_credentials_and_a_way_there() -> None:
+    """The claim was made and mounted by all pods, and no policy let them reach the bucket."""
+    objects = golden("s3")
+    assert not of_kind(objects, "PersistentVolumeClaim")
+    (account,) = of_kind(objects, "ServiceAccount")
+    assert account["metadata"]["annotations"].keys() == {"eks.amazonaws.com/role-arn"}
+    for role, pod in pods(objects):
+        assert "persistentVolumeClaim" not in json.dumps(pod["volumes"]), role
+        assert pod["serviceAccountName"] == account["metadata"]["name"]
+    by_role = dict(pods(objects))
+    assert mounted_secrets(by_role["serve"]) == {
+        "/etc/rebalancer/secrets/serve.users_file", "/etc/rebalancer/secrets/serve.tokens_file",
+    }  # fmt: skip
+
+
+def test_people_reach_the_page_by_the_ingress() -> None:
+    objects = golden("s3")
+    (ingress,) = of_kind(objects, "Ingress")
+    (rule,) = ingress["spec"]["rules"]
+    assert rule["host"] == "rebalancer.example.org" == ingress["spec"]["tls"][0]["hosts"][0]
+    backend = rule["http"]["paths"][0]["backend"]["service"]
+    (service,) = [made for made in of_kind(objects, "Service") if made["metadata"]["name"] == backend["name"]]
+    assert backend["port"]["name"] in [port["name"] for port in service["spec"]["ports"]]
+    (data,) = [made["data"] for made in of_kind(objects, "ConfigMap") if "serve.yaml" in made["data"]]
+    assert rule["host"] in yaml.safe_load(data["serve.yaml"])["serve"]["allowed_hosts"]
+    (policy,) = [
+        made["spec"] for made in of_kind(objects, "NetworkPolicy") if made["metadata"]["name"].endswith("-serve")
+    ]
+    assert {"kubernetes.io/metadata.name": "ingress-nginx"} in [
+        peer.get("namespaceSelector", {}).get("matchLabels") for peer in policy["ingress"][0]["from"]
+    ]
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("values", "mounting", "reaching"),
+    [
+        ({}, set(ROLES), set()),
+        ({"storage": {"tables": "s3://b/t"}}, {"pipeline"}, set(ROLES)),
+        ({"storage": {"checkpoints": "s3://b/c"}}, set(ROLES), {"pipeline"}),
+        ({"storage": {"tables": "s3://b/t", "checkpoints": "s3://b/c"}}, set(), set(ROLES)),
+    ],
+)
+def test_a_volume_is_mounted_and_the_store_is_reached_by_those_who_use_it(
+    values: Json, mounting: set[str], reaching: set[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump({"settings": values, "storage": {"credentialsSecret": "keys"}}), encoding="utf-8")
+    objects = script("render.py")["objects"](file)
+    assert bool(of_kind(objects, "PersistentVolumeClaim")) == bool(mounting)
+    assert {role for role, pod in pods(objects) if "persistentVolumeClaim" in json.dumps(pod["volumes"])} == mounting
+    reached = {
+        made["metadata"]["labels"]["app.kubernetes.io/component"]
+        for made in of_kind(objects, "NetworkPolicy")
+        if {"protocol": "TCP", "port": 443} in [port for rule in made["spec"]["egress"] for port in rule["ports"]]
+    }
+    assert reached == reaching
+    for _, pod in pods(objects):
+        assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "keys"}}]
+
+
+@needs_helm
+def test_secrets_of_a_webhook_go_to_serve_alone(tmp_path: Path) -> None:
+    webhooks = {"chat": {"format": "slack"}, "ops": {"url": "https://ops.example.org/"}}
+    secret = {"secretName": "hooks", "key": "url"}
+    values = {
+        "settings": {"notify": {"webhooks": webhooks}}, "secretFiles": {"notify.webhooks.chat.url_file": secret},
+    }  # fmt: skip
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    objects = script("render.py")["objects"](file)
+    mounted = {role: mounted_secrets(pod) for role, pod in pods(objects)}
+    path = "/etc/rebalancer/secrets/notify.webhooks.chat.url_file"
+    assert mounted == {role: {path} if role == "serve" else set() for role in ROLES}
+    (data,) = [made["data"] for made in of_kind(objects, "ConfigMap") if "serve.yaml" in made["data"]]
+    own = tmp_path / "serve.yaml"
+    own.write_text(data["serve.yaml"], encoding="utf-8")
+    assert load_settings(own).notify.webhooks["chat"].url_file == Path(path)
 
 
 def files_of(settings: Settings) -> set[str]:
@@ -255,7 +348,8 @@ def test_pods_may_reach_the_brokers_and_serve_alone_is_reached(example: str) -> 
     for role in ROLES:
         allowed = {port["port"] for rule in policies[role]["egress"] for port in rule["ports"]}
         brokers = {int(server.rpartition(":")[2]) for server in servers}
-        assert brokers <= allowed if role != "serve" else allowed == {53}
+        store = {443} if example == "s3" else set()
+        assert brokers | store <= allowed if role != "serve" else allowed == {53} | store
         assert bool(policies[role]["ingress"]) == (role == "serve")
 
 
@@ -289,6 +383,37 @@ def test_values_fit_their_schema_and_slips_do_not() -> None:
         {"settings": {"control": {"mode": "aply"}}}, {"secretFiles": {"kafka.sasl_password": {}}}, {"replicas": 2},
     ]  # fmt: skip
     assert all(list(judge.iter_errors(slip)) for slip in slips)
+
+
+def choices(schema: Json, part: Json, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each place of the settings where the chart's schema lists what is allowed, with a value for each entry."""
+    if "$ref" in part:
+        part = schema["definitions"][part["$ref"].rpartition("/")[2]]
+    for one in part.get("anyOf", ()):
+        yield from choices(schema, one, path)
+    for value in part.get("enum", ()):
+        yield path, value
+    for name, inner in part.get("properties", {}).items():
+        yield from choices(schema, inner, (*path, name))
+    if "items" in part:
+        yield from ((place, [value]) for place, value in choices(schema, part["items"], path))
+
+
+def test_what_the_schema_lists_as_allowed_is_what_the_product_takes() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    listed = list(choices(schema, schema["definitions"]["settings"]))
+    assert (("trigger", "resources"), ["disk"]) in listed
+    refused = []
+    for path, value in listed:
+        content: Any = value
+        for name in reversed(path):
+            content = {name: content}
+        try:
+            Settings.model_validate(content)
+        except ValidationError as error:
+            # A rule of the whole section may want further settings beside this one: that is no matter of the value.
+            refused += [(path, value) for row in error.errors() if row["loc"][: len(path)] == path]
+    assert refused == []
 
 
 def test_every_value_is_documented_with_its_default() -> None:

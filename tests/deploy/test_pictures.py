@@ -51,7 +51,7 @@ def test_another_source_and_a_picture_without_a_stamp_are_noticed(tmp_path: Path
         board.write(" ")
     (tmp_path / "conf/scenarios/rolling-restart.yaml").write_text("seed: 2\n")
     place("demo.png", tmp_path).write_bytes(drawing(tmp_path))
-    with (tmp_path / "streaming/serve/audit.js").open("a") as script:
+    with (tmp_path / "streaming/serve/page/audit.js").open("a") as script:
         script.write("\n")
     assert out_of_date(tmp_path, tmp_path) == {
         name: PICTURES[name].command

@@ -47,16 +47,19 @@ def _board(name: str) -> Drawn:
     return Drawn(DEMO, (f"deploy/grafana/dashboards/{name}.json", *drawing))
 
 
+PAGE = tuple(f"streaming/serve/page/{name}" for name in ("page.html", "page.css", "elements.js", "units.js"))
+
+
 def _page(*scripts: str) -> Drawn:
-    own = tuple(f"streaming/serve/{script}.js" for script in scripts)
-    return Drawn("make page-pictures", ("streaming/serve/page.html", *own, "tests/serve/page_pictures.py"), "pictures")
+    own = tuple(f"streaming/serve/page/{script}.js" for script in scripts)
+    return Drawn("make page-pictures", (*PAGE, *own, "tests/serve/page_pictures.py"), "pictures")
 
 
 BOARDS = ("rebalancer-balance", "rebalancer-broker", "rebalancer-health", "rebalancer-lag", "rebalancer-rebalances")
 PAGES: Mapping[str, Drawn] = {
     f"page-{name}.png": _page(*scripts)
     for name, scripts in {
-        "overview": ("live", "plan", "execution"),
+        "overview": ("overview", "execution"),
         "plan": ("plan", "acting"),
         "groups": ("views", "groups"),
         "group": ("views", "groups", "plot"),

@@ -120,6 +120,8 @@ def test_every_setting_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(NAMES) - NEW_OR_OLD))
 def test_every_target_of_make_is_there(name: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    benchmarks = (file.stem.replace("_", "-") for file in (ROOT / "tests" / "benchmarks").glob("bench_*.py"))
+    targets.update(benchmarks)
     named = {
         match.group(1)
         for text in code((ROOT / name).read_text(encoding="utf-8"))

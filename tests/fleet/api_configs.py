@@ -1,4 +1,4 @@
-"""Settings of topics and brokers, and client quotas: described with all defaults of Kafka 4.3, changed entry by entry.
+"""Settings of topics and brokers, and client quotas: described with all defaults of Kafka 4.4, changed entry by entry.
 
 The throttles are those of the simulated cluster, in force; other settings are kept and do nothing.
 """
@@ -24,6 +24,7 @@ from kafka.protocol.admin import (
 from assignor_core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.fleet.api import NOT_AUTHORIZED, OK, UNKNOWN_PARTITION, Api
 from tests.fleet.fleet import Fleet
+from tests.simulated_cluster.throttling import is_too_long
 
 TOPIC, BROKER = 2, 4
 DEFAULTS = Path(__file__).with_name("kafka_configs.json")
@@ -101,10 +102,14 @@ def _altered(fleet: Fleet, broker: int, request: Any) -> Any:
     responses = []
     for row in request.resources:
         error_code, message = _problem(fleet, broker, row), None
+        before = _lists(fleet, row)
         for change in () if error_code or request.validate_only else row.configs:
             error = _change(fleet, row.resource_type, row.resource_name, change)
             if error is not None:
+                # Kafka makes all changes of one resource or none.
+                _restore_lists(fleet, row.resource_name, before)
                 error_code, message = getattr(errors, error).errno, error
+                break
         responses.append((error_code, message, row.resource_type, row.resource_name))
     return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
@@ -128,12 +133,29 @@ def _change(fleet: Fleet, kind: int, resource: str, change: Any) -> str | None:
     return None
 
 
+def _lists(fleet: Fleet, row: Any) -> dict[str, str]:
+    """The lists of throttled replicas of a topic as they are; empty for any other resource."""
+    topic = fleet.contents.topics.get(row.resource_name) if row.resource_type == TOPIC else None
+    return {} if topic is None else dict(topic.throttled_replicas)
+
+
+def _restore_lists(fleet: Fleet, topic: str, before: Mapping[str, str]) -> None:
+    for setting in LISTS:
+        if setting in before:
+            fleet.cluster.set_throttled_replicas(topic, setting, before[setting])
+        else:
+            fleet.cluster.remove_throttled_replicas(topic, setting)
+
+
 def _change_list(fleet: Fleet, topic: str, setting: str, operation: int, value: str) -> str | None:
+    """Make one change; raises LookupError for a text on which a broker closes the connection."""
+    if operation != DELETE and is_too_long(value):
+        raise LookupError(f"{setting}: {len(value)} bytes")
     if operation == APPEND:
         return fleet.cluster.append_throttled_replicas(topic, setting, value)
     if operation == SUBTRACT:
-        fleet.cluster.subtract_throttled_replicas(topic, setting, value)
-    elif operation == SET:
+        return fleet.cluster.subtract_throttled_replicas(topic, setting, value)
+    if operation == SET:
         fleet.cluster.set_throttled_replicas(topic, setting, value)
     else:
         fleet.cluster.remove_throttled_replicas(topic, setting)

@@ -8,9 +8,9 @@ from kafka.protocol.admin.topics import DescribeTopicPartitionsRequest, Describe
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from assignor_core.live import NO_LEADER
-from assignor_core.simulated_cluster.state import ClusterContents, SimulatedPartition
 from tests.fleet.api import NOT_AUTHORIZED, OK, UNKNOWN_PARTITION, Api
 from tests.fleet.fleet import HOST, Fleet
+from tests.simulated_cluster.state import ClusterContents, SimulatedPartition
 
 LEADER_NOT_AVAILABLE = 5
 UNKNOWN_TOPIC_ID = 100

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from assignor_core.live import NO_LEADER, PartitionKey
-from assignor_core.simulated_cluster.state import ClusterContents, SimulatedPartition
+from tests.simulated_cluster.state import ClusterContents, SimulatedPartition
 
 Counts = dict[str, float]
 

@@ -10,10 +10,10 @@ from random import Random
 from typing import Any, TypeVar
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from assignor_core.simulated_cluster import SimulatedCluster, replication
-from assignor_core.simulated_cluster.state import ClusterContents, SimulatedPartition
 from tests.fleet.counters import Counters
 from tests.fleet.groups import FleetGroup
+from tests.simulated_cluster import SimulatedCluster, replication
+from tests.simulated_cluster.state import ClusterContents, SimulatedPartition
 
 HOST = "127.0.0.1"
 RECORD_BYTES = 1_000

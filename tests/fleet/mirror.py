@@ -3,13 +3,13 @@
 from collections import defaultdict
 
 from assignor_core.live import LiveCluster, PartitionKey
-from assignor_core.simulated_cluster import SimulatedCluster
-from assignor_core.simulated_cluster.state import LogDir, Replica, SimulatedPartition, SimulatedTopic
 from streaming.collect.group_table import GroupView
 from streaming.collect.observation import Observation
 from tests.fleet.counters import Counters
 from tests.fleet.fleet import RECORD_BYTES, Fleet
 from tests.fleet.groups import FleetGroup, FleetMember, member_of
+from tests.simulated_cluster import SimulatedCluster
+from tests.simulated_cluster.state import LogDir, Replica, SimulatedPartition, SimulatedTopic
 
 ONE_LOG_DIR = 0
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from assignor_core.live import PartitionKey
 from assignor_core.placement import PlacementBroker, PlacementStart, place_replicas
-from assignor_core.simulated_cluster import SimulatedCluster
-from assignor_core.simulated_cluster.state import Replica, SimulatedPartition, SimulatedTopic
 from streaming.settings import TopicSettings
 from tests.fleet.fleet import Fleet
 from tests.fleet.groups import STABLE, FleetGroup, member_of
+from tests.simulated_cluster import SimulatedCluster
+from tests.simulated_cluster.state import Replica, SimulatedPartition, SimulatedTopic
 
 SEED = 1
 RACKS = 3

@@ -65,7 +65,7 @@ def test_a_consumer_group_has_its_owners_epoch_and_all_members(
     assert (group.state, group.group_type, group.generation_id, group.assignor) == (STABLE, "consumer", 7, "uniform")
     assert group.members == 3, "one owns nothing"
     topic = min(group.committed)[0]
-    first, second = Owner("m", "client-m"), Owner("n", "client-n")
+    first, second = (Owner(name, f"client-{name}", client_host="127.0.0.1") for name in ("m", "n"))
     assert group.owners == {(topic, 0): first, (topic, 1): first, (topic, 2): second, (topic, 3): second}
     assert group.targets == {key: owner.member_id for key, owner in group.owners.items()}
     assert fleet.run(unserved) == 0

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from assignor_core.assignors import assign, balance_score
-from assignor_core.assignors.invariants import kept, violations
 from assignor_core.assignors.wire import (
     Assignment,
     Subscription,
@@ -19,6 +18,7 @@ from assignor_core.assignors.wire import (
 from streaming.commands.assign import group_of
 from streaming.commands.place import placement_answer
 from tests.core.assignors.groups import Line, after, disputed, mixed_line, stale, uniform_line
+from tests.core.assignors.invariants import kept, violations
 from tests.java.oracle import KafkaOracle
 
 pytestmark = pytest.mark.java

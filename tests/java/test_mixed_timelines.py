@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from assignor_core.assignors import TopicPartition
-from assignor_core.assignors.invariants import holders
 from streaming.commands.assign import group_of
 from tests.core.assignors.groups import Line
+from tests.core.assignors.invariants import holders
 from tests.core.assignors.recorded_rounds import ROUNDS, Round
 from tests.core.assignors.timelines import ROUNDS_MAX, Group, Leader, NoRest, first_group, large_group, lead
 from tests.java.oracle import KafkaOracle

@@ -10,9 +10,9 @@ import pytest
 
 from assignor_core.assignors import SERVER_ASSIGNORS, balance_score
 from assignor_core.assignors.contract import GroupSpec
-from assignor_core.assignors.invariants import kept, violations
 from streaming.commands.assign import group_of
 from tests.core.assignors.groups import Line, after, mixed_line, uniform_line
+from tests.core.assignors.invariants import kept, violations
 from tests.java_programs import program
 
 pytestmark = pytest.mark.java

@@ -134,6 +134,30 @@ def test_one_ctrl_c_stops_and_restores(settings: Settings, admin: KafkaAdminClie
     assert_left_nothing(cluster, topic)
 
 
+def test_with_json_standard_output_has_the_end_alone_also_of_one_that_is_aborted(
+    settings: Settings, admin: KafkaAdminClient, file: Path
+) -> None:
+    topic, other = make_topic(admin, settings), make_topic(admin, settings)
+    cluster, journal = Cluster(admin), journal_of(settings)
+    code, out, err = finish(start(file, "apply", write_plan(journal, topic), "--yes", "--json"))
+    end = json.loads(out)
+    (execution,) = [row for row in journal.executions(now_ms=now_ms()) if row.execution_id == end["execution_id"]]
+    assert (code, end["event"], end["movements_done"], end["movements_total"]) == (0, "done", 1, 1)
+    assert (end["plan_id"], end["detail"]) == (execution.plan_id, execution.last.detail)
+    assert end["bytes_moved"] >= end["bytes_total"] > 0
+    assert "1 of 1 movement, 100 %" in err
+    process = start(file, "apply", write_plan(journal, other), "--yes", "--json", throttle=SLOWLY)
+    until("under way", lambda: [row for row in journal.open_executions(now_ms=now_ms()) if row.started_ms])
+    process.send_signal(signal.SIGHUP)
+    code, out, err = finish(process)
+    end = json.loads(out)
+    assert (code, end["event"], end["movements_done"]) == (1, "aborted", 0)
+    assert "asked to stop: moves in flight are cancelled, and throttles removed" in err
+    assert replicas(cluster, topic) == (2,)
+    until("the other topic is where it was", lambda: replicas(cluster, other) == (1,))
+    assert_left_nothing(cluster, topic, other)
+
+
 def test_abort_ends_what_has_begun_and_what_waits_though_a_topic_is_gone(
     settings: Settings, admin: KafkaAdminClient, file: Path
 ) -> None:

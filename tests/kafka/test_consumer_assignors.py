@@ -350,6 +350,7 @@ def test_what_a_member_lost_with_its_membership_is_read_by_somebody(kafka_cluste
         a = PythonMember(servers, group, [topic], CooperativeSticky(), "a")
         members += [gate, a]
         wait_for_shares([a], even)
+        wait_for_shares([gate], even)  # one that stops before it has joined is no member
         gate.call(partial(_stop_until, opened, stopped))
         assert stopped.wait(DEADLINE_S)
         left = wait_for_members(admin, group, ["gate", "a"])["a"]

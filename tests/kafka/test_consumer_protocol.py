@@ -16,7 +16,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
-from assignor_core.group.consumer_protocol.messages import ConsumerGroupConfig
+from assignor_core.group.consumer_protocol.messages import ConsumerGroupConfig, ConsumerGroupState
 from assignor_core.group.member import CONSUMER_PROTOCOL, ConsumerConfig
 from assignor_core.group.scenario import ProcessSpec, Scenario, TopicSpec
 from assignor_core.group.simulation import Run, simulate
@@ -92,7 +92,10 @@ def simulated(story: Story, seed: int, jitter_ms: int = JITTER_MS) -> Trace:
     last = [entry for entry in run.trace if entry.state is not None][-1]
     assert last.state is not None
     moves = list(_moves_of_run(run))
-    end = (last.state.value, run.generation_id, max([epoch for what, epoch in moves if what == "target"]))
+    assigned = run.generation_id
+    if last.state is ConsumerGroupState.ASSIGNING:
+        assigned = max(epoch for what, epoch in moves if what == "target")
+    end = (last.state.value, run.generation_id, assigned)
     return Trace(moves, sorted(_reconciled_of_run(run)), _sizes(Record.of_run(run, []).callbacks()), end)
 
 

@@ -17,6 +17,7 @@ from assignor_core.execution.caution import LatencyBound
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
+from assignor_core.throttles import tagged
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import consumer
@@ -26,7 +27,7 @@ from streaming.control.latency import LatencyPressure
 from streaming.control.looks import Look
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
-from streaming.control.throttle import throttle_scope
+from streaming.control.throttled_lists import throttle_scope
 from streaming.control.wiring import executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
@@ -38,17 +39,22 @@ pytestmark = pytest.mark.kafka
 
 RECORDS = 300
 VALUE = b"x" * 2_000
+SLOW_VALUE = b"x" * 40_000
+"""A topic of such records has 12 MB. The first fetch copies 1 MB whatever the throttle, and each later one waits about
+ten seconds, until the meter of the throttle has forgotten the one before."""
 DAY_MS = 86_400_000
 
 
-def make_topic(admin: KafkaAdminClient, settings: Settings, assignments: dict[int, list[int]]) -> str:
+def make_topic(
+    admin: KafkaAdminClient, settings: Settings, assignments: dict[int, list[int]], *, value: bytes = VALUE
+) -> str:
     """A topic of its own with `RECORDS` records in partition 0."""
     topic = f"executor-{uuid.uuid4().hex[:8]}"
     admin.create_topics({topic: {"assignments": assignments}})
     wait_until_known(admin, [topic])
     producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all")
     for _ in range(RECORDS):
-        producer.send(topic, VALUE, partition=0)
+        producer.send(topic, value, partition=0)
     producer.flush()
     producer.close()
     return topic
@@ -65,8 +71,7 @@ def approve(
     """Write a plan of these movements and its approval."""
     plan = Plan("test", tuple(movements), SKEW, SKEW)
     now_ms = now_ms or time.time_ns() // 1_000_000
-    journal.write_plan(ProposedPlan(plan, seen, elapsed_ms=1.0), decision=None, now_ms=now_ms)
-    approved = journal.plan(plan.plan_id)
+    approved = journal.write_plan(ProposedPlan(plan, seen, elapsed_ms=1.0), decision=None, now_ms=now_ms)
     execution = journal.approve(approved, "a test", now_ms=now_ms, in_windows_only=in_windows_only)
     return ExecutionRecord(execution), approved
 
@@ -90,7 +95,7 @@ def carry_out(
 
 def ask_to_abort(journal: Journal, record: ExecutionRecord) -> None:
     """As a person would from another process."""
-    journal.request_abort(record.execution, now_ms=time.time_ns() // 1_000_000)
+    journal.request_abort(record.execution, "a person", now_ms=time.time_ns() // 1_000_000)
     record.execution = journal.execution(record.execution.execution_id)
 
 
@@ -148,16 +153,17 @@ def test_a_movement_is_made_and_leaves_no_throttle(
 
 
 def test_a_throttle_slows_the_copy_and_an_abort_restores(settings: Settings, admin: KafkaAdminClient) -> None:
-    topic = make_topic(admin, settings, {0: [1]})
+    topic = make_topic(admin, settings, {0: [1]}, value=SLOW_VALUE)
     slow = with_control(settings, throttle_bytes_per_sec=20_000)
     cluster, journal = Cluster(admin), journal_of(slow)
     executor = executor_of(cluster, journal, slow)
-    record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), RECORDS * 2_000.0)])
-    now_ms = time.time_ns() // 1_000_000
-    executor.begin(record, approved, now_ms=now_ms)
-    assert not executor.tick(record, approved.plan, now_ms=now_ms)
+    record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), float(RECORDS * len(SLOW_VALUE)))])
+    executor.begin(record, approved, now_ms=time.time_ns() // 1_000_000)
+    # Nothing moves before every broker shows its throttle, and brokers hear of it one after the other.
+    carry_out(executor, record, approved.plan, until="submitted")
+    assert record.execution.last_event == "submitted"
     assert eventually(lambda: cluster.throttle_rates().keys() == {1, 2})
-    assert cluster.describe().partitions[(topic, 0)].reassigning  # 600 kB at 20 kB/s take half a minute
+    assert eventually(lambda: cluster.describe().partitions[(topic, 0)].reassigning)
     ask_to_abort(journal, record)
     carry_out(executor, record, approved.plan)
     assert record.execution.last_event == "aborted"
@@ -235,7 +241,7 @@ def test_a_throttle_of_somebody_else_stays(
         assert cluster.throttle_rates()[2]["leader.replication.throttled.rate"] == 5_000_000
         assert eventually(lambda: list(cluster.throttled_replicas([topic]).values()) == ["7:7"])
     finally:
-        cluster.clear_throttle([2], {topic: frozenset({(7, 7)})}, {})
+        cluster.clear_throttle([2], {topic: frozenset({(7, 7)})}, {}, untagged=True)
         assert eventually(lambda: no_throttle_left(cluster, topic))
 
 
@@ -447,9 +453,9 @@ def test_the_throttle_follows_headroom_and_pressure(settings: Settings, admin: K
         assert executor.begin(record, approved, now_ms=now_ms)
         executor.tick(record, approved.plan, now_ms=now_ms)
         # Four fifths of what is left below 10 MB/s.
-        assert eventually(lambda: leader_rates(cluster) == {1: 4_000_000, 2: 6_400_000})
+        assert eventually(lambda: leader_rates(cluster) == {1: tagged(4_000_000), 2: tagged(6_400_000)})
         executor.tick(record, approved.plan, now_ms=now_ms + 20_000)
-        assert eventually(lambda: leader_rates(cluster) == {1: 2_000_000, 2: 3_200_000})
+        assert eventually(lambda: leader_rates(cluster) == {1: tagged(2_000_000), 2: tagged(3_200_000)})
     finally:
         ask_to_abort(journal, record)
         carry_out(executor, record, approved.plan)

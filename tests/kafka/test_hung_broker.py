@@ -108,8 +108,8 @@ def test_an_execution_goes_on_around_the_frozen_broker_and_submits_nothing_to_it
 ) -> None:
     cluster, journal = Cluster(admin), journal_of(own)
     plan = Plan("test", tuple(Movement("t", number, (1,), (2,), 1.0) for number in range(4)))
-    journal.write_plan(ProposedPlan(plan, Observed.of(plan, cluster.describe())), decision=None, now_ms=now_ms())
-    approved = journal.plan(plan.plan_id)
+    proposed = ProposedPlan(plan, Observed.of(plan, cluster.describe()))
+    approved = journal.write_plan(proposed, decision=None, now_ms=now_ms())
     record = ExecutionRecord(journal.approve(approved, "a test", now_ms=now_ms()))
     executor = executor_of(cluster, journal, own)
 

@@ -66,8 +66,8 @@ def approve(settings: Settings, cluster: Cluster, *topics: str) -> ExecutionReco
     plan = Plan("test", tuple(Movement(topic, 0, (1,), (2,), 1.0) for topic in topics), SKEW, SKEW)
     journal = journal_of(settings)
     proposed = ProposedPlan(plan, Observed.of(plan, live), elapsed_ms=1.0)
-    journal.write_plan(proposed, decision=None, now_ms=now_ms())
-    return ExecutionRecord(journal.approve(journal.plan(plan.plan_id), "a test", now_ms=now_ms()))
+    kept = journal.write_plan(proposed, decision=None, now_ms=now_ms())
+    return ExecutionRecord(journal.approve(kept, "a test", now_ms=now_ms()))
 
 
 def now_ms() -> int:

@@ -21,6 +21,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
 
 from assignor_core.disks import LogDirDescription
+from assignor_core.throttles import tagged
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.control.wiring import journal_of
@@ -208,7 +209,7 @@ def test_a_full_log_dir_is_relieved_unasked_though_control_and_broker_are_killed
         write_windows(own, cluster.describe(), end_ms=now_ms)
         with running(own, tmp_path, "control"):
             until("the first copy is made", lambda: copying(cluster), tmp_path)
-            assert cluster.log_dir_rates() == {1: RATE}
+            assert cluster.log_dir_rates() == {1: tagged(RATE)}
         # Killed by a signal 9. The copy goes on without it; then the broker is killed, too.
         assert not ended(own)
         brokers.kill_broker(1)

@@ -18,6 +18,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
 from pyspark.sql import SparkSession
 
+from assignor_core.throttles import tagged
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client, spark_options
@@ -31,7 +32,7 @@ from streaming.settings import Settings
 from tests import kerberos
 from tests.kafka.secured import SCRAM, make_certificates
 from tests.kerberos import Realm, host_of_loopback, missing_for_kerberos, realm
-from tests.tokens import AUDIENCE, CLIENT, SECRET, TokenServer, make_key, token_server
+from tests.tokens import AUDIENCE, CLIENT, ISSUER, SECRET, TokenServer, make_key, token_server
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
@@ -93,6 +94,7 @@ def brokers(folder: Path, kdc: Realm | None) -> Iterator[EmbeddedCluster]:
             **(kerberos_settings(kdc) if kdc else {}),
             "sasl.oauthbearer.jwks.endpoint.url": keys.url,
             "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.expected.issuer": ISSUER,
             f"{OF_LISTENER}.oauthbearer.sasl.jaas.config": f"{JAVA_OAUTHBEARER}.OAuthBearerLoginModule required;",
             f"{OF_LISTENER}.oauthbearer.sasl.server.callback.handler.class": VALIDATOR,
             f"{OF_LISTENER}.oauthbearer.connections.max.reauth.ms": "3600000",
@@ -325,7 +327,7 @@ def test_every_role_does_its_work_by(
     admin = admin_client(settings.kafka)
     try:
         cluster = Cluster(admin)
-        cluster.set_throttle_rates({1: 1_000_000})
+        cluster.set_throttle_rates({1: tagged(1_000_000)})
         until("the throttle is shown", lambda: cluster.throttle_rates(), pause_s=0.1)
         cluster.clear_throttle([1], {}, {})
         live = cluster.describe()

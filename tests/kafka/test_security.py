@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -28,6 +29,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from assignor_core.disks import replica_sizes
 from assignor_core.marker import Marker
+from assignor_core.throttles import tagged
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client, librdkafka_options, spark_options
 from streaming.cluster.input_topics import create_input_topics
@@ -37,7 +39,9 @@ from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable
 from streaming.runtime.jars import PROJECT_ROOT
-from streaming.settings import Settings, TopicSettings
+from streaming.runtime.locks import exclusive
+from streaming.runtime.processes import free_ports
+from streaming.settings import KafkaSettings, Settings, TopicSettings
 from tests.java_programs import tool
 from tests.kafka.secured import kafka_acls, make_certificates, secured_cluster
 from tests.topics import wait_until_known
@@ -221,6 +225,27 @@ def test_the_script_grants_what_is_needed_and_takes_it_back(
     }
 
 
+def test_the_right_to_create_topics_that_do_not_exist_yet_is_seen(
+    brokers: EmbeddedCluster, superuser: KafkaAdminClient, folder: Path, tmp_path: Path
+) -> None:
+    settings = settings_of("SASL_SSL", brokers, folder, tmp_path)
+    new = TopicSettings(byte_rate="not-there.byte-rate", consumer_lag="not-there.consumer-lag")
+    settings = settings.model_copy(update={"topics": new})
+    create = next(need for need in NEEDS if need.operation == "CREATE")
+    admin = admin_client(settings.kafka)
+    try:
+        revoke_all(superuser, principal(settings))
+        rows = [row for need in NEEDS if need.role == "collect" and need is not create
+                for row in acls_of(need, principal(settings))]  # fmt: skip
+        superuser.create_acls(rows)
+        eventually(lambda: lacking(admin, settings, "collect"), {(create.resource, create.operation)})
+        superuser.create_acls([acl(create, name, principal(settings)) for name in (new.byte_rate, new.consumer_lag)])
+        eventually(lambda: lacking(admin, settings, "collect"), set())
+        assert not {new.byte_rate, new.consumer_lag}.intersection(superuser.list_topics())
+    finally:
+        admin.close()
+
+
 def operation_of(row: ACL) -> tuple[ResourceType, str, ACLOperation]:
     return row.resource_pattern.resource_type, row.resource_pattern.resource_name, row.operation
 
@@ -248,7 +273,7 @@ def control_works(cluster: Cluster) -> None:
     assert replica_sizes(cluster.log_dirs())
     entries = {"t": frozenset({(0, 1)})}
     cluster.set_throttled_replicas(entries, entries)
-    cluster.set_throttle_rates({1: 1_000_000})
+    cluster.set_throttle_rates({1: tagged(1_000_000)})
     until("the throttle is shown", lambda: cluster.throttle_rates() and cluster.throttled_replicas(["t"]), pause_s=0.1)
     cluster.clear_throttle([1], entries, entries)
     cluster.reassign({("t", 0): live.partitions[("t", 0)].replicas})
@@ -311,6 +336,16 @@ def test_check_names_what_a_stranger_lacks(
     assert (rows["no reassignment"]["passed"], rows["no reassignment"]["detail"]) == (None, unknown)
 
 
+@pytest.mark.usefixtures("superuser")
+def test_a_second_run_is_refused_and_names_the_first(brokers: EmbeddedCluster, folder: Path, tmp_path: Path) -> None:
+    settings = settings_of("SASL_SSL", brokers, folder, tmp_path)
+    with exclusive(settings.storage.tables, "run"):
+        answer = check(settings, tmp_path, "run")
+    assert answer.returncode == 3
+    assert f"already: process {os.getpid()} on " in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("where", ["environment", "file"])
 def test_a_wrong_password_is_refused_and_never_shown(
     where: str, brokers: EmbeddedCluster, superuser: KafkaAdminClient, folder: Path, tmp_path: Path
@@ -322,12 +357,11 @@ def test_a_wrong_password_is_refused_and_never_shown(
         (tmp_path / "password").write_text(wrong)
     else:
         environment["REBALANCER_KAFKA__SASL_PASSWORD"] = wrong
-    environment["REBALANCER_KAFKA__REQUEST_TIMEOUT_MS"] = "3000"
     answers = [check(settings, tmp_path, command, **environment) for command in ("check", "config", "collect")]
     assert all(wrong not in answer.stdout + answer.stderr for answer in answers)
     printed = answers[0].stdout
     assert "FAIL  cluster reached" in printed
-    assert "password of user app, certificates right?" in printed
+    assert "the broker refuses the login: is the SCRAM-SHA-512 password of user app right?" in printed
 
 
 @pytest.mark.usefixtures("superuser")
@@ -350,5 +384,73 @@ def test_without_a_certificate_mutual_tls_is_refused_and_said_so(
     bare = settings.kafka.model_copy(
         update={"ssl_certificate_file": None, "ssl_key_file": None, "request_timeout_ms": 5_000}
     )
-    with pytest.raises(ClusterUnreachable):
+    with pytest.raises(ClusterUnreachable, match=r"TLS fails: .*certificate.* \(kafka\.ssl_certificate_file\)$"):
         admin_client(bare)
+
+
+WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
+    "mechanism": ("SASL_SSL", {"sasl_mechanism": "PLAIN"},
+                  "the broker does not offer sasl_mechanism PLAIN, only SCRAM-SHA-512"),
+    "no login": ("SASL_SSL", {"security_protocol": "SSL"},
+                 "the port asks for a SASL login (SCRAM-SHA-512), security_protocol is SSL"),
+    "no TLS": ("SASL_SSL", {"security_protocol": "SASL_PLAINTEXT"},
+               "the port speaks TLS, security_protocol is SASL_PLAINTEXT"),
+    "plaintext port": ("PLAINTEXT", {}, "the port speaks no TLS, security_protocol is SASL_SSL"),
+    "port without login": ("PLAINTEXT", {"security_protocol": "SASL_PLAINTEXT"},
+                           "the port asks for no login, security_protocol is SASL_PLAINTEXT"),
+    "controller": ("CONTROLLER", {"security_protocol": "PLAINTEXT"}, "the port is a controller's, not a broker's"),
+    "authority": ("SASL_SSL", {"ssl_ca_file": None},
+                  "the certificate of the broker is refused: unable to get local issuer certificate"),
+}  # fmt: skip
+"""What is wrong of settings that are right else: where they connect to, what they have instead, and what is said."""
+
+
+@pytest.mark.usefixtures("superuser")
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_with_a_connection_is_named(
+    wrong: str, brokers: EmbeddedCluster, folder: Path, tmp_path: Path
+) -> None:
+    where, instead, said = WRONG[wrong]
+    others = {
+        "PLAINTEXT": brokers.bootstrap_servers,
+        "CONTROLLER": [f"127.0.0.1:{broker.controller_port}" for broker in brokers.brokers],
+    }
+    addresses = others.get(where) or brokers.addresses(where)
+    settings = settings_of("SASL_SSL", brokers, folder, tmp_path)
+    with pytest.raises(ClusterUnreachable, match=re.escape(f"{addresses[0]}: {said}")):
+        admin_client(settings.kafka.model_copy(update={"bootstrap_servers": addresses, **instead}))
+
+
+@pytest.mark.usefixtures("superuser")
+def test_one_address_that_works_is_enough_and_of_several_that_fail_each_has_its_reason(
+    brokers: EmbeddedCluster, folder: Path, tmp_path: Path
+) -> None:
+    settings = settings_of("SASL_SSL", brokers, folder, tmp_path)
+    listed = ["127.0.0.1:1", "no-such-host.invalid:9092", *brokers.addresses("SASL_SSL")]
+    kafka = settings.kafka.model_copy(update={"bootstrap_servers": listed})
+    admin_client(kafka).close()
+    (tmp_path / "password").write_text("wrong")
+    with pytest.raises(ClusterUnreachable) as failure:
+        admin_client(kafka)
+    assert str(failure.value).endswith(
+        "127.0.0.1:1: the port is closed; no-such-host.invalid:9092: the host name is unknown; "
+        f"{listed[-1]}: the broker refuses the login: is the SCRAM-SHA-512 password of user app right?"
+    )
+
+
+def test_brokers_that_advertise_an_address_that_nobody_reaches_are_named(folder: Path) -> None:
+    port, nowhere = free_ports(1)[0], "no-such-host.invalid:9092"
+    certificates = folder / "certificates"
+    settings = {
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},SSL://{nowhere}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates / "broker.keystore.pem"),
+    }
+    with EmbeddedCluster(
+        folder / "advertised", broker_count=1, broker_settings=settings, listeners=("SSL",), ports={1: port}
+    ) as cluster:
+        listed = cluster.addresses("SSL")
+        kafka = KafkaSettings(bootstrap_servers=listed, security_protocol="SSL", ssl_ca_file=certificates / "ca.pem")
+        said = f"the cluster answers, and not at the addresses that its brokers advertise: {nowhere}: the host name is"
+        with pytest.raises(ClusterUnreachable, match=re.escape(f"no broker reached at {listed[0]}: {said} unknown")):
+            admin_client(kafka)

@@ -1,5 +1,5 @@
 """Tiered, compacted and re-created topics on real brokers: what looks add up to is what the brokers count, within 2 %,
-and a plan copies of a tiered log only what lies on disks, as it names before.
+and a plan copies of a tiered log only what lies on disks, or what is not uploaded yet, as it names before.
 """
 
 import re
@@ -36,7 +36,7 @@ from streaming.settings import Settings
 from tests.control.windows import write_windows
 from tests.kafka.test_executor import carry_out
 from tests.topics import set_settings, wait_until_known
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
@@ -45,8 +45,10 @@ VALUE = bytes(range(250)) * 4
 KEYS = 100
 PER_SECOND = 700
 """Records of a steady producer."""
+SEGMENT_BYTES, LOCAL_BYTES = MB, 2 * MB
+"""Local retention keeps the newest segments that have `LOCAL_BYTES` together, so less than one segment more."""
 TIERED = {
-    "remote.storage.enable": "true", "segment.bytes": str(MB), "local.retention.bytes": str(2 * MB),
+    "remote.storage.enable": "true", "segment.bytes": str(SEGMENT_BYTES), "local.retention.bytes": str(LOCAL_BYTES),
     "retention.bytes": "-1",
 }  # fmt: skip
 NEVER, ALWAYS = "1.0", "0.0"
@@ -192,7 +194,7 @@ def test_a_tiered_topic_is_measured_within_2_percent_while_local_retention_delet
     writing = threading.Thread(target=writer.write_on, args=(stopping,))
     writing.start()
     starts: set[int] = set()
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + DEADLINE_S
     try:
         while len(starts) < 8:
             time.sleep(2)
@@ -291,35 +293,62 @@ def test_a_topic_made_again_is_unknown_once_and_measured_within_2_percent_from_t
     assert watch.measured_bytes[topic] == pytest.approx(grown, rel=0.02)
 
 
-def test_a_plan_copies_of_a_tiered_log_local_bytes_only_and_names_them_before(
-    brokers: EmbeddedCluster, settings: Settings, admin: Any, writer_of: Callable[..., Writer]
+@pytest.fixture
+def begins_behind_uploads(request: pytest.FixtureRequest, admin: Any) -> Iterator[bool]:
+    """Whether new replicas on broker 2, and on no other, begin behind what is uploaded (KIP-1023)."""
+    set_on_broker_2(admin, is_on=request.param)
+    yield request.param
+    set_on_broker_2(admin, is_on=False)
+
+
+def set_on_broker_2(admin: Any, *, is_on: bool) -> None:
+    configs = {"follower.fetch.last.tiered.offset.enable": str(is_on).lower()}
+    set_settings(admin, ConfigResource(ConfigResourceType.BROKER, "2", configs=configs))
+
+
+@pytest.mark.parametrize("begins_behind_uploads", [False, True], indirect=True)
+def test_a_plan_copies_of_a_tiered_log_what_it_says_before(
+    brokers: EmbeddedCluster,
+    settings: Settings,
+    admin: Any,
+    writer_of: Callable[..., Writer],
+    begins_behind_uploads: bool,
 ) -> None:
     topic = made(admin, TIERED, [1])
     key, watch, cluster = (topic, 0), Watch(admin, settings), Cluster(admin)
     writer_of(topic).write(12_000)
 
     def settled() -> ReplicaRates | None:
-        """At rest: all but the newest segments have left the disk, and nothing more goes."""
+        """All but the newest segments have left the disk, and nothing more goes."""
         before = watch.rates.get(key)
         watch.look()
-        return watch.rates[key] if before and before == watch.rates[key] and before.remote_records else None
+        now = watch.rates.get(key)
+        is_done = now is not None and 0 < (now.size_bytes or 0) < LOCAL_BYTES + SEGMENT_BYTES
+        return now if is_done and now == before else None
 
     watch.look()
-    rates = until("local retention is done", settled, pause_s=5.0)
+    rates = until(
+        "local retention is done", settled, pause_s=5.0, state=lambda: f"the last look: {watch.rates.get(key)}"
+    )
     assert rates.remote_size_bytes is not None
     assert rates.size_bytes is not None
     assert rates.remote_size_bytes > 2 * rates.size_bytes
     proposed = proposed_drain(cluster, settings, topic, rates.remote_size_bytes)
     (movement,) = proposed.plan.movements
-    assert (movement.new_replicas, movement.bytes_to_move) == ((2,), rates.size_bytes)
-    assert (
-        f"1 movement is of a tiered log and copies local bytes only: {rates.size_bytes} of "
-        f"{rates.size_bytes + rates.remote_size_bytes} bytes, the rest stays in remote storage"
-    ) in proposed.plan.diagnosis
+    assert movement.new_replicas == (2,)
+    whole = rates.size_bytes + rates.remote_size_bytes
+    copied = movement.bytes_to_move
+    if begins_behind_uploads:
+        assert 0 < copied < SEGMENT_BYTES
+        note = f"only what is not uploaded yet: {copied:.0f} of {whole} bytes, as brokers say with"
+    else:
+        assert copied == rates.size_bytes
+        note = f"local bytes only: {copied:.0f} of {whole} bytes, the rest stays in remote storage"
+    assert any(f"1 movement is of a tiered log and copies {note}" in line for line in proposed.plan.diagnosis)
     copied_before = copied_bytes(brokers)
     record = carried_out(cluster, settings, proposed)
-    assert record.execution.figures.bytes_moved == rates.size_bytes
-    assert copied_bytes(brokers) - copied_before == pytest.approx(rates.size_bytes, rel=0.1)
+    assert record.execution.figures.bytes_moved == round(copied)
+    assert copied_bytes(brokers) - copied_before == pytest.approx(copied, rel=0.1)
     until("broker 2 leads it", lambda: watch.look().partitions[key].leader == 2)
     view = watch.look().partitions[key]
     assert (view.log_start_offset, view.log_end_offset) == (0, 12_000)
@@ -336,7 +365,7 @@ def proposed_drain(cluster: Cluster, settings: Settings, topic: str, remote_byte
     own = planner_policy(settings.planner, {name for name, _ in live.partitions})
     policy = replace(own, drain=frozenset({1}), only_topics=frozenset({topic}))
     return propose_live(
-        cluster, live, window_tables_of(settings), settings.planner, now_ms=end_ms + 10 * window_ms, policy=policy
+        cluster, live, window_tables_of(settings), settings.planner, now_ms=end_ms + 2 * window_ms, policy=policy
     )
 
 

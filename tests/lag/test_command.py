@@ -72,6 +72,40 @@ def test_groups_worst_first_with_one_line_why(settings: Settings, capsys: pytest
     ]  # fmt: skip
 
 
+def test_lag_of_a_compacted_topic_is_a_number_of_offsets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    with synthetic.together():
+        for index in range(WINDOWS):
+            start_ms = NOW_MS - (WINDOWS - index) * WINDOW_MS
+            synthetic.group_lag(
+                start_ms, [("keys", "k", 0, 500, 9_000), ("both", "k", 0, 9, 9)], cleanup_policy="compact,delete"
+            )
+            synthetic.group_lag(start_ms, [("both", "t", 0, 400, 9_000)])
+    assert command(settings, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {row["group"]: (row["lag_records"], row["lag_unit"]) for row in report["groups"]} == {
+        "keys": (8_500, "offsets"), "both": (8_600, "records"),
+    }  # fmt: skip
+    assert {row["group"]: row["why"].partition(": ")[2] for row in report["groups"]} == {
+        "keys": "8,500 offsets wait, no commit for 10 min, though c owns it",
+        "both": "8,600 records wait, no commit for 10 min, though c owns it",
+    }
+    topics = {(row.group, row.topic): row.lag_unit for row in read_snapshot(settings, NOW_MS).groups.topics}
+    assert topics == {("keys", "k"): "offsets", ("both", "t"): "records", ("both", "k"): "offsets"}
+    assert command(settings) == 0
+    drawn = capsys.readouterr().out
+    assert "lag, records" not in drawn
+    assert "8,500 offsets" in drawn
+    assert command(settings, "--group", "keys") == 0
+    drawn = capsys.readouterr().out
+    assert "8,500 offsets behind" in drawn
+    assert "lag, offsets" in drawn
+    assert command(settings, "--group", "both", "--json") == 0
+    partitions = json.loads(capsys.readouterr().out)["partitions"]
+    assert {row["topic"]: row["lag_unit"] for row in partitions} == {"t": "records", "k": "offsets"}
+
+
 def test_the_worst_groups_are_shown_and_the_others_counted(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -328,3 +362,15 @@ def test_where_one_member_is_slow_no_number_of_members_is_advised() -> None:
     advice = advice_of(rows, [])
     assert advice is not None
     assert advice.needed == 6  # one that keeps up was seen to read 20/s: two partitions fill it, one fills it by half
+
+
+def test_the_group_without_a_name_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = settings_for(tmp_path)
+    Synthetic(settings.storage.tables).group_lag(
+        NOW_MS - WINDOW_MS, [("", "t", 0, 5, 9), ("g", "t", 0, 9, 9)], client_host="10.0.0.7"
+    )
+    assert command(settings, "--group", "", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["group"], [row["lag_records"] for row in report["partitions"]]) == ("", [4])
+    assert command(settings, "--group", "") == 0
+    assert "c at 10.0.0.7" in capsys.readouterr().out

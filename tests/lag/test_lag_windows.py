@@ -1,6 +1,7 @@
 """Windows that are kept give the verdicts of windows read anew, whatever happens to the table; and cost what is new."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import compute as pc
 
-from assignor_core.lag import LagHistory, LagPolicy, Standing, evaluate, lag_seconds, last_commit_ms
+from assignor_core.lag import LagHistory, LagPolicy, LagStatus, Standing, evaluate, lag_seconds, last_commit_ms
+from assignor_core.lag.waits import EarlierWaits
 from streaming.contract import TABLES
 from streaming.tables import ALL_ROWS, Condition, TableReader, create_table, instant, row_schema, utc
 from streaming.views.group_lag import POPULATED
@@ -61,7 +63,10 @@ def expected(rows: list[Row]) -> dict[Key, Row]:
     newest = max(row["window_start"] for row in rows)
     oldest, current = (utc(int(newest.timestamp() * 1000) - count * WINDOW_MS) for count in (30, 2))
     by_partition: dict[Key, list[Row]] = {}
+    earlier: dict[Key, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["window_start"]):
+        if row["window_start"] < oldest:
+            earlier.setdefault((row["group_id"], row["topic"], row["partition"]), []).append(row)
         if row["window_start"] >= oldest:
             by_partition.setdefault((row["group_id"], row["topic"], row["partition"]), []).append(row)
     now_ms = max(one["last_event_time_ms"] for past in by_partition.values() for one in past)
@@ -73,14 +78,27 @@ def expected(rows: list[Row]) -> dict[Key, Row]:
         owns_any = any(owned[other] for other in samples if other[0] == key[0])
         owns_topic = any(owned[other] for other in samples if other[:2] == key[:2])
         left_over = populated and owns_any and not owns_topic
-        owned_, populated_, left_over_ = (np.array([flag]) for flag in (owned[key], populated, left_over))
-        standing = Standing(owned_, populated_, left_over_, floats([row["log_start_offset"]]))
-        history = LagHistory(np.array([0]), *(
-            floats([one[name] for one in by_partition[key] for name in pair])
-            for pair in (("first_event_time_ms", "last_event_time_ms"), ("committed_offset_first", "committed_offset"),
-                         ("log_end_offset_first", "log_end_offset"))
-        ))  # fmt: skip
-        evaluated = evaluate(history, standing, LagPolicy(window_ms=WINDOW_MS), now_ms=now_ms)
+        facts = {
+            "owned": owned[key], "populated": populated, "left_over": left_over,
+            "orphaned": populated and owns_topic and not owned[key],
+            "obscure": not owns_any and all(samples[other]["group_state"] is None for other in samples
+                                            if other[0] == key[0]),
+        }  # fmt: skip
+        flags = {name: np.array([flag]) for name, flag in facts.items()}
+        standing = Standing(
+            flags["owned"], flags["populated"], flags["left_over"], floats([row["log_start_offset"]]),
+            flags["orphaned"], flags["obscure"],
+        )  # fmt: skip
+        history, policy = history_of(by_partition[key]), LagPolicy(window_ms=WINDOW_MS)
+        evaluated = evaluate(history, standing, policy, now_ms=now_ms)
+        is_waiting = evaluated.at_once[0] > LagStatus.UNKNOWN or (left_over and evaluated.at_once[0] > LagStatus.OK)
+        if is_waiting and key in earlier:
+            past = history_of(earlier[key])
+            waits = EarlierWaits.of_history(past, past.lag <= 0)
+            evaluated = evaluate(history, replace(standing, earlier=waits), policy, now_ms=now_ms)
+        below_start = (row["log_start_offset"] or 0) > (row["committed_offset"] or 0)
+        if row["committed_offset"] is not None and below_start:
+            row = row | {"lag_records": max(0, row["log_end_offset"] - row["log_start_offset"])}
         figures = {
             name: getattr(evaluated.figures, name)[0] for name in ("completeness", "stuck_ms", "rewound_records")
         }
@@ -89,6 +107,15 @@ def expected(rows: list[Row]) -> dict[Key, Row]:
             "lag_seconds": lag_seconds(history)[0], "commit_ms": last_commit_ms(history)[0],
         }  # fmt: skip
     return judged
+
+
+def history_of(rows: list[Row]) -> LagHistory:
+    """The two points of each window."""
+    return LagHistory(np.array([0]), *(
+        floats([one[name] for one in rows for name in pair])
+        for pair in (("first_event_time_ms", "last_event_time_ms"), ("committed_offset_first", "committed_offset"),
+                     ("log_end_offset_first", "log_end_offset"), ("log_start_offset", "log_start_offset"))
+    ))  # fmt: skip
 
 
 def floats(values: list[int | None]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -193,7 +220,8 @@ def test_a_new_window_costs_its_own_rows(tmp_path: Path) -> None:
 
 
 def test_verdicts_alone_need_the_windows_of_their_look_back(tmp_path: Path) -> None:
-    """Of 41 windows 13 are read, and verdicts are the same; a lag is shown as old as those windows at most."""
+    """Of 41 windows 13 are read, and of who waits the earlier ones; verdicts are the same. A lag is shown as old as the
+    13 at most."""
     synthetic, reader = Synthetic(str(tmp_path), CLUSTER), CountingReader(str(tmp_path))
     with synthetic.together():
         for window in range(41):
@@ -202,7 +230,7 @@ def test_verdicts_alone_need_the_windows_of_their_look_back(tmp_path: Path) -> N
     verdicts, whole = (
         read_picture(reader, CLUSTER, window_ms=WINDOW_MS, verdicts_only=alone) for alone in (True, False)
     )
-    assert reader.rows_read == 2 * (13 + 31)
+    assert reader.rows_read == 2 * (13 + 31) + (41 - 13) + (41 - 31)
     assert verdicts is not None
     assert whole is not None
     shown_by_all = ["group_id", "status", "at_once", "stuck_ms", "completeness"]

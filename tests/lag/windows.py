@@ -8,7 +8,8 @@ from streaming import tables
 
 GROUP_FACTS = (
     "generation_id", "group_type", "group_members", "assignor", "group_instance_id", "rack_id", "target_member_id",
-    "subscribed_topic_regex", "topology_epoch", "share_start_offset",
+    "subscribed_topic_regex", "topology_epoch", "share_start_offset", "last_stable_offset", "client_host",
+    "cleanup_policy",
 )  # fmt: skip
 
 

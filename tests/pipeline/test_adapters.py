@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from streaming.pipeline.adapters import PARSERS, Context, Misfit
 from streaming.pipeline.adapters.cruise_control import Metric, decode
 
-CONTEXT = Context("main", {"http://kafka-2:8778/jolokia": 2, "kafka-3:7071": 3, "kafka-4": 4})
+CONTEXT = Context(
+    "main", {"http://kafka-2:8778/jolokia": 2, "kafka-3:7071": 3, "kafka-4": 4}, {"c": "main", "west": "dr"}
+)
 TIME_MS = 1_700_000_000_000
 BROKER = {"v": 1, "kafka_cluster": "main", "topic": None, "partition": None, "event_time_ms": TIME_MS}
 
@@ -165,11 +167,36 @@ MISFITS: list[tuple[str, Any, str, str | None]] = [
     ("telegraf-json", {**TELEGRAF, "tags": {"host": "stranger"}}, "unknown_broker", "host"),
     ("telegraf-json", {**TELEGRAF, "fields": {"BytesInPerSec.Count": "many"}}, "wrong_type", None),
     ("telegraf-json", {"metrics": 3}, "wrong_type", "metrics"),
+    ("telegraf-json", {**BURROW, "tags": {**BURROW["tags"], "cluster": "east"}}, "unknown_cluster", "cluster"),  # type: ignore[dict-item]
+    (
+        "telegraf-json",
+        {**TELEGRAF, "tags": {"kafka_cluster": "east", "broker": "1"}},
+        "unknown_cluster",
+        "kafka_cluster",
+    ),
     ("otlp-json", {"resourceLogs": []}, "missing_field", "resourceMetrics"),
     ("otlp-json", {"resourceMetrics": 3}, "wrong_type", None),
     ("prometheus-json", sample("x", "many"), "wrong_type", None),
     ("prometheus-json", {"name": "x", "value": "1", "timestamp": 1}, "missing_field", "labels"),
     ("prometheus-json", sample("kafka_server_brokertopicmetrics_bytesin_total", "1"), "unknown_broker", None),
+    (
+        "prometheus-json",
+        sample("kafka_consumergroup_lag", "1", cluster="east", consumergroup="g", topic="t", partition="0"),
+        "unknown_cluster",
+        "cluster",
+    ),
+    (
+        "prometheus-json",
+        sample("kafka_server_brokertopicmetrics_bytesin_total", "1", strimzi_io_cluster="east", broker="1"),
+        "unknown_cluster",
+        "strimzi_io_cluster",
+    ),
+    (
+        "otlp-json",
+        otlp("kafka.message.count", "sum", point(7, **{"kafka.cluster.alias": "east"})),
+        "unknown_cluster",
+        "kafka.cluster.alias",
+    ),
 ]
 
 
@@ -187,6 +214,40 @@ def test_one_part_that_cannot_be_read_takes_no_other_with_it() -> None:
     stranger = {**TELEGRAF, "tags": {"host": "stranger"}}
     misfit, record, lag = read("telegraf-json", {"metrics": [stranger, TELEGRAF, BURROW]})
     assert (misfit.reason, record, lag) == ("unknown_broker", TELEGRAF_RECORD, BURROW_RECORD)
+
+
+def test_groups_of_one_name_on_two_clusters_do_not_mix() -> None:
+    elsewhere = {**BURROW, "tags": {**BURROW["tags"], "cluster": "west"}}  # type: ignore[dict-item]
+    other = {**BURROW_RECORD, "kafka_cluster": "dr"}
+    assert read("telegraf-json", {"metrics": [BURROW, elsewhere]}) == [BURROW_RECORD, other]
+    rates = [{**TELEGRAF, "tags": {"cluster": name, "broker": "2"}} for name in ("main", "west")]
+    assert read("telegraf-json", {"metrics": rates}) == [TELEGRAF_RECORD, {**TELEGRAF_RECORD, "kafka_cluster": "dr"}]
+    labels = {"consumergroup": "billing", "topic": "t", "partition": "4"}
+    (lag,) = read("prometheus-json", sample("kafka_consumergroup_lag", "50", cluster="west", **labels))
+    assert lag["kafka_cluster"] == "dr"
+    metrics = [
+        otlp(name, "gauge", point(value, **{"kafka.cluster.alias": alias}, topic="t", partition="4", **group))
+        for alias, end in (("main", 150), ("west", 950))
+        for name, value, group in (
+            ("kafka.partition.current_offset", end, {}), ("kafka.consumer_group.offset", 100, {"group": "billing"}),
+        )
+    ]  # fmt: skip
+    payload = {"resourceMetrics": [metric["resourceMetrics"][0] for metric in metrics]}
+    ends = [(record["kafka_cluster"], record["log_end_offset"]) for record in read("otlp-json", payload)]
+    assert ends == [("main", 150), ("dr", 950)]
+
+
+def test_an_otlp_point_that_cannot_be_read_takes_no_other_with_it() -> None:
+    sound = point(700)
+    broken = [{**sound, "asInt": "many"}, {key: sound[key] for key in ("attributes", "timeUnixNano")}]
+    unrecorded = {**broken[1], "flags": 1}
+    payload = otlp("kafka.message.count", "sum", *broken, unrecorded, sound, aggregationTemporality=2)
+    payload["resourceMetrics"] += otlp("jvm.memory", "gauge", unrecorded, {"attributes": 3})["resourceMetrics"]
+    *misfits, record = read("otlp-json", payload)
+    assert [(row.reason, row.field) for row in misfits] == [("wrong_type", None), ("missing_field", "asDouble")]
+    assert record == {**BROKER, "broker": 4, "interval_ms": 0, "messages_in_total": 700.0}
+    groups = otlp("kafka.consumer_group.lag", "gauge", point(5, topic="t", partition="4"), point(5, topic="t"))
+    assert [row.field for row in read("otlp-json", groups)] == ["partition", "group"]
 
 
 _JSON = st.recursive(

@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.demo.brokers import EmbeddedCluster
+from streaming.errors import RefusedForSafety
+from streaming.pipeline.guards import check_fingerprint, check_tables_fit_checkpoints, fingerprint
 from streaming.settings import Settings
 from tests.pipeline.test_windows import (
     Record,
@@ -197,6 +199,29 @@ def test_what_cannot_be_gone_on_with_ends_the_query_and_a_new_checkpoint_goes_on
     in_topic += FOURTH
     run(session, own.model_copy(update={"storage": storage}), FOURTH)
     check(own, in_topic)
+
+
+def test_a_copy_of_the_checkpoint_beside_newer_tables_is_refused_and_so_are_older_tables(
+    session: SparkSession, read_twice: tuple[Settings, list[Record]], tmp_path: Path
+) -> None:
+    """A batch of the copy would have the id of one that the tables hold, and its windows would be skipped."""
+    settings, in_topic = read_twice
+    storage = settings.storage
+    older, _ = copy_of(read_twice, tmp_path / "older")
+    newer, _ = copy_of(read_twice, tmp_path / "newer")
+    made_with = fingerprint(settings.topics, settings.pipeline)
+    for each in (older, newer):
+        check_fingerprint(each.storage.checkpoints, made_with, {})
+        check_tables_fit_checkpoints(each.storage)
+    in_topic += THIRD
+    run(session, newer, THIRD)
+    check_tables_fit_checkpoints(newer.storage)
+    copied = storage.model_copy(update={"checkpoints": older.storage.checkpoints, "tables": newer.storage.tables})
+    with pytest.raises(RefusedForSafety, match="the checkpoint is older"):
+        check_tables_fit_checkpoints(copied)
+    rolled_back = storage.model_copy(update={"checkpoints": newer.storage.checkpoints, "tables": older.storage.tables})
+    with pytest.raises(RefusedForSafety, match="the table is older"):
+        check_tables_fit_checkpoints(rolled_back)
 
 
 def test_records_deleted_before_they_were_read_are_told_and_not_passed_over(

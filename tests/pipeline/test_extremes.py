@@ -8,6 +8,7 @@ from pyspark.sql import functions as f
 
 from streaming.contract.records import CONSUMER_LAG, COUNTER_MAX, FOREIGN_BYTE_RATE
 from streaming.errors import UsageProblem
+from streaming.pipeline.guards import WINDOWS_VERSION
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
 from streaming.pipeline.session import check_file_systems
 from streaming.pipeline.spark_types import record_schema
@@ -25,7 +26,7 @@ def test_an_offset_and_a_lag_whose_sum_overflows_give_no_log_end(session: SparkS
     fields = record_schema(CONSUMER_LAG)
     whole = {name: record.get(name) for name in fields.names}
     rows = session.createDataFrame([whole], fields).withColumn("event_time", f.timestamp_millis("event_time_ms"))
-    (row,) = mixed_lag_windows(rows, PipelineSettings()).collect()
+    (row,) = mixed_lag_windows(rows, PipelineSettings(), WINDOWS_VERSION).collect()
     assert (row["log_end_offset"], row["committed_offset"], row["lag_records"]) == (None, 2**63 - 1, 5)
 
 
@@ -38,7 +39,9 @@ def test_the_greatest_counters_give_a_rate_that_is_a_number(session: SparkSessio
     fields = record_schema(FOREIGN_BYTE_RATE)
     whole = [{name: record.get(name) for name in fields.names} for record in records]
     rows = session.createDataFrame(whole, fields).withColumn("event_time", f.timestamp_millis("event_time_ms"))
-    windows = mixed_load_windows(rows.withColumn("foreign", f.lit(True)), PipelineSettings(window_ms=10_000))
+    windows = mixed_load_windows(
+        rows.withColumn("foreign", f.lit(True)), PipelineSettings(window_ms=10_000), WINDOWS_VERSION
+    )
     (row,) = windows.collect()
     assert math.isfinite(row["bytes_in_per_sec"])
     assert math.isfinite(row["bytes_in_per_sec_max"])

@@ -14,6 +14,7 @@ from tests.pipeline.test_windows import (
     BASE_MS,
     drain,
     encode,
+    lag_record,
     load_record,
     make_topics,
     own,
@@ -75,6 +76,8 @@ def test_counters_become_rates_and_misfits_are_told(session: SparkSession, forei
         from_prometheus,
         [lag_sample("kafka_consumergroup_lag", 50, 2_000), lag_sample("kafka_consumergroup_current_offset", 7, 2_000)],
     )
+    held = [lag_record(number, 1_000, 5, 9, last_stable_offset=6) for number in (7, 8)]
+    send(foreign, foreign.topics.consumer_lag, encode([*held, lag_record(8, 2_000, 5, 9)]))
     queries = start(session, foreign)
     drain(queries)
     stop(queries)
@@ -97,7 +100,9 @@ def test_counters_become_rates_and_misfits_are_told(session: SparkSession, forei
     (replica,) = tables.read(foreign.storage.tables, "partition_load")
     assert (replica["bytes_in_per_sec"], replica["role"], replica["sample_count"]) == (100.0, "leader", 1)
 
-    (lag,) = tables.read(foreign.storage.tables, "group_lag")
+    lags = {row["partition"]: row for row in tables.read(foreign.storage.tables, "group_lag")}
+    assert {number: lags.pop(number)["last_stable_offset"] for number in (7, 8)} == {7: 6, 8: None}
+    (lag,) = lags.values()
     assert (lag["committed_offset"], lag["lag_records"], lag["log_end_offset"]) == (7, 50, 57)
     rejected = tables.read(foreign.storage.tables, "rejected_record")
     assert sorted((row["reason"], row["field"]) for row in rejected if row["source_topic"] == from_telegraf) == [

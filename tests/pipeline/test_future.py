@@ -66,6 +66,27 @@ def test_honest_records_after_one_of_the_year_2100_are_counted(
     assert (reject["reason"], reject["field"], reject["record_time"]) == ("future", "event_time_ms", YEAR_2100)
 
 
+@pytest.mark.parametrize("clock_skew_max_ms", [None, 60_000], ids=["half of the watermark", "twice the watermark"])
+def test_a_sender_as_fast_as_may_be_makes_samples_of_others_late_only_where_the_bound_is_above_the_watermark(
+    session: SparkSession, own: Settings, clock_skew_max_ms: int | None
+) -> None:
+    pipeline = own.pipeline.model_copy(update={"clock_skew_max_ms": clock_skew_max_ms})
+    settings = own.model_copy(update={"pipeline": pipeline})
+    make_topics_of_producers_time(settings)
+    now_ms = int(datetime.now(tz=UTC).timestamp() * 1000)
+    fast_ms = now_ms + pipeline.skew_max_ms - 1_000
+    late_ms = now_ms - pipeline.watermark_ms // 3
+    queries = start(session, settings)
+    try:
+        for time_ms in (fast_ms, late_ms, late_ms + 1_000):
+            send_at(settings, time_ms - BASE_MS)
+            drain(queries)
+    finally:
+        stop(queries)
+    counted = sum(row["sample_count"] for row in tables.read(settings.storage.tables, "partition_load"))
+    assert (counted == 3) is (clock_skew_max_ms is None)
+
+
 def test_the_time_that_a_producer_claims_is_judged_by_the_clock_of_the_batch(session: SparkSession) -> None:
     """Ahead of Kafka's time, ahead of the batch's, ahead of neither."""
     now_ms = int(datetime.now(tz=UTC).timestamp() * 1000)

@@ -1,6 +1,7 @@
 """Starts that would be wrong are refused, with what was found and the way out; a sound one goes on."""
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 from streaming import tables
+from streaming.contract import BROKER_LOAD, PARTITION_LOAD
 from streaming.errors import RefusedForSafety, UsageProblem
+from streaming.pipeline.delta_tables import WindowTable, create_window_table
 from streaming.pipeline.guards import (
     FINGERPRINT,
     STILL_MADE,
@@ -16,10 +19,12 @@ from streaming.pipeline.guards import (
     DescribesTopics,
     check_fingerprint,
     check_tables_are_there,
+    check_tables_fit_checkpoints,
     check_topic_ids,
     check_window_lengths,
     fingerprint,
     topic_ids,
+    transaction_id,
 )
 from streaming.pipeline.one_at_a_time import only_pipeline
 from streaming.settings import Settings, StorageSettings
@@ -31,6 +36,12 @@ IDS = {"rebalancer.byte-rate": "a", "rebalancer.consumer-lag": "b"}
 
 def own(tmp_path: Path, **pipeline: Any) -> Settings:
     return Settings.model_validate({"storage": {"checkpoints": str(tmp_path / "checkpoints")}, "pipeline": pipeline})
+
+
+def of_folder(tmp_path: Path) -> Settings:
+    """Settings whose tables are in the folder, too."""
+    storage = {"checkpoints": str(tmp_path / "checkpoints"), "tables": str(tmp_path / "tables")}
+    return Settings.model_validate({"storage": storage})
 
 
 def check(settings: Settings, ids: dict[str, str]) -> int:
@@ -140,6 +151,75 @@ def test_checkpoints_do_not_go_on_without_the_tables_they_have_read_for(
             check_tables_are_there(storage)
         tables.create_table(str(tmp_path / "tables"), name)
     check_tables_are_there(storage)
+
+
+def batches(settings: Settings, *, planned: int, finished: int, written: dict[str, int]) -> None:
+    """Make a checkpoint of the query `byte_rate` with these newest batches, and tables that hold these ones."""
+    query = Path(settings.storage.checkpoints) / "byte_rate"
+    for log_name, newest in (("offsets", planned), ("commits", finished)):
+        (query / log_name).mkdir(parents=True)
+        for batch in range(newest + 1):
+            (query / log_name / str(batch)).write_text("v1\n{}\n" + json.dumps({"t": {"0": 7 * batch + 7}}))
+    (query / "metadata").write_text('{"id": "q"}')
+    for table in (PARTITION_LOAD, BROKER_LOAD):
+        create_window_table(settings.storage.tables, table)
+        writer = WindowTable(tables.table_uri(settings.storage.tables, table.name), table, rows_max=9)
+        for batch in range(written[table.name] + 1):
+            writer.note((transaction_id("q", table), batch))
+
+
+def fit(settings: Settings) -> None:
+    check(settings, IDS)
+    check_tables_fit_checkpoints(settings.storage)
+
+
+@pytest.mark.parametrize(("planned", "finished"), [(5, 5), (5, 4), (6, 5)])
+def test_a_checkpoint_goes_on_with_tables_of_its_time_wherever_it_was_killed(
+    tmp_path: Path, planned: int, finished: int
+) -> None:
+    settings = of_folder(tmp_path)
+    fit(settings)  # a first start
+    batches(settings, planned=planned, finished=finished, written={"partition_load": 5, "broker_load": 5})
+    fit(settings)
+
+
+@pytest.mark.parametrize("ahead", ["partition_load", "broker_load"])
+def test_a_checkpoint_restored_from_a_copy_is_refused_beside_newer_tables(tmp_path: Path, ahead: str) -> None:
+    """Its next batches would have ids that the tables take for written, and be skipped without a word."""
+    settings = of_folder(tmp_path)
+    fit(settings)
+    batches(settings, planned=2, finished=2, written={"partition_load": 2, "broker_load": 2} | {ahead: 5})
+    with pytest.raises(RefusedForSafety, match=rf"{ahead} .*batch 5.*up to 2.*storage\.checkpoints"):
+        fit(settings)
+
+
+@pytest.mark.parametrize(("back", "to"), [("partition_load", 2), ("broker_load", 4), ("broker_load", -1)])
+def test_tables_that_were_rolled_back_are_refused_beside_a_newer_checkpoint(tmp_path: Path, back: str, to: int) -> None:
+    settings = of_folder(tmp_path)
+    fit(settings)
+    batches(settings, planned=5, finished=5, written={"partition_load": 5, "broker_load": 5} | {back: to})
+    with pytest.raises(RefusedForSafety, match=rf"{back} .*up to {to}.*finished 5.*storage\.checkpoints"):
+        fit(settings)
+
+
+def test_a_checkpoint_of_an_earlier_version_notes_its_batches_from_the_next_one_on(tmp_path: Path) -> None:
+    """Batches without rows for a table left nothing in it, so an older table is no sign of a loss there."""
+    settings = of_folder(tmp_path)
+    batches(settings, planned=5, finished=5, written={"partition_load": 5, "broker_load": 3})
+    fit(settings)
+    fit(settings)
+    for log_name in ("offsets", "commits"):
+        (Path(settings.storage.checkpoints) / "byte_rate" / log_name / "6").write_text("v1\n{}\n{}")
+    with pytest.raises(RefusedForSafety, match=r"up to 5.*finished 6"):
+        fit(settings)
+
+
+def test_a_query_that_begins_anew_goes_on_with_the_tables_of_the_one_before(tmp_path: Path) -> None:
+    settings = of_folder(tmp_path)
+    fit(settings)
+    batches(settings, planned=5, finished=5, written={"partition_load": 5, "broker_load": 5})
+    shutil.rmtree(Path(settings.storage.checkpoints) / "byte_rate")
+    fit(settings)
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:

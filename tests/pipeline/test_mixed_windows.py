@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from streaming.contract.records import FOREIGN_BYTE_RATE
+from streaming.pipeline.guards import WINDOWS_VERSION
 from streaming.pipeline.mixed_windows import mixed_load_windows
 from streaming.pipeline.spark_types import record_schema
 from streaming.settings import PipelineSettings
@@ -33,7 +34,9 @@ def windows(session: SparkSession, records: list[Record], *, foreign: bool) -> d
     fields = record_schema(FOREIGN_BYTE_RATE)
     whole = [{name: record.get(name) for name in fields.names} for record in records]
     rows = session.createDataFrame(whole, fields).withColumn("event_time", f.timestamp_millis("event_time_ms"))
-    made = mixed_load_windows(rows.withColumn("foreign", f.lit(foreign)), PipelineSettings(window_ms=WINDOW_MS))
+    made = mixed_load_windows(
+        rows.withColumn("foreign", f.lit(foreign)), PipelineSettings(window_ms=WINDOW_MS), WINDOWS_VERSION
+    )
     return {row["broker"]: row.asDict() for row in made.coalesce(1).collect()}
 
 

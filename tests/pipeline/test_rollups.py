@@ -21,6 +21,7 @@ from streaming.pipeline import rollups
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.rollups import ROLLUPS, Rollup, rolled_up
 from streaming.settings import DAY_MS, HOUR_MS, PipelineSettings
+from tests.pipeline.test_maintenance import time_goes_on
 from tests.serve.synthetic import Synthetic
 
 DAY0_MS = 1_795_219_200_000  # midnight UTC
@@ -81,6 +82,7 @@ def test_an_hour_is_over_when_no_sample_of_it_can_come_any_more(tmp_path: Path) 
 
 @pytest.mark.long
 def test_windows_stay_until_their_day_is_made_and_then_go(tmp_path: Path) -> None:
+    time_goes_on(tmp_path)
     made = Synthetic(str(tmp_path))
     for hour in (0, 5, 20):
         made.broker_load(DAY0_MS + hour * HOUR_MS, {1: 2.0 * hour})
@@ -98,6 +100,7 @@ def test_windows_stay_until_their_day_is_made_and_then_go(tmp_path: Path) -> Non
 
 def test_the_day_of_the_greatest_lags_has_their_mean(tmp_path: Path) -> None:
     """Lags that no float holds exactly, and whose sum is more than 64 bits hold."""
+    time_goes_on(tmp_path)
     made = Synthetic(str(tmp_path))
     with made.together():
         for minute in range(20):
@@ -116,6 +119,7 @@ def test_the_day_of_the_greatest_lags_has_their_mean(tmp_path: Path) -> None:
 def test_a_rollup_that_fails_holds_back_its_windows_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    time_goes_on(tmp_path)
     made = Synthetic(str(tmp_path))
     for hour in (0, 1, 25, 49):
         made.broker_load(DAY0_MS + hour * HOUR_MS, {1: 1.0})

@@ -1,6 +1,9 @@
 """The process around the queries: waiting for topics, brokers that are away, a Spark that can't start."""
 
+import re
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +21,7 @@ from streaming.pipeline.one_at_a_time import only_writer
 from streaming.pipeline.session import build_session
 from streaming.runtime import clocks
 from streaming.settings import KafkaSettings, Settings
+from tests.waiting import DEADLINE_S
 
 NAMES = ("rebalancer.byte-rate", "rebalancer.consumer-lag")
 LEADER_NOT_AVAILABLE = 5
@@ -132,9 +136,10 @@ def test_topics_are_checked_again_though_the_clock_is_set_back(monkeypatch: pyte
     monkeypatch.setattr(clocks, "now_ms", lambda: next(clock))
     monkeypatch.setattr(run, "offsets_read", lambda _checkpoints: {})
     monkeypatch.setattr(run, "_check_topics", check)
+    session: Any = None
     reporter: Any = SimpleNamespace(report=lambda **now: reported.append(now["now_ms"]))
     stopping: Any = SimpleNamespace(wait=lambda _s: len(reported) == len(times) - 1)
-    assert run._watch([], reporter, Settings(), stopping, nothing) == 0
+    assert run._watch(session, [], reporter, Settings(), stopping, nothing) == 0
     assert checked == [5, 5 + interval_ms]
 
 
@@ -209,3 +214,35 @@ def test_tables_that_a_pipeline_with_other_checkpoints_writes_are_refused(
     with only_writer(storage["tables"]), another:
         run.run_pipeline(settings)
     assert not (Path(storage["checkpoints"]) / FINGERPRINT).exists(), "nothing is changed"
+
+
+STOPPED_IN_A_BATCH = """
+import sys
+from streaming.pipeline import run
+from streaming.pipeline.session import build_session
+from streaming.settings import Settings
+
+run.STOP_GRACE_S = 0.5
+settings = Settings.model_validate({"storage": {"tables": sys.argv[1], "checkpoints": sys.argv[2]}})
+session = build_session(settings.pipeline, settings.storage)
+
+def never_ends(batch, _number):
+    print("begun", flush=True)
+    batch.sparkSession.range(10**15).selectExpr("sum(id * id % 7)").collect()
+
+rows = session.readStream.format("rate").load()
+query = rows.writeStream.foreachBatch(never_ends).option("checkpointLocation", sys.argv[2]).start()
+while not query.status["isTriggerActive"] or not session.sparkContext.statusTracker().getActiveJobsIds():
+    assert query.isActive, query.exception()
+run.stop_queries(session, [query])
+print("stopped", flush=True)
+"""
+
+
+@pytest.mark.spark
+def test_a_batch_that_is_cut_at_the_end_leaves_no_trace_of_java_or_python(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STOPPED_IN_A_BATCH, str(tmp_path / "tables"), str(tmp_path / "checkpoints")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.stdout.splitlines()[-1:] == ["stopped"], done.stderr[-2_000:]
+    told = [line for line in done.stderr.splitlines() if re.search(r"Traceback|Exception|ERROR|^\s+at |py4j", line)]
+    assert told == []

@@ -19,7 +19,7 @@ from streaming.contract import Table
 from streaming.pipeline import rejects, window_writer
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.delta_tables import WindowTable
-from streaming.pipeline.guards import WINDOWS_VERSION
+from streaming.pipeline.guards import STILL_MADE, WINDOWS_VERSION
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import Queries, start_queries
 from streaming.pipeline.records import ACCEPTED_ROWS
@@ -78,12 +78,12 @@ def load_record(broker: int, partition: int | None, offset_ms: int, **changes: A
     }  # fmt: skip
 
 
-def lag_record(partition: int, offset_ms: int, committed: int | None, end: int) -> Record:
+def lag_record(partition: int, offset_ms: int, committed: int | None, end: int, **fields: Any) -> Record:
     return {
         "v": 1, "kafka_cluster": "test", "group": "g", "topic": "t", "partition": partition,
         "event_time_ms": BASE_MS + offset_ms, "committed_offset": committed, "log_end_offset": end,
         "log_start_offset": 0, "lag_records": None if committed is None else end - committed,
-        "member_id": "m", "client_id": "c", "group_state": "Stable", "generation_id": 3,
+        "member_id": "m", "client_id": "c", "group_state": "Stable", "generation_id": 3, **fields,
     }  # fmt: skip
 
 
@@ -276,19 +276,48 @@ def test_a_batch_that_meets_more_windows_than_the_driver_should_hold_is_merged(
     assert "MERGE" in {commit["operation"] for commit in merged.history()}
 
 
-def test_lag_windows_hold_first_last_and_worst(session: SparkSession, own: Settings) -> None:
+@pytest.mark.parametrize("version", [*sorted(STILL_MADE), WINDOWS_VERSION])
+def test_lag_windows_hold_first_last_and_worst(session: SparkSession, own: Settings, version: int) -> None:
     make_topics(own)
     records = [
         lag_record(0, 1_000, 10, 50), lag_record(0, 3_000, 20, 90), lag_record(0, 5_000, 80, 100),
-        lag_record(1, 2_000, None, 7),
+        lag_record(1, 2_000, None, 7), lag_record(2, 1_000, 5, 9, last_stable_offset=5),
+        lag_record(2, 3_000, 5, 10, last_stable_offset=6, client_host="10.0.0.1", cleanup_policy="compact"),
+        lag_record(3, 1_000, 5, 9, last_stable_offset=5), lag_record(3, 3_000, 5, 9),
     ]  # fmt: skip
     send(own, own.topics.consumer_lag, encode(records))
-    read_everything(session, own)
+    source = InputTopics(session, own.kafka, own.topics, own.pipeline)
+    drain_and_stop([Queries(source, own.storage, version, now_ms=now_ms).start_consumer_lag()])
     rows = {row["partition"]: row for row in tables.read(own.storage.tables, "group_lag")}
     first = rows[0]
     assert (first["committed_offset_first"], first["committed_offset"], first["log_end_offset"]) == (10, 80, 100)
     assert (first["lag_records"], first["lag_records_max"], first["generation_id"]) == (20, 70, 3)
     assert rows[1]["lag_records"] is None
+    since_5, since_6 = ("last_stable_offset", "client_host"), ("cleanup_policy",)
+    stable = {number: tuple(row[name] for name in (*since_5, *since_6)) for number, row in rows.items()}
+    nothing = (None, None, None)
+    held = (6, "10.0.0.1", "compact" if version >= 6 else None) if version >= 5 else nothing
+    assert stable == {0: nothing, 1: nothing, 2: held, 3: nothing}
+
+
+@pytest.mark.parametrize("version", [WINDOWS_VERSION - 1, WINDOWS_VERSION])
+def test_load_windows_have_replicas_out_of_sync_and_addresses(
+    session: SparkSession, own: Settings, version: int
+) -> None:
+    make_topics(own)
+    records = [
+        load_record(1, 0, 1_000, out_of_sync_replicas=2), load_record(1, 0, 3_000, out_of_sync_replicas=1),
+        load_record(1, None, 1_000, address="b1:9091"), load_record(1, None, 3_000, address="b1:9092"),
+        load_record(2, None, 3_000),
+    ]  # fmt: skip
+    send(own, own.topics.byte_rate, encode(records))
+    source = InputTopics(session, own.kafka, own.topics, own.pipeline)
+    drain_and_stop([Queries(source, own.storage, version, now_ms=now_ms).start_byte_rate()])
+    (replica,) = tables.read(own.storage.tables, "partition_load")
+    addresses = {row["broker"]: row["address"] for row in tables.read(own.storage.tables, "broker_load")}
+    held = (1, {1: "b1:9092", 2: None}) if version == WINDOWS_VERSION else (None, {1: None, 2: None})
+    assert (replica["out_of_sync_replicas"], addresses) == held
+    assert replica["size_bytes"] == 4_000
 
 
 MISFITS: dict[str, bytes | None] = {

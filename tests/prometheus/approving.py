@@ -47,7 +47,7 @@ def approve(demo: WatchedDemo, page: Any) -> None:
         command = [sys.executable, "-m", "streaming", "apply", waiting[2], "--config", waiting[3], "--yes"]
         subprocess.run(command, check=True, timeout=STORY_DEADLINE_S)
         return
-    page.goto(waiting[1].partition("#")[0])
+    page.goto(waiting[1])
     section = page.locator("#plan-look")
     section.get_by_role("button", name="Approve…").click()
     typed = section.locator("#plan-act b").inner_text()
@@ -64,6 +64,7 @@ def approve(demo: WatchedDemo, page: Any) -> None:
 
 def shows_what_came_of_it(page: Any) -> None:
     """The page of the execution, from the overview: every movement is made, and the skew was measured."""
+    page.goto(page.url.partition("#")[0])
     page.locator("#execution").get_by_role("link", name="Execution ").click()
     view = page.locator("#view")
     view.locator(".badge", has_text="measured").first.wait_for()

@@ -37,7 +37,7 @@ def moving(name: str, values: str, *labels: str) -> Series:
     return {f"rebalancer_{name}{{{','.join((MAIN, *labels))}}}": values}
 
 
-IN = 'resource="network_in"'
+IN = 'resource="bytes_in"'
 BYTE_RATE = 'query="byte_rate"'
 LAG = 'source="consumer_lag"'
 LAST_EVENT = "ingest_last_event_timestamp_seconds"
@@ -233,8 +233,8 @@ CASES = (
         "RebalancerBrokerLoadSkewed", 30,
         {**SKEWED, **steady("cluster_load_max_per_mean_ratio", 1.45, IN),
          **steady("rebalance_mode_info", 1, 'mode="propose"')},
-        {**CLUSTER, "resource": "network_in"},
-        "In cluster main the busiest broker has 1.45 times the mean load in network_in: broker 2, 45% above "
+        {**CLUSTER, "resource": "bytes_in"},
+        "In cluster main the busiest broker has 1.45 times the mean load in bytes_in: broker 2, 45% above "
         "the mean. Skew counts above 1.30. The rebalancer's mode is propose.",
         silent={**SKEWED, **steady("cluster_load_max_per_mean_ratio", 1.29, IN)},
     ),
@@ -242,8 +242,8 @@ CASES = (
         "RebalancerSkewNotRemedied", 480,
         {**steady("skew_breach_started_timestamp_seconds", 600, IN),
          **steady("broker_load_deviation_ratio", 0.45, IN, BROKER)},
-        {**CLUSTER, "resource": "network_in"},
-        "Cluster main has been skewed in network_in for 7h 50m 0s, now broker 2, 45% above the mean. Mode, cooldown, "
+        {**CLUSTER, "resource": "bytes_in"},
+        "Cluster main has been skewed in bytes_in for 7h 50m 0s, now broker 2, 45% above the mean. Mode, cooldown, "
         "a failed execution, or a load that no move can spread: the last decision names the reason, "
         "`rebalancer status` shows it.",
         silent=moving("skew_breach_started_timestamp_seconds", "600x100 _x400", IN),
@@ -255,7 +255,7 @@ CASES = (
          **steady("rebalance_plan_predicted_max_per_mean_ratio", 1.02, IN)},
         CLUSTER,
         "Cluster main is skewed, mode is propose, and a plan lies ready that copies 5GiB and promises 1.02 times the "
-        "mean for the busiest broker in network_in. Look at it with `rebalancer status`; carry it out with "
+        "mean for the busiest broker in bytes_in. Look at it with `rebalancer status`; carry it out with "
         "`rebalancer apply`.",
         # It is being carried out.
         silent={**PLAN_LIES_READY, **steady("rebalance_started_timestamp_seconds", 90)},
@@ -274,8 +274,8 @@ CASES = (
         {**steady("broker_in_bytes_per_second", 60, BROKER),
          **steady("broker_replication_in_bytes_per_second", 30, BROKER),
          **steady("broker_in_capacity_bytes_per_second", 100, BROKER)},
-        {**CLUSTER, "broker": "2", "resource": "network_in"},
-        "Broker 2 of cluster main uses 90% of its network_in capacity, clients and replication together.",
+        {**CLUSTER, "broker": "2", "resource": "bytes_in"},
+        "Broker 2 of cluster main uses 90% of its bytes_in capacity, clients and replication together.",
         silent={**steady("broker_out_bytes_per_second", 60, BROKER),
                 **steady("broker_out_capacity_bytes_per_second", 100, BROKER)},
     ),
@@ -330,12 +330,12 @@ CASES = (
     ),
     Case(
         "RebalancerRebalanceThrashing", 360,
-        {**moving("rebalance_triggers_total", "0+1x30 30x600", 'trigger="network_in"'),
+        {**moving("rebalance_triggers_total", "0+1x30 30x600", 'trigger="bytes_in"'),
          **steady("rebalance_mode_info", 1, 'mode="apply"')},
         CLUSTER,
         "Cluster main got 30 plans in 6 hours and carries them out itself. Switch control.mode to propose "
         "until the cause is found.",
-        silent={**moving("rebalance_triggers_total", "0+1x30 30x600", 'trigger="network_in"'),
+        silent={**moving("rebalance_triggers_total", "0+1x30 30x600", 'trigger="bytes_in"'),
                 **steady("rebalance_mode_info", 1, 'mode="propose"')},
     ),
     Case(
@@ -396,6 +396,19 @@ CASES = (
 
 FURTHER = (
     Case(
+        "RebalancerConsumerGroupStopped", 60,
+        # Committed beyond the log end: nothing is lag, and nothing is read.
+        {**steady("consumergroup_lag_records", 0, *GROUP),
+         **steady("consumergroup_beyond_end_records", 5_000, *GROUP),
+         **steady("consumergroup_partitions", 1, *GROUP, 'status="stall"')},
+        {**CLUSTER, "consumergroup": "billing", "topic": "t"},
+        "Group billing commits nothing on 1 partitions of topic t of cluster main; 0 records of the topic wait.",
+        # Abandoned for days: nobody gets up for that, however much waits.
+        silent={**steady("consumergroup_lag_records", 5_000, *GROUP),
+                **steady("consumergroup_abandoned", 1, MEMBERS_OF),
+                **steady("consumergroup_partitions", 2, *GROUP, 'status="stop"')},
+    ),
+    Case(
         "RebalancerNotificationsFailing", 20,
         steady("notification_given_up_timestamp_seconds", 60, 'webhook="ops"'),
         {**CLUSTER, "webhook": "ops"},
@@ -452,7 +465,7 @@ FURTHER = (
     ),
     Case(
         "RebalancerConsumerGroupDataLossRisk", 60,
-        # All that was unread is deleted: it doesn't end there.
+        # Unread records are being deleted. Once all are, none waits: it ends.
         {**moving("consumergroup_lag_retention_ratio", "0.9x20 1x60", *GROUP),
          **steady("consumergroup_lag_max_records", 45_000, *GROUP)},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},

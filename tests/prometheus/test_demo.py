@@ -8,6 +8,7 @@ And the boards: no panel is empty but two, no query fails, and the pictures of t
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,8 @@ def _spark_dies(demo: WatchedDemo) -> None:
     dead = demo.role("pipeline")
     assert dead is not None
     for process in [dead, *dead.children(recursive=True)]:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):  # Spark's workers end by themselves, too
+            process.kill()
     follower = until("a new pipeline", lambda: _other_than(dead, demo))
     follower.suspend()
     try:

@@ -31,7 +31,10 @@ class Acted:
     def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:  # noqa: ARG002
         return Outcome("approved" if carry_out else "planned", f"broker {broker} by {by}")
 
-    def undrain(self, broker: int, *, now_ms: int) -> Outcome:  # noqa: ARG002
+    def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:  # noqa: ARG002
+        return Outcome("approved" if carry_out else "planned", f"broker {broker} by {by}")
+
+    def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:  # noqa: ARG002
         return Outcome("undrained", f"broker {broker}")
 
 

@@ -106,6 +106,7 @@ class Synthetic:
                     "log_dir_used_bytes": 1_000_000_000,
                     "log_dir_usable_bytes": 9_000_000_000,
                     "groups_left_out": 0,
+                    "group_partitions_left_out": 0,
                     "requests_refused": 0,
                     "covered_ms": WINDOW_MS,
                     **columns,

@@ -19,7 +19,7 @@ from streaming.runtime.api_tokens import Role, read_tokens, write_tokens
 from streaming.serve.api import requests, turns
 from streaming.serve.api.actions import Outcome
 from streaming.serve.snapshot import read_snapshot
-from streaming.serve.web import SCRIPTS
+from streaming.serve.web import page_files
 from streaming.tables.memory import memory_store
 from tests.control.noted_cluster import plan
 from tests.serve.asking import Acted, app_of, ask
@@ -27,7 +27,14 @@ from tests.serve.served import Served, refusal, state
 from tests.serve.synthetic import NOW_MS
 
 WAIT_S = 120
-ACT_PATHS = ("plans", f"plans/{'a' * 64}/approve", "executions/e-1/abort", "brokers/3/drain", "brokers/3/undrain")
+ACT_PATHS = (
+    "plans",
+    f"plans/{'a' * 64}/approve",
+    "executions/e-1/abort",
+    "brokers/3/drain",
+    "brokers/3/add",
+    "brokers/3/undrain",
+)
 DRAIN = b'{"carry_out": true}'
 
 
@@ -284,7 +291,7 @@ def test_where_reading_is_signed_in_no_path_and_no_method_shows_figures(tmp_path
         "/healthz",
         "/readyz",
         "/api/v1/session",
-        *(f"/{script}" for script in SCRIPTS),  # no figures are in them
+        *(f"/{file}" for file in page_files()),  # no figures are in them
     }
     assert {"/metrics", "/api/status", "/api/weights", "/api/openapi.json", "/api/v1/audit"} <= paths
     for path in sorted(paths):

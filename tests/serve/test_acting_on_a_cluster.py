@@ -1,24 +1,28 @@
 """By HTTP from a skew to balance and a drain, on a simulated cluster: plan, approve, control carries out, abort."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
 import pytest
 
-from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
+from assignor_core.proposed_plan import ProposedPlan
 from streaming.commands import lifecycle, live_cluster
+from streaming.commands.noted_acts import keeping_plan
 from streaming.control.planning import propose_live
-from streaming.control.policies import policy_of_plans
+from streaming.control.policies import policy_of_plans, relief_policy
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import window_tables_of
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable, UsageProblem
+from streaming.runtime.os_user import os_user
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.intents import drained_brokers
 from tests.control.windows import write_windows
 from tests.serve.served import Served, refusal, state
 from tests.serve.synthetic import NOW_MS
+from tests.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
 
 TICK_MS = 1_000
 TICKS_MAX = 300
@@ -122,6 +126,48 @@ def test_a_broker_is_drained_and_stays_noted(simulated: Simulated) -> None:
     again = served.post(f"plans/{carried.json()['plan_id']}/approve")
     assert state(again) == (409, "already_ended")
     assert state(served.post("brokers/1/undrain")) == (200, "undrained")
+
+
+def test_a_broker_gets_its_share_and_its_drain_ends(simulated: Simulated) -> None:
+    """Broker 1 was emptied and is noted for drain: only `add` fills it again."""
+    served = simulated.served
+    served.post("brokers/1/drain", json={"carry_out": True})
+    simulated.carry_out()
+    assert simulated.held(1) == 0
+    looked = served.post("brokers/1/add")
+    assert state(looked) == (200, "planned")
+    assert drained_brokers(TableReader(served.settings.storage.tables), "test") == {1}
+    carried = served.post("brokers/1/add", json={"carry_out": True})
+    assert state(carried) == (200, "accepted")
+    simulated.carry_out()
+    assert simulated.end_of(carried) == "done"
+    assert simulated.held(1) > 0
+    assert drained_brokers(TableReader(served.settings.storage.tables), "test") == frozenset()
+    assert [row["action"] for row in served.acts() if row["stage"] == "ended"] == ["drain", "add", "add"]
+    assert refusal(served.post("brokers/9/add"))[0] == 400
+
+
+def test_a_drain_that_is_planned_at_the_command_line_is_in_the_audit_as_one_by_http(simulated: Simulated) -> None:
+    served = simulated.served
+    settings = served.settings
+
+    def plan_drain(broker: int) -> ProposedPlan:
+        policy = relief_policy(frozenset({broker}), drain=True)
+        keep = keeping_plan(settings, "drain", str(broker), now_ms=NOW_MS)
+        return lifecycle.plan_for_broker(settings, broker, policy, keep=keep, now_ms=NOW_MS)
+
+    by_command = plan_drain(1).plan
+    assert served.journal.plan(by_command.plan_id).plan == by_command
+    assert state(served.post("brokers/1/drain")) == (200, "planned")
+    ended = sorted((row for row in served.acts() if row["stage"] == "ended"), key=lambda row: row["signed_in_by"])
+    own, by_http = ended
+    shown = ("action", "target", "state", "detail")
+    assert [own[name] for name in shown] == [by_http[name] for name in shown]
+    assert (own["actor"], own["signed_in_by"]) == (os_user(), "command line")
+    assert json.loads(own["answer_json"])["plan_id"] == by_command.plan_id
+    with pytest.raises(UsageProblem):
+        plan_drain(9)
+    assert len(served.acts()) == 4, "nothing was stored"
 
 
 def test_a_broker_that_is_not_there_is_not_drained(simulated: Simulated) -> None:

@@ -222,7 +222,7 @@ def test_what_has_not_changed_is_not_sent_again(app: Starlette) -> None:
             f"topic: must be 1 to 249 characters of A-Z a-z 0-9 . _ -; '{'a' * 100}' has 250 characters",
         ),
         ("topics?topic=a%0a", "topic: must be 1 to 249 characters of A-Z a-z 0-9 . _ -"),
-        ("groups?group=%C2%85", "group: must be 1 to 1000 characters, none of them a control character"),
+        ("groups?group=%C2%85", "group: must be 0 to 1000 characters, none of them a control character"),
         ("brokers?cursor=%3D", "cursor: must be 1 to 8000 characters of A-Z a-z 0-9 _ -"),
     ],
 )
@@ -295,6 +295,18 @@ def test_the_history_of_a_group_with_a_long_name_has_a_next_page(tmp_path: Path)
         synthetic.group_lag(NOW_MS - windows * WINDOW_MS, [(name, "t" * 249, 0, 1, 2)])
     app = app_of(read_snapshot(own, NOW_MS), own, now_ms=NOW_MS)
     assert len(paged(app, "/api/v1/groups", group=name, step=WINDOW_MS, limit=1)) == 2
+
+
+def test_the_group_without_a_name_is_a_group(tmp_path: Path) -> None:
+    """Kafka allows a consumer that assigns its partitions itself to commit as group ''."""
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, {1: 1.0})
+    synthetic.group_lag(NOW_MS - 2 * WINDOW_MS, [("", "t", 0, 5, 9), ("other", "t", 0, 5, 9)])
+    app = app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS)
+    assert [row["group"] for row in items(get(app, "/api/v1/groups", group=""))] == [""]
+    assert [row["lag_records"] for row in items(get(app, "/api/v1/groups/partitions", group=""))] == [4]
+    assert items(get(app, "/api/v1/groups/rebalances", group="")) == []
 
 
 def test_without_tables_lists_are_empty_or_unavailable(tmp_path: Path) -> None:

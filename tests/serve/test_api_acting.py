@@ -31,7 +31,14 @@ from tests.serve.synthetic import NOW_MS, Synthetic
 
 def test_without_authentication_acting_is_off_and_says_how_to_turn_it_on(tmp_path: Path, root: str) -> None:
     served = Served(tmp_path, root, tokens_file=None)
-    for path in ("plans", f"plans/{'a' * 64}/approve", "executions/e-1/abort", "brokers/1/drain", "brokers/1/undrain"):
+    for path in (
+        "plans",
+        f"plans/{'a' * 64}/approve",
+        "executions/e-1/abort",
+        "brokers/1/drain",
+        "brokers/1/add",
+        "brokers/1/undrain",
+    ):
         status, detail = refusal(served.post(path))
         assert status == 403
         assert "set serve.tokens_file" in detail
@@ -77,7 +84,7 @@ def test_an_act_that_has_not_ended_is_in_the_list_of_acts(served: Served, monkey
     assert pages == shown
 
 
-def killed(_self: JournalActions, _broker: int, *, now_ms: int) -> None:
+def killed(_self: JournalActions, _broker: int, _by: str, *, now_ms: int) -> None:
     raise KeyboardInterrupt
 
 
@@ -142,7 +149,7 @@ def test_an_abort_is_asked_once_and_leaves_what_has_ended(served: Served) -> Non
 def test_a_drain_ends_once(served: Served) -> None:
     from streaming.control.intents import note_intent
 
-    note_intent(served.settings.storage.tables, "test", 3, Intent.DRAIN, now_ms=NOW_MS)
+    note_intent(served.settings.storage.tables, "test", 3, Intent.DRAIN, "a person", now_ms=NOW_MS)
     assert state(served.post("brokers/3/undrain")) == (200, "undrained")
     assert state(served.post("brokers/3/undrain")) == (200, "not_drained")
 
@@ -315,6 +322,7 @@ def test_the_document_names_every_act(served: Served) -> None:
         "/api/v1/plans",
         "/api/v1/plans/{plan_id}/approve",
         "/api/v1/executions/{execution_id}/abort",
+        "/api/v1/brokers/{broker}/add",
         "/api/v1/brokers/{broker}/drain",
         "/api/v1/brokers/{broker}/undrain",
         "/api/v1/session",

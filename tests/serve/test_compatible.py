@@ -125,3 +125,20 @@ def test_they_share_the_limit_come_after_our_own_and_healthy_groups_are_cut_firs
     assert shown[dropped, "kafka_consumergroup_lag", "test"] == 2 * partitions - len(kept)
     assert shown[dropped, "kafka_topic_partition_current_offset", "test"] == partitions
     assert shown[dropped, "kafka_consumergroup_lag_sum", "test"] == 0
+
+
+def test_resources_have_one_spelling_and_their_earlier_one_besides_on_request(skewed_folder: Path) -> None:
+    def of_resources(*wanted: str) -> dict[tuple[str, str], float]:
+        return {
+            (row.name, value): row.value
+            for family in text_string_to_metric_families(rendered(settings_of(skewed_folder, *wanted)))
+            for row in family.samples
+            for label, value in row.labels.items()
+            if label in ("resource", "trigger") and not row.labels.get("broker")
+        }
+
+    now, both = of_resources(), of_resources("network_labels")
+    assert {resource for _, resource in now} >= {"bytes_in", "bytes_out", "disk", "leaders", "replicas"}
+    assert not [resource for _, resource in now if "network" in resource]
+    earlier = {"bytes_in": "network_in", "bytes_out": "network_out"}
+    assert both == now | {(name, earlier[key]): value for (name, key), value in now.items() if key in earlier}

@@ -190,6 +190,35 @@ def test_more_connections_than_there_may_be_are_refused(
     until("a place is free again", answered, pause_s=0.01)
 
 
+def held_by(stack: contextlib.ExitStack, address: tuple[str, int], client: str, count: int) -> None:
+    """So many idle connections of one client address."""
+    for _ in range(count):
+        stack.enter_context(socket.create_connection(address, timeout=DEADLINE_S, source_address=(client, 0)))
+
+
+@pytest.mark.parametrize("held", [{"127.0.0.2": 600}, {f"127.0.0.{number}": 120 for number in range(2, 7)}])
+def test_idle_connections_of_some_addresses_keep_nobody_else_out(
+    address: tuple[str, int], held: dict[str, int]
+) -> None:
+    url = f"http://127.0.0.1:{address[1]}/metrics"
+    with contextlib.ExitStack() as stack:
+        for client, count in held.items():
+            held_by(stack, address, client, count)
+        for _ in range(3):
+            assert httpx.get(url, timeout=DEADLINE_S).status_code == 200
+
+
+def test_an_address_gets_its_part_of_the_connections_and_again_once_it_has_closed_some(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "CONNECTIONS_OF_ADDRESS_MAX", 20)
+    url = f"http://127.0.0.1:{address[1]}/healthz"
+    with contextlib.ExitStack() as stack:
+        held_by(stack, address, "127.0.0.1", 20)
+        until("the address has no place left", lambda: not is_answered(url), pause_s=0.01)
+    until("a place is free again", lambda: is_answered(url), pause_s=0.01)
+
+
 def unread(connection: socket.socket) -> None:
     """Ask for many answers, as far as the server takes the requests, and read none."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)

@@ -116,3 +116,20 @@ def test_events_that_can_not_be_read_hide_no_lag(settings: Settings) -> None:
     assert list(broken.failures) == ["memberships"]
     assert broken.memberships == whole.memberships
     assert broken.groups.topics[0].lag_records == 8
+
+
+def test_a_group_is_abandoned_if_for_days_nobody_came_went_or_committed(settings: Settings) -> None:
+    """Who committed lately has read, with members or without; a rebalance shows that members were there."""
+    synthetic = Synthetic(settings.storage.tables)
+    for window in range(10):
+        rows: list[tuple[str, str, int, int | None, int]] = [
+            ("reads", "t", 0, 100 + window, 200), ("left", "t", 0, 1, 200), ("old", "t", 0, 1, 200),
+            ("never", "t", 0, 1, 200),
+        ]  # fmt: skip
+        synthetic.group_lag(START_MS + window * WINDOW_MS, rows, member_id=None, group_state="Empty")
+    synthetic.group_lag(START_MS, [("held", "t", 0, 1, 200)])
+    synthetic.group_lag(START_MS + 9 * WINDOW_MS, [("held", "t", 0, 1, 200)])
+    synthetic.group_event(NOW_MS - 2 * 86_400_000, "left")
+    synthetic.group_event(NOW_MS - 4 * 86_400_000, "old")
+    abandoned = {row.group: row.is_abandoned for row in read_snapshot(settings, NOW_MS).memberships}
+    assert abandoned == {"reads": False, "left": False, "old": True, "never": True, "held": False}

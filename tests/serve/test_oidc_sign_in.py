@@ -376,7 +376,7 @@ def test_a_client_of_people_takes_no_tokens_of_programs(
 
 
 def test_the_page_has_a_link_that_its_script_shows(believing: Believing) -> None:
-    page, script = (ask(believing.app, "GET", path).text for path in ("/", "/sign-in.js"))
+    page, script = (ask(believing.app, "GET", path).text for path in ("/", "/sign_in.js"))
     assert '<a id="sign-in-issuer" href="oidc/sign-in" hidden>Sign in with your organisation</a>' in page
     assert 'own("sign-in-issuer").hidden = session.signed_in || !session.by_issuer;' in script
 
@@ -439,6 +439,6 @@ def test_where_the_issuer_is_away_who_signs_out_learns_what_is_so(believing: Bel
 
 
 def test_the_script_goes_there_for_people_of_the_issuer_alone(believing: Believing) -> None:
-    script = ask(believing.app, "GET", "/sign-in.js").text
+    script = ask(believing.app, "GET", "/sign_in.js").text
     assert 'if (wasOfIssuer) location.assign("oidc/sign-out");' in script
     assert 'isOfIssuer = session.by_issuer && (session.signed_in_by || "").startsWith("oidc ");' in script

@@ -30,11 +30,11 @@ class Counted(Acted):
     def __init__(self) -> None:
         self.begun, self.go_on, self.acts = threading.Semaphore(0), threading.Event(), 0
 
-    def undrain(self, broker: int, *, now_ms: int) -> Outcome:
+    def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:
         self.acts += 1
         self.begun.release()
         assert self.go_on.wait(WAIT_S)
-        return super().undrain(broker, now_ms=now_ms)
+        return super().undrain(broker, by, now_ms=now_ms)
 
 
 def another_serve(served: Served, actions: Any, *, now_ms: int = NOW_MS) -> Starlette:
@@ -85,7 +85,7 @@ def test_while_an_act_is_done_the_other_serve_refuses_and_has_its_answer_afterwa
 class Killed(Acted):
     """Is killed while it acts."""
 
-    def undrain(self, broker: int, *, now_ms: int) -> Outcome:  # noqa: ARG002
+    def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:  # noqa: ARG002
         raise KeyboardInterrupt
 
 

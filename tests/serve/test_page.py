@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -10,9 +9,10 @@ import pytest
 from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
 from streaming.serve.api.openapi import document
-from streaming.serve.web import SCRIPTS
+from streaming.serve.web import page_files
 
-SOURCES = {path: files("streaming.serve").joinpath(file).read_text() for path, file in SCRIPTS.items()}
+SOURCES = {name: text for name, text in page_files().items() if name.endswith(".js")}
+PAGE = page_files()["page.html"]
 PATHS: Mapping[str, Any] = document(ENDPOINTS, ACTS)["paths"]
 
 
@@ -102,28 +102,36 @@ def test_each_parameter_of_movements_that_is_sent_is_in_the_document() -> None:
     known = {one["name"]: one["schema"] for one in PATHS["/api/v1/plans/{plan_id}/movements"]["get"]["parameters"]}
     assert sent == {"limit", "order", "topic", "cursor"}
     assert sent <= set(known)
-    page = files("streaming.serve").joinpath("page.html").read_text()
-    assert set(re.findall(r"<option value=\"(\w+)\"", page)) == set(known["order"]["enum"])
+    assert set(re.findall(r"<option value=\"(\w+)\"", PAGE)) == set(known["order"]["enum"])
 
 
 @pytest.mark.parametrize("path", SOURCES)
-def test_a_script_is_small_and_keeps_to_itself(path: str) -> None:
+def test_a_module_is_small_and_imports_what_it_uses_from_modules_that_have_it(path: str) -> None:
     text = SOURCES[path]
-    assert text.startswith('"use strict";\n')
+    assert text.startswith("// ")
     assert len(text.splitlines()) <= 250
-    assert re.findall(r"^(?:const|let|var|function) (\w+)", text, re.MULTILINE) in (
-        [],
-        ["actPlace"],
-        ["plots"],
-        ["views"],
-    )
-    assert not re.search(r"https?://", text)
+    assert set(re.findall(r"https?://[^\"]*", text)) <= {"http://www.w3.org/2000/svg"}
+    code = re.sub(r"^import .*$|//.*", "", text, flags=re.MULTILINE)
+    for names, module in re.findall(r'^import \{ (.*?) \} from "\./(.*?)";$', text, re.MULTILINE):
+        for name in names.split(", "):
+            assert re.search(rf"^export (?:async )?(?:const|let|function) {name}\b", SOURCES[module], re.MULTILINE), (
+                name
+            )
+            assert re.search(rf"(?<![\w.\"$]){name}(?![\w\":])", code), f"{name} is imported and not used"
+
+
+def test_the_entry_begins_every_module() -> None:
+    begun, found = {"main.js"}, ["main.js"]
+    while found:
+        new = set(re.findall(r'^import .*?"\./(.*?)";$', SOURCES[found.pop()], re.MULTILINE)) - begun
+        begun |= new
+        found += new
+    assert begun == set(SOURCES)
 
 
 def test_each_field_and_region_has_a_name_for_those_who_do_not_see_it() -> None:
-    page = files("streaming.serve").joinpath("page.html").read_text()
-    for tag in re.findall(r"<(?:input|select)[^>]*>", page):
+    for tag in re.findall(r"<(?:input|select)[^>]*>", PAGE):
         own = re.search(r' id="([^"]+)"', tag)
-        assert "aria-label=" in tag or (own and f'for="{own[1]}"' in page), tag
-    assert 'aria-labelledby="plan-look-title"' in page
-    assert 'role="alert"' in page
+        assert "aria-label=" in tag or (own and f'for="{own[1]}"' in PAGE), tag
+    assert 'aria-labelledby="plan-look-title"' in PAGE
+    assert 'role="alert"' in PAGE

@@ -78,6 +78,22 @@ def test_a_load_of_which_a_part_is_unknown_is_unknown(page: Any, root: str, show
     assert "mean 2.0 MB/s" in page.locator("#brokers .legend").first.inner_text()
 
 
+def test_bytes_out_that_nobody_knows_are_shown_with_their_bounds(page: Any, root: str, shown: Show) -> None:
+    """Groups commit a part of what is read from each broker; the log size of one partition of broker 3 is unknown."""
+    synthetic, start = Synthetic(root), start_ms()
+    unknown = {"bytes_out_per_sec": None, "replication_bytes_out_per_sec": None}
+    synthetic.broker_load(start, {1: 1e6, 2: 1e6, 3: 1e6}, **unknown)
+    synthetic.partition_load(start, [(number, "read", number, "leader", 9e5) for number in (1, 2, 3)])
+    unread: dict[str, Any] = {"bytes_out_per_sec": None, "size_bytes": 36_000_000}
+    synthetic.partition_load(start, [(number, "unread", number, "leader", 1e5) for number in (1, 2)], **unread)
+    synthetic.partition_load(start, [(3, "unread", 3, "leader", 1e5)], **unread | {"size_bytes": None})
+    shown()
+    rows = page.locator("#brokers tbody tr").all()
+    assert [row.locator("td").all_inner_texts()[5] for row in rows] == [
+        "900 kB/s to 2.0 MB/s", "900 kB/s to 2.0 MB/s", "≥ 900 kB/s",
+    ]  # fmt: skip
+
+
 def test_where_capacities_are_set_each_bar_has_the_even_share_of_its_own(page: Any, root: str, shown: Show) -> None:
     Synthetic(root).broker_load(start_ms(), {1: 6e6, 2: 3e6, 3: 3e6})
     shown(planner={"capacities": {n: {"bytes_in_per_sec": 1e9 if n == 1 else 5e8} for n in (1, 2, 3)}})

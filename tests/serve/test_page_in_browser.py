@@ -20,6 +20,7 @@ from assignor_core.proposed_plan import ProposedPlan
 from streaming.commands.acting import JournalActions
 from streaming.runtime import users
 from streaming.runtime.processes import free_port
+from streaming.serve.api.actions import Actions
 from streaming.serve.metrics import Exposition
 from streaming.serve.run import Server
 from streaming.serve.snapshot import read_snapshot
@@ -46,14 +47,14 @@ def now_ms() -> int:
 class Site:
     """serve on a port of its own, over the tables of `served`, as they are at each look."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, actions: Actions | None = None) -> None:
         self.served = served
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         settings = served.settings
         exposition = Exposition(read_snapshot(settings, now_ms()), settings)
         app = build_app(
-            lambda: read_snapshot(settings, now_ms()), exposition, settings, now_ms, JournalActions(settings)
+            lambda: read_snapshot(settings, now_ms()), exposition, settings, now_ms, actions or JournalActions(settings)
         )
         self.server = Server(uvicorn.Config(app, port=self.port, log_config=None), app.state.events.close)
         self.thread = threading.Thread(target=self.server.run)
@@ -126,8 +127,11 @@ def test_an_operator_looks_types_and_approves(page: Any, site: Site) -> None:
     plan = propose(founding(), PlannerPolicy(throttle_bytes_per_sec=1_000.0), proves_least=True)
     plan_id = site.keep(plan)
     sign_in(page, site, "ada")
+    page.locator("#plan").get_by_text("waits for approval").wait_for()
+    page.locator("#plan").get_by_role("link", name="Look at it and approve it").click()
     section = page.locator("#plan-look")
     section.get_by_text("waits for approval").wait_for()
+    assert not page.locator("#overview").is_visible(), "a plan has a page of its own"
     assert section.get_by_text(plan_id).count() == 1
     assert section.locator("#plan-brokers tbody tr").count() == 3
     section.get_by_text("No plan as good copies less than 880 B.").wait_for()
@@ -141,12 +145,13 @@ def test_an_operator_looks_types_and_approves(page: Any, site: Site) -> None:
     section.get_by_label("to approve").fill(typed)
     approve.click()
     section.get_by_text("Done: execution").wait_for()
-    section.get_by_text("No plan waits for approval").wait_for()
+    section.get_by_text("taken by execution").wait_for()
     open_now = site.served.journal.open_executions(now_ms=now_ms())
     assert [(one.plan_id, one.phase.value) for one in open_now] == [(plan_id, "waiting")]
     assert "approved by ada (session " in open_now[0].last.detail
     assert {(row["actor"], row["action"]) for row in site.served.acts()} == {("ada", "approve")}
 
+    page.get_by_role("link", name="Overview").click()
     execution = page.locator("#execution-abort")
     execution.get_by_role("button", name="Abort…").click()
     execution.get_by_label("to abort").fill("abort")
@@ -172,18 +177,19 @@ def test_the_beginning_of_an_id_shows_its_plan_and_what_is_none_shows_no_plan(pa
 
 def test_a_plan_that_copies_nothing_takes_no_time_and_one_partition_is_one(page: Any, site: Site) -> None:
     plan = Plan("c", (Movement("t", 0, (1, 2), (2, 1), 0.0),), waves=(Wave(1, 0.0, 0.0),))
-    site.keep(plan)
+    plan_id = site.keep(plan)
     page.goto(site.url)
+    page.locator("#plan").get_by_text("1 partition changes").wait_for()
+    page.goto(f"{site.url}#plan={plan_id}")
     figures = page.locator("#plan-figures")
     figures.get_by_text("Nothing is copied").wait_for()
     assert figures.get_by_text("not known").count() == 0
     assert figures.get_by_text("1 partition changes, 1 of them only its leader.").count() == 1
-    assert page.locator("#plan").get_by_text("1 partition changes").count() == 1
 
 
 def test_a_viewer_sees_no_button_and_is_refused(page: Any, site: Site) -> None:
     plan_id = site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0),)))
-    sign_in(page, site, "vic")
+    sign_in(page, site, "vic", plan_id)
     section = page.locator("#plan-look")
     section.get_by_text("Role viewer looks and does not act").wait_for()
     assert page.locator("#plan-act button").count() == 0
@@ -202,7 +208,7 @@ def test_a_viewer_sees_no_button_and_is_refused(page: Any, site: Site) -> None:
 def test_what_is_refused_is_shown_in_words(page: Any, site: Site) -> None:
     """The plan is taken by somebody else while the form is open: nothing is approved twice."""
     plan_id = site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0),)))
-    sign_in(page, site, "ada")
+    sign_in(page, site, "ada", plan_id)
     section = page.locator("#plan-look")
     section.get_by_role("button", name="Approve…").click()
     journal = site.served.journal
@@ -213,10 +219,10 @@ def test_what_is_refused_is_shown_in_words(page: Any, site: Site) -> None:
     assert journal.open_executions(now_ms=now_ms()) == []
 
 
-def test_an_answer_is_still_there_when_another_plan_waits_already(page: Any, site: Site) -> None:
-    """Control makes a plan between the approval and its answer: who approved must see that it was taken."""
+def test_an_answer_is_still_there_when_another_plan_is_looked_at_already(page: Any, site: Site) -> None:
+    """Who approved, and then looks at the next plan, must see that the first was taken."""
     plan_id = site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0),)))
-    sign_in(page, site, "ada")
+    sign_in(page, site, "ada", plan_id)
     held: list[Any] = []
     page.route("**/approve", lambda route: held.append(route))
     section = page.locator("#plan-look")
@@ -226,9 +232,9 @@ def test_an_answer_is_still_there_when_another_plan_waits_already(page: Any, sit
     until("the request", lambda: page.wait_for_timeout(10) or held)
     answer = held[0].fetch()
     newer = site.keep(Plan("c", (Movement("t", 1, (1,), (2,), 7.0),)))
-    page.locator("#plan").get_by_text(newer[:12]).wait_for()
-    held[0].fulfill(response=answer)
+    page.goto(f"{site.url}#plan={newer}")
     section.get_by_text(newer).wait_for()
+    held[0].fulfill(response=answer)
     section.get_by_role("button", name="Approve…").wait_for()
     section.get_by_text(f"Answer for plan {plan_id[:12]}: Done: execution").wait_for()
     section.get_by_role("button", name="Approve…").click()
@@ -260,8 +266,8 @@ def test_movements_come_in_pages_and_fit_the_screen(page: Any, site: Site, width
 def test_where_nobody_can_sign_in_the_page_says_how_to_turn_it_on(page: Any, tmp_path: Path, root: str) -> None:
     site = Site(Served(tmp_path, root, tokens_file=None))
     try:
-        site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0),)))
-        page.goto(site.url)
+        plan_id = site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0),)))
+        page.goto(f"{site.url}#plan={plan_id}")
         page.locator("#plan-act").get_by_text("set serve.tokens_file").wait_for()
         assert page.locator("#plan-act button").count() == 0
     finally:

@@ -30,7 +30,7 @@ def look_with_a_stream(page: Any, url: str) -> None:
     page.clock.install()
     page.add_init_script(OWN_EVENTS)
     page.goto(url)
-    page.locator("#brokers table").wait_for()
+    page.locator("#brokers table").wait_for(state="attached")
     page.evaluate("streams[0].dispatchEvent(new Event('open'))")
 
 
@@ -49,7 +49,8 @@ def test_focus_and_marked_text_stay_while_figures_change(page: Any, site: Site) 
 def test_what_could_not_be_read_is_announced_once(page: Any, site: Site) -> None:
     page.goto(site.url)
     page.locator("#brokers table").wait_for()
-    changes = page.evaluate("""() => {
+    changes = page.evaluate("""async () => {
+      const { showProblems } = await import("./overview.js");
       const failing = { failures: { load: "no such table" } }, seen = new MutationObserver(() => {});
       showProblems(failing);
       seen.observe(document.getElementById("problems"), { childList: true, subtree: true, characterData: true });
@@ -64,7 +65,8 @@ def test_a_link_to_something_else_is_another_link(page: Any, site: Site) -> None
     """A click that begins on one group must not end on another one that takes its row."""
     page.goto(f"{site.url}#groups")
     page.locator("#view-body table").wait_for()
-    connected, focused = page.evaluate("""() => {
+    connected, focused = page.evaluate("""async () => {
+      const { link, put } = await import("./elements.js");
       put("view-body", link("a", "group", "a"), link("b", "group", "b"));
       const first = document.querySelector("#view-body a");
       first.nextSibling.focus();
@@ -77,9 +79,9 @@ def test_a_link_to_something_else_is_another_link(page: Any, site: Site) -> None
 
 def test_the_first_click_after_a_while_is_not_lost(page: Any, site: Site) -> None:
     """It also asks for the session anew; the answer comes before the button is let go."""
-    site.keep(PLAN)
+    plan_id = site.keep(PLAN)
     page.clock.install()
-    sign_in(page, site, "ada")
+    sign_in(page, site, "ada", plan_id)
     button = page.locator("#plan-act").get_by_role("button", name="Approve…")
     button.scroll_into_view_if_needed()
     page.clock.run_for(70_000)
@@ -93,17 +95,17 @@ def test_the_first_click_after_a_while_is_not_lost(page: Any, site: Site) -> Non
 
 def test_what_was_lost_with_the_connection_comes_back_with_it(page: Any, site: Site) -> None:
     """A proxy answers while serve starts anew: session and plan are asked again, and its HTML is shown to nobody."""
-    site.keep(PLAN)
+    plan_id = site.keep(PLAN)
     gone = {"status": 502, "content_type": "text/html", "body": "<h1>Bad Gateway</h1>"}
     for path in ("session", "plans/**", "decisions**"):
         page.route(f"**/api/v1/{path}", lambda route: route.fulfill(**gone))
-    page.goto(site.url)
+    page.goto(f"{site.url}#plan={plan_id}")
     expected = "serve does not answer: HTTP 502"
     page.locator("#account").get_by_text(expected).wait_for()
     page.locator("#plan-look").get_by_text(expected).wait_for()
     page.goto(f"{site.url}#decisions")
     page.locator("#view-state").get_by_text(expected).wait_for()
-    page.goto(f"{site.url}#overview")
+    page.goto(f"{site.url}#plan={plan_id}")
     page.unroute_all()
     page.locator("#plan-look").get_by_text("waits for approval").wait_for()
     page.get_by_role("button", name="Sign in").wait_for()
@@ -111,8 +113,8 @@ def test_what_was_lost_with_the_connection_comes_back_with_it(page: Any, site: S
 
 
 def test_how_long_a_plan_still_waits_is_shown_as_time_goes_by(page: Any, site: Site) -> None:
-    site.keep(PLAN)
-    look_with_a_stream(page, site.url)
+    plan_id = site.keep(PLAN)
+    look_with_a_stream(page, f"{site.url}#plan={plan_id}")
     head = page.locator("#plan-head")
     head.get_by_text("for 60 min more").wait_for()
     before = head.inner_text()

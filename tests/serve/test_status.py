@@ -15,6 +15,7 @@ from rich.console import Console
 
 from streaming import tables
 from streaming.cli import run
+from streaming.commands.bytes_out_known import bytes_out_finding, bytes_out_text, bytes_out_unknown
 from streaming.commands.load_table import LoadTable
 from streaming.commands.plan_price import price_texts
 from streaming.commands.status import drawn, read_status
@@ -22,6 +23,8 @@ from streaming.commands.status_groups import read_groups_status
 from streaming.commands.status_plan import plan_line
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
+from streaming.tables import TableReader
+from streaming.views.broker_load import read_load
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 
@@ -181,7 +184,7 @@ def test_the_newest_window_is_shown_however_old_it_is_as_on_the_page(tables_in_m
 def test_a_window_whose_rates_are_unknown_is_one(tables_in_memory: str) -> None:
     settings = settings_for(tables_in_memory)
     Synthetic(settings.storage.tables).broker_load(START_MS, {1: None, 2: None})
-    assert text(settings).splitlines()[1] == "bytes in max/mean unknown, window ended 120 s ago"
+    assert text(settings).splitlines()[1] == "bytes in max/mean unknown, window ended 2 min ago"
 
 
 def test_what_control_did_last_has_its_age(tables_in_memory: str) -> None:
@@ -229,6 +232,80 @@ def test_everything_as_data_for_programs(skewed_folder: Path) -> None:
     settings = settings_for(skewed_folder)
     shown = json.dumps(read_status(settings, now_ms=NOW_MS), indent=2, default=str)
     assert shown == (Path(__file__).parent / "status.json").read_text().removesuffix("\n")
+
+
+def test_what_nobody_knows_of_bytes_out_is_named_with_how_to_know_it(tables_in_memory: str) -> None:
+    """Broker 3 has counters; what is read of some partitions of the others nobody commits."""
+    settings = settings_for(tables_in_memory)
+    synthetic = Synthetic(settings.storage.tables)
+    start_ms = NOW_MS - 2 * WINDOW_MS
+    nothing_known = "bytes out of brokers 1, 2: unknown; to know it, set collect.jmx_endpoints or "
+    synthetic.broker_load(start_ms, {1: 10.0, 2: 10.0}, bytes_out_per_sec=None)
+    synthetic.broker_load(start_ms, {3: 10.0})
+    (line,) = lines(settings)
+    assert line.startswith(nothing_known)
+    leaders = [(broker, topic, number, "leader", 5.0) for number, (broker, topic) in enumerate(UNREAD)]
+    synthetic.partition_load(start_ms, leaders, bytes_out_per_sec=None)
+    synthetic.partition_load(start_ms, [(1, "committed", 0, "leader", 5.0)])
+    (line,) = lines(settings)
+    told = (
+        "bytes out of brokers 1, 2: unknown, as no group commits what is read of 9 partitions (b, a, c, d, e); "
+        "to know it, set collect.jmx_endpoints or collect.prometheus_url, or let the readers commit"
+    )
+    assert line == told
+    unknown = read_status(settings, now_ms=NOW_MS)["bytes_out_unknown"]
+    assert unknown == {"brokers": [1, 2], "partitions": 9, "topics": ["b", "a", "c", "d", "e"], "bounds": {}}
+    assert bytes_out_finding(read_load(TableReader(settings.storage.tables), settings)) == (True, told)
+
+
+UNREAD = [*[(1, "b")] * 3, *[(2, "a")] * 2, (2, "c"), (2, "d"), (2, "e"), (2, "f")]
+
+
+def test_bounds_of_bytes_out_that_nobody_knows_are_shown(tables_in_memory: str) -> None:
+    """Consumers read at least what groups commit; of broker 2 nobody knows what is written to one partition."""
+    settings = settings_for(tables_in_memory)
+    synthetic = Synthetic(settings.storage.tables)
+    start_ms = NOW_MS - 2 * WINDOW_MS
+    unknown = {"bytes_out_per_sec": None, "replication_bytes_out_per_sec": None}
+    synthetic.broker_load(start_ms, {1: 10e6, 2: 10e6, 3: 10e6}, **unknown)
+    leaders = [(broker, "read", broker, "leader", 3e6) for broker in (1, 2, 3)]
+    synthetic.partition_load(start_ms, leaders, bytes_out_per_sec=2e6)
+    size = {"bytes_out_per_sec": None, "size_bytes": 360_000_000}
+    synthetic.partition_load(start_ms, [(broker, "unread", broker, "leader", 1e5) for broker in (1, 3)], **size)
+    synthetic.partition_load(start_ms, [(2, "unread", 2, "leader", 1e5)], **size | {"size_bytes": None})
+    load = read_load(TableReader(settings.storage.tables), settings)
+    line = bytes_out_text(bytes_out_unknown(load))
+    assert line == (
+        "bytes out of brokers 1, 2, 3: unknown, as no group commits what is read of 3 partitions (unread); "
+        "broker 1 sends at least 2.0 MB/s and at most 4.0 MB/s, broker 2 at least 2.0 MB/s, "
+        "broker 3 at least 2.0 MB/s and at most 4.0 MB/s; "
+        "to know it, set collect.jmx_endpoints or collect.prometheus_url, or let the readers commit"
+    )
+    bounds = {"1": [2e6, 4e6], "2": [2e6, None], "3": [2e6, 4e6]}
+    assert read_status(settings, now_ms=NOW_MS)["bytes_out_unknown"]["bounds"] == bounds
+    assert line.startswith(lines(settings)[0])
+    assert bytes_out_finding(load) == (True, line)
+    assert [[row.bytes_out_at_least_per_sec, row.bytes_out_at_most_per_sec] for row in load.brokers] == [
+        *bounds.values()
+    ]
+    without = settings_for(tables_in_memory, trigger={"readers_without_commits_max": None})
+    unbounded = bytes_out_unknown(read_load(TableReader(settings.storage.tables), without))["bounds"]
+    assert unbounded == {broker: [2e6, None] for broker in ("1", "2", "3")}
+    synthetic.broker_load(start_ms + WINDOW_MS, {1: 10e6})
+    known = read_load(TableReader(settings.storage.tables), settings).brokers
+    assert {row.bytes_out_at_least_per_sec for row in known} == {None}
+
+
+def test_bytes_out_that_are_known_are_no_news(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
+    load = read_load(TableReader(settings.storage.tables), settings)
+    assert bytes_out_finding(load) == (True, "no window of load has closed yet")
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, {1: 10.0})
+    synthetic.partition_load(NOW_MS - 2 * WINDOW_MS, [(1, "t", 0, "leader", 5.0)], bytes_out_per_sec=None)
+    assert lines(settings) == []
+    load = read_load(TableReader(settings.storage.tables), settings)
+    assert bytes_out_finding(load) == (True, "known of each broker with samples")
 
 
 def test_brokers_that_no_collector_reports_or_two_are_named(tables_in_memory: str) -> None:

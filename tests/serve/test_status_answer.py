@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assignor_core.resources import MEASURED
+from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import skew_of
 from streaming.serve.api.pages import BODY_BYTES_MAX, as_json
 from streaming.serve.snapshot import Snapshot, read_snapshot
@@ -63,6 +63,7 @@ def rows(body: dict[str, Any], path: str) -> list[dict[str, Any]]:
 def test_of_a_small_cluster_nothing_is_left_out(small: Snapshot) -> None:
     body = status_of(small)
     left_out = body.pop("left_out")
+    assert [one["name"] for one in body.pop("resources")] == [str(resource) for resource in Resource]
     assert body == to_json(small)
     assert set(left_out.values()) == {0}
 

@@ -1,7 +1,7 @@
 """`rebalancer check` where brokers are down: who is named, and which partitions have no leader at all."""
 
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
-from streaming.commands.check_health import brokers_alive, partitions_healthy
+from streaming.commands.check_health import brokers_alive, partitions_healthy, reached
 
 RACKS = {1: None, 2: None}
 IN_SYNC = LivePartition((1, 2), 1, (1, 2))
@@ -31,3 +31,10 @@ def test_brokers_that_are_down_are_named() -> None:
     assert brokers_alive(live(*rows, LivePartition((4, 1), 1, (1,)))) == (
         False, "brokers 3, 4 are down, with replicas of 3 partitions",
     )  # fmt: skip
+
+
+def test_brokers_without_a_rack_beside_others_that_have_one_are_named() -> None:
+    assert reached(live(IN_SYNC)) == (True, "2 brokers, 0 racks, 1 partition")
+    assert reached(LiveCluster("c", {1: "a", 2: "b"}, {})) == (True, "2 brokers, 2 racks, 0 partitions")
+    _, detail = reached(LiveCluster("c", {1: "a", 2: None, 3: "a"}, {}))
+    assert detail.startswith("3 brokers, 1 rack, 0 partitions; broker 2 has no rack while others have one")

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from assignor_core.disks import LogDirDescription
-from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
 from streaming.commands.check import _log_dirs, _throttles
 from streaming.settings import PlannerSettings, Settings
+from tests.simulated_cluster import SimulatedClient, SimulatedCluster
 
 BY_HAND = PlannerSettings.model_validate({"capacities": {2: {"disk_bytes": 1e12}}})
 

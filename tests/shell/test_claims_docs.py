@@ -10,7 +10,7 @@ from tests.simulation import monitor
 ROOT = Path(__file__).parents[2]
 PAGES = ("execution", "security")
 NAMED = re.compile(r"`(tests/[\w./]+?)`")
-INVARIANT = re.compile(r"invariants? (\d)(?: and (\d))?")
+INVARIANT = re.compile(r"invariants? (\d+)(?: and (\d+))?")
 
 
 def text_of(page: str) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import IO
 import pytest
 
 from streaming.cli import COMMANDS, run
+from streaming.runtime.locks import exclusive, holder
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -193,6 +195,27 @@ def test_brokers_that_are_down_are_one_line() -> None:
     _, err = process("collect", *unreachable, stdout=subprocess.DEVNULL, unbuffered="").communicate()
     assert err.count("\n") == 1
     assert err.startswith("error: no broker reached at 127.0.0.1:1")
+
+
+def test_check_prints_each_finding_as_soon_as_it_is_known() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hangs:
+        address = f"kafka.bootstrap_servers=127.0.0.1:{hangs.getsockname()[1]}"
+        limit = "kafka.request_timeout_ms=600000"
+        checking = process("check", "--set", address, "--set", limit, stdout=subprocess.PIPE, unbuffered="")
+        try:
+            assert checking.stdout
+            shown = [checking.stdout.readline() for _ in range(4)]
+            assert checking.poll() is None, "it waits for the broker"
+        finally:
+            checking.kill()
+            checking.communicate()
+    assert [line[6:].split("  ")[0] for line in shown] == ["java", "jars", "tables writable", "tables readable"]
+
+
+def test_a_lock_names_the_process_that_has_it(tmp_path: Path) -> None:
+    with exclusive(str(tmp_path), "run") as is_ours, exclusive(str(tmp_path), "run") as is_ours_too:
+        assert (is_ours, is_ours_too) == (True, False)
+        assert holder(str(tmp_path), "run") == f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def test_config_shows_where_values_came_from(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import yaml
 from click.testing import CliRunner
 from pydantic import SecretStr
 
+from streaming.cli import run
 from streaming.commands.config import config
 from streaming.commands.options import in_use, settings_options
 from streaming.config import flatten, load_effective
@@ -102,6 +103,10 @@ def test_names_of_others_within_a_map_keep_their_letters() -> None:
 WRONG = {
     "kafka: {bootstrap_server: [a:1]}": "kafka.bootstrap_server: unknown key (file {file}); did you mean ",
     "kafka: {bootstrap_servers: [a]}": "kafka.bootstrap_servers: 'a' is not host:port, found ['a'] (file {file})",
+    "trigger: {relief_min: 0.1}": (
+        "trigger.relief_min: this setting is gone, remove it (file {file}); a plan that is worth it is not held back"
+    ),
+    "planner: {statistic: p95}": "planner.statistic: this setting is gone, remove it (file {file}); every window is ",
     "pipeline: {window_ms: 0}": "pipeline.window_ms: input should be greater than or equal to 1, found 0 (file {file})",
     "pipeline: {driver_java_options: UseSerialGC}": (
         "pipeline.driver_java_options: 'UseSerialGC' is no option of Java, which begin with -, found 'UseSerialGC' "
@@ -113,10 +118,6 @@ WRONG = {
     "kafka: [1, 2]": "kafka: must be a section with keys of its own, found [1, 2] (file {file})",
     "kafka: {bootstrap_servers: []}": "kafka.bootstrap_servers: must hold at least 1 entry, found [] (file {file})",
     "collect: {jmx_endpoints: 1}": "collect.jmx_endpoints: input should be a section of keys and values, found 1 ",
-    "serve: {port: x}\nlog: {level: loud}\nkafka: {cluster: 1}": (
-        "kafka.cluster: unknown key (file {file}); did you mean kafka.cluster_id?; serve.port: input should be a valid "
-        "integer, unable to parse string as an integer, found 'x' (file {file}); log.level: input should be 'debug', "
-    ),
     "planner: {capacities: {1: {}, '1': {}}}": "settings file {file}, line 1: key '1' stands twice",
     "collect: {sample_interval_ms: on}": "collect.sample_interval_ms: must be a number, not true or false; ",
     "control: {movements_per_broker_max: yes}": "control.movements_per_broker_max: must be a number, not true or ",
@@ -152,6 +153,54 @@ def test_a_wrong_file_gives_one_line_that_names_key_and_value(tmp_path: Path, te
         load_effective(file, None, {})
     assert str(caught.value).startswith(message.format(file=file))
     assert "\n" not in str(caught.value)
+
+
+def test_each_wrong_setting_has_a_line_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path, "serve: {port: x}\nlog: {level: loud}\nkafka: {cluster: 1}")
+    assert run(["status", "--config", str(file)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[:2] for line in lines] == [
+        ["error", "kafka.cluster"], ["error", "serve.port"], ["error", "log.level"]
+    ]  # fmt: skip
+    assert lines[0].endswith(f"unknown key (file {file}); did you mean kafka.cluster_id?")
+
+
+HINTS = {
+    "control: {throttle_bytes_per_sec: 50MB}": "write 50000000",
+    "control: {throttle_bytes_per_sec: 1.5 GiB/s}": "write 1610612736",
+    "planner: {capacities: {1: {disk_bytes: 2TB}}}": "write 2000000000000",
+    "kafka: {request_timeout_ms: 15s}": "write 15000",
+    "pipeline: {retention_ms: 7d}": "write 604800000",
+    "kafka: {bootstrap_servers: 'a:1, b:2'}": 'write ["a:1", "b:2"]',
+    "kafka: {cluster_name: 12}": 'write "12"',
+}
+
+
+@pytest.mark.parametrize(("text", "hint"), HINTS.items())
+def test_a_value_of_the_wrong_kind_comes_with_the_one_to_write(text: str, hint: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem) as caught:
+        load_effective(write(tmp_path, text), None, {})
+    assert str(caught.value).endswith(f"; {hint}")
+    ((section, (key, value)),) = ((name, *rows.items()) for name, rows in yaml.safe_load(text).items())
+    written = yaml.safe_load(hint.removeprefix("write "))
+    if not isinstance(value, dict):
+        flat = flatten(load_effective(None, {f"{section}.{key}": written}, {}).settings)
+        assert flat[f"{section}.{key}"] == written
+
+
+@pytest.mark.parametrize("text", ["serve: {port: 80MB}", "kafka: {request_timeout_ms: 15 parsecs}"])
+def test_what_is_meant_is_not_guessed(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem) as caught:
+        load_effective(write(tmp_path, text), None, {})
+    assert "write" not in str(caught.value)
+
+
+def test_config_shows_only_what_was_changed(tmp_path: Path) -> None:
+    file = write(tmp_path, "serve: {port: 9999}")
+    shown = CliRunner().invoke(config, ["--config", str(file), "--set", "log.level=debug", "--changed", "--json"])
+    assert {row["key"]: row["origin"] for row in json.loads(shown.stdout)} == {
+        "serve.port": f"file {file}", "log.level": "flag"
+    }  # fmt: skip
 
 
 def test_of_many_wrong_settings_the_first_ten_are_named(tmp_path: Path) -> None:

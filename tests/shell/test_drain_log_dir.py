@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from assignor_core.simulated_cluster import LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
+from streaming import tables
 from streaming.commands import carrying_out, lifecycle, log_dirs
 from streaming.commands.log_dirs import cordon
 from streaming.commands.options import settings_from
 from streaming.commands.plan import plan, plan_log_dirs_on
 from streaming.control.wiring import journal_of
 from streaming.errors import ClusterRequestFailed, RefusedForSafety, UsageProblem
+from streaming.runtime.os_user import os_user
 from streaming.views.intents import Intent
 from tests.control.test_movements_within_brokers import ERRORS, MB
+from tests.simulated_cluster import LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
 
 
 @pytest.fixture
@@ -64,7 +66,8 @@ def test_before_it_is_emptied_it_is_cordoned(cluster: SimulatedCluster, monkeypa
 
     monkeypatch.setattr("click.Context.invoke", apply)
     with lifecycle.drain.make_context("drain", ["1", "--log-dir", "/disk-0", "--apply", "--yes"]) as context:
-        options = {key: value for key, value in context.params.items() if key not in ("broker", "log_dir")}
+        of_brokers = ("broker", "log_dir", "on_old_windows")
+        options = {key: value for key, value in context.params.items() if key not in of_brokers}
         assert log_dirs.drain_log_dir(context, 1, "/disk-0", **options) == 0
     assert applied == [True]
 
@@ -112,8 +115,43 @@ def test_undrain_ends_the_cordon(cluster: SimulatedCluster) -> None:
     assert not cluster.contents.brokers[1].log_dirs[0].cordoned
 
 
+def acts() -> list[tuple[str, ...]]:
+    """What the audit has of acts that have ended: action, target and state of each, in their order."""
+    rows = sorted(tables.read(settings_from(None, ()).storage.tables, "audit"), key=lambda row: row["event_time"])
+    assert {(row["actor"], row["signed_in_by"]) for row in rows} == {(os_user(), "command line")}
+    assert [row["stage"] for row in rows] == ["begun", "ended"] * (len(rows) // 2)
+    return [(row["action"], row["target"], row["state"]) for row in rows if row["stage"] == "ended"]
+
+
+def test_a_drain_of_a_log_dir_and_its_end_are_in_the_audit(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrying_out, "apply", lambda **_how: 0)
+    run("drain", "1", "--log-dir", "/disk-0", "--apply", "--yes")
+    assert acts() == [("drain", "1 /disk-0", "planned"), ("drain", "1 /disk-0", "cordoned")]
+    run("undrain", "1", "--log-dir", "/disk-0")
+    assert acts()[2:] == [("undrain", "1 /disk-0", "undrained")]
+    assert not cluster.contents.brokers[1].log_dirs[0].cordoned
+
+
+def test_a_cordon_that_the_broker_refuses_is_in_the_audit_as_that(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def before_43(_settings: object) -> Iterator[SimulatedClient]:
+        yield Before43(cluster, refuses=True)
+
+    monkeypatch.setattr(log_dirs, "live_cluster", before_43)
+    run("drain", "2", "--log-dir", "/disk-0", "--apply", "--yes")
+    assert acts() == [("drain", "2 /disk-0", "not_cordoned")], "a plan that moves nothing is not stored"
+    cluster.contents.brokers[2].log_dirs[0].cordoned = True
+    with pytest.raises(RefusedForSafety, match="is still cordoned"):
+        run("undrain", "2", "--log-dir", "/disk-0")
+    assert acts()[1:] == [("undrain", "2 /disk-0", "failed")]
+
+
 def test_undrain_of_a_broker_ends_its_drain_and_moves_nothing() -> None:
-    lifecycle._note(settings_from(None, ()), 1, Intent.DRAIN)
+    lifecycle._note(settings_from(None, ()), 1, Intent.DRAIN, "drain")
     assert "broker 1 is noted for use" in run("undrain", "1").stderr
     with pytest.raises(UsageProblem, match="broker 1: is not drained, drained are none"):
         run("undrain", "1")
@@ -148,6 +186,7 @@ def test_a_plan_evens_out_the_log_dirs_within_brokers(cluster: SimulatedCluster)
     assert proposed.plan.diagnosis[0] == "broker 1: /disk-0 70% -> 35%, /disk-1 0% -> 35%"
     assert {row.broker for row in proposed.plan.log_dir_movements} == {1}
     assert journal_of(settings).plan(proposed.plan.plan_id).plan == proposed.plan
+    assert acts() == [("plan", proposed.plan.plan_id, "planned")]
     assert plan_log_dirs_on(client, settings, frozenset({2}), now_ms=1_000).plan.movement_count == 0
     with pytest.raises(UsageProblem, match="--only-broker 9: shows no two log dirs, allowed are 1, 2"):
         plan_log_dirs_on(client, settings, frozenset({9}), now_ms=1_000)

@@ -4,20 +4,22 @@ import io
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from assignor_core.errors import CoreError
+from assignor_core.errors import CoreError, PlanTampered
 from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan, plan_to_json
-from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
 from streaming import tables
 from streaming.cli import run
 from streaming.commands import lifecycle
-from streaming.commands.apply import _propose_again, apply
+from streaming.commands.apply import _plan_of_file, _propose_again, apply
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import journal_of
 from streaming.errors import RefusedForSafety, UsageProblem
@@ -29,14 +31,27 @@ HOUR_MS = 3_600_000
 MOVE = Movement("t", 0, (1, 2), (3, 2), 5.0)
 
 
+@pytest.fixture(autouse=True)
+def _brokers_that_allow_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here nobody agrees to carry a plan out: brokers are asked for the user's rights alone."""
+    monkeypatch.setattr("streaming.cluster.clients.admin_client", lambda _kafka: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr("streaming.cluster.permissions.check_may_execute", lambda _admin: None)
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> Settings:
     return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
 
 
-def written(*movements: Movement, cluster_id: str = "main", **besides: object) -> dict[str, Any]:
-    """What the core alone writes of a plan, and what else a file may hold."""
-    return {**plan_to_json(Plan(cluster_id, movements)), **besides}
+def written(*movements: Movement, cluster_id: str = "main", hash_version: int = 2, **besides: Any) -> dict[str, Any]:
+    """What the core alone writes of a plan, and what else a file may hold; the id covers it."""
+    content = {**plan_to_json(Plan(cluster_id, movements, hash_version=hash_version)), **besides}
+    with suppress(KeyError, ValueError):  # what is no observation can't be hashed
+        observed = Observed.from_json(besides["observed"]) if "observed" in besides else None
+        skew = (content["skew_before"], content["skew_after"])
+        hashed = Plan(cluster_id, movements, *skew, observed=observed, hash_version=hash_version)
+        content["plan_id"] = hashed.plan_id
+    return content
 
 
 def asked(own: Settings, content: object, *assignments: str) -> Result:
@@ -48,19 +63,48 @@ def asked(own: Settings, content: object, *assignments: str) -> Result:
     return CliRunner().invoke(apply, arguments, input="n\n", standalone_mode=False, catch_exceptions=False)
 
 
+def of_file(own: Settings, content: object) -> tuple[KeptPlan, bool]:
+    """The plan of a file with this content, as `apply` takes it, and whether the tables have it."""
+    file = Path(own.storage.tables).with_name("plan.json")
+    file.write_text(json.dumps(content))
+    return _plan_of_file(str(file), journal_of(own), own)
+
+
 def kept(own: Settings) -> list[dict[str, Any]]:
     return [*tables.read(own.storage.tables, "plan"), *tables.read(own.storage.tables, "movement")]
 
 
 @pytest.mark.parametrize("cluster_id", ["main", ""], ids=["ours", "nobody named one"])
-def test_a_plan_of_the_core_alone_is_kept_and_shown(own: Settings, cluster_id: str) -> None:
-    content = written(MOVE, cluster_id=cluster_id)
-    answer = asked(own, content)
+def test_a_plan_of_the_core_alone_is_shown_and_nothing_of_it_is_kept_before_somebody_agrees(
+    own: Settings, cluster_id: str
+) -> None:
+    answer = asked(own, written(MOVE, cluster_id=cluster_id))
     assert answer.return_value == 3
-    assert "1 movement, 5 bytes, without its effect on the skew" in answer.output
-    kept = journal_of(own).plan(content["plan_id"])
-    assert (kept.plan.cluster_id, kept.plan.movements) == (cluster_id, (MOVE,))
-    assert [row["planning_ms"] for row in tables.read(own.storage.tables, "plan")] == [0]
+    assert "1 movement, 5 B to copy, without its effect on the skew" in answer.output
+    assert kept(own) == []
+
+
+def test_who_may_not_carry_it_out_is_not_asked(own: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_admin: object) -> None:
+        raise UsageProblem("this user may not carry out plans")
+
+    monkeypatch.setattr("streaming.cluster.permissions.check_may_execute", refused)
+    with pytest.raises(UsageProblem, match="may not carry out plans"):
+        asked(own, written(MOVE))
+
+
+def test_each_movement_is_shown_before_the_question(own: Settings) -> None:
+    answer = asked(own, written(Movement("t", 0, (1, 2), (3, 2), 5.0, "empties broker 1")))
+    assert answer.output.index("empties broker 1\n  t-0 1,2 -> 3,2 5 B\n") < answer.output.index("Carry out this plan")
+
+
+def test_with_json_all_that_is_for_people_stands_on_standard_error(own: Settings) -> None:
+    file = Path(own.storage.tables).with_name("plan.json")
+    file.write_text(json.dumps(written(MOVE)))
+    arguments = [str(file), "--set", f"storage.tables={own.storage.tables}", "--json"]
+    answer = CliRunner().invoke(apply, arguments, input="n\n", standalone_mode=False, catch_exceptions=False)
+    assert (answer.return_value, answer.stdout) == (3, "")
+    assert answer.stderr.index("1 movement, 5 B") < answer.stderr.index("Carry out this plan")
 
 
 def test_what_a_plan_promises_is_shown(own: Settings) -> None:
@@ -118,30 +162,90 @@ BY_AN_EARLIER_VERSION = {"leaders": [["t", 0, 1]], "partition_counts": {"t": 1}}
 
 
 @pytest.mark.parametrize(
-    ("besides", "age_h"),
+    ("besides", "hash_version"),
     [
         pytest.param({"observed": OBSERVED, "elapsed_ms": 1.5}, 2, id="made on the live cluster, and kept then"),
-        pytest.param({"observed": BY_AN_EARLIER_VERSION, "elapsed_ms": 1.5}, 2, id="kept by an earlier version"),
-        pytest.param({"elapsed_ms": 1.5}, 0, id="made from a model: no file tells when"),
+        pytest.param({"observed": BY_AN_EARLIER_VERSION, "elapsed_ms": 1.5}, 1, id="kept by an earlier version"),
+        pytest.param({"elapsed_ms": 1.5}, 1, id="made from a model by an earlier version"),
     ],
 )
 def test_a_plan_that_was_kept_when_it_was_made_does_not_grow_young_in_a_file(
-    own: Settings, besides: Mapping[str, Any], age_h: int
+    own: Settings, besides: Mapping[str, Any], hash_version: int
 ) -> None:
-    content = written(MOVE, **besides)
-    began_ms = time.time_ns() // 1_000_000
+    content = written(MOVE, hash_version=hash_version, **besides)
+    before_ms = time.time_ns() // 1_000_000 - 2 * HOUR_MS
+    journal_of(own).write_plan(ProposedPlan.from_json(content), decision=None, now_ms=before_ms)
+    rows = kept(own)
+    for elapsed_ms in (1.5, 1.625):
+        plan, is_stored = of_file(own, {**content, "elapsed_ms": elapsed_ms})
+        assert (plan.created_ms, is_stored) == (before_ms, True)
+    assert kept(own) == rows
+
+
+def test_a_plan_from_a_model_has_no_age_and_lives_anew(own: Settings) -> None:
+    content, began_ms = written(MOVE), time.time_ns() // 1_000_000
     journal_of(own).write_plan(ProposedPlan.from_json(content), decision=None, now_ms=began_ms - 2 * HOUR_MS)
-    asked(own, content)
-    kept_h = (began_ms - journal_of(own).plan(content["plan_id"]).created_ms) / HOUR_MS
-    assert kept_h == pytest.approx(age_h, abs=0.1)
+    plan, is_stored = of_file(own, content)
+    assert plan.created_ms >= began_ms
+    assert plan.expires_ms - plan.created_ms == own.planner.plan_ttl_ms
+    assert not is_stored
 
 
-def test_a_plan_that_is_made_anew_lives_anew(own: Settings) -> None:
-    began_ms = time.time_ns() // 1_000_000
-    before, after = (written(MOVE, observed=OBSERVED, elapsed_ms=elapsed_ms) for elapsed_ms in (1.5, 1.625))
-    journal_of(own).write_plan(ProposedPlan.from_json(before), decision=None, now_ms=began_ms - 2 * HOUR_MS)
-    asked(own, after)
-    assert journal_of(own).plan(after["plan_id"]).created_ms >= began_ms
+SECOND = Movement("t", 1, (1, 2), (3, 2), 7.0, wave=1)
+FULL: dict[str, Any] = {"observed": {**OBSERVED, "kafka_cluster_id": "k", "topic_ids": {"t": "id-of-t"}}}
+
+
+def edited(content: Mapping[str, Any], edit: str) -> dict[str, Any]:
+    """The content of a plan file after somebody's edit."""
+    changed: dict[str, Any] = json.loads(json.dumps(content))
+    if edit == "waves":
+        changed["movements"][1]["wave"] = 0
+    elif edit == "bytes":
+        changed["movements"][0]["bytes_to_move"] = 1.0
+    elif edit == "observed":
+        del changed["observed"]
+    elif edit == "identity":
+        changed["observed"]["topic_ids"] = {}
+    elif edit == "leaders":
+        changed["observed"]["leaders"] = []
+    return changed
+
+
+@pytest.mark.parametrize("hash_version", [1, 2])
+@pytest.mark.parametrize("edit", ["waves", "bytes", "observed", "identity", "leaders"])
+def test_an_edited_file_is_not_carried_out_under_the_id_of_a_stored_plan(
+    own: Settings, edit: str, hash_version: int
+) -> None:
+    content = written(MOVE, SECOND, hash_version=hash_version, **FULL)
+    now_ms = time.time_ns() // 1_000_000
+    journal_of(own).write_plan(ProposedPlan.from_json(content), decision=None, now_ms=now_ms)
+    rows = kept(own)
+    with pytest.raises(PlanTampered, match=r"the content hashes to|in the stored plan of that id"):
+        asked(own, edited(content, edit))
+    assert kept(own) == rows
+    assert of_file(own, content)[0].proposed.observed == Observed.from_json(FULL["observed"])
+
+
+def test_an_edited_file_with_a_hash_of_its_own_is_another_plan(own: Settings) -> None:
+    """Neither the id of the plan that was shown to others, nor a row of it, before somebody agrees."""
+    changed = written(MOVE, Movement("t", 1, (1, 2), (3, 2), 7.0), **FULL)
+    now_ms, content = time.time_ns() // 1_000_000, written(MOVE, SECOND, **FULL)
+    journal_of(own).write_plan(ProposedPlan.from_json(content), decision=None, now_ms=now_ms)
+    rows = kept(own)
+    assert changed["plan_id"][:12] != content["plan_id"][:12]
+    answer = asked(own, changed)
+    assert f"plan {changed['plan_id'][:12]}: 2 movements" in answer.output
+    assert kept(own) == rows
+
+
+def test_a_file_of_an_earlier_release_whose_plan_is_not_stored_is_refused(own: Settings) -> None:
+    with pytest.raises(UsageProblem, match="an earlier release wrote it"):
+        asked(own, written(MOVE, hash_version=1, **FULL))
+
+
+def test_a_file_of_a_later_release_is_refused(own: Settings) -> None:
+    with pytest.raises(UsageProblem, match="hash_version: found 3, this release reads up to 2"):
+        asked(own, {**written(MOVE), "hash_version": 3})
 
 
 def test_what_an_apply_waits_for_and_what_it_does_not_is_shown_before_it_asks(own: Settings) -> None:
@@ -218,8 +322,10 @@ def test_where_a_plan_no_longer_fits_a_new_one_is_shown(
     own = Settings.model_validate({"storage": {"tables": tables_in_memory}})
     cluster = crowded()
     write_windows(own, cluster.live, end_ms=time.time_ns() // 1_000_000)
-    _propose_again(cluster, journal_of(own), own)
+    _propose_again(cluster, own)
     (row,) = tables.read(own.storage.tables, "plan")
+    acts = {(act["action"], act["target"], act["signed_in_by"]) for act in tables.read(own.storage.tables, "audit")}
+    assert acts == {("plan", row["plan_id"], "command line")}
     shown = capsys.readouterr().out
     assert f"a new plan was made; to carry it out: rebalancer apply {row['plan_id'][:12]}" in shown
     assert f"plan {row['plan_id'][:12]}: " in shown

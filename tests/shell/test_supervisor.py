@@ -1,4 +1,4 @@
-"""The supervisor of `rebalancer run`: which exit code it ends with once a role fails for good."""
+"""The supervisor of `rebalancer run`: roles that fail, what becomes of the other roles, and the exit code."""
 
 import signal
 import sys
@@ -13,14 +13,15 @@ from tests.waiting import DEADLINE_S, until
 
 
 class Failing(Supervisor):
-    """Every role is a process that ends at once, in a way of its own."""
+    """Its role is a process that ends at once, in a way of its own; the others live."""
 
-    def __init__(self, script: str, folder: Path) -> None:
-        super().__init__((), roles=("role",), log_folder=str(folder))
+    def __init__(self, script: str, folder: Path, *others: str) -> None:
+        super().__init__((), roles=("role", *others), log_folder=str(folder))
         self._script = script
 
     def _launch(self, supervised: supervisor.RoleProcess) -> None:
-        supervised.command = [sys.executable, "-c", self._script]
+        script = self._script if supervised.role == "role" else "import signal; signal.pause()"
+        supervised.command = [sys.executable, "-c", script]
         super()._launch(supervised)
 
 
@@ -29,29 +30,88 @@ class Failing(Supervisor):
     ("script", "exit_code"),
     [
         ("raise SystemExit(5)", 5),
-        ("raise SystemExit(2)", 2),
+        ("raise SystemExit(3)", 3),
         ("pass", 1),
         (f"import os, signal; os.kill(os.getpid(), {signal.SIGKILL})", 128 + signal.SIGKILL),
     ],
 )
-def test_a_role_that_keeps_ending_ends_the_run_with_its_code(
+def test_a_role_that_keeps_failing_is_retried_with_growing_pauses_and_ends_no_other(
     script: str, exit_code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(supervisor, "RESTART_WAIT_S", 0.001)
+    monkeypatch.setattr(supervisor, "RESTART_WAIT_MAX_S", 0.01)
+    supervised = Failing(script, tmp_path, "control")
+    supervised.start()
+    control = supervised.process_id("control")
+    pauses: list[float] = []
+    try:
+        with structlog.testing.capture_logs() as logged:
+
+            def has_failed() -> bool:
+                assert supervised.poll() is None
+                pauses[:] = [row["restart_in_s"] for row in logged if row["event"] == "role_ended"]
+                return len(pauses) >= 8
+
+            until("the role has ended eight times", has_failed, pause_s=0.01)
+        assert supervised.process_id("control") == control is not None
+        assert supervised.exit_code() == exit_code
+    finally:
+        supervised.stop()
+    assert pauses[:8] == [0, 0.001, 0.002, 0.004, 0.008, 0.01, 0.01, 0.01]
+    levels = [row["log_level"] for row in logged if row["event"] == "role_ended"]
+    assert levels[:8] == ["warning"] * 5 + ["error"] * 3
+
+
+def first_end(supervised: Failing) -> int | None:
+    """The answer of the poll that finds the end of the role's process."""
+    process = supervised._running[0].process
+    assert process is not None
+    process.wait(DEADLINE_S)
+    return supervised.poll()
+
+
+@pytest.mark.parametrize(("later", "code"), [(False, 2), (True, None)])
+def test_wrong_settings_end_the_run_at_the_first_start_alone(tmp_path: Path, later: bool, code: int | None) -> None:
+    begun = tmp_path / "begun"
+    script = (
+        f"import pathlib; begun = pathlib.Path({str(begun)!r}); first = not begun.exists(); begun.touch(); "
+        f"raise SystemExit(5 if {later} and first else 2)"
+    )
+    supervised = Failing(script, tmp_path)
+    supervised.start()
+    try:
+        answers = [first_end(supervised) for _ in range(1 + later)]
+    finally:
+        supervised.stop()
+    assert answers[-1] == code
+
+
+def test_a_role_that_has_run_for_a_while_fails_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends, moment = tmp_path / "ends", tmp_path / "ended"
+    ends.touch()
     monkeypatch.setattr(supervisor, "RESTART_WAIT_S", 0.0)
-    codes: list[int] = []
+    script = f"import os, signal; os.path.exists({str(ends)!r}) and exit(5); open({str(moment)!r}, 'w'); signal.pause()"
     supervised = Failing(script, tmp_path)
     supervised.start()
 
-    def has_failed() -> bool:
-        code = supervised.poll()
-        codes.extend([] if code is None else [code])
-        return bool(codes)
+    def fails() -> bool:
+        assert supervised.poll() is None
+        return supervised.exit_code() == 5
+
+    def lives() -> bool:
+        assert supervised.poll() is None
+        return moment.exists()
 
     try:
-        until("the role fails for good", has_failed)
+        until("the role keeps failing", fails, pause_s=0.01)
+        ends.unlink()
+        until("the role lives", lives, pause_s=0.01)
+        assert supervised.exit_code() == 5  # it has only begun
+        monkeypatch.setattr(supervisor, "QUICK_DEATH_S", 0.0)
+        assert supervised.poll() is None
+        assert supervised.exit_code() == 0
     finally:
         supervised.stop()
-    assert codes == [exit_code]
 
 
 def test_a_role_that_ends_is_started_again_at_once_and_one_that_ends_again_soon_after_a_wait(

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from assignor_core.group.consumer_protocol.messages import ConsumerGroupConfig
-from assignor_core.group.invariants import violations
 from assignor_core.group.scenario import Crash, Start, Stop
 from assignor_core.group.simulation import Run, simulate
 from streaming.errors import UsageProblem
 from streaming.simulate.load import load_scenarios
 from streaming.simulate.scenario_file import EventSection
+from tests.core.group.invariants import violations
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "conf" / "scenarios").glob("*.yaml"))
 SMALL = """

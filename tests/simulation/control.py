@@ -7,13 +7,13 @@ from typing import Protocol, TypeVar
 from assignor_core.disks import LogDirDescription
 from assignor_core.live import LiveCluster, PartitionKey, ReplicaKey, replica_name
 from assignor_core.marker import Marker
-from assignor_core.simulated_cluster import RequestKind, SimulatedClient
 from assignor_core.throttles import ThrottledReplicas
 from streaming.control.lease import RENEWALS_PER_TTL, Lease
 from streaming.control.run import ControlTurns
 from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
 from streaming.settings import Settings
 from streaming.views.identity import check_cluster_id
+from tests.simulated_cluster import RequestKind, SimulatedClient
 from tests.simulation.stack import Stack
 from tests.simulation.world import ERRORS, Actor, Killed, World
 
@@ -128,10 +128,12 @@ class WatchedClient(SimulatedClient):
         brokers: Collection[int],
         leaders: Mapping[str, ThrottledReplicas],
         followers: Mapping[str, ThrottledReplicas],
+        *,
+        untagged: bool = False,
     ) -> list[int]:
         return self._change(
             Change(f"clear throttle of {sorted(brokers)}"),
-            lambda: super(WatchedClient, self).clear_throttle(brokers, leaders, followers),
+            lambda: super(WatchedClient, self).clear_throttle(brokers, leaders, followers, untagged=untagged),
         )
 
     def log_dir_rates(self, brokers: Collection[int] | None = None) -> dict[int, int]:
@@ -147,9 +149,9 @@ class WatchedClient(SimulatedClient):
         change = Change(f"throttle within brokers {dict(sorted(rates_bytes_per_sec.items()))}")
         self._change(change, lambda: super(WatchedClient, self).set_log_dir_rates(rates_bytes_per_sec))
 
-    def clear_log_dir_rates(self, brokers: Collection[int]) -> list[int]:
+    def clear_log_dir_rates(self, brokers: Collection[int], *, untagged: bool = False) -> list[int]:
         change = Change(f"clear throttle within {sorted(brokers)}")
-        return self._change(change, lambda: super(WatchedClient, self).clear_log_dir_rates(brokers))
+        return self._change(change, lambda: super(WatchedClient, self).clear_log_dir_rates(brokers, untagged=untagged))
 
     def _send(self, request: RequestKind, action: Callable[[], Answer], *, of_controller: bool = False) -> Answer:
         """Judged here, as the lease has just been asked."""

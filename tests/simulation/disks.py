@@ -9,9 +9,9 @@ from random import Random
 
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement
-from assignor_core.simulated_cluster import SimulatedCluster
-from assignor_core.simulated_cluster.replication import used_bytes
-from assignor_core.simulated_cluster.state import ClusterContents, LogDir
+from tests.simulated_cluster import SimulatedCluster
+from tests.simulated_cluster.replication import used_bytes
+from tests.simulated_cluster.state import ClusterContents, LogDir
 
 MEGABYTE = 10**6
 TOLERANCE_BYTES = 100 * MEGABYTE

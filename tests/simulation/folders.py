@@ -14,11 +14,11 @@ from functools import partial
 from random import Random
 
 from assignor_core.proposed_plan import Observed, ProposedPlan
-from assignor_core.simulated_cluster import random_cluster
 from streaming.control.lease import LOOP_SILENT_MAX_MS
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from streaming.tables.memory import forget, memory_store
+from tests.simulated_cluster import random_cluster
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.monitor import Broken
 from tests.simulation.story import CLUSTER, DEADLINE_MS, PlayedStory, random_plan
@@ -65,6 +65,7 @@ class FolderStory:
         cluster = random_cluster(self._random)
         self._folders = [Folder(f"folder {n}", _settings(self._random, f"memory:folders-{seed}-{n}")) for n in (1, 2)]
         self._world = World(cluster, self._folders[0].settings)
+        self._world.draw_release(seed)
         self._by_root = {row.settings.storage.tables: row for row in self._folders}
         self._others, self._person = Actor("others"), Actor("person")
         self._controls = 0
@@ -165,8 +166,8 @@ class FolderStory:
         plan = random_plan(self._random, self._world.cluster)
         if plan.movements:
             journal, live, now_ms = journal_of(folder.settings), self._world.look(), self._world.now_ms
-            journal.write_plan(ProposedPlan(plan, Observed.of(plan, live)), decision=None, now_ms=now_ms)
-            journal.approve(journal.plan(plan.plan_id), "a person", now_ms=now_ms)
+            proposed = ProposedPlan(plan, Observed.of(plan, live))
+            journal.approve(journal.write_plan(proposed, decision=None, now_ms=now_ms), "a person", now_ms=now_ms)
             self._world.note("person", f"approves {len(plan.movements)} movements in {folder.name}")
 
     def _copy(self) -> None:

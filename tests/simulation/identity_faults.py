@@ -11,7 +11,7 @@ from random import Random
 
 from assignor_core.errors import InputError
 from assignor_core.plan import Plan
-from assignor_core.simulated_cluster import Fate, PlannedFault, RequestKind, SimulatedCluster
+from tests.simulated_cluster import Fate, PlannedFault, RequestKind, SimulatedCluster
 from tests.simulation.monitor import Monitor
 from tests.simulation.world import Actor, Blow, Interruption, World
 
@@ -103,7 +103,7 @@ class IdentityFaults:
     def _lead_away(self) -> None:
         """A copy of the cluster: only its id is another one."""
         contents = self._world.cluster.contents
-        other = SimulatedCluster(OTHER_CLUSTER, deepcopy(list(contents.brokers.values())))
+        other = SimulatedCluster(OTHER_CLUSTER, deepcopy(list(contents.brokers.values())), contents.release)
         other.contents.topics.update(deepcopy(contents.topics))
         other.contents.throttle_rates.update(deepcopy(contents.throttle_rates))
         self._world.other_cluster, self._world.led_away_ms = other, self._world.now_ms

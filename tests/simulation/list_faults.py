@@ -1,12 +1,15 @@
 """Throttles that others change. Brokers hear late of lists of throttled replicas; others set lists to `*`, and remove
-lists and rates.
+lists and rates. In some stories Kafka takes so few bytes of a value that the lists have no room for a whole plan.
 
 Drawn apart, so that the rest of a story is what it would be without these faults.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
+from unittest import mock
 
+from assignor_core import throttles
 from assignor_core.throttles import EVERY_REPLICA, FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.simulation.world import Actor, World
 
@@ -15,6 +18,8 @@ DELAYS_MAX = 4
 REMOVED_AFTER_MS = 30_000
 RATES_REMOVED = (0, 0, 0, 1, 3)
 """So often in a story others remove the rates of a broker."""
+VALUE_BYTES = (throttles.VALUE_BYTES_MAX, throttles.VALUE_BYTES_MAX, 24, 40)
+"""What Kafka takes of a value; the small ones are as if a plan named a thousand times as many replicas."""
 
 
 class ListFaults:
@@ -23,6 +28,15 @@ class ListFaults:
     def __init__(self, seed: int, world: World, others: Actor, faults_ms: int) -> None:
         self._random, self._rates_random = Random(f"lists of {seed}"), Random(f"rates of {seed}")
         self._world, self._others, self._faults_ms = world, others, faults_ms
+        self._value_bytes_max = Random(f"values of {seed}").choice(VALUE_BYTES)
+
+    @contextmanager
+    def bounded_values(self) -> Iterator[None]:
+        """Kafka and control know the bound of the story while this lasts."""
+        self._world.faults["lists are shorter than plans"] += self._value_bytes_max < max(VALUE_BYTES)
+        ours = min(self._value_bytes_max, throttles.LIST_BYTES_MAX)
+        with mock.patch.multiple(throttles, VALUE_BYTES_MAX=self._value_bytes_max, LIST_BYTES_MAX=ours):
+            yield
 
     def plan(self) -> None:
         """Let them happen as time passes."""
@@ -85,5 +99,6 @@ class ListFaults:
             self._world.faults["rates of a broker are removed by others"] += 1
 
     def _strikes(self, what: str) -> None:
+        self._world.lists_changed = True
         self._world.note("others", what)
         self._world.faults[" ".join(word for word in what.split() if not word.startswith("topic-"))] += 1

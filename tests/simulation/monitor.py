@@ -17,8 +17,12 @@ By their numbers on the page of the design:
 6. Once faults have ended each execution ends within a bound, control does not end by itself, no throttle and no
    reassignment of ours is left, and what the journal calls done lies as planned unless another has changed it.
 7. In flight, per topic and per broker (receiving and sending), and in elections no more is asked for than allowed. A
-   minute after the faults a broker that receives for an execution has its rate.
+   minute after the faults a broker that receives for an execution has its rate. A replica that is asked for is in the
+   topic's list of throttled replicas, unless others have changed a list.
 8. Automatic mode makes no broker worse than its plan said, and stops after plans that don't deliver (see `promises`).
+9. A move that an operator cancels again and again is not asked for for ever: the execution waits for a person.
+10. A rate that somebody else has set is neither changed nor removed by control. Rates of control's that the tables no
+    longer account for are removed (6).
 
 Not judged here: what another has started after a late request of ours was sent.
 """
@@ -36,12 +40,19 @@ from assignor_core.execution.staging import is_between, rack_count
 from assignor_core.live import NO_LEADER, PartitionKey, partition_name
 from assignor_core.plan import Movement, plan_from_json
 from assignor_core.proposed_plan import KeptPlan
-from assignor_core.simulated_cluster.state import SimulatedPartition
-from assignor_core.throttles import EVERY_REPLICA, FOLLOWER_RATE
+from assignor_core.throttles import (
+    EVERY_REPLICA,
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LOG_DIR_RATE,
+    is_foreign,
+    is_tagged,
+)
 from streaming.control.policies import limits
 from streaming.control.wiring import journal_of
 from streaming.tables.memory import MemoryTable
 from streaming.views.executions import by_age, grown
+from tests.simulated_cluster.state import SimulatedPartition
 from tests.simulation import disks
 from tests.simulation.control import Change, SimulatedControl, Targets
 from tests.simulation.promises import bad_in_a_row, broken_promise, is_automatic
@@ -51,6 +62,8 @@ Lists = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Replicas, adding, removing."""
 JUDGED_TABLES = ("lease", "plan", "execution")
 """Tables whose rows are judged, each of them: one write may add several."""
+CANCELS_BEARABLE = 4
+"""Control counts two. It does not count those of moves whose answer was lost, or that a process before it asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +116,14 @@ class Monitor:
     """Rows by table after its last write: what is not among them is new at the next."""
     _rows_of: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     """Rows of `execution` that have been judged, by execution: deleting them later takes nothing back."""
+    _asked_by: dict[PartitionKey, str] = field(default_factory=dict)
+    """Who has asked for the newest move of a partition, of the controls."""
+    _cancels: Counter[tuple[str, PartitionKey]] = field(default_factory=Counter)
+    """How often an operator has cancelled a move that this control had asked for."""
+    _foreign_rates: dict[tuple[int, str], int] | None = None
+    """Rates of others, by broker and setting, when a request that is not late left a control."""
+    _forgotten: set[str] = field(default_factory=set)
+    """Executions under way whose rows are gone from the tables: what they move is nobody's any more."""
     _plans: dict[str, tuple[MemoryTable, KeptPlan]] = field(default_factory=dict)
     """Plans by id, and the version of `plan` that they were read from."""
 
@@ -152,6 +173,7 @@ class Monitor:
 
     def changing(self, who: SimulatedControl, change: Change) -> None:
         """A request leaves a control that has just asked its lease."""
+        self._foreign_rates = self._rates_of_others()
         if who is not self._holder:
             holder = self._holder.name if self._holder else "nobody"
             self.breaks(
@@ -165,24 +187,42 @@ class Monitor:
         self._judge_content(who, change, movements)
         self._judge_room(who, disks.asked_for(self.world.cluster.contents, change.targets), "asks for")
         self._judge_caps(who, change)
-        self._judge_waves(movements, change.targets)
+        self._judge_named(who, change.targets)
+        known = {
+            row.key: row for execution in self.executions() if execution.in_progress for row in self._plan_of(execution)
+        }
+        self._judge_waves(known, change.targets)
 
     def arriving_late(self, who: SimulatedControl, change: Change) -> None:
         """A request that a control gave up is about to be carried out. It was judged when it was sent; now nobody who
         holds the lease can stop it. What another has started since then may suffer: Kafka knows no condition for that.
         """
+        self._foreign_rates = None
         self.look(None)
         self.world.note(who.name, f"{change.text}: carried out {change.late_ms} ms late")
+        self.world.lists_changed |= not change.targets
         for key, target in sorted(change.targets.items()):
             self._judge_other(who, key, "cancels" if target is None else "changes", late_ms=change.late_ms)
 
     def changed(self, who: SimulatedControl) -> None:
         """The request has come back."""
+        before, self._foreign_rates = self._foreign_rates, None
+        if before is not None and (touched := before.items() - self._rates_of_others().items()):
+            self.breaks("10 rates of others stay", f"{who.name} has changed {sorted(touched)}")
         self.look(who)
 
     def crashed(self, who: SimulatedControl, reason: str) -> None:
         """A control has ended by itself."""
         self.breaks("6 control goes on", f"{who.name} ended: {reason}")
+
+    def is_ours(self, key: PartitionKey) -> bool:
+        """Whether a control has started the reassignment under way."""
+        owner = self._owners.get(key)
+        return owner is not None and owner.ours
+
+    def operator_cancelled(self, key: PartitionKey) -> None:
+        """An operator has cancelled a move of ours."""
+        self._cancels[self._asked_by.get(key, ""), key] += 1
 
     def touch_topic(self, name: str) -> None:
         """What the journal says of this topic is not judged: control may not see it."""
@@ -197,7 +237,18 @@ class Monitor:
 
     def executions(self) -> list[Execution]:
         """All of the journal, oldest first."""
-        return sorted(self._known.values(), key=by_age)
+        return [row for row in self._all_executions() if row.execution_id not in self._forgotten]
+
+    def forget(self, execution_ids: Collection[str]) -> None:
+        """The tables were rolled back: the rows of these executions are gone."""
+        self._forgotten |= {*execution_ids}
+        for key in self._forgotten_keys() & self._owners.keys():
+            self._owners[key].ours = False
+
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether rows of an execution under way are gone."""
+        return bool(self._forgotten)
 
     def judge_rates(self) -> None:
         """Faults have ended some time ago: what receives for an execution has its rates, whoever removed them."""
@@ -241,6 +292,10 @@ class Monitor:
                 self.breaks("3 only the plan's partitions", f"{who.name} asks for {key}, which no open execution moves")
         for key, target in sorted(change.targets.items()):
             self._judge_other(who, key, "cancels" if target is None else "changes")
+            if target is not None and self._cancels[who.name, key] >= CANCELS_BEARABLE:
+                self.breaks("9 an operator's cancel", f"{who.name} asks for {key} again, which was cancelled so often")
+            if target is not None:
+                self._asked_by[key] = who.name
             if target is not None and key in movements:
                 self._judge_topic(who, key[0])
                 self._judge_target(movements[key], target)
@@ -274,7 +329,7 @@ class Monitor:
 
     def _topics_approved(self, name: str) -> set[str]:
         """Ids of a topic in the plans that are carried out."""
-        kept = (self._kept(row).topic_ids for row in self.executions() if row.in_progress)
+        kept = (self._kept(row).topic_ids for row in self._all_executions() if row.in_progress)
         return {ids[name] for ids in kept if name in ids}
 
     def _judge_target(self, movement: Movement, target: tuple[int, ...]) -> None:
@@ -322,6 +377,18 @@ class Monitor:
             self.breaks(
                 "7 elections at a time", f"{leaders_only} change their leader, {caps.elections_at_once_max} allowed"
             )
+
+    def _judge_named(self, who: SimulatedControl, targets: Targets) -> None:
+        """What is copied without an entry in the list is copied without a throttle."""
+        for (name, number), target in sorted(targets.items()):
+            topic = self.world.cluster.placement.topics.get(name)
+            ids = {topic_id for known, topic_id in self._made_ms if known == name}
+            if topic is None or len(ids) > 1 or self.world.lists_changed:
+                continue
+            row, named = topic.partitions[number], topic.throttled_replicas.get(FOLLOWER_REPLICAS, "").split(",")
+            for broker in sorted(set(target or ()) - {*row.replicas}):
+                if EVERY_REPLICA not in named and f"{number}:{broker}" not in named:
+                    self.breaks("7 what is asked for is named", f"{who.name}: {name}-{number} to broker {broker}")
 
     def _judge_senders(
         self,
@@ -410,18 +477,24 @@ class Monitor:
         """What control has left on the cluster now: the invariant that it would break at the end, and details."""
         contents = self.world.cluster.placement
         moved_by_others = {key for key, owner in self._owners.items() if not owner.ours}
+        forgotten = self._forgotten_keys()
+        copying = {
+            row for key in forgotten if (now := contents.partition(key)) for row in now.replicas if now.reassigning
+        }
         for broker, rates in sorted(contents.throttle_rates.items()):
-            yield "6 no throttle is left", f"{rates} of broker {broker}"
+            if broker not in copying and any(map(is_tagged, rates.values())):
+                yield "6 no throttle is left", f"{rates} of broker {broker}"
         for name, topic in sorted(contents.topics.items()):
             for setting, text in sorted(topic.throttled_replicas.items()):
                 # Entries of a partition that another moves could be another's: they stay.
                 entries = () if text == EVERY_REPLICA else text.split(",")
-                if any((name, int(entry.split(":")[0])) not in moved_by_others for entry in entries):
+                # Nobody can tell whose entries of an execution are that the tables no longer know.
+                if any((name, int(entry.split(":")[0])) not in moved_by_others | forgotten for entry in entries):
                     yield "6 no throttle is left", f"{setting} of {name}: {text}"
         for key, owner in sorted(self._owners.items()):
             row = contents.partition(key)
             # Kafka cancels nothing where no replica that would stay is in sync: the last event names it.
-            if owner.ours and (row is None or row.leader != NO_LEADER):
+            if owner.ours and key not in forgotten and (row is None or row.leader != NO_LEADER):
                 yield "6 no reassignment is left", f"{key} is still moved by us"
 
     def _judge_automatic(self, execution_id: str) -> None:
@@ -469,9 +542,24 @@ class Monitor:
             self._owners.pop(key, None)
         elif begun:
             # Where only time has passed, a request of ours was carried out late.
-            self._owners[key] = Owner(ours or who is None, self.world.cluster.now_ms)
+            is_ours = (ours or who is None) and key not in self._forgotten_keys()
+            self._owners[key] = Owner(is_ours, self.world.cluster.now_ms)
         if ours:
             self._placed_by_us |= {(key, broker) for broker in row.adding_replicas}
+
+    def _all_executions(self) -> list[Execution]:
+        """With those that the tables no longer know."""
+        return sorted(self._known.values(), key=by_age)
+
+    def _forgotten_keys(self) -> set[PartitionKey]:
+        """Partitions that an execution moved which the tables no longer know."""
+        return {row.key for name in self._forgotten for row in self._plan_of(self._known[name])}
+
+    def _rates_of_others(self) -> dict[tuple[int, str], int]:
+        contents = self.world.cluster.placement
+        rates = {(broker, key): rate for broker, row in contents.throttle_rates.items() for key, rate in row.items()}
+        rates |= {(broker, LOG_DIR_RATE): rate for broker, rate in contents.log_dir_rates.items()}
+        return {where: rate for where, rate in rates.items() if is_foreign(rate)}
 
     def _forget(self, key: PartitionKey) -> None:
         self._lists.pop(key)
@@ -512,7 +600,7 @@ class Monitor:
 
     def _movements(self, *, open_only: bool) -> Iterator[Movement]:
         """Of executions that have started; those that have ended are watched for a while, and may be cleared up."""
-        for execution in self.executions():
+        for execution in self._all_executions():
             if execution.in_progress or (not open_only and execution.started_ms is not None):
                 yield from self._plan_of(execution)
 

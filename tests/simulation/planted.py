@@ -11,16 +11,16 @@ from assignor_core import marker
 from assignor_core.deciding import giving_up, health, planning
 from assignor_core.execution import progress, reconcile, refusals, room, staging, within_brokers
 from assignor_core.execution.events import ABORT_SEQUENCE, Event
+from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
 from assignor_core.execution.within_brokers import RoomWithin
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
-from assignor_core.simulated_cluster import controller, requests
-from assignor_core.simulated_cluster.state import SimulatedPartition
 from streaming.control import (
     absences,
     automatic,
+    clearing,
     cluster_marker,
     disk_room,
     executor,
@@ -33,15 +33,18 @@ from streaming.control import (
     run,
     sweeping,
     throttle,
+    throttled_brokers,
+    throttled_lists,
 )
 from streaming.control import planning as load_planning
 from streaming.control.journal import Journal
 from streaming.control.lease import Lease
-from streaming.control.look_age import LookAge
-from streaming.control.replica_moves import ReplicaMoves
+from streaming.control.requests import Requests
 from streaming.errors import TableUnavailable
 from streaming.pipeline import sums
 from streaming.views import identity
+from tests.simulated_cluster import client, controller, log_dir_client, requests
+from tests.simulated_cluster.state import Release, SimulatedPartition
 from tests.simulation.folders import run_folder_story
 from tests.simulation.relief import run_relief_story
 from tests.simulation.samples import run_sample_story
@@ -134,7 +137,7 @@ def _no_waves(next_step: Any) -> Any:
 
 
 def _nothing_left(_clear: Any) -> Any:
-    return lambda _self, _execution, _plan: throttle.Remains(())
+    return lambda _self, _execution, _plan: clearing.Remains(())
 
 
 def _no_bound(rooms: Any) -> Any:
@@ -164,10 +167,10 @@ def _unlimited_elections(limits: Any) -> Any:
 def _ends_at_once(complete: Any) -> Any:
     """The cluster doesn't wait for the replicas that are added."""
 
-    def wrong(partition: SimulatedPartition) -> None:
+    def wrong(partition: SimulatedPartition, release: Release) -> None:
         before = partition.isr
         partition.isr = tuple(dict.fromkeys((*before, *partition.adding_replicas)))
-        complete(partition)
+        complete(partition, release)
         partition.isr = tuple(broker for broker in partition.isr if broker in before) or partition.isr
 
     return wrong
@@ -263,8 +266,29 @@ PLANTED = (
         "a move ends before its replicas are in sync", "2 replicas in sync", controller, "_complete", _ends_at_once, 17
     ),
     Planted(
-        "rates that others remove are not set again", "7 what copies has its rate", throttle.Throttle,
-        "_look_at_rates", lambda _: lambda *_: None, 85, story=partial(run_story, altered=SLOW_COPIES),
+        "rates that others remove are not set again", "7 what copies has its rate", throttled_brokers.RateLooks,
+        "lost", lambda _: lambda *_, **__: set(), 85, story=partial(run_story, altered=SLOW_COPIES),
+    ),
+    Planted(
+        "what no list names is submitted", "7 what is asked for is named", throttled_lists.ThrottledLists,
+        "unnamed", lambda _: lambda *_: [], 59,
+    ),
+    Planted(
+        "a throttle is removed in one request, however long", "6", client, "pieces",
+        lambda _: lambda *sides: [sides], 39,
+    ),
+    Planted("rates of others are changed", "10", client, "is_foreign", lambda _: lambda _rate: False, 30),
+    Planted(
+        "what somebody else has set meanwhile is removed at the end", "10", Execution, "tags_rates",
+        lambda _: property(lambda _self: False), 30,
+    ),
+    Planted(
+        "rates of others within brokers are changed", "10", log_dir_client, "is_foreign",
+        lambda _: lambda _rate: False, 8, story=run_within_story,
+    ),
+    Planted(
+        "what the tables no longer account for is not removed", "6 no throttle is left", sweeping.StrayRates, "remove",
+        lambda _: lambda *_: None, 71,
     ),
     Planted("a refusal that passes counts for good", "6", refusals, "TRIES_MAX", lambda _: 1, 5),
     Planted(
@@ -272,15 +296,7 @@ PLANTED = (
         also=((executor, "another_cluster", _same_cluster),),
     ),
     Planted("topics' ids are not compared", "4", looks, "topics_made_again", lambda _: lambda _ids, _live: (), 8),
-    Planted("the lease's row is not read again", "5", Lease, "check", _only_the_clock, 22),
-    Planted(
-        "the age of a look is not judged", "7 caps hold", LookAge, "check", lambda _: lambda _self: None, 4156,
-        also=((ReplicaMoves, "_looked_at_again", lambda _: lambda _self, look, step, _held_back: (look, step)),),
-    ),
-    Planted(
-        "what Kafka has taken is asked for again", "1", progress.PastLooks, "_unshown_after",
-        lambda _: lambda _self, _plan, _cluster: (), 7634,
-    ),
+    Planted("the lease's row is not read again", "5", Lease, "check", _only_the_clock, 15),
     Planted(
         "mode apply plans at once after each execution that it gives up", "6", giving_up.GivenUp, "reason",
         lambda _: lambda _self, _now_ms: None, 5346,
@@ -291,7 +307,7 @@ PLANTED = (
         "loads of hidden topics count", "8 no broker is made worse than the plan said", load_planning,
         "partition_loads", _with_hidden_topics, 5777,
     ),
-    Planted("late requests are not looked for", "6", late_requests.LateRequests, "_look", _nothing_late, 160),
+    Planted("late requests are not looked for", "6", late_requests.LateRequests, "_look", _nothing_late, 83),
     Planted(
         "plans rest on the load of other partitions",
         "8 no broker is made worse than the plan said",
@@ -306,16 +322,19 @@ PLANTED = (
         automatic.AutomaticPlans,
         "_distrust",
         lambda _: lambda _self, _now_ms: None,
-        3,
+        5,
         story=partial(run_story, unfaithful=True),
     ),
     Planted(
         "a copy of the tables is taken for ours", "5 one folder at a time", marker.Holder, "silent_max_ms",
-        _copies_taken_for_ours, 7, story=run_folder_story,
+        _copies_taken_for_ours, 17, story=run_folder_story,
+    ),
+    Planted(
+        "an operator's cancel is overruled for ever", "9", Requests, "cancelled_by_others", lambda _: lambda *_: [], 154
     ),
     Planted(
         "markers of others are not asked", "5 one folder at a time", cluster_marker.ClusterMarker, "hold",
-        lambda _: lambda _self: True, 7, story=run_folder_story,
+        lambda _: lambda _self: True, 4, story=run_folder_story,
     ),
     Planted(
         "a slow turn does not look at the markers again", "5 one folder at a time", cluster_marker.ClusterMarker,
@@ -350,7 +369,7 @@ PLANTED = (
     ),
     Planted(
         "rates within brokers are not removed", "6", log_dir_throttle.LogDirThrottle, "clear",
-        lambda _: lambda _self, _execution: throttle.Remains(()), 1, story=run_within_story,
+        lambda _: lambda _self, _execution: clearing.Remains(()), 1, story=run_within_story,
     ),
     Planted(
         "movements within brokers are not capped", "7", log_dir_moves, "limits", _uncapped, 1,

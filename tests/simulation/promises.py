@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.resources import TRIGGERING, Resource
-from assignor_core.simulated_cluster.state import ClusterContents
+from tests.simulated_cluster.state import ClusterContents
 
 BY_ITSELF = "approved by mode apply"
 TOLERANCE = 0.01

@@ -15,9 +15,9 @@ from functools import partial
 from random import Random
 
 from assignor_core.live import NO_LEADER, PartitionKey
-from assignor_core.simulated_cluster import SimulatedCluster
-from assignor_core.simulated_cluster.replication import used_bytes
 from streaming.settings import Settings
+from tests.simulated_cluster import SimulatedCluster
+from tests.simulated_cluster.replication import used_bytes
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.disks import lacking_bytes
 from tests.simulation.monitor import Monitor
@@ -90,6 +90,7 @@ class ReliefStory:
         if random.random() < 0.4:
             cluster.create_topic("alone", {0: (self._failing[0],)}, **rates)
         self.world = World(cluster, _settings(random, f"memory:relief-{seed}"))
+        self.world.draw_release(seed)
         self.world.faults["a broker fails"] += len(self._failing)
         self._monitor = ReliefMonitor(self.world, undisturbed=False)
         self._others = Actor("others")

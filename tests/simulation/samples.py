@@ -14,11 +14,11 @@ from random import Random
 import pyarrow as pa
 
 from assignor_core.plan import Movement, plan_from_json
-from assignor_core.simulated_cluster import SimulatedCluster
 from streaming import tables
 from streaming.pipeline import sums
 from streaming.settings import Settings
 from tests.control.windows import window_columns
+from tests.simulated_cluster import SimulatedCluster
 from tests.simulation.control import SimulatedControl
 from tests.simulation.monitor import Monitor
 from tests.simulation.story import CLUSTER, PlayedStory
@@ -71,6 +71,7 @@ class SampleStory:
             for _, row in cluster.contents.partitions():
                 row.bytes_in_per_sec = round(RATE * (SKEWED_TIMES if row.leader == skewed else 1))
         self._world = World(cluster, _settings(f"memory:samples-{seed}"))
+        self._world.draw_release(seed)
         self._world.faults["a record is forged" if self._is_forged else "a broker is silent"] += 1
         self._monitor = Monitor(self._world, undisturbed=True)
         self._pipeline = Actor("pipeline")

@@ -12,15 +12,18 @@ from typing import Protocol, TypeVar
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
-from assignor_core.simulated_cluster import Fate, Fault, PlannedFault, SimulatedCluster, random_cluster, random_faults
 from streaming.control.late_requests import LOOKS_AFTER_MS
+from streaming.control.run import ENDED_LOOK_INTERVAL_MS
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
+from tests.simulated_cluster import Fate, Fault, PlannedFault, SimulatedCluster, random_cluster, random_faults
 from tests.simulation.control import SimulatedControl
 from tests.simulation.disks import make_room, tighten
 from tests.simulation.identity_faults import IdentityFaults
 from tests.simulation.list_faults import ListFaults
 from tests.simulation.monitor import Broken, Monitor
+from tests.simulation.operator_faults import OperatorFaults
+from tests.simulation.rate_faults import RateFaults, TableFaults
 from tests.simulation.world import Actor, Blow, Interruption, World
 
 FAULTS_MS = 150_000
@@ -38,6 +41,8 @@ BOUND_MS = DEADLINE_MS + 600_000
 """How long after the faults an execution may go on: its deadline, and room for pauses and sweeping."""
 RATES_BACK_MS = 60_000
 """After this time without faults every broker that copies has its rate again."""
+STRAYS_MS = 2 * ENDED_LOOK_INTERVAL_MS
+"""After this time control has removed what an execution left that the tables no longer know."""
 LOOK_MS = 10_000
 WINDOW_MS = 60_000
 CALLS_STRUCK = 400
@@ -122,6 +127,7 @@ class Story:
                 trigger={"cooldown_ms": 0},
             )
         self.world = World(cluster, settings)
+        self.world.draw_release(seed)
         faults_max = self._random.choice((0, 1, 2, 4))
         # Most plans are carried out within a minute: faults that are to strike them come early.
         faults_ms = self._random.choice((20_000, 60_000, FAULTS_MS))
@@ -134,11 +140,18 @@ class Story:
         self._approvals_to_come = 0
         self._identity = IdentityFaults(seed, self.world, self.monitor, FAULTS_MS)
         self._lists = ListFaults(seed, self.world, self._others, FAULTS_MS // 2)
+        self._operator = OperatorFaults(seed, self.world, self.monitor, self._others, FAULTS_MS)
+        self._rates = RateFaults(seed, self.world, self._others, FAULTS_MS)
+        self._tables = TableFaults(seed, self.world, self.monitor, self._others)
         self._longer_ms = 0
         """How much longer the story goes on after its faults: automatic mode needs the time of several plans."""
 
     def run(self) -> PlayedStory:
         """From the first start of control until nothing is under way any more."""
+        with self._lists.bounded_values():
+            return self._run()
+
+    def _run(self) -> PlayedStory:
         self._plan_windows()
         self._plan_faults()
         self._plan_client_faults()
@@ -146,6 +159,7 @@ class Story:
         self._plan_room()
         self._identity.plan()
         self._lists.plan()
+        self._rates.plan()
         for _ in range(self._random.choice((1, 2, 2))):
             self.world.plan(self._random.randrange(2_000), self._others, self._start_control)
         if self.world.settings.control.mode != "apply":
@@ -163,7 +177,9 @@ class Story:
         faults_ended_ms = self.world.cluster.now_ms
         self.world.pass_time(self._longer_ms)
         bound_ms = FAULTS_MS + self._longer_ms + BOUND_MS + (LATE_WORK_MS if self._identity.leaves_late_work else 0)
+        bound_ms += STRAYS_MS if self.monitor.has_forgotten else 0
         while self._busy() and self.world.cluster.now_ms < self._bound_ms(bound_ms):
+            self._operator.abort_paused()
             self.world.pass_time(LOOK_MS)
             if self.world.cluster.now_ms - faults_ended_ms >= RATES_BACK_MS:
                 self.monitor.judge_rates()
@@ -195,6 +211,8 @@ class Story:
     def _busy(self) -> bool:
         executions = self.monitor.executions()
         if any(not row.ended or row.owes for row in executions):
+            return True
+        if self.monitor.has_forgotten and any(self.monitor.leftovers()):
             return True
         if not executions or not self._identity.leaves_late_work:
             return False
@@ -320,9 +338,11 @@ class Story:
         plan = random_plan(self._random, self.world.cluster)
         if plan.movements:
             journal, live, now_ms = journal_of(self.world.settings), self.world.look(), self.world.now_ms
-            journal.write_plan(ProposedPlan(plan, Observed.of(plan, live)), decision=None, now_ms=now_ms)
-            journal.approve(journal.plan(plan.plan_id), "a person", now_ms=now_ms)
+            proposed = ProposedPlan(plan, Observed.of(plan, live))
+            journal.approve(journal.write_plan(proposed, decision=None, now_ms=now_ms), "a person", now_ms=now_ms)
             self._identity.plan_for(plan)
+            self._operator.plan_for(plan)
+            self._tables.plan_for_approval()
             if self._random.random() < 0.2:
                 self._plan_interference(self._random.choice(plan.movements).key)
 
@@ -340,7 +360,7 @@ class Story:
     def _abort(self) -> None:
         for execution in self.monitor.executions():
             if not execution.ended:
-                journal_of(self.world.settings).request_abort(execution, now_ms=self.world.now_ms)
+                journal_of(self.world.settings).request_abort(execution, "a person", now_ms=self.world.now_ms)
 
 
 def random_plan(random: Random, cluster: SimulatedCluster) -> Plan:

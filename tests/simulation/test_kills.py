@@ -15,9 +15,9 @@ from assignor_core.execution import refusals
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
-from assignor_core.simulated_cluster import SimulatedCluster
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
+from tests.simulated_cluster import SimulatedCluster
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.monitor import Monitor
 from tests.simulation.world import Actor, Blow, Interruption, World
@@ -74,8 +74,9 @@ def carried_out(kills: dict[int, int], copied_bytes: int = BYTES) -> tuple[Count
     movements = tuple(Movement("t", number, (1, 2), (3, 2), 1.0, wave=number // 2) for number in range(6))
     plan, journal = Plan("c", movements), journal_of(settings)
     journal.make_tables()
-    journal.write_plan(ProposedPlan(plan, Observed.of(plan, world.look())), decision=None, now_ms=world.now_ms)
-    journal.approve(journal.plan(plan.plan_id), "a person", now_ms=world.now_ms)
+    proposed = ProposedPlan(plan, Observed.of(plan, world.look()))
+    kept = journal.write_plan(proposed, decision=None, now_ms=world.now_ms)
+    journal.approve(kept, "a person", now_ms=world.now_ms)
     others, started = Actor("others"), 0
 
     def start() -> None:

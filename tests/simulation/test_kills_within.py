@@ -11,10 +11,10 @@ import pytest
 import structlog
 
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.simulated_cluster import LogDir, SimulatedBroker, SimulatedCluster
-from assignor_core.simulated_cluster.replication import used_bytes
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
+from tests.simulated_cluster import LogDir, SimulatedBroker, SimulatedCluster
+from tests.simulated_cluster.replication import used_bytes
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.world import Actor, Blow, Interruption, World
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from assignor_core.execution.events import Event
-from assignor_core.simulated_cluster import SimulatedCluster
 from streaming.control.journal import TABLES_WRITTEN
 from streaming.settings import Settings
 from streaming.tables import utc
+from tests.simulated_cluster import SimulatedCluster
 from tests.simulation.monitor import Monitor
 from tests.simulation.world import World
 

@@ -31,6 +31,8 @@ ONCE_BROKEN = {
         (5764, 7634), "a move that metadata did not show yet was asked for again, after another tool had changed it"
     ),
     8256: "a late request undid a part of a wave, and metadata did not show yet that it had",
+    2000264: "a change of leader that copied its replicas anew, after another tool had moved them, counted as no copy",
+    5054: "replicas counted as listed for the throttle although the request had failed that was to list them",
     3348: "the first start bound the tables to another cluster that answered at the address",
     5777: "a plan was made while metadata hid a topic, and promised what it could not know",
     5346: "mode apply planned again at once after each execution that it gave up at its deadline",
@@ -38,13 +40,14 @@ ONCE_BROKEN = {
     8932: "late entries of a partition that another tool moves, maybe its own, were judged as left behind",
     4224: "automatic mode began a plan a minute before the story ended, and was judged as if it had had all the time",
     5924: "a rate that came late stayed, as Kafka never ended a move whose target another tool had changed",
+    2026: "movements of an execution whose rows were gone counted for the waves of the next one",
     5135: "a step of a staged move that was carried out after the end was named nowhere",
 }
 """Seeds of stories that broke an invariant, and what was mended."""
 SAMPLE_SEEDS = range(1, 11)
 RELIEF_SEEDS = range(1, 21)
 RELIEF_ONCE_BROKEN = {
-    1483: "with one movement in flight the last one was under way when the story was judged",
+    1483: "before Kafka 4.3 a copied move waited for failed brokers until the deadline of its execution",
     2353: "a plan for skew waited for brokers that had failed, and what replaces their replicas waited behind it",
     **dict.fromkeys((7133, 301283), "a reassignment that only a failed broker could bring on kept relief waiting"),
     107: "others filled a log dir while replicas were copied into it from other brokers",
@@ -57,9 +60,10 @@ WITHIN_ONCE_BROKEN = {
     **dict.fromkeys((2508, 8888, 9488), "others filled a log dir while copies went on into it, which took it offline"),
     498: "a broker that was away when its rate was set came back and copied without one",
     1058: "copies from a log dir that had gone offline counted as under way for the judge",
-    2058: "a copy into a log dir that had gone offline counted as under way for the judge",
     300618: "the judge had not looked when a broker that died was back before its session had ended",
     500398: "an execution was aborted while the log dir that it copied from was offline, and went on without a rate",
+    2058: "a person removed a rate of their own between two looks of control at rates",
+    1628: "a person replaced a rate of control's and removed it later: copies went on without one",
     558: "others filled a log dir while replicas were copied to it, and the judge took it for sound",
 }
 """The same of stories of full log dirs."""

@@ -21,7 +21,12 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.live import PartitionKey, ReplicaKey, replica_name
 from assignor_core.log_dir_movement import LogDirMovement
-from assignor_core.simulated_cluster import (
+from assignor_core.throttles import LOG_DIR_RATE, is_tagged
+from streaming.control.policies import limits
+from streaming.control.throttled_brokers import RATE_LOOK_INTERVAL_MS
+from streaming.control.wiring import journal_of
+from streaming.settings import Settings
+from tests.simulated_cluster import (
     Fate,
     LogDir,
     PlannedFault,
@@ -30,14 +35,12 @@ from assignor_core.simulated_cluster import (
     SimulatedCluster,
     log_dir_moves,
 )
-from assignor_core.simulated_cluster.log_dir_client import path_of
-from assignor_core.simulated_cluster.replication import used_bytes
-from assignor_core.simulated_cluster.state import Replica
-from streaming.control.policies import limits
-from streaming.control.wiring import journal_of
-from streaming.settings import Settings
+from tests.simulated_cluster.log_dir_client import path_of
+from tests.simulated_cluster.replication import used_bytes
+from tests.simulated_cluster.state import Replica
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.monitor import Monitor
+from tests.simulation.rate_faults import RateFaults
 from tests.simulation.roles import begin
 from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory, played
 from tests.simulation.world import Actor, Blow, Interruption, World
@@ -71,6 +74,8 @@ class WithinMonitor(Monitor):
 
     def __post_init__(self) -> None:
         self.moved_by_others: set[ReplicaKey] = set()
+        self.person: RateFaults | None = None
+        """Who sets rates of their own. Control sees only at its next look at rates that they have removed one."""
         super().__post_init__()
 
     def changing(self, who: SimulatedControl, change: Change) -> None:
@@ -104,7 +109,7 @@ class WithinMonitor(Monitor):
 
     def _judge_left(self, execution_id: str, owed: Collection[int], detail: str) -> None:
         """What an execution that ends now leaves behind; `owed` are brokers that the journal names with their rates."""
-        rates = self.world.cluster.contents.log_dir_rates.keys() - set(owed)
+        rates = {row for row, rate in self.world.cluster.contents.log_dir_rates.items() if is_tagged(rate)} - set(owed)
         if rates and "Kafka refuses to remove the throttle" not in detail:
             self.breaks("6 no throttle is left", f"within brokers {sorted(rates)} at an end: {detail}")
         execution = next(row for row in self.executions() if row.execution_id == execution_id)
@@ -136,7 +141,7 @@ class WithinMonitor(Monitor):
     def judge_end(self) -> None:
         super().judge_end()
         contents = self.world.cluster.contents
-        if contents.log_dir_rates:
+        if any(map(is_tagged, contents.log_dir_rates.values())):
             self.breaks("6 no throttle is left", f"within brokers: {contents.log_dir_rates}")
         for movement in self._within(open_only=False):
             copy = self.copy_of(movement.replica)
@@ -162,7 +167,8 @@ class WithinMonitor(Monitor):
             self.breaks("7 caps hold", f"{per_broker.total()} in flight, {caps.movements_in_flight_max} allowed")
         if max(per_broker.values(), default=0) > caps.movements_per_broker_max:
             self.breaks("7 caps hold", f"{per_broker} by broker, {caps.movements_per_broker_max} allowed")
-        for broker in sorted({broker for broker, _ in begun} - contents.log_dir_rates.keys()):
+        unseen = self.person.removed_since(self.world.cluster.now_ms - RATE_LOOK_INTERVAL_MS) if self.person else set()
+        for broker in sorted({broker for broker, _ in begun} - contents.log_dir_rates.keys() - unseen):
             self.breaks("7 nothing copies unthrottled", f"{who.name}: broker {broker} has no rate")
         if self._looked_at_disks_ms.get(who.name) == self.world.cluster.now_ms:
             self._judge_room_within(who, begun)
@@ -240,6 +246,7 @@ class WithinStory:
         cluster.create_topic("t", placed, size_bytes=SIZES[0], bytes_in_per_sec=100, retention_bytes=SIZES[0] + MB)
         cluster.create_topic("large", dict(list(placed.items())[: 2 * count]), size_bytes=SIZES[1])
         self.world = World(cluster, _settings(random, f"memory:within-{seed}"))
+        self.world.draw_release(seed)
         self._full = random.sample(range(1, count + 1), random.choice((1, 1, 2)))
         for broker in self._full:
             self._fill(broker)
@@ -259,6 +266,8 @@ class WithinStory:
             self._broker_dies, self._target_fills, self._log_dir_fails, self._another_moves, self._refused, self._lost,
             self._stopped,
         )  # fmt: skip
+        self._monitor.person = RateFaults(self.seed, world, self._others, max(FAULTS_MS))
+        self._monitor.person.plan((LOG_DIR_RATE,))
         faults_ms = random.choice(FAULTS_MS)
         for kind in random.choices(kinds, k=random.choice((0, 1, 2, 4))):
             world.plan(random.randrange(3_000, faults_ms), self._others, kind)
@@ -389,7 +398,7 @@ class WithinStory:
     def _stopped(self) -> None:
         for execution in self._monitor.executions():
             if not execution.ended:
-                journal_of(self.world.settings).request_abort(execution, now_ms=self.world.now_ms)
+                journal_of(self.world.settings).request_abort(execution, "a person", now_ms=self.world.now_ms)
                 self.world.faults["a person stops an execution"] += 1
 
     def _held(self, broker: int) -> list[PartitionKey]:

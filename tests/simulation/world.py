@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from heapq import heappop, heappush
+from random import Random
 
 from assignor_core.live import LiveCluster
-from assignor_core.simulated_cluster import ClientErrors, ClientFaults, SimulatedClient, SimulatedCluster
 from streaming.errors import (
     AnotherCluster,
     ClusterRequestFailed,
@@ -26,9 +26,20 @@ from streaming.errors import (
 from streaming.settings import Settings
 from streaming.tables.memory import MemoryStore, forget, memory_store
 from tests.control.windows import write_windows
+from tests.simulated_cluster import (
+    NEWEST_RELEASE,
+    ClientErrors,
+    ClientFaults,
+    Release,
+    SimulatedClient,
+    SimulatedCluster,
+)
+from tests.simulated_cluster.state import STAYING_REPLICAS_MAY_LAG
 
 EPOCH_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
 """A Monday at noon: logical time 0 of every story."""
+RELEASES: tuple[Release, ...] = ((3, 9), NEWEST_RELEASE)
+"""Releases of Kafka whose rules differ; those of each story are drawn."""
 HOT_BYTES_PER_SEC = 1e6
 ERRORS = ClientErrors(
     ClusterRequestFailed,
@@ -108,6 +119,8 @@ class World:
     faults: Counter[str] = field(default_factory=Counter)
     """What has struck, by kind."""
     client_faults: ClientFaults = field(default_factory=ClientFaults)
+    lists_changed: bool = False
+    """Whether others, or a request that came late, have changed lists of throttled replicas."""
     hot_broker: int | None = None
     """If set, the load stays with this broker: partitions that it leads take HOT_BYTES_PER_SEC, all others little."""
     running: Actor | None = None
@@ -132,6 +145,13 @@ class World:
         """As if drawn at random, but the same in each run of a story."""
         self._ids += 1
         return hashlib.sha256(f"id {self._ids}".encode()).hexdigest()[:32]
+
+    def draw_release(self, seed: int) -> None:
+        """Let the cluster run a release of Kafka; it is drawn apart, so that the rest of the story stays the same."""
+        release = Random(f"release of {seed}").choice(RELEASES)
+        self.cluster.contents.release = release
+        if release < STAYING_REPLICAS_MAY_LAG:
+            self.faults["Kafka's old rule: reassignments wait for replicas that stay"] += 1
 
     @property
     def addressed(self) -> SimulatedCluster:

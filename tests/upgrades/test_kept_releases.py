@@ -110,7 +110,7 @@ def test_control_goes_on_with_what_that_release_left_open(root: str, facts: dict
         plan = journal.movements_of(execution)
         assert plan is not None
         assert len(plan.movements) == rows[0]["movements_total"]
-    journal.request_abort(execution, now_ms=now_ms)
+    journal.request_abort(execution, "a person", now_ms=now_ms)
     (execution,) = journal.open_executions(now_ms=now_ms)
     assert execution.phase is Phase.ABORTING
 

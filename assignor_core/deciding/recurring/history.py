@@ -104,11 +104,6 @@ class RecurringLoad:
         """End of the newest slot that is over: windows that began later must be seen again after a restart."""
         return max(0, self.slot) * SLOT_MS
 
-    def mean_load(self, resource: str, slot: int) -> float | None:
-        """Mean load of a broker in a slot counted from the epoch; None where it is not known."""
-        day = self.days.get(resource, {}).get(slot // DAY_SLOTS)
-        return None if day is None else day.mean_load.get(slot % DAY_SLOTS)
-
     def share(self, resource: str, broker: int, slot: int) -> float | None:
         """The broker's load over the mean in a slot counted from the epoch, 1 where it was not high; None: unknown."""
         day, at = self.days.get(resource, {}).get(slot // DAY_SLOTS), slot % DAY_SLOTS

@@ -1,6 +1,6 @@
 """The group coordinator of the consumer protocol (KIP-848): heartbeats and timers in, answers and new timers out.
 
-Owns the rules of Kafka's coordinator (4.3 brokers, `group.protocol=consumer`). Knows no clock and no network: every
+Owns the rules of Kafka's coordinator (4.4 brokers, `group.protocol=consumer`). Knows no clock and no network: every
 call gets the logical ms, and returns what is to be delivered. It does not check who has fallen silent by itself:
 whoever runs it asks `session_end_ms` and calls `session_elapsed` then.
 """
@@ -34,7 +34,7 @@ from assignor_core.group.states import ErrorCode
 
 Field = TypeVar("Field")
 FIRST_GROUP_EPOCH = 1
-"""Of a group that nobody has joined; the first member makes it 2, as seen of 4.3 brokers."""
+"""The epoch of a group that nobody has joined; the first member makes it 2, as seen of 4.4 brokers."""
 
 
 class ConsumerGroupCoordinator:
@@ -274,6 +274,9 @@ class ConsumerGroupCoordinator:
         self._forget(member.member_id)
         self._removals.append(Removal(member.member_id, member.client, reason))
         self._bump_group_epoch(reason, member.client)
+        if not len(self.members):
+            # Kafka 4.4 and newer: nothing is to be assigned, and whoever joins next waits for no interval.
+            self.assignment_epoch, self._assigned_at_ms = self.group_epoch, None
 
     def _put(self, member: ConsumerGroupMember) -> None:
         self.members.put(member)

@@ -1,7 +1,7 @@
 """Messages that describe groups of the newer protocols, which kafka-python lacks; it makes them from Kafka's specs.
 
 Owns the classes alone: who is asked, and what an answer means, is not known here. The JSON files beside this module are
-the fields of Kafka 4.3.1's own specs (`common/message` in kafka-clients' jar), without prose; a test compares them with
+the fields of Kafka 4.4.0's own specs (`common/message` in kafka-clients' jar), without prose; a test compares them with
 the jar, and the bytes with those that Java writes. Sources: KIP-848 and KIP-1099 (consumer groups), KIP-932 and
 KIP-1226 (share groups), KIP-1071 (streams groups). Once kafka-python has a class of the same name, ours can go.
 """

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from streaming.contract import RECORD_VERSION
 from streaming.contract.rates import RATES
@@ -17,6 +17,9 @@ _BROKER_LABELS = (
     "broker", "broker_id", "kafka_broker_id", "kafka.broker.id", "instance", "host", "host.name", "service.instance.id",
     "jolokia_agent_url", "agent_host",
 )  # fmt: skip
+
+_CLUSTER_LABELS = ("kafka_cluster", "kafka.cluster.alias", "strimzi_io_cluster", "cluster")
+"""Labels that name a cluster: ours, that of OpenTelemetry's kafkametrics receiver, Strimzi's, and Burrow's."""
 
 
 class Misfit(Exception):
@@ -34,6 +37,22 @@ class Context:
 
     kafka_cluster: str
     broker_ids: Mapping[str, int]
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """Our name of each cluster that samples name in words of their own."""
+
+    def of(self, labels: Mapping[str, str]) -> Self:
+        """The context of a sample with these labels. Raises Misfit where they name a cluster that nobody knows: its
+        groups and brokers would mix with those of the same names here.
+
+        >>> Context("main", {}, {"west": "dr"}).of({"cluster": "west"}).kafka_cluster
+        'dr'
+        """
+        name = next((name for name in _CLUSTER_LABELS if name in labels), None)
+        if name is None or labels[name] == self.kafka_cluster:
+            return self
+        if labels[name] not in self.clusters:
+            raise Misfit("unknown_cluster", name)
+        return replace(self, kafka_cluster=self.clusters[labels[name]])
 
 
 Parser = Callable[[bytes, Context], list[Record | Misfit]]

@@ -27,7 +27,14 @@ _PARTITION_FIELDS = {
     "kafka.partition.current_offset": "log_end_offset",
     "kafka.partition.oldest_offset": "log_start_offset",
 }
+_OF_PARTITIONS = frozenset({*_GROUP_FIELDS, *_PARTITION_FIELDS})
+_OURS = _OF_PARTITIONS | {_IO, _MESSAGES}
 _DELTA = (1, "AGGREGATION_TEMPORALITY_DELTA")
+_NOT_RECORDED = 1
+"""The bit of a point's flags that says that it has no value."""
+
+Row = tuple[str, dict[str, str], Mapping[str, Any], bool]
+"""A metric's name, the labels of its resource, a data point, and whether it is a delta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +47,56 @@ class Point:
     interval_ms: int | None
     """Of a delta; None of what is cumulative or a gauge."""
     value: float
+    context: Context
+    """That of its cluster."""
 
 
 def read_otlp(value: bytes, context: Context) -> list[Record | Misfit]:
-    """Records of every point in it that we know, a Misfit for each of a broker unknown; raises Misfit."""
+    """Records of every point in it that we know, a Misfit for each that can't be read; raises Misfit."""
     payload = json_object(value)
     try:
-        points = list(_points(payload))
-        return [*_byte_rates(points, context), *_lags(points, context)]
+        rows = list(_rows(payload))
     except KeyError as error:
         raise Misfit("missing_field", str(error.args[0])) from None
-    except (TypeError, ValueError, AttributeError, OverflowError):
+    except (TypeError, ValueError, AttributeError):
         raise Misfit("wrong_type") from None
+    read = [_read(row, context) for row in rows]
+    points = [point for point in read if isinstance(point, Point)]
+    misfits = [misfit for misfit in read if isinstance(misfit, Misfit)]
+    return [*misfits, *_byte_rates(points), *_lags(points)]
 
 
-def _points(payload: Mapping[str, Any]) -> Iterator[Point]:
+def _rows(payload: Mapping[str, Any]) -> Iterator[Row]:
+    """The data points of metrics that are ours, unread. A point that says that nothing was recorded is none."""
     for of_resource in payload["resourceMetrics"]:
         shared = _labels(of_resource.get("resource", {}).get("attributes", []))
         metrics = [metric for scope in of_resource.get("scopeMetrics", []) for metric in scope.get("metrics", [])]
         for metric in metrics:
+            if metric["name"] not in _OURS:
+                continue
             kind = metric.get("sum") or metric.get("gauge") or {}
             delta = kind.get("aggregationTemporality") in _DELTA
-            yield from (_point(metric["name"], shared, row, delta=delta) for row in kind.get("dataPoints", []))
+            for row in kind.get("dataPoints", []):
+                if not int(row.get("flags", 0)) & _NOT_RECORDED:
+                    yield metric["name"], shared, row, delta
 
 
-def _point(metric: str, shared: Mapping[str, str], row: Mapping[str, Any], *, delta: bool) -> Point:
-    time_ns = int(row["timeUnixNano"])
-    interval_ms = (time_ns - int(row["startTimeUnixNano"])) // 1_000_000 if delta else None
-    value = float(row["asInt"] if "asInt" in row else row["asDouble"])
-    return Point(metric, {**shared, **_labels(row.get("attributes", []))}, time_ns // 1_000_000, interval_ms, value)
+def _read(row: Row, context: Context) -> Point | Misfit:
+    metric, shared, content, delta = row
+    try:
+        labels = {**shared, **_labels(content.get("attributes", []))}
+        time_ns = int(content["timeUnixNano"])
+        interval_ms = (time_ns - int(content["startTimeUnixNano"])) // 1_000_000 if delta else None
+        value = float(content["asInt"] if "asInt" in content else content["asDouble"])
+        if metric in _OF_PARTITIONS:
+            labels["topic"], int(labels["partition"]), int(value)  # what is joined below is there
+        return Point(metric, labels, time_ns // 1_000_000, interval_ms, value, context.of(labels))
+    except Misfit as misfit:
+        return misfit
+    except KeyError as error:
+        return Misfit("missing_field", str(error.args[0]))
+    except (TypeError, ValueError, AttributeError, OverflowError):
+        return Misfit("wrong_type")
 
 
 def _labels(attributes: list[Mapping[str, Any]]) -> dict[str, str]:
@@ -76,24 +104,24 @@ def _labels(attributes: list[Mapping[str, Any]]) -> dict[str, str]:
     return {row["key"]: str(next(iter(row["value"].values()), "")) for row in attributes}
 
 
-def _byte_rates(points: list[Point], context: Context) -> Iterator[Record | Misfit]:
+def _byte_rates(points: list[Point]) -> Iterator[Record | Misfit]:
     for point in points:
         stem = _stem(point)
         if stem is not None and "topic" not in point.labels:
-            yield _byte_rate(point, stem, context)
+            yield _byte_rate(point, stem)
 
 
-def _byte_rate(point: Point, stem: str, context: Context) -> Record | Misfit:
+def _byte_rate(point: Point, stem: str) -> Record | Misfit:
     try:
-        broker = broker_of(point.labels, context)
+        broker = broker_of(point.labels, point.context)
     except Misfit as misfit:
         return misfit
     if point.interval_ms is None:
-        return counter_record(context, broker, point.time_ms, {stem: point.value})
+        return counter_record(point.context, broker, point.time_ms, {stem: point.value})
     if point.interval_ms <= 0:
         return Misfit("negative", "interval_ms")
     rate = point.value * 1000 / point.interval_ms
-    return rate_record(context, broker, point.time_ms, point.interval_ms, {stem: rate})
+    return rate_record(point.context, broker, point.time_ms, point.interval_ms, {stem: rate})
 
 
 def _stem(point: Point) -> str | None:
@@ -103,16 +131,22 @@ def _stem(point: Point) -> str | None:
     return f"bytes_{way}" if point.metric == _IO and way in ("in", "out") else None
 
 
-def _lags(points: list[Point], context: Context) -> Iterator[Record]:
-    """The offsets of a partition stand in points without a group: they are joined to each group's."""
-    logs: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
-    groups: dict[tuple[str, str, str, int], dict[str, int]] = defaultdict(dict)
+def _lags(points: list[Point]) -> Iterator[Record | Misfit]:
+    """The offsets of a partition stand in points without a group: they are joined to each group's of their cluster."""
+    logs: dict[tuple[str, str, str], dict[str, int]] = defaultdict(dict)
+    groups: dict[tuple[str, tuple[str, str, str], int], dict[str, int]] = defaultdict(dict)
+    contexts: dict[str, Context] = {}
     for point in points:
+        if point.metric not in _OF_PARTITIONS:
+            continue
+        contexts[point.context.kafka_cluster] = point.context
+        where = point.context.kafka_cluster, point.labels["topic"], point.labels["partition"]
         if point.metric in _PARTITION_FIELDS:
-            field = _PARTITION_FIELDS[point.metric]
-            logs[point.labels["topic"], point.labels["partition"]][field] = int(point.value)
-        elif point.metric in _GROUP_FIELDS:
-            key = (point.labels["group"], point.labels["topic"], point.labels["partition"], point.time_ms)
-            groups[key][_GROUP_FIELDS[point.metric]] = int(point.value)
-    for (group, topic, partition, time_ms), fields in groups.items():
-        yield lag_record(context, group, topic, int(partition), time_ms, {**logs[topic, partition], **fields})
+            logs[where][_PARTITION_FIELDS[point.metric]] = int(point.value)
+        elif "group" not in point.labels:
+            yield Misfit("missing_field", "group")
+        else:
+            groups[point.labels["group"], where, point.time_ms][_GROUP_FIELDS[point.metric]] = int(point.value)
+    for (group, where, time_ms), fields in groups.items():
+        cluster, topic, partition = where
+        yield lag_record(contexts[cluster], group, topic, int(partition), time_ms, {**logs[where], **fields})

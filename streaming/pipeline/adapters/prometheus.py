@@ -37,9 +37,9 @@ def read_prometheus(value: bytes, context: Context) -> list[Record | Misfit]:
         counter = _COUNTER.fullmatch(name.lower())
         stem = METERS.get(counter[1]) if counter else None
         if stem and "topic" not in labels:
-            return [counter_record(context, broker_of(labels, context), time_ms, {stem: figure})]
+            return [counter_record(context.of(labels), broker_of(labels, context), time_ms, {stem: figure})]
         if name in _LAG_FIELDS:
-            return [_lag(labels, time_ms, {_LAG_FIELDS[name]: int(figure)}, context)]
+            return [_lag(labels, time_ms, {_LAG_FIELDS[name]: int(figure)}, context.of(labels))]
         return []
     except KeyError as error:
         raise Misfit("missing_field", str(error.args[0])) from None

@@ -36,11 +36,11 @@ def _items(metric: Any, context: Context) -> list[Record | Misfit]:
         name, tags, fields = str(metric["name"]), dict(metric.get("tags") or {}), dict(metric["fields"])
         time_ms = to_ms(metric["timestamp"])
         if name == _BURROW:
-            return [_lag(tags, fields, time_ms, context)]
+            return [_lag(tags, fields, time_ms, context.of(tags))]
         counters = _counters(fields)
         if not counters or "topic" in tags:
             return []
-        return [counter_record(context, broker_of(tags, context), time_ms, counters)]
+        return [counter_record(context.of(tags), broker_of(tags, context), time_ms, counters)]
     except Misfit as misfit:
         return [misfit]
     except KeyError as error:

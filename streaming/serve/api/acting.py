@@ -48,6 +48,7 @@ PLAN_ID = Parameter("plan_id", "The whole id of a plan, 64 characters", OF_NAMES
 EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
 BROKER_ID = Parameter("broker", "Broker id", most=(1 << 31) - 1, place="path")
 CARRY_OUT = {"carry_out": "Note the drain and approve the plan at once"}
+FILL = {"carry_out": "End a drain of the broker and approve the plan at once"}
 
 ACTS = (
     ActEndpoint(
@@ -83,10 +84,21 @@ ACTS = (
         makes_plan=True,
     ),
     ActEndpoint(
+        "/api/v1/brokers/{broker}/add",
+        "add",
+        "Make a plan that gives this broker its share.",
+        lambda actions, given, by, now_ms: actions.add(
+            given["broker"], by, carry_out=given.get("carry_out", False), now_ms=now_ms
+        ),
+        BROKER_ID,
+        FILL,
+        makes_plan=True,
+    ),
+    ActEndpoint(
         "/api/v1/brokers/{broker}/undrain",
         "undrain",
         "End the drain of this broker; moves nothing.",
-        lambda actions, given, _by, now_ms: actions.undrain(given["broker"], now_ms=now_ms),
+        lambda actions, given, by, now_ms: actions.undrain(given["broker"], by, now_ms=now_ms),
         BROKER_ID,
     ),
 )

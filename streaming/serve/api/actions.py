@@ -35,6 +35,10 @@ class Actions(Protocol):
         """Make and keep a plan that empties the broker; `carry_out` notes the drain and approves the plan too."""
         ...
 
-    def undrain(self, broker: int, *, now_ms: int) -> Outcome:
+    def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        """Make and keep a plan that gives the broker its share; `carry_out` ends a drain and approves the plan too."""
+        ...
+
+    def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:
         """End the drain of the broker; moves nothing."""
         ...

@@ -24,14 +24,19 @@ BROKER = Parameter("broker", "Only this broker", most=(1 << 31) - 1)
 TOPIC = Parameter("topic", "Only this topic", OF_NAMES, most=249)
 PARTITION = Parameter("partition", "Only the partition with this number", most=(1 << 31) - 1)
 TOPIC_PART = Parameter("topic", "Only topics whose name has this in it, in capitals or not", OF_NAMES, most=249)
+SEARCH = Parameter(
+    "search", "Only names that have this in them, in capitals or not; without history", NO_CONTROLS, most=1_000
+)
 LEADER = replace(BROKER, meaning="Only partitions that this broker leads; without history")
 BY = Parameter(
-    "order", "By topic and number, or the highest figure first; without history", choices=tuple(history.ORDERS)
+    "order", "By name and number, or the highest figure first; without history", choices=tuple(history.ORDERS)
 )
 MOVED_ON = replace(BROKER, meaning="Only movements before or after which this broker holds a replica")
 ORDER = Parameter("order", "As the plan has them, or the largest first", choices=("plan", "bytes"))
 STATE = Parameter("state", "Only movements in this state", choices=tuple(str(state) for state in MovementState))
-GROUP = Parameter("group", "Only this consumer group; its topics come with it", NO_CONTROLS, most=1_000)
+GROUP = Parameter(
+    "group", "Only this consumer group; its topics come with it", NO_CONTROLS, most=1_000, may_be_empty=True
+)
 ONE_GROUP = replace(GROUP, meaning="The consumer group", is_needed=True)
 
 
@@ -127,14 +132,16 @@ def _plan() -> dict[str, Any]:
 
 ENDPOINTS = (
     Endpoint("/api/v1/brokers", load.brokers, (BROKER, *HISTORY), shapes.BROKER),
-    Endpoint("/api/v1/topics", load.topics, (TOPIC, *HISTORY), shapes.TOPIC),
+    Endpoint("/api/v1/topics", load.topics, (TOPIC, SEARCH, BY, *HISTORY), shapes.TOPIC),
     Endpoint(
         "/api/v1/partitions",
         load.partitions,
         (TOPIC, PARTITION, LEADER, BY, *HISTORY),
         shapes.PARTITION,
     ),
-    Endpoint("/api/v1/groups", load.groups, (GROUP, TOPIC, PARTITION, *HISTORY), shapes.HISTORY_OF_LAG | shapes.GROUP),
+    Endpoint(
+        "/api/v1/groups", load.groups, (GROUP, TOPIC, PARTITION, SEARCH, *HISTORY), shapes.HISTORY_OF_LAG | shapes.GROUP
+    ),
     Endpoint(
         "/api/v1/groups/partitions",
         one_group.group_partitions,

@@ -8,11 +8,13 @@ from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import LIMIT_DEFAULT, page, unknown_cursor, unpack
 from streaming.serve.api.parameters import FROM, STEP, TO
 from streaming.serve.api.problems import Problem
-from streaming.tables import ALL_ROWS, Condition, equal
+from streaming.tables import ALL_ROWS, Condition, equal, to_ms
 from streaming.views import history
 from streaming.views.as_json import to_json
+from streaming.views.broker_load import BrokerLoad, LoadPart
 from streaming.views.groups import GroupVerdict
 from streaming.views.history import Family, Span
+from streaming.views.intents import Intent, newest_intents
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
@@ -29,18 +31,42 @@ def brokers(looks: Looks, given: Values) -> Body:
     if _is_history(given):
         return _history(looks, given, history.BROKERS, where, rows_per_period=len(snapshot.load.brokers))
     rows = [row for row in snapshot.load.brokers if given.get("broker") in (None, row.broker)]
-    window = {"window_start_ms": snapshot.load.window_start_ms, "window_end_ms": snapshot.load.window_end_ms}
-    return _numbered(rows, to_json, given, **window)
+    with looks.tables() as reader:
+        drained = {
+            broker: to_ms(row["event_time"])
+            for broker, row in newest_intents(reader, looks.kafka_cluster).items()
+            if row["intent"] == Intent.DRAIN
+        }
+
+    def shown(row: BrokerLoad) -> dict[str, Any]:
+        log_dirs = [
+            to_json(one) | {"used_share": one.used_share} for one in snapshot.log_dirs if one.broker == row.broker
+        ]
+        return {**to_json(row), "drained_ms": drained.get(row.broker), "log_dirs": log_dirs}
+
+    return _numbered(rows, shown, given, **_window(snapshot.load))
+
+
+def _window(load: LoadPart) -> dict[str, int | None]:
+    return {"window_start_ms": load.window_start_ms, "window_end_ms": load.window_end_ms}
 
 
 def topics(looks: Looks, given: Values) -> Body:
-    """Topics by name, with the sum over their partitions."""
+    """Topics by name, or the highest figure first, with their replicas and the sums over their partitions."""
     load = looks.snapshot().load
     if _is_history(given):
+        _refuse_with_history(given, "search", "order")
         family, where = history.TOPICS, equal("topic", _needed(given, "topic"))
         return _history(looks, given, family, where, rows_per_period=_partitions(looks))
-    rows = [row for row in sorted(load.leader_rates.items()) if given.get("topic") in (None, row[0])]
-    return _numbered(rows, _topic, given, window_start_ms=load.window_start_ms, window_end_ms=load.window_end_ms)
+    rows = [row for row in load.topics.items() if given.get("topic") in (None, row[0]) and _is_found(given, row[0])]
+    column = history.ORDERS[given.get("order", "name")]
+    if column is not None:
+        rows.sort(key=lambda row: (-(getattr(row[1], column) or 0), row[0]))
+    return _numbered(rows, lambda row: {"topic": row[0], **to_json(row[1])}, given, **_window(load))
+
+
+def _is_found(given: Values, name: str) -> bool:
+    return given.get("search", "").casefold() in name.casefold()
 
 
 def partitions(looks: Looks, given: Values) -> Body:
@@ -93,6 +119,7 @@ def groups(looks: Looks, given: Values) -> Body:
     """Consumer groups by verdict, the worst first, also those of a topic; the lag of one over time."""
     part = looks.snapshot().groups
     if _is_history(given):
+        _refuse_with_history(given, "search")
         where = equal("group_id", _needed(given, "group")) & _equal(given, "topic") & _equal(given, "partition")
         if "partition" in given:
             _needed(given, "topic")
@@ -107,7 +134,7 @@ def groups(looks: Looks, given: Values) -> Body:
         for topic in part.topics:
             if given.get("group") in (None, topic.group) and given.get("topic") in (None, topic.topic):
                 by_topic.setdefault(topic.group, []).append(topic)
-    rows = [row for row in part.groups if given.get("group") in (None, row.group)]
+    rows = [row for row in part.groups if given.get("group") in (None, row.group) and _is_found(given, row.group)]
     if "topic" in given:
         rows = [row for row in rows if row.group in by_topic]
 
@@ -116,12 +143,6 @@ def groups(looks: Looks, given: Values) -> Body:
         return {**to_json(row), **topics}
 
     return _numbered(rows, shown, given, newest_event_ms=part.newest_event_ms)
-
-
-def _topic(row: tuple[str, Sequence[float | None]]) -> dict[str, Any]:
-    topic, rates = row
-    known = [rate for rate in rates if rate is not None]
-    return {"topic": topic, "partitions": len(rates), "bytes_in_per_sec": sum(known) if known else None}
 
 
 def _is_history(given: Values) -> bool:

@@ -10,6 +10,7 @@ from streaming.serve.api.pages import LIMIT_DEFAULT, page, unknown_cursor, unpac
 from streaming.serve.api.problems import Problem
 from streaming.tables import equal
 from streaming.views.group_pasts import read_group_past
+from streaming.views.lag_rules import LagRules
 from streaming.views.lag_windows import read_picture
 from streaming.views.one_group import members_of, read_one_group
 from streaming.views.past_rows import Before, Past, figures, read_past
@@ -31,7 +32,11 @@ def group_partitions(looks: Looks, given: Values) -> Body:
     load, settings = looks.snapshot().load, looks.settings
     with looks.tables() as reader:
         picture = read_picture(
-            reader, looks.kafka_cluster, window_ms=settings.pipeline.window_ms, where=equal("group_id", group_id)
+            reader,
+            looks.kafka_cluster,
+            window_ms=settings.pipeline.window_ms,
+            where=equal("group_id", group_id),
+            rules=LagRules.of(settings.lag),
         )
         if picture is None:
             raise Problem(404, f"group {group_id[:100]!r}: is not in the newest windows")

@@ -55,10 +55,12 @@ class Parameter:
     """The texts that are allowed; empty where others are, too."""
     is_needed: bool = False
     """Whether a request without it is refused; one of a path always is."""
+    may_be_empty: bool = False
+    """Whether a text may have no character: Kafka has a consumer group of that name."""
 
     @property
     def _least_length(self) -> int:
-        return max(1, self.least)
+        return 0 if self.may_be_empty else max(1, self.least)
 
     def value(self, text: str) -> Any:
         """The value; raises Problem."""

@@ -159,7 +159,7 @@ def _known(reader: TableReader, kafka_cluster: str, execution_id: str) -> Execut
 
 
 def audit(looks: Looks, given: Values) -> Body:
-    """Acts that were asked for by HTTP: who, how signed in, from where, and what came of each that has ended."""
+    """Acts that were asked for by HTTP or at a command line: who, how signed in, from where, and what came of each."""
     return _page(looks, given, ACTS, figures, with_ends)
 
 

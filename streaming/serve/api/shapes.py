@@ -84,6 +84,7 @@ LAG: Shape = {
     "partitions": integer("Partitions that it reads", nullable=False),
     "statuses": STATUSES,
     "lag_records": integer("Records behind, of all partitions where it is known"),
+    "lag_unit": text("What the lag is a number of: records, or offsets of a compacted topic", nullable=False),
     "lag_seconds": number("Age of the oldest record that waits, worst partition, s"),
 }
 GROUP_TOPIC: Shape = {
@@ -115,16 +116,30 @@ _LOAD: Shape = {
     **{rate.name: number("Mean per second") for rate in RATES},
     "start_ms": integer("With history: start of the step; ms since 1970"),
 }
+_LOG_DIR: Shape = {
+    "broker": integer(nullable=False),
+    "path": text(nullable=False),
+    "event_ms": integer("When it was seen; ms since 1970", nullable=False),
+    "state": text("online, cordoned or offline", nullable=False),
+    "total_bytes": integer("Of its volume"),
+    "usable_bytes": integer("Still free on its volume"),
+    "used_share": number("How full its volume is, 0 to 1"),
+}
 BROKER: Shape = {
     "broker": integer(nullable=False),
     **_LOAD,
     "rack": text(),
+    "address": text("Host and port, for clients of the collector's listener; without history"),
     "bytes_in_per_sec_max": number("With history: highest of the step"),
     "log_dir_used_bytes": integer("At the end of the step, of all log dirs"),
     "log_dir_usable_bytes": integer("At the end of the step, of all log dirs"),
     "leaders": integer("Partitions that it leads"),
     "replicas": integer("Replicas that it holds"),
     "last_sample_ms": integer("Its newest sample; ms since 1970"),
+    "bytes_out_at_least_per_sec": number("Without history: least that consumers read; null where all of it is known"),
+    "bytes_out_at_most_per_sec": number("Without history: most that consumers read; null where it has no bound"),
+    "drained_ms": integer("Without history: since when it is noted for drain, ms since 1970; null where it is not"),
+    "log_dirs": rows(_LOG_DIR, "Without history: its log dirs, as control saw them"),
 }
 _OF_REPLICAS: Shape = {
     **{rate.name: number("Mean per second") for rate in RATES if rate.of_replica},
@@ -135,13 +150,27 @@ TOPIC: Shape = {
     **{name: number("With history: sum over its partitions") for name in _OF_REPLICAS},
     "topic": text(nullable=False),
     "partitions": integer("Without history: how many"),
+    "replicas": integer("Without history: how many brokers reported, of all its partitions"),
+    "replication_factor": integer("Without history: replicas of the partition that has most"),
+    "partitions_with_fewer": integer("Without history: partitions of which fewer replicas than that were reported"),
+    "partitions_under_replicated": integer(
+        "Without history: partitions with a replica that is not in sync; null where unknown"
+    ),
     "bytes_in_per_sec": number("Mean per second, sum over its partitions"),
+    "bytes_out_per_sec": number("Mean per second, sum over its partitions"),
+    "size_bytes": integer("Sum over its partitions, of the leaders' logs alone"),
     "start_ms": integer("With history: start of the step; ms since 1970"),
 }
 PARTITION: Shape = {
     "topic": text(nullable=False),
     "partition": integer(nullable=False),
     "broker": integer("Without history: its leader"),
+    "replicas": {
+        "type": "array",
+        "items": {"type": "integer"},
+        "description": "Without history: brokers that reported a replica of it, the leader first",
+    },
+    "out_of_sync_replicas": integer("Without history: replicas that are not in sync; null where unknown"),
     **_OF_REPLICAS,
 }
 GROUP_PARTITION: Shape = {
@@ -150,6 +179,7 @@ GROUP_PARTITION: Shape = {
     "status": text("Verdict", nullable=False),
     "why": text("Why it has this verdict", nullable=False),
     "lag_records": integer("Records behind"),
+    "lag_unit": text("What the lag is a number of: records, or offsets of a compacted topic", nullable=False),
     "lag_seconds": number("Age of the oldest record that waits, s"),
     "committed_offset": integer(),
     "log_end_offset": integer(),

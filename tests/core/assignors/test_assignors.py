@@ -3,13 +3,15 @@
 import json
 import math
 import random
+import re
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from assignor_core.assignors import STRATEGIES, GroupSpec, MemberSpec, TopicPartition, assign, balance_score
 from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
-from assignor_core.assignors.invariants import unbalanced, violations
 from assignor_core.assignors.ownership import settle_claims
 from assignor_core.assignors.wire import (
     Assignment,
@@ -27,6 +29,7 @@ from assignor_core.errors import InputError, MalformedBytes
 from streaming.commands.assign import assignment_answer, explained_answer, group_of
 from streaming.commands.json_lines import answer_line
 from tests.core.assignors.groups import after, disputed, mixed_line, uniform_line
+from tests.core.assignors.invariants import unbalanced, violations
 from tests.core.assignors.recorded_rounds import ROUNDS, Round
 from tests.costs import grows_at_most
 
@@ -176,6 +179,100 @@ def test_explain_names_what_moved() -> None:
     ]
 
 
+def reasons(strategy: str, members: dict[str, Any], partitions: int, **rest: Any) -> dict[int, str]:
+    """Why each partition of the topic t moves."""
+    line = {"strategy": strategy, "partitions_per_topic": {"t": partitions}, "members": members, **rest}
+    return {move["partition"][1]: move["reason"] for move in explained_answer(line)["moves"]}
+
+
+def owning(*partitions: int, generation: int = 4, **rest: Any) -> dict[str, Any]:
+    return {"topics": ["t"], "owned_partitions": [["t", n] for n in partitions], "generation_id": generation, **rest}
+
+
+def test_explain_says_that_strategies_by_position_know_no_owners() -> None:
+    """Each member had exactly its share."""
+    by_turn = reasons("roundrobin", {"a": owning(2), "b": owning(0), "c": owning(1)}, 3)
+    assert by_turn == {
+        n: f"roundrobin does not know owners: by its position the partition falls to {member}"
+        for n, member in enumerate("abc")
+    }
+    by_range = reasons("range", {"m-2": owning(0, 1), "m-1": owning(2, 3)}, 4)
+    assert by_range == {
+        n: f"range does not know owners: by its position the partition falls to {member}"
+        for n, member in enumerate(["m-1", "m-1", "m-2", "m-2"])
+    }
+
+
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+def test_explain_names_the_rack(strategy: str) -> None:
+    members = {"a": owning(0, 1, rack_id="r1"), "b": owning(2, 3, rack_id="r2")}
+    racks = {"t": [["r2"], ["r1"], ["r1"], ["r2"]]}
+    of_racks = reasons(strategy, members, 4, partition_racks=racks)
+    withheld = "withheld until its owner has revoked it: " if strategy == "cooperative-sticky" else ""
+    assert of_racks == {
+        0: f"{withheld}the rack of b has a replica, and that of its owner has none",
+        2: f"{withheld}the rack of a has a replica, and that of its owner has none",
+    }
+    moved = reasons("range", {"a": owning(0, rack_id="r2"), "b": owning(1, rack_id="r1")}, 2,
+                    partition_racks={"t": [["r1"], ["r2"]]})  # fmt: skip
+    assert moved == {
+        0: "range does not know owners: the rack of b has a replica",
+        1: "range does not know owners: the rack of a has a replica",
+    }
+
+
+def test_explain_names_shares_claims_and_load() -> None:
+    assert reasons("sticky", {"a": owning(0, 1, 2, 3), "b": owning()}, 4) == {
+        2: "its owner had 4 partitions, more than its share of 2",
+        3: "its owner had 4 partitions, more than its share of 2",
+    }
+    assert reasons("cooperative-sticky", {"a": owning(0, 1), "b": owning()}, 2) == {
+        1: "withheld until its owner has revoked it: its owner had 2 partitions, more than its share of 1"
+    }
+    assert reasons("sticky", {"a": owning(0, generation=3), "b": owning(0)}, 1) == {
+        0: "several members claim it: the claim of b, of the highest generation, counts"
+    }
+    assert reasons("sticky", {"a": owning(0), "b": owning(0)}, 1) == {
+        0: "several members claim it at the same generation: no claim counts"
+    }
+    assert reasons("sticky", {"a": owning(0, 9), "b": {**owning(1), "topics": []}}, 2) == {
+        1: "its owner no longer reads the topic",
+        9: "the partition does not exist",
+    }
+    weights = {"t": [9.0, 1.0, 1.0]}
+    assert set(reasons("load-aware", {"a": owning(0, 1), "b": owning(2)}, 3, partition_weights=weights).values()) == {
+        "by load: the load of members becomes even for their capacity"
+    }
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_explained_shares_and_racks_are_as_it_says(strategy: str) -> None:
+    """Whatever a group looks like: a reason that names figures names those of the group."""
+    for seed in range(60):
+        draw = random.Random(seed)
+        racks = [f"r{draw.randrange(3)}" for _ in range(8)] if seed % 2 else []
+        names = [f"m{n}" for n in range(draw.randrange(1, 5))]
+        owner = {n: draw.choice(names) for n in range(8) if draw.random() < 0.8}
+        members = {
+            name: owning(*(n for n, other in owner.items() if other == name), generation=draw.choice([3, 4, 4]),
+                         rack_id=f"r{draw.randrange(3)}")
+            for name in names
+        }  # fmt: skip
+        line = {"strategy": strategy, "partitions_per_topic": {"t": 8}, "members": members,
+                "partition_racks": {"t": [[rack] for rack in racks]} if racks else {}}  # fmt: skip
+        answer = explained_answer(line)
+        gets = {name: len(own) for name, own in answer["assignment"].items()}
+        for move in answer["moves"]:
+            (before,), reason, (_, number) = move["old_members"], move["reason"], move["partition"]
+            if found := re.search(r"had (\d+) partitions, more than its share of (\d+)", reason):
+                had, share = map(int, found.groups())
+                assert had == len(members[before]["owned_partitions"]) > share >= gets[before]
+            if found := re.search(r"the rack of (\w+) has a replica", reason):
+                assert members[found.group(1)]["rack_id"] == racks[number]
+                assert move["new_member"] in (None, found.group(1))
+            assert ("does not know owners" in reason) == (strategy in ("range", "roundrobin"))
+
+
 def test_explain_gives_figures_of_load() -> None:
     line = {
         "strategy": "load-aware",
@@ -286,8 +383,20 @@ def test_user_data_falls_back_as_kafka_does() -> None:
     assert cooperative_generation(Subscription((), b"\x00", generation_id=-3)) == -1
 
 
-def test_every_cut_of_a_subscription_is_a_clear_error() -> None:
-    whole = encode_subscription(Subscription(("a",), b"x", (("a", 1),), 7, "r"))
-    for end in range(len(whole)):
-        with pytest.raises(MalformedBytes, match="subscription"):
-            decode_subscription(whole[:end])
+def test_every_cut_of_a_subscription_is_read_without_its_last_fields_or_a_clear_error() -> None:
+    given = Subscription(("a",), b"x", (("a", 1),), 7, "r")
+    whole = encode_subscription(given)
+    after_topics = 2 + 4 + 3
+    read = {
+        after_topics: Subscription(("a",)),
+        after_topics + 5: Subscription(("a",), b"x"),
+        after_topics + 5 + 15: Subscription(("a",), b"x", (("a", 1),)),
+        after_topics + 5 + 15 + 4: replace(given, rack_id=None),
+        len(whole): given,
+    }
+    for end in range(len(whole) + 1):
+        if end in read:
+            assert decode_subscription(whole[:end]) == read[end]
+        else:
+            with pytest.raises(MalformedBytes, match="subscription"):
+                decode_subscription(whole[:end])

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assignor_core.assignors import GroupSpec, MemberSpec, TopicPartition, assign
-from assignor_core.assignors.invariants import violations
 from assignor_core.assignors.load_figures import load_figures
+from tests.core.assignors.invariants import violations
 from tests.costs import grows_at_most
 
 ROUNDS_MAX = 10

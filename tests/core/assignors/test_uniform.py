@@ -8,7 +8,7 @@ import pytest
 from assignor_core.assignors import SERVER_ASSIGNORS, balance_score
 from assignor_core.assignors.contract import GroupSpec, MemberSpec
 from assignor_core.assignors.even_shares import even_out
-from assignor_core.assignors.invariants import violations
+from tests.core.assignors.invariants import violations
 
 Sizes = dict[str, list[int]]
 

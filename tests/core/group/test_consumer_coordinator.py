@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from assignor_core.errors import InvalidGroup
 from assignor_core.group.consumer_protocol.coordinator import ConsumerGroupCoordinator
-from assignor_core.group.consumer_protocol.invariants import group_violations
 from assignor_core.group.consumer_protocol.member import ConsumerMember, ConsumerMemberState
 from assignor_core.group.consumer_protocol.messages import (
     ConsumerGroupConfig,
@@ -20,6 +19,7 @@ from assignor_core.group.consumer_protocol.messages import (
 )
 from assignor_core.group.member import CONSUMER_PROTOCOL, ConsumerConfig
 from assignor_core.group.states import ErrorCode
+from tests.core.group.consumer_invariants import group_violations
 
 AT_ONCE = ConsumerGroupConfig(session_timeout_ms=10_000, heartbeat_interval_ms=1_000, assignment_interval_ms=0)
 REBALANCE_MS = 30_000
@@ -215,7 +215,7 @@ def test_a_fenced_member_loses_everything_and_joins_again_with_the_same_id() -> 
     a = group.member("a")
     group.follow(a)
     (gone,) = group.coordinator.session_elapsed(AT_ONCE.session_timeout_ms, a.member_id).removals
-    assert (gone.member_id, gone.reason, group.epochs()) == ("a-1", "session timed out", (3, 2))
+    assert (gone.member_id, gone.reason, group.epochs()) == ("a-1", "session timed out", (3, 3))
     assert group.beat(a) is ErrorCode.UNKNOWN_MEMBER_ID
     assert (a.state, a.lose_all()) == (ConsumerMemberState.FENCED, (("t", 0), ("t", 1)))
     a.rejoin()
@@ -345,14 +345,17 @@ def test_others_wait_for_partitions_of_a_static_member_that_is_away() -> None:
     assert numbers(b) == [0, 1, 2, 3]
 
 
-def test_an_empty_group_keeps_its_epoch() -> None:
-    group = Group(t=1)
+def test_an_empty_group_has_nothing_to_assign_and_the_next_member_waits_for_no_interval() -> None:
+    group = Group(ConsumerGroupConfig(10_000, 1_000, assignment_interval_ms=30_000), t=1)
     a = group.member("a")
     group.follow(a)
     leaves = a.leaving()
     assert leaves is not None
     group.send(leaves)
-    assert (group.coordinator.state.value, group.epochs(), group.coordinator.is_at_rest) == ("Empty", (3, 2), True)
+    assert (group.coordinator.state.value, group.epochs(), group.coordinator.is_at_rest) == ("Empty", (3, 3), True)
+    b = group.member("b")
+    group.follow(b)
+    assert (numbers(b), group.epochs()) == ([0], (4, 4))
 
 
 class Walk:

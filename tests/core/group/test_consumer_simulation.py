@@ -7,7 +7,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assignor_core.group.consumer_protocol.messages import ConsumerGroupConfig
-from assignor_core.group.invariants import owners_at_end, violations
 from assignor_core.group.member import CONSUMER_PROTOCOL, ConsumerConfig
 from assignor_core.group.scenario import (
     Crash,
@@ -25,6 +24,7 @@ from assignor_core.group.scenario import (
 )
 from assignor_core.group.simulation import Run, simulate
 from assignor_core.group.trace import What, trace_text
+from tests.core.group.invariants import owners_at_end, violations
 from tests.core.group.scenarios import by_consumer_protocol, random_consumer_scenario, spec_of
 
 SEEDS = st.integers(min_value=0, max_value=2**32)

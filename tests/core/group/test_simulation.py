@@ -4,7 +4,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from assignor_core.group.invariants import owners_at_end, violations
 from assignor_core.group.scenario import (
     Crash,
     GrowTopic,
@@ -21,6 +20,7 @@ from assignor_core.group.scenario import (
 from assignor_core.group.simulation import Run, simulate
 from assignor_core.group.states import GroupState
 from assignor_core.group.trace import What, trace_text
+from tests.core.group.invariants import owners_at_end, violations
 from tests.core.group.scenarios import SESSION_MS, group_of, random_scenario, spec_of
 
 SEEDS = st.integers(min_value=0, max_value=2**32)

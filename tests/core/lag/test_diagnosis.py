@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assignor_core.lag import LagStatus
 from assignor_core.lag.diagnosis import Cause, GroupReading, Reading, diagnose
@@ -147,3 +149,36 @@ def test_a_group_of_which_no_rate_is_known_has_causes_that_need_none() -> None:
     rows = [replace(row, consumed_per_sec=None, produced_per_sec=None) for row in group(lambda _p: True).partitions]
     (diagnosis,) = diagnose(GroupReading("billing", rows, RATIOS))
     assert diagnosis.cause is Cause.TOO_FEW_MEMBERS
+
+
+reading = st.builds(
+    Reading, st.just("t"), st.integers(0, 9), st.sampled_from(LagStatus), st.sampled_from(["a", "b", "c", None]),
+    st.just("c"), st.integers(1, 3), st.none() | st.sampled_from([0.0, 10.0, 100.0]), st.none() | st.just(100.0),
+    st.sampled_from([0, 0, 0, 50]),
+)  # fmt: skip
+
+
+@given(
+    st.lists(reading, min_size=1, max_size=9, unique_by=lambda row: row.partition), st.sampled_from([0.0, 60.0, 900.0]),
+    st.none() | st.integers(0, 4),
+)  # fmt: skip
+def test_members_and_partitions_are_too_few_only_where_each_member_reads_all_it_can(
+    rows: list[Reading], rebalancing_s: float, shared_by: int | None
+) -> None:
+    found = diagnose(GroupReading("g", rows, RATIOS, 0.0, rebalancing_s, shared_by))
+    causes = {finding.cause for finding in found}
+    if not causes & {Cause.TOO_FEW_MEMBERS, Cause.TOO_FEW_PARTITIONS}:
+        assert not [finding.helps for finding in found if "--partitions" in finding.helps or "more" in finding.helps]
+        return
+    lagging = [row for row in rows if row.lags]
+    assert {row.member_id for row in rows if row.member_id} <= {row.member_id for row in lagging}
+    assert all(row.status is LagStatus.WARN and row.consumed_per_sec != 0 for row in lagging)
+    assert not causes & {Cause.MEMBERS_HANG, Cause.REBALANCING, Cause.OPEN_TRANSACTION}
+
+
+def test_who_reads_nothing_hangs_and_its_group_is_not_told_to_grow() -> None:
+    rows = [replace(row, status=LagStatus.STALL) for row in group(lambda _p: True, members=12).partitions]
+    (finding,) = diagnose(GroupReading("g", rows, RATIOS))
+    assert (finding.cause, finding.figure) == (
+        Cause.MEMBERS_HANG, "no member reads anything; records of 12 partitions of orders wait",
+    )  # fmt: skip

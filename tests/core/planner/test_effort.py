@@ -9,8 +9,12 @@ from assignor_core.planner.diagnose import diagnose
 from assignor_core.planner.effort import Effort
 from assignor_core.planner.proposal import propose_counted
 from assignor_core.planner.search import Search
+from assignor_core.resources import PLANNED
 from tests.benchmarks.models import HEAVY, Kind, generate
 from tests.core.planner.cases import cluster, search_of
+
+EVEN = {str(resource): 1.0 for resource in PLANNED}
+"""Bounds that force nothing."""
 
 SMALL = replace(HEAVY, brokers=24, partitions=2_400)
 
@@ -35,7 +39,7 @@ def test_a_search_whose_effort_is_spent_ends_and_the_diagnosis_shows_it() -> Non
     search.relieve()
     assert search.effort.is_spent
     assert search.effort.edits == 1
-    lines = diagnose(problem, placement, search.effort)
+    lines = diagnose(problem, placement, search.effort, EVEN)
     assert lines[0].startswith(f"{SEARCH_ENDED} after {search.effort.candidates} candidates, the most")
     assert lines[1].endswith("the search ended before")
 
@@ -44,7 +48,7 @@ def test_a_search_within_its_effort_claims_no_early_end() -> None:
     search = search_of(cluster((1,), (1,), (1,), (1,)))
     search.relieve()
     assert not search.effort.is_spent
-    assert diagnose(search.problem, search.placement, search.effort) == ()
+    assert diagnose(search.problem, search.placement, search.effort, EVEN) == ()
 
 
 def test_the_same_model_costs_the_same_effort() -> None:

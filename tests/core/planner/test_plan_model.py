@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from assignor_core.errors import InputError
-from assignor_core.model import cluster_to_json
+from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad, cluster_to_json
 from assignor_core.plan import plan_from_json
 from streaming import cli
 from streaming.commands.plan import plan
-from streaming.commands.plan_model import _wave_rows
+from streaming.commands.plan_text import _wave_rows
 from streaming.errors import UsageProblem
 from tests.core.planner.cases import founding
 
@@ -72,17 +72,23 @@ def test_internal_topics_of_a_model_may_be_moved_unless_somebody_says_otherwise(
     assert run(model, "--set", "planner.excluded_topics=^__")["movements"] == []
 
 
-def test_a_statistic_of_the_windows_can_be_planned_on() -> None:
+def test_the_limit_of_counts_is_an_option_and_a_setting() -> None:
+    """Nothing of it has a load, so only counts say that broker 2 holds too much."""
+    rows = [Partition("t", number, (2,), PartitionLoad(0.0, 0.0, 0.0)) for number in range(12)]
+    model = cluster_to_json(ClusterState("idle", 0, tuple(map(Broker, (1, 2, 3, 4))), tuple(rows)))
+
+    def most(*options: str) -> int:
+        return int(max(run(model, *options)["loads_after"]["replicas"].values()))
+
+    assert most("--count-band", "0.1") == most("--set", "planner.count_band=0.1") == 3
+    assert most("--count-band", "2.5") == 10
+
+
+def test_a_plan_that_drains_keeps_the_rules_of_drain() -> None:
     model = cluster_to_json(founding())
-    for partition in model["partitions"]:
-        rate = partition["load"]["bytes_in_per_sec"]
-        partition["load"]["bytes_in_per_sec"] = [rate, 2 * rate if partition["topic"] == "topic-A" else 0.0]
-    by_window, peak = (
-        run(model, "--statistic", statistic)["skew_before"]["bytes_in"]["max_over_mean"]
-        for statistic in ("windows", "max")
-    )
-    assert by_window == pytest.approx(1.5)
-    assert peak == pytest.approx((15 * 6 + 5) * 3 / (30 * 7))
+    held_back = ("--set", "planner.movements_max=1", "--set", "planner.excluded_topics=^topic-A")
+    assert len(run(model, "--drain", "3", *held_back)["movements"]) == 20
+    assert len(run(model, "--drain", "3", *held_back, "--max-movements", "2")["movements"]) == 2
 
 
 def test_the_result_goes_to_a_file_as_well(tmp_path: Path) -> None:

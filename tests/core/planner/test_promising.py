@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.load import Floats
-from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
+from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad, first_window
 from assignor_core.planner import PlannerPolicy
 from assignor_core.planner.candidates import SearchState, SinceEdit, movable_replicas, target_brokers
 from assignor_core.planner.moves import SHORTLIST_WIDE, ReplicaMoves
@@ -17,7 +17,6 @@ from assignor_core.planner.problem import Standing
 from assignor_core.planner.promising import LOOKED_AT, ROUNDING, promising_exchanges, promising_moves
 from assignor_core.planner.proposal import propose_counted
 from assignor_core.planner.search import Search
-from assignor_core.planner.statistic import first_window
 from tests.core.planner.cases import search_of
 
 HOURS = 9

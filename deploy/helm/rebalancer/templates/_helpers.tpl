@@ -35,7 +35,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{/* Settings file of a role. Arguments: root, role. serve reads tables only, so it gets no login. */}}
+{{/* Settings file of a role. Arguments: root, role. serve reads tables only, so it gets no login to Kafka. */}}
 {{- define "rebalancer.settings" -}}
 {{- $values := index .root.Values .role -}}
 {{- $settings := mergeOverwrite (deepCopy .root.Values.settings) (deepCopy $values.settings) -}}
@@ -45,33 +45,59 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   {{- $names := list (printf "%s-serve" $full) (printf "%s-serve.%s" $full $namespace)
         (printf "%s-serve.%s.svc" $full $namespace) (printf "%s-serve.%s.svc.cluster.local" $full $namespace) -}}
   {{- $own := default dict $settings.serve -}}
-  {{- $serve := dict "host" "0.0.0.0" "port" 9464 "allowed_hosts" (concat $names $values.allowedHosts) -}}
+  {{- $hosts := concat $names $values.allowedHosts (list $values.ingress.host | compact) | uniq -}}
+  {{- $serve := dict "host" "0.0.0.0" "port" 9464 "allowed_hosts" $hosts -}}
   {{- $_ := set $settings "serve" (mergeOverwrite (deepCopy $own) $serve) -}}
   {{- $_ := set $settings "kafka" (pick (default dict $settings.kafka) "cluster_name" "cluster_id") -}}
   {{- $_ := set $settings "collect" (pick (default dict $settings.collect) "sample_interval_ms") -}}
-{{- else -}}
-  {{- range $setting, $_ := include "rebalancer.secretFiles" . | fromYaml -}}
-    {{- $parts := splitList "." $setting -}}
-    {{- $section := default dict (get $settings (first $parts)) -}}
-    {{- $_ := set $section (last $parts) (printf "/etc/rebalancer/secrets/%s" $setting) -}}
-    {{- $_ := set $settings (first $parts) $section -}}
+{{- end -}}
+{{- if ne .role "serve" -}}
+  {{/* serve alone has their secrets, without which they may not be valid. */}}
+  {{- $settings = omit $settings "serve" "notify" -}}
+{{- end -}}
+{{- range $setting, $_ := include "rebalancer.secretFiles" . | fromYaml -}}
+  {{- $section := $settings -}}
+  {{- range splitList "." $setting | initial -}}
+    {{- $inner := default dict (get $section .) -}}
+    {{- $_ := set $section . $inner -}}
+    {{- $section = $inner -}}
   {{- end -}}
+  {{- $_ := set $section (splitList "." $setting | last) (printf "/etc/rebalancer/secrets/%s" $setting) -}}
 {{- end -}}
 {{ toYaml $settings }}
 {{- end }}
 
-{{/* Files of Secrets that a role gets: those of the login for all but serve, those of `collect.` for the collector. */}}
+{{/* Files of Secrets that a role gets: `kafka.` for all but serve, `collect.` for the collectors, `serve.` and `notify.`
+for serve. */}}
 {{- define "rebalancer.secretFiles" -}}
 {{- $files := dict -}}
-{{- if ne .role "serve" -}}
-  {{- $values := index .root.Values .role -}}
-  {{- range $setting, $file := mergeOverwrite (deepCopy .root.Values.secretFiles) (deepCopy $values.secretFiles) -}}
-    {{- if or (hasPrefix "kafka." $setting) (eq $.role "collect") -}}
-      {{- $_ := set $files $setting $file -}}
-    {{- end -}}
+{{- $values := index .root.Values .role -}}
+{{- range $setting, $file := mergeOverwrite (deepCopy .root.Values.secretFiles) (deepCopy $values.secretFiles) -}}
+  {{- $section := splitList "." $setting | first -}}
+  {{- if or (eq $section $.role) (ternary (eq $section "notify") (eq $section "kafka") (eq $.role "serve")) -}}
+    {{- $_ := set $files $setting $file -}}
   {{- end -}}
 {{- end -}}
 {{ toYaml $files }}
+{{- end }}
+
+{{/* Whether a role uses an object store: for its tables or, as the pipeline, for its checkpoints. Arguments: root, role. */}}
+{{- define "rebalancer.usesStore" -}}
+{{- $storage := (include "rebalancer.settings" . | fromYaml).storage -}}
+{{- if or (contains "://" $storage.tables) (and (eq .role "pipeline") (contains "://" $storage.checkpoints)) -}}true{{- end -}}
+{{- end }}
+
+{{/* Whether a role mounts the volume: for its tables or, as the pipeline, for its checkpoints. Arguments: root, role. */}}
+{{- define "rebalancer.usesVolume" -}}
+{{- $storage := (include "rebalancer.settings" . | fromYaml).storage -}}
+{{- if or (not (contains "://" $storage.tables)) (and (eq .role "pipeline") (not (contains "://" $storage.checkpoints))) -}}true{{- end -}}
+{{- end }}
+
+{{/* Whether any role mounts the volume. */}}
+{{- define "rebalancer.hasVolume" -}}
+{{- range $role := list "collect" "control" "pipeline" "serve" -}}
+  {{- include "rebalancer.usesVolume" (dict "root" $ "role" $role) -}}
+{{- end -}}
 {{- end }}
 
 {{/* Whether a role writes tables, or nothing. serve does where it sends notifications (table notification) and where people

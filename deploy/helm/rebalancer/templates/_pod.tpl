@@ -70,6 +70,11 @@ spec:
         {{- with .root.Values.extraEnv }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
+      {{- with .root.Values.storage.credentialsSecret }}
+      envFrom:
+        - secretRef:
+            name: {{ . }}
+      {{- end }}
       {{- if eq .role "serve" }}
       ports:
         - name: http
@@ -106,11 +111,13 @@ spec:
         {{- end }}
         - name: temporary
           mountPath: /tmp
+        {{- if include "rebalancer.usesVolume" . }}
         - name: data
           mountPath: /var/lib/rebalancer
           {{- if not (include "rebalancer.writesTables" .) }}
           readOnly: true
           {{- end }}
+        {{- end }}
   volumes:
     - name: settings
       configMap:
@@ -134,14 +141,16 @@ spec:
     - name: temporary
       emptyDir:
         sizeLimit: {{ $values.temporarySize }}
+    {{- if include "rebalancer.usesVolume" . }}
     - name: data
       persistentVolumeClaim:
         claimName: {{ include "rebalancer.claimName" .root }}
+    {{- end }}
 {{- end }}
 
-{{/* With a volume of one node all pods share that node; else two controls don't. */}}
+{{/* With a volume of one node all pods that mount it share that node; else two controls don't. */}}
 {{- define "rebalancer.affinity" -}}
-{{- if eq .root.Values.storage.accessMode "ReadWriteOnce" -}}
+{{- if and (eq .root.Values.storage.accessMode "ReadWriteOnce") (not (contains "://" .root.Values.settings.storage.tables)) -}}
 affinity:
   podAffinity:
     requiredDuringSchedulingIgnoredDuringExecution:

@@ -1,0 +1,242 @@
+"""Names the hard rules that a placement does not keep, and for each what stands in the way.
+
+A reader must be able to act on each line: add a broker, lower a replication factor, add disk to a broker that is named.
+So replicas that stay where they must not are grouped by their reason, and a reason is only given where the arrays prove
+it. The module changes nothing.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from assignor_core.live import partition_name
+from assignor_core.load import NO_BROKER, Floats, Ints
+from assignor_core.plan import RACKS_LOST
+from assignor_core.planner.placement import Flags, Indices, Placement
+from assignor_core.planner.problem import Problem
+from assignor_core.resources import LOADS, Resource
+from assignor_core.wording import bytes_text, counted, first_named
+
+ROUNDING = 1e-9
+NAMED_MAX = 5
+"""Partitions, racks or brokers named in one line."""
+
+
+def unmet_rules(problem: Problem, placement: Placement) -> tuple[str, ...]:
+    """Hard rules that `placement` does not keep, and what stands in the way: one line each.
+
+    A sound placement has none:
+
+    >>> problem, placement, *_ = state_of((1, 2), (1, 2))
+    >>> unmet_rules(problem, placement)
+    ()
+    """
+    arrays = problem.arrays
+    lines = []
+    for broker in np.flatnonzero(~arrays.alive):
+        state = "dead" if arrays.dead[broker] else "draining"
+        for why, left in _reasons(problem, placement, placement.held_by(int(broker))):
+            lines.append(
+                f"broker {arrays.broker_ids[broker]} is {state} and keeps {len(left)} replicas: {why}"
+                f"; left out: {_named(problem, left)}"
+            )
+    lines += [*_crowded(problem, placement), *_above_capacity(problem, placement)]
+    if lines:
+        lines += [*_shortages(problem, placement), *_disk_shortage(problem, placement)]
+    return (*lines, *_racks_lost(problem, placement))
+
+
+def _reasons(problem: Problem, placement: Placement, left: Indices) -> list[tuple[str, Indices]]:
+    """Partitions of `left`, which a broker that must end empty keeps, by what keeps them there."""
+    reasons: dict[str, list[int]] = {}
+    policy = problem.policy
+    remaining = problem.new_holders_possible(placement, left)
+    for partition, brokers in zip(left.tolist(), remaining.tolist(), strict=True):
+        factor = int((placement.replicas[partition] != NO_BROKER).sum())
+        if not problem.has_source[partition]:
+            why = "no replica is on a broker that is alive, so there is nothing to copy from"
+        elif policy.leaders_only:
+            why = "the policy allows leadership changes only"
+        elif not problem.movable[partition]:
+            why = "the policy excludes their topics"
+        elif brokers < factor:
+            more = "one" if factor - brokers == 1 else str(factor - brokers)
+            needs = f"replication factor {factor} needs {factor} brokers, {brokers} remain"
+            why = f"{needs}: add {more}, or lower the factor first"
+        else:
+            why = ""
+        reasons.setdefault(why, []).append(partition)
+    named = [(why, np.array(partitions)) for why, partitions in reasons.items()]
+    return [(why or _disks_full(problem, placement, some) or _why(problem), some) for why, some in named]
+
+
+def _named(problem: Problem, partitions: Indices) -> str:
+    """Partitions by name, those with the fewest replicas in sync first; the first few of many."""
+    arrays = problem.arrays
+    order = partitions[np.lexsort((partitions, arrays.in_sync[partitions]))]
+    ordered = [arrays.partitions[row] for row in order]
+    return first_named(ordered, NAMED_MAX, lambda row: partition_name((row.topic, row.partition)))
+
+
+def _disks_full(problem: Problem, placement: Placement, left: Indices) -> str | None:
+    """Whether not even the smallest of the partitions `left` fits on any disk, in words; None if one does."""
+    if not _has_ceiling(problem):
+        return None
+    room = problem.arrays.disk_room_bytes - placement.inflow()
+    most, least = float(room[problem.may_lead].max(initial=0.0)), float(placement.disk_bytes[left].min())
+    if 0 < most >= least:
+        return None
+    return f"the smallest holds {least:,.0f} bytes, no broker's disks have room for more than {max(0.0, most):,.0f}"
+
+
+def _has_ceiling(problem: Problem) -> bool:
+    """Whether room on disks bounds what some broker that is alive may take."""
+    return bool(np.isfinite(problem.arrays.disk_room_bytes[problem.may_lead]).any())
+
+
+def _disk_shortage(problem: Problem, placement: Placement) -> list[str]:
+    """What no movement mends: replicas that must leave hold more than all disks have room for."""
+    if not _has_ceiling(problem):
+        return []
+    room = float(np.maximum(problem.arrays.disk_room_bytes - placement.inflow(), 0.0)[problem.may_lead].sum())
+    left = [placement.held_by(int(broker)) for broker in np.flatnonzero(~problem.arrays.alive)]
+    needed = float(sum(placement.disk_bytes[partitions].sum() for partitions in left))
+    if needed <= room:
+        return []
+    line = f"what is left out holds {needed:,.0f} bytes, all disks together have room for {room:,.0f} more"
+    return [f"{line}: moving can't help, add brokers or disks"]
+
+
+def _shortages(problem: Problem, placement: Placement) -> list[str]:
+    """What no placement mends: more load than capacity, of the whole cluster or of one partition."""
+    arrays = problem.arrays
+    if not arrays.alive.any():
+        return []
+    lines = []
+    for resource in LOADS:
+        columns = arrays.columns.of(resource)
+        ceiling, word = problem.ceiling[arrays.alive][:, columns], resource.words
+        if not columns.size or not np.isfinite(ceiling).all():  # not planned on, or without a limit
+            continue
+        needed = float((placement.loads[:, columns].sum(axis=0) / ceiling.sum(axis=0)).max())
+        if needed > 1 + ROUNDING:
+            lines.append(f"{word} needs {needed:.2f} x what all alive brokers can carry: add brokers")
+        parts = (placement.leading[:, columns] / ceiling.max(axis=0)).max(axis=1)
+        heaviest = int(np.argmax(parts))
+        if parts[heaviest] > 1 + ROUNDING:
+            name = f"{arrays.partitions[heaviest].topic}-{arrays.partitions[heaviest].partition}"
+            lines.append(
+                f"{name} alone needs {parts[heaviest]:.2f} x what the largest broker carries in {word}: split it"
+            )
+    return lines
+
+
+def _crowded(problem: Problem, placement: Placement) -> list[str]:
+    """Partitions whose racks could be spread better, and which racks have no room for them."""
+    crowded = np.flatnonzero(problem.crowded(placement))
+    if not len(crowded):
+        return []
+    why = "; ".join(_full_racks(problem, placement, crowded)) or _why(problem)
+    return [f"{len(crowded)} partitions have more replicas in one rack than they need: {why}"]
+
+
+def _full_racks(problem: Problem, placement: Placement, crowded: Indices) -> list[str]:
+    """Racks that hold fewest replicas of the `crowded` partitions, and by how many bytes their brokers lack room."""
+    arrays = problem.arrays
+    room = np.where(problem.may_lead, np.maximum(_room(problem, placement), 0.0), 0.0)
+    racks = np.unique(arrays.racks[problem.may_lead])
+    counts = problem.rack_counts(placement.replicas[crowded], NO_BROKER)[:, racks]
+    emptiest = racks[np.argmin(counts, axis=1)] if len(racks) else racks
+    lines = []
+    for rack in np.unique(emptiest):
+        members = np.flatnonzero(problem.may_lead & (arrays.racks == rack))
+        sizes = placement.disk_bytes[crowded[emptiest == rack]]
+        lacking = float(sizes.sum() - room[members].sum())
+        if lacking <= 0 and room[members].max() >= sizes.min():
+            continue
+        has = first_named(
+            members.tolist(),
+            NAMED_MAX,
+            lambda broker: f"broker {arrays.broker_ids[broker]} has room for {bytes_text(float(room[broker]))}",
+        )
+        needs = f"{len(sizes)} of them need {bytes_text(float(sizes.sum()))} in {arrays.rack_names[rack]}"
+        lines.append(f"{needs}, {has}" + (f": it lacks {bytes_text(lacking)}" if lacking > 0 else ""))
+    return lines
+
+
+def _room(problem: Problem, placement: Placement) -> Floats:
+    """B bytes that may still be copied to each broker: by room on its disks and by its capacity of disk."""
+    room = problem.arrays.disk_room_bytes - placement.inflow()
+    for column in problem.arrays.columns.of(Resource.DISK):
+        if placement.scale[column] > 0:
+            free = (problem.ceiling[:, column] - placement.loads[:, column]) / placement.scale[column]
+            room = np.minimum(room, free)
+    return room
+
+
+def _above_capacity(problem: Problem, placement: Placement) -> list[str]:
+    over = (placement.loads > problem.ceiling * (1 + ROUNDING)).any(axis=1) & problem.arrays.alive
+    if not over.any():
+        return []
+    names = first_named(np.flatnonzero(over).tolist(), NAMED_MAX, lambda one: str(problem.arrays.broker_ids[one]))
+    return [f"{int(over.sum())} brokers are above their capacity (first: {names}): {_why(problem)}"]
+
+
+class LostRack(NamedTuple):
+    """A rack of which the plan leaves no broker in use, and what that costs."""
+
+    rack: str
+    brokers: str
+    partitions: int
+    """Partitions that had a replica there, and have fewer racks now."""
+
+
+def lost_racks(problem: Problem, placement: Placement) -> list[LostRack]:
+    """Racks without a broker in use that partitions of `placement` have left for racks which they used already."""
+    arrays = problem.arrays
+    lost = []
+    for rack in np.setdiff1d(np.unique(arrays.racks), np.unique(arrays.racks[arrays.alive])):
+        members = np.flatnonzero(arrays.racks == rack)
+        left = _in_rack(problem, placement.original, rack) & ~_in_rack(problem, placement.replicas, rack)
+        left &= _racks_used(problem, placement.replicas) < _racks_used(problem, placement.original)
+        if left.any():
+            names = first_named(members.tolist(), NAMED_MAX, lambda one: f"broker {arrays.broker_ids[one]}")
+            lost.append(LostRack(arrays.rack_names[rack], names, int(left.sum())))
+    return lost
+
+
+def _racks_lost(problem: Problem, placement: Placement) -> list[str]:
+    return [
+        f"{RACKS_LOST}: {counted(lost.partitions, 'partition loses its', 'partitions lose their')} replica in "
+        f"{lost.rack}, which only {lost.brokers} had, and "
+        f"{'has' if lost.partitions == 1 else 'have'} two in another rack"
+        for lost in lost_racks(problem, placement)
+    ]
+
+
+def _in_rack(problem: Problem, replicas: Ints, rack: int) -> Flags:
+    there: Flags = ((replicas != NO_BROKER) & (problem.arrays.racks[replicas] == rack)).any(axis=1)
+    return there
+
+
+def _racks_used(problem: Problem, replicas: Ints) -> Indices:
+    """N: racks that hold a replica of each row of `replicas` (N x R)."""
+    racks = np.sort(np.where(replicas != NO_BROKER, problem.arrays.racks[replicas], NO_BROKER), axis=1)
+    new = np.diff(racks, axis=1, prepend=NO_BROKER) != 0
+    used: Indices = new.sum(axis=1)
+    return used
+
+
+def _why(problem: Problem) -> str:
+    policy = problem.policy
+    if policy.leaders_only:
+        return "the policy allows leadership changes only"
+    if not problem.may_take.any():
+        return "no broker may take replicas"
+    if _has_ceiling(problem):
+        return "budgets, room on disks, capacity, racks or too few alive brokers leave no place for them"
+    if policy.has_budget:
+        return "the budget does not suffice"
+    if policy.narrowed_by:
+        return f"{'; '.join(policy.narrowed_by)}, or capacity and racks leave no place"
+    return "capacity, racks or too few alive brokers leave no place for them"
