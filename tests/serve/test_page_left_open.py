@@ -81,16 +81,32 @@ def test_the_first_click_after_a_while_is_not_lost(page: Any, site: Site) -> Non
     """It also asks for the session anew; the answer comes before the button is let go."""
     plan_id = site.keep(PLAN)
     page.clock.install()
+    page.add_init_script(OWN_EVENTS)
     sign_in(page, site, "ada", plan_id)
     button = page.locator("#plan-act").get_by_role("button", name="Approve…")
     button.scroll_into_view_if_needed()
+    page.evaluate("streams.at(-1).dispatchEvent(new Event('open'))")
     page.clock.run_for(70_000)
-    button.hover()
     with page.expect_response("**/api/v1/session"):
-        page.mouse.down()
+        press(page, button)
     page.evaluate("new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
     page.mouse.up()
     page.locator("#plan-act form").wait_for()
+
+
+def press(page: Any, button: Any) -> None:
+    """The mouse goes down on the button, once figures of 70 s later no longer push it down."""
+    at_rest = """async button => {
+      const top = () => button.getBoundingClientRect().top;
+      for (let tries = 0, before = null; tries < 100 && before !== top(); tries++) {
+        before = top();
+        await new Promise(resolve => setTimeout(resolve, 500));
+      }
+    }"""
+    button.evaluate(at_rest)
+    button.hover()
+    page.mouse.down()
+    assert button.evaluate("button => button.matches(':active')")
 
 
 def test_what_was_lost_with_the_connection_comes_back_with_it(page: Any, site: Site) -> None:
