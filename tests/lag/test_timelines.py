@@ -1,6 +1,7 @@
 """Timelines of groups as operators report them, each with variations of its kind: the verdict, why, and the cause."""
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -93,6 +94,14 @@ def test_markers_of_transactions_that_nobody_can_read_are_no_lag(left: int, quie
     if quiet_s > MINUTE:
         offsets = "the last offset" if left == 1 else f"the last {left} offsets"
         assert one.why == f"nothing to read, as it seems: transaction markers take {offsets}"
+
+
+def test_records_of_a_topic_that_is_written_are_not_called_markers() -> None:
+    """The newest lag is the least that was seen, as it now and then is where the group keeps up."""
+    end = rate(1)
+    (one,) = seen(Group([Log(end, every(5, end, behind=2), member=always("m0"))], state=always("Stable")), 20 * MINUTE)
+    assert one.status is LagStatus.OK
+    assert re.match(r"\d+ records wait", one.why), one.why
 
 
 def test_one_record_that_nobody_reads_is_lag_on_a_topic_that_was_read_to_its_end() -> None:
