@@ -189,10 +189,10 @@ def _lost_racks(problem: Problem, placement: Placement) -> list[str]:
 
 
 def _without_rack(problem: Problem) -> list[str]:
-    """Brokers without a rack beside brokers that have one."""
+    """Brokers without a rack beside brokers that have one; those that are dead show none."""
     arrays = problem.arrays
-    without = [name for name in arrays.rack_names if not name.startswith("rack ")]
-    line = some_without_rack(without, len(arrays.rack_names))
+    names = [arrays.rack_names[rack] for rack in np.unique(arrays.racks[arrays.alive])]
+    line = some_without_rack([name for name in names if not name.startswith("rack ")], len(names))
     return [] if line is None else [line]
 
 

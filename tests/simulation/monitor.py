@@ -516,14 +516,15 @@ class Monitor:
             self.breaks("8 no broker is made worse than the plan said", f"{self._name(execution_id)}: {problem}")
 
     def _judge_account(self, executions: list[Execution]) -> None:
-        """The newest execution that moved a partition says where it lies."""
+        """The newest execution that moved a partition says where it lies, unless rows of a newer one are gone."""
+        unjudged = self.touched | self._refused | self._forgotten_keys()
         newest: dict[PartitionKey, tuple[Execution, Movement]] = {}
         for execution in executions:
             if execution.started_ms is not None:
                 newest |= {(row.topic, row.partition): (execution, row) for row in self._plan_of(execution)}
         for key, (execution, movement) in sorted(newest.items()):
             row = self.world.cluster.placement.partition(key)
-            judged = execution.done_ms is not None and key not in self.touched | self._refused
+            judged = execution.done_ms is not None and key not in unjudged
             swept = (event.detail for event in execution.events if event.event is Event.SWEPT)
             if any(f" {partition_name(key)} on " in detail for detail in swept):
                 continue  # a late step of a staged move: the journal names it

@@ -108,15 +108,22 @@ class WithinMonitor(Monitor):
             self._judge_left(row["execution_id"], row["throttled_brokers"] or (), row["detail"])
 
     def _judge_left(self, execution_id: str, owed: Collection[int], detail: str) -> None:
-        """What an execution that ends now leaves behind; `owed` are brokers that the journal names with their rates."""
-        rates = {row for row, rate in self.world.cluster.contents.log_dir_rates.items() if is_tagged(rate)} - set(owed)
+        """What an execution that ends now leaves behind; `owed` are brokers that the journal names with their rates.
+
+        A broker with a person's rate is not among them: what may go on there does so at that rate.
+        """
+        of_brokers = self.world.cluster.contents.log_dir_rates
+        rates = {row for row, rate in of_brokers.items() if is_tagged(rate)} - set(owed)
         if rates and "Kafka refuses to remove the throttle" not in detail:
             self.breaks("6 no throttle is left", f"within brokers {sorted(rates)} at an end: {detail}")
         execution = next(row for row in self.executions() if row.execution_id == execution_id)
         for movement in self._movements_within(execution):
             copy = self.copy_of(movement.replica)
             is_ours = copy is not None and copy.future is not None and movement.replica not in self.moved_by_others
-            if is_ours and movement.broker not in owed:
+            is_at_rate = movement.broker in owed or (
+                movement.broker in of_brokers and not self._is_copied(movement.replica)
+            )
+            if is_ours and not is_at_rate:
                 self.breaks("6 no copy is left", f"{replica_name(movement.replica)} may go on at an end: {detail}")
 
     def _is_copied(self, replica: ReplicaKey) -> bool:

@@ -189,6 +189,14 @@ def test_a_budget_that_does_not_bind_changes_nothing(kind: Kind) -> None:
     assert plan_to_json(planned(state, exact)) == plan_to_json(free)
 
 
+def test_a_dead_broker_is_not_asked_for_its_rack() -> None:
+    """Metadata has no rack of a broker that is away."""
+    brokers = (*racked("abc"), Broker(4, None, DEAD))
+    assert "has no rack" not in str(planned(cluster((1, 4), (2, 3), brokers=brokers)).diagnosis)
+    there = (*racked("abc"), Broker(4, None))
+    assert "broker 4 has no rack" in str(planned(cluster((1, 4), (2, 3), brokers=there)).diagnosis)
+
+
 def test_an_empty_name_is_no_rack() -> None:
     """Both brokers would else be in one rack, and each replica list crowded once a third has a name."""
     model = cluster_to_json(cluster((1, 2), brokers=(Broker(1), Broker(2), Broker(3))))
