@@ -74,8 +74,7 @@ def reason(status: LagStatus, at_once: LagStatus, figures: PartitionFigures) -> 
         case LagStatus.WARN if figures.deleted_records:
             return f"{_records(figures.deleted_records)} were deleted before they were read; {_left(figures)}"
         case LagStatus.WARN:
-            rates = f"{_rate(figures.consumed_per_sec)} of {_rate(figures.produced_per_sec)}"
-            return f"{_waiting(figures)} behind, reads {rates}"
+            return f"{_waiting(figures)} behind, {_rates(figures)}"
         case LagStatus.STOP | LagStatus.STALL:
             return _not_read(status, figures)
         case LagStatus.REWIND:
@@ -181,5 +180,13 @@ def _records(number: int) -> str:
     return "1 record" if number == 1 else f"{number:,} records"
 
 
-def _rate(per_sec: float | None) -> str:
-    return "unknown" if per_sec is None else f"{per_sec:,.0f}/s"
+def _rates(figures: PartitionFigures) -> str:
+    """How fast it reads, and of what.
+
+    >>> figures = PartitionFigures(900, 42.0, None, 1, None, 20.0, None, False, 1.0)
+    >>> reason(LagStatus.WARN, LagStatus.WARN, figures)
+    '900 records (42 s) behind, how fast it reads is unknown, 20/s arrive'
+    """
+    read, written = figures.consumed_per_sec, figures.produced_per_sec
+    arriving = "unknown" if written is None else f"{written:,.0f}/s"
+    return f"how fast it reads is unknown, {arriving} arrive" if read is None else f"reads {read:,.0f}/s of {arriving}"

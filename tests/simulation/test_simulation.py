@@ -41,6 +41,7 @@ ONCE_BROKEN = {
     4224: "automatic mode began a plan a minute before the story ended, and was judged as if it had had all the time",
     5924: "a rate that came late stayed, as Kafka never ended a move whose target another tool had changed",
     2026: "movements of an execution whose rows were gone counted for the waves of the next one",
+    **dict.fromkeys((5744, 8426), "where an execution whose rows are gone had moved a partition was judged by another"),
     5135: "a step of a staged move that was carried out after the end was named nowhere",
 }
 """Seeds of stories that broke an invariant, and what was mended."""
@@ -64,6 +65,7 @@ WITHIN_ONCE_BROKEN = {
     500398: "an execution was aborted while the log dir that it copied from was offline, and went on without a rate",
     2058: "a person removed a rate of their own between two looks of control at rates",
     1628: "a person replaced a rate of control's and removed it later: copies went on without one",
+    3858: "what may go on from a log dir that is offline does so at a person's rate, and no rate of ours is owed",
     558: "others filled a log dir while replicas were copied to it, and the judge took it for sound",
 }
 """The same of stories of full log dirs."""
