@@ -39,6 +39,10 @@ P partitions, C columns, R replicas of a partition; N, M, T and K count what a f
 In worked examples `state_of((1, 2), (1, 2))` is a cluster of brokers 1 and 2, which are indices 0 and 1, with two
 partitions on both, led by broker 1 (`tests/core/planner/cases.py`).
 
+Beside these phases stands a second search, in rounds of random trials under one objective (`rounds`; `round_task`,
+`round_trials`, `dual`, `tuning`). It is to take the place of phases 1 to 6. Until then `propose` does not use it: tests
+and benchmarks choose it by an argument of `proposal.propose_counted`.
+
 docs/planner.md has the options, the reasons in words and the measurements.
 """
 

@@ -5,7 +5,7 @@ of the model. Every loop is limited by number. No phase breaks a hard rule, exce
 a broker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -37,6 +37,8 @@ from assignor_core.planner.repair import repair
 from assignor_core.planner.search import Search
 from assignor_core.skew import Skew, skew_of_arrays
 
+Balance = Callable[[Search], Way]
+"""A search: changes a placement for balance, and returns the edits that led there."""
 ROUNDING = 1e-9
 NOWHERE = Way((), 0)
 SETTLED_MAX = 8
@@ -70,18 +72,22 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None, *, prove
 
 
 def propose_counted(
-    cluster: ClusterState, policy: PlannerPolicy | None = None, *, proves_least: bool = False
+    cluster: ClusterState,
+    policy: PlannerPolicy | None = None,
+    *,
+    proves_least: bool = False,
+    balances: Balance | None = None,
 ) -> tuple[Plan, Effort]:
-    """The same, with what the search has tried for it."""
-    policy = policy or PlannerPolicy()
+    """The same, with what the search has tried for it. Tests and benchmarks choose another search by `balances`."""
+    policy, balances = policy or PlannerPolicy(), balances or balance
     cluster = with_drained(cluster, policy)
-    plan, search, way, still_crowded = _planned(cluster, policy)
+    plan, search, way, still_crowded = _planned(cluster, policy, balances)
     if proves_least:
         from assignor_core.planner.least_bytes import least_bytes  # machine code
 
         plan = replace(plan, least_bytes=least_bytes(search))
     if way is not None:  # last, as it needs the placement for itself
-        plan = replace(plan, cheaper=_cheaper(cluster, plan, search, way, still_crowded))
+        plan = replace(plan, cheaper=_cheaper(cluster, plan, search, way, still_crowded, balances))
     return plan, search.effort
 
 
@@ -98,15 +104,15 @@ class _Planned(NamedTuple):
     """Partitions whose racks the plan leaves crowded."""
 
 
-def _planned(cluster: ClusterState, policy: PlannerPolicy) -> _Planned:
+def _planned(cluster: ClusterState, policy: PlannerPolicy, balances: Balance) -> _Planned:
     """The plan without budgets if it keeps them, so that a budget which does not bind changes nothing; else a plan that
     was made within them.
     """
     if policy.has_budget:
-        free = _searched(cluster, replace(policy, movements_max=None, bytes_max=None, inflow_max=None))
+        free = _searched(cluster, replace(policy, movements_max=None, bytes_max=None, inflow_max=None), balances)
         if _keeps_budgets(free, policy):
             return free
-    return _searched(cluster, policy)
+    return _searched(cluster, policy, balances)
 
 
 def _keeps_budgets(planned: _Planned, policy: PlannerPolicy) -> bool:
@@ -117,13 +123,13 @@ def _keeps_budgets(planned: _Planned, policy: PlannerPolicy) -> bool:
     return all(budget is None or part <= budget for part, budget in zip(spent, budgets, strict=True))
 
 
-def _searched(cluster: ClusterState, policy: PlannerPolicy) -> _Planned:
+def _searched(cluster: ClusterState, policy: PlannerPolicy, balances: Balance) -> _Planned:
     arrays = cluster_arrays(cluster)
     placement = Placement(arrays)
     problem = problem_of(arrays, policy, placement)
     crowded = problem.crowded(placement)
     search = Search(problem, placement)
-    way = NOWHERE if gains_too_little(cluster, problem, crowded=bool(crowded.any())) else balance(search)
+    way = NOWHERE if gains_too_little(cluster, problem, crowded=bool(crowded.any())) else balances(search)
     still_crowded = int(problem.crowded(placement).sum())
     movements, waves, left_out = ordered_movements(problem, placement, crowded)
     after = skew_of_arrays(arrays, placement.replicas, policy.excluded_brokers)
@@ -144,13 +150,15 @@ def _searched(cluster: ClusterState, policy: PlannerPolicy) -> _Planned:
 
 
 def _cheaper(
-    cluster: ClusterState, plan: Plan, search: Search, way: Way, still_crowded: int
+    cluster: ClusterState, plan: Plan, search: Search, way: Way, still_crowded: int, balances: Balance
 ) -> tuple[CheaperPlan, ...]:
     """Cheaper plans; of few replicas each is made, with its bytes as the budget."""
     cheaper, policy = cheaper_plans(search, way, plan.movements, still_crowded), search.problem.policy
     if (search.placement.original != NO_BROKER).sum() > FEW_REPLICAS:
         return cheaper
-    return as_made(cheaper, plan, lambda bytes_max: _planned(cluster, replace(policy, bytes_max=bytes_max)).plan)
+    return as_made(
+        cheaper, plan, lambda bytes_max: _planned(cluster, replace(policy, bytes_max=bytes_max), balances).plan
+    )
 
 
 def balance(search: Search) -> Way:

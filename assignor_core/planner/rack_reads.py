@@ -42,6 +42,11 @@ class ServedInRacks:
         """P: several replicas stand in a rack that reads, so a new leader takes from others what these served."""
         self.share_racks[reads.partitions[reads.rows[self._counts(arrays.replicas[reads.partitions]) > 1]]] = True
 
+    @property
+    def reads(self) -> RackReads:
+        """What consumers of racks read, as fractions of the total on the grid."""
+        return self._reads
+
     def add_all(self, loads: Floats, replicas: Ints) -> None:
         """Adds what all `replicas` (P x R) serve to `loads` (B x C)."""
         add_reads(loads, self._arrays, replicas[self._reads.partitions], self._served)

@@ -1,11 +1,13 @@
 """How good, how cheap and how fast plans are: a table, and a plot of time against size.
 
     python -m tests.benchmarks.bench_planner [--quick | --largest | --only TEXT | --shapes N] [--seed N] [--band B]
+        [--search phases|rounds]
 
 Beside each plan stands what Kafka's own tool makes of the same model (`rivals`). Each model is planned in a process of
 its own, so that peak memory is its own. `--quick` leaves out 300 brokers and
 more; `--largest` adds 500 brokers and 1,000 with 1,000,000 partitions (minutes, gigabytes). Figures go to build/.
-`--shapes` plans many seeded shapes and three variants of each instead (`bench_shapes`).
+`--shapes` plans many seeded shapes and three variants of each instead (`bench_shapes`). `--search rounds` plans by the
+search in rounds, which is to take the place of the search in phases (`assignor_core/planner/rounds.py`).
 """
 
 import argparse
@@ -56,9 +58,10 @@ def main() -> None:
     parser.add_argument("--shapes", type=int, default=0, help="plan so many shapes, from --seed on, instead")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--band", type=float, default=0.03)
+    parser.add_argument("--search", choices=sorted(bench_shapes.SEARCHES), default="phases")
     arguments = parser.parse_args()
     if arguments.shapes:
-        bench_shapes.run(arguments.seed, arguments.shapes, arguments.band)
+        bench_shapes.run(arguments.seed, arguments.shapes, arguments.band, arguments.search)
         return
     kinds = {**REFERENCE, **FURTHER, **(LARGEST if arguments.largest else {})}
     if arguments.quick:
@@ -67,7 +70,7 @@ def main() -> None:
     print(" ".join(f"{heading:>{len(form.format(**EXAMPLE))}}" for heading, form in COLUMNS))
     rows = []
     for name, kind in kinds.items():
-        row = _in_own_process(name, kind, arguments.seed, arguments.band)
+        row = _in_own_process(name, kind, arguments.seed, arguments.band, arguments.search)
         rows.append(row)
         print(" ".join(form.format(**row) for _, form in COLUMNS), flush=True)
     print("\nby count, it moves: all topics placed anew as by kafka-reassign-partitions --generate, on the same model")
@@ -87,12 +90,12 @@ EXAMPLE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def measure(name: str, kind: Kind, seed: int, band: float) -> dict[str, Any]:
+def measure(name: str, kind: Kind, seed: int, band: float, search: str) -> dict[str, Any]:
     """Figures of one plan; `seconds` are processor time of `propose` alone, which a busy machine does not blur."""
     gc.disable()
     cluster = generate(kind, seed)
     began = time.process_time()
-    plan, effort = propose_counted(cluster, PlannerPolicy(band=band))
+    plan, effort = propose_counted(cluster, PlannerPolicy(band=band), balances=bench_shapes.SEARCHES[search])
     seconds = time.process_time() - began
     arrays = cluster_arrays(cluster)
     disk = broker_loads(arrays)[:, arrays.columns.of(Resource.DISK)[0]]
@@ -132,9 +135,9 @@ def least_bytes(cluster: ClusterState, band: float) -> float:
     return float(max(above, below) + disk[arrays.dead].sum())
 
 
-def _in_own_process(name: str, kind: Kind, seed: int, band: float) -> dict[str, Any]:
+def _in_own_process(name: str, kind: Kind, seed: int, band: float, search: str) -> dict[str, Any]:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(measure, (name, kind, seed, band))
+        return pool.apply(measure, (name, kind, seed, band, search))
 
 
 def _plot(rows: list[dict[str, Any]], file: Path) -> None:

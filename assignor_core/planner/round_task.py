@@ -1,0 +1,295 @@
+"""What trials of a round read and change, as plain arrays for compiled code: walls, targets, prices; and the placement.
+
+`RoundTask` stays as it is during a search: where replicas were at first, what each replica carries, which rules are
+walls, and what a broker's load may be. `RoundState` is the placement that trials change, with all that follows from it.
+
+Hard rules become walls. A broker that may not take, give or lead has a flag. Capacities, and the rule that no broker
+ends further above its limit than the worst was at first, become `most`; room on disks and a limit of inflow become
+`room`. Targets are the band on a fair share, or on what is proven for any placement where that is higher.
+
+Consumers that read in their racks (KIP-392) read from a replica there, whoever leads. A replica that moves within the
+rack takes over what they read, and what racks without a replica read goes with the leadership. So a partition that
+followers serve is free to change within its racks, and `read_loads` has what each rack reads of it. Only a partition
+with two replicas in a rack that reads is pinned: there a new leader would change what the other replica serves.
+
+Loads lie on a grid (`placement`), so sums are exact in any order. Nothing here changes a placement of the search.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assignor_core.follower_reads import in_rack
+from assignor_core.load import NO_BROKER, Floats, Ints
+from assignor_core.planner.band_lines import band_lines
+from assignor_core.planner.bounds import leaves_replicas_behind, lower_bounds
+from assignor_core.planner.placement import Flags, Indices, Placement
+from assignor_core.planner.problem import Problem
+from assignor_core.planner.proportions import TOGETHER
+from assignor_core.planner.search import Search
+from assignor_core.planner.tuning import Tuning
+from assignor_core.planner.two_loads import levels_together
+from assignor_core.resources import Resource
+
+HELD_SPARE = 64
+"""A broker may hold twice as many partitions as the fullest does at first, and so many more."""
+SEED = np.uint64(0x9E3779B97F4A7C15)
+"""Where each sequence of random numbers starts."""
+
+
+class RoundTask(NamedTuple):
+    """What stays during a search: B brokers, P partitions of up to R replicas, C columns of load."""
+
+    original: Ints
+    """P x R brokers at first, leader first, NO_BROKER behind the last."""
+    leading: Floats
+    """P x C load of the leader."""
+    following: Floats
+    """P x C load of a follower."""
+    sizes: Floats
+    """P bytes of one copy."""
+    copy_price: Floats
+    """P price of one copy, in fair shares of disk."""
+    bulk: Floats
+    """P largest part of a fair share that the leader carries of any load."""
+    is_movable: Flags
+    """P."""
+    stays_in_racks: Flags
+    """P: replicas move only within their racks."""
+    read_begin: Indices
+    """P + 1: consumers of racks `read_begin[p]` to `read_begin[p + 1]` read partition p in their racks."""
+    read_racks: Ints
+    """N racks that read."""
+    read_loads: Floats
+    """N x C load that a replica in the rack carries for them."""
+    fixed: Floats
+    """B x C load that no trial changes: what pinned partitions serve to consumers in their racks."""
+    racks: Ints
+    """B."""
+    may_take: Flags
+    """B: replicas may be copied there."""
+    may_hold: Flags
+    """B: replicas may go back there."""
+    may_give: Flags
+    """B: what was there at first may leave."""
+    may_lead: Flags
+    """B."""
+    takers: Indices
+    """Brokers that may take."""
+    inverse: Floats
+    """B x C, 1 over the fair share; 0 where there is none."""
+    weight: Floats
+    """C."""
+    limit: Floats
+    """B x C load that a broker should have at most."""
+    target: Floats
+    """B x C load that a plan is judged by, at least the limit."""
+    most: Floats
+    """B x C load that no trial exceeds."""
+    room: Floats
+    """B bytes that may be copied there."""
+    budget: Floats
+    """Most movements, most bytes."""
+    dual_price: Floats
+    """B x C price of a fair share of load, by the dual; 0 where it is not used."""
+
+
+class RoundState(NamedTuple):
+    """A placement that trials change, and what follows from it; mutable arrays."""
+
+    rows: Ints
+    """P x R."""
+    loads: Floats
+    """B x C."""
+    cost: Floats
+    """B cost of the loads."""
+    held: Ints
+    """B x H partitions on each broker, in any order."""
+    held_count: Indices
+    """B."""
+    changed: Indices
+    """P: the partitions that are changed come first, in any order."""
+    changed_place: Indices
+    """P place in `changed`, or NO_BROKER."""
+    foreign: Indices
+    """P replicas on brokers that did not hold the partition at first."""
+    inflow: Floats
+    """B bytes copied to each broker."""
+    totals: Floats
+    """Movements, bytes copied."""
+    priced: Indices
+    """B: brokers whose loads cost something come first."""
+    delta: Floats
+    """C load that a trial takes from one broker to the other."""
+    after: Floats
+    """2 x C loads of both then."""
+    random: NDArray[np.uint64]
+    """State of the generator of random numbers."""
+
+
+def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
+    """Walls, targets and prices of `search`, whose loads should end below `targets` (B x C)."""
+    problem, placement, policy = search.problem, search.placement, search.problem.policy
+    arrays, share, counts = problem.arrays, problem.share, problem.arrays.columns.counts
+    disk = arrays.columns.of(Resource.DISK)
+    # A disk above its capacity takes nothing, not even what is empty: sizes are from a moment before.
+    has_disk = (placement.loads[:, disk] <= problem.ceiling[:, disk]).all(axis=1)
+    may_take = problem.may_take & has_disk & (not policy.leaders_only)
+    excess = problem.worst_excess(placement.loads)
+    target = np.maximum(targets, problem.limit)
+    most = np.where(counts, np.inf, np.minimum(problem.ceiling, np.maximum(problem.limit + excess * share, target)))
+    inflow_max = np.inf if policy.inflow_max is None else policy.inflow_max
+    budget = [np.inf if most_of is None else float(most_of) for most_of in (policy.movements_max, policy.bytes_max)]
+    reads = _reads_of(placement)
+    task = RoundTask(
+        original=placement.original,
+        leading=placement.leading + reads.led,
+        following=placement.following,
+        sizes=placement.disk_bytes,
+        copy_price=search.spending.in_fair_shares(placement.disk_bytes),
+        bulk=_bulk(placement, share[:, ~counts]),
+        is_movable=problem.may_balance & ~reads.is_pinned,
+        stays_in_racks=np.diff(reads.begin) > 0,
+        read_begin=reads.begin,
+        read_racks=reads.racks,
+        read_loads=reads.loads,
+        fixed=np.zeros_like(share),
+        racks=arrays.racks,
+        may_take=may_take,
+        may_hold=arrays.alive,
+        may_give=problem.may_give,
+        may_lead=problem.may_lead,
+        takers=np.flatnonzero(may_take),
+        inverse=np.where(share > 0, 1.0 / np.where(share > 0, share, 1.0), 0.0),
+        weight=np.where(problem.weight < 1.0, tuning.count_weight, 1.0),
+        limit=problem.limit,
+        target=target,
+        most=most,
+        room=np.minimum(arrays.disk_room_bytes, inflow_max),
+        budget=np.array(budget),
+        dual_price=np.zeros_like(share),
+    )
+    # numba compiles anew for arrays of another layout, or for arrays that can't be written.
+    task = RoundTask._make(np.array(field, order="C") for field in task)
+    return task._replace(fixed=placement.loads - loads_of(task, placement.replicas))
+
+
+def _bulk(placement: Placement, share: Floats) -> Floats:
+    """P largest part of the largest fair share (B x K, counts left out) that the leader carries of any load."""
+    largest = share.max(axis=0, initial=0.0)
+    parts = placement.leading[:, ~placement.arrays.columns.counts] / np.where(largest > 0, largest, np.inf)
+    bulk: Floats = parts.max(axis=1, initial=0.0)
+    return bulk
+
+
+class _Reads(NamedTuple):
+    """What consumers read in their racks, of partitions whose replicas are in racks of their own."""
+
+    is_pinned: Flags
+    """P: two replicas are in a rack that reads."""
+    begin: Indices
+    """P + 1, as the next two: see `RoundTask`."""
+    racks: Ints
+    loads: Floats
+    led: Floats
+    """P x C load that goes with the leadership, as no replica is in the rack that reads."""
+
+
+def _reads_of(placement: Placement) -> _Reads:
+    partitions, columns = placement.leading.shape
+    led, is_pinned = np.zeros((partitions, columns)), np.zeros(partitions, dtype=np.bool_)
+    if placement.in_racks is None:
+        begin = np.zeros(partitions + 1, dtype=np.int64)
+        return _Reads(is_pinned, begin, np.zeros(0, dtype=np.int32), np.zeros((0, columns)), led)
+    reads = placement.in_racks.reads
+    partition = reads.partitions[reads.rows]
+    count = in_rack(placement.replicas[partition], reads.racks, placement.arrays.racks).sum(axis=1)
+    is_pinned[partition[count > 1]] = True
+    loads = np.zeros((len(partition), columns))
+    loads[:, placement.arrays.columns.of(Resource.BYTES_OUT)] = reads.rates
+    free = ~is_pinned[partition]
+    absent = np.flatnonzero(free & (count == 0))
+    np.add.at(led, partition[absent], loads[absent])
+    begin = np.concatenate(([0], np.cumsum(np.bincount(partition[free], minlength=partitions)))).astype(np.int64)
+    return _Reads(is_pinned, begin, reads.racks[free], loads[free], led)
+
+
+def targets_of(problem: Problem, placement: Placement) -> Floats:
+    """B x C load that a plan is judged by: the band on what is proven for any placement, worked out once.
+
+    A level that two loads force together counts for each of them here. The judge of a plan never requires more.
+    """
+    arrays, share = problem.arrays, problem.share
+    crowded = bool(problem.crowded(placement).any())
+    bounds = lower_bounds(arrays, placement, share, crowded=crowded)
+    if not crowded and not leaves_replicas_behind(arrays, placement):
+        levels = np.maximum(problem.level, problem.read_level)
+        for resource in (*TOGETHER, Resource.DISK):
+            bounds[resource] = max(bounds[resource], float(levels[:, arrays.columns.of(resource)].max()))
+        alone = dict(bounds)
+        for both, level in levels_together(arrays, placement, share, bounds).items():
+            for resource in both:
+                bounds[resource] = max(bounds[resource], level * alone[resource])
+    return band_lines(problem, bounds)
+
+
+def state_of_rows(task: RoundTask, rows: Ints) -> RoundState:
+    """The state with these rows (P x R) and all that follows from them; costs are for `round_trials`."""
+    brokers, columns = task.limit.shape
+    partition, slot = np.nonzero(rows != NO_BROKER)
+    broker = rows[partition, slot]
+    count = np.bincount(broker, minlength=brokers)
+    held = np.full((brokers, 2 * int(count.max(initial=0)) + HELD_SPARE), NO_BROKER, dtype=np.int32)
+    order = np.argsort(broker, kind="stable")
+    place = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)
+    held[broker[order], place] = partition[order]
+    is_foreign = (rows != NO_BROKER) & (rows[:, :, None] != task.original[:, None, :]).all(axis=2)
+    foreign = is_foreign.sum(axis=1)
+    some = np.flatnonzero((foreign > 0) | (rows[:, 0] != task.original[:, 0]))
+    changed, changed_place = np.zeros(len(rows), dtype=np.int64), np.full(len(rows), NO_BROKER, dtype=np.int64)
+    changed[: len(some)], changed_place[some] = some, np.arange(len(some))
+    sizes = np.broadcast_to(task.sizes[:, None], rows.shape)
+    return RoundState(
+        rows=np.array(rows, dtype=np.int32, order="C"),
+        loads=loads_of(task, rows),
+        cost=np.zeros(brokers),
+        held=held,
+        held_count=count.astype(np.int64),
+        changed=changed,
+        changed_place=changed_place,
+        foreign=foreign.astype(np.int64),
+        inflow=np.bincount(rows[is_foreign], sizes[is_foreign], minlength=brokers).astype(np.float64),
+        totals=np.array([float(len(some)), float((foreign * task.sizes).sum())]),
+        priced=np.zeros(brokers, dtype=np.int64),
+        delta=np.zeros(columns),
+        after=np.zeros((2, columns)),
+        random=np.array([SEED], dtype=np.uint64),
+    )
+
+
+def loads_of(task: RoundTask, rows: Ints) -> Floats:
+    """B x C load that these rows (P x R) put on brokers; exact, as all loads lie on a grid."""
+    loads = task.fixed.copy()
+    for slot in range(rows.shape[1]):
+        held = rows[:, slot] != NO_BROKER
+        carried = task.following if slot else task.leading
+        for column in range(loads.shape[1]):
+            loads[:, column] += np.bincount(rows[held, slot], carried[held, column], minlength=len(loads))
+    partition = np.repeat(np.arange(len(rows)), np.diff(task.read_begin))
+    for slot in range(rows.shape[1]):
+        reads = np.flatnonzero(in_rack(rows[partition, slot : slot + 1], task.read_racks, task.racks)[:, 0])
+        np.add.at(loads, rows[partition[reads], slot], task.read_loads[reads])
+    return loads
+
+
+def part_of(task: RoundTask, some: Indices) -> RoundTask:
+    """The task with the partitions `some` alone, as if all others carried nothing."""
+    lengths = np.diff(task.read_begin)
+    reads = np.flatnonzero(np.isin(np.repeat(np.arange(len(lengths)), lengths), some))
+    by_partition = ("original", "leading", "following", "sizes", "copy_price", "bulk", "is_movable", "stays_in_racks")
+    fields = {name: getattr(task, name)[some] for name in by_partition}
+    fields["read_begin"] = np.concatenate(([0], np.cumsum(lengths[some]))).astype(np.int64)
+    fields |= {name: getattr(task, name)[reads] for name in ("read_racks", "read_loads")}
+    fields["fixed"] = np.zeros_like(task.fixed)
+    return task._replace(**{name: np.ascontiguousarray(field) for name, field in fields.items()})

@@ -1,0 +1,163 @@
+"""The search in rounds: hard rules, no harm, empty second plans, equal bytes, budgets; compared with all placements."""
+
+import json
+from dataclasses import fields, replace
+from functools import partial
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignor_core.load import NO_BROKER
+from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
+from assignor_core.plan import Plan, apply_to, plan_to_json
+from assignor_core.planner import PlannerPolicy
+from assignor_core.planner.band_lines import above_lines
+from assignor_core.planner.proposal import propose_counted
+from assignor_core.planner.repair import repair
+from assignor_core.planner.round_task import loads_of, state_of_rows, targets_of, task_of
+from assignor_core.planner.rounds import Case, Rounds, balance_in_rounds
+from assignor_core.planner.tuning import TUNING, Tuning
+from tests.benchmarks.models import Kind, generate
+from tests.core.planner.cases import cluster, clusters, search_of
+from tests.core.planner.invariants import check_plan
+from tests.core.planner.test_properties import policies
+
+FEW = replace(TUNING, trials_min=4_000, dual_steps=30)
+"""As many trials as clusters of a few partitions need."""
+ROUNDING = 1e-9
+
+
+def planned(state: ClusterState, policy: PlannerPolicy | None = None, tuning: Tuning = FEW) -> Plan:
+    return propose_counted(state, policy, balances=partial(balance_in_rounds, tuning=tuning))[0]
+
+
+@given(clusters(reads=True), policies)
+@settings(max_examples=40, deadline=None)
+def test_hard_rules_and_budgets_hold(state: ClusterState, policy: PlannerPolicy) -> None:
+    check_plan(state, policy, planned(state, policy))
+
+
+@given(clusters(reads=True))
+@settings(max_examples=20, deadline=None)
+def test_no_load_ends_further_above_its_target_than_it_was(state: ClusterState) -> None:
+    repaired, search = search_of(state), search_of(state)
+    repair(repaired)
+    if not search.problem.arrays.alive.any():
+        return
+    targets = targets_of(repaired.problem, repaired.placement)
+    balance_in_rounds(search, FEW)
+    above = above_lines(search.problem, search.placement.loads, targets)
+    assert above <= max(FEW.near, above_lines(search.problem, repaired.placement.loads, targets)) + ROUNDING
+
+
+@given(clusters(reads=True), policies)
+@settings(max_examples=10, deadline=None)
+def test_one_input_gives_one_plan(state: ClusterState, policy: PlannerPolicy) -> None:
+    first, second = (json.dumps(plan_to_json(planned(state, policy))) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_second_plan_is_empty(seed: int) -> None:
+    state = generate(Kind(6 + 3 * seed, 300, replication_factor=2), seed)
+    plan = planned(state)
+    assert plan.movements
+    assert planned(apply_to(state, plan)).movements == ()
+
+
+@given(clusters(reads=True))
+@settings(max_examples=15, deadline=None)
+def test_what_follows_from_rows_stays_true_through_rounds(state: ClusterState) -> None:
+    search = search_of(state)
+    if not len(search.placement.original) or not search.problem.arrays.alive.any():
+        return
+    task = task_of(search, targets_of(search.problem, search.placement), FEW)
+    rounds = Rounds(Case(search, task, task.target, FEW), task, search.placement.replicas)
+    assert (loads_of(task, search.placement.replicas) == search.placement.loads).all()
+    for turn in FEW.ramp:
+        rounds.run(turn)
+    kept, anew = rounds.state, state_of_rows(task, rounds.state.rows)
+    for name in ("loads", "held_count", "foreign"):
+        assert (getattr(kept, name) == getattr(anew, name)).all(), name
+    assert kept.inflow == pytest.approx(anew.inflow)
+    assert kept.totals == pytest.approx(anew.totals)
+    count = int(kept.totals[0])
+    assert sorted(kept.changed[:count]) == sorted(anew.changed[:count])
+    for broker, held in enumerate(kept.held_count.tolist()):
+        assert sorted(kept.held[broker, :held]) == sorted(anew.held[broker, :held])
+
+
+@given(st.data())
+@settings(max_examples=10, deadline=None)
+def test_no_placement_of_a_small_cluster_is_better(data: st.DataObject) -> None:
+    """By distance above targets, then by cost: all placements of up to four partitions on three brokers."""
+    figure = st.integers(1, 9).map(float)
+    rows = [data.draw(st.sampled_from(tuple(permutations((1, 2, 3), 1 + number % 2)))) for number in range(4)]
+    partitions = tuple(
+        Partition("t", number, row, PartitionLoad(data.draw(figure), data.draw(figure), data.draw(figure)))
+        for number, row in enumerate(rows)
+    )
+    search = search_of(ClusterState("few", 0, tuple(Broker(broker) for broker in (1, 2, 3)), partitions))
+    targets = targets_of(search.problem, search.placement)
+    case = Case(search, task_of(search, targets, FEW), targets, FEW)
+    best = min(
+        Rounds(case, case.task, np.array(placed, dtype=np.int32)).outcome().key
+        for placed in product(*(_all_rows(row) for row in search.placement.original.tolist()))
+    )
+    balance_in_rounds(search, FEW)
+    above, cost = Rounds(case, case.task, search.placement.replicas).outcome().key
+    assert above <= best[0] + 1e-3
+    assert above < best[0] - ROUNDING or cost <= best[1] + FEW.worth + FEW.worth_share * case.start.cost
+
+
+def _all_rows(row: list[int]) -> list[list[int]]:
+    """Each way to place as many replicas as `row` has on three brokers."""
+    width, count = len(row), sum(broker != NO_BROKER for broker in row)
+    return [[*placed, *[NO_BROKER] * (width - count)] for placed in permutations(range(3), count)]
+
+
+def test_two_brokers_exchange_leaderships() -> None:
+    """Each leads what the other follows: 6 + 4 and 4 + 2 become 8 and 8 by one exchange, and by no single hand-over."""
+    brokers = (Broker(1), Broker(2))
+    loads = (6.0, 4.0, 4.0, 2.0)
+    plan = planned(
+        cluster((1, 2), (1, 2), (2, 1), (2, 1), brokers=brokers, loads=loads), PlannerPolicy(leaders_only=True)
+    )
+    assert plan.skew_after["leader_bytes_in"]["max_over_mean"] == pytest.approx(1.0)
+    assert len(plan.movements) == 2
+
+
+def test_what_followers_serve_moves_within_its_racks() -> None:
+    brokers = tuple(Broker(broker, rack) for broker, rack in ((1, "r0"), (2, "r0"), (3, "r1"), (4, "r1")))
+    load = PartitionLoad(10.0, 20.0, 100.0)
+    partitions = tuple(
+        Partition("t", number, (1, 3), load, reader_racks=(("r0", 0.5), ("r1", 0.25))) for number in range(8)
+    )
+    state = ClusterState("read", 0, brokers, partitions)
+    plan = planned(state)
+    after = check_plan(state, PlannerPolicy(), plan)
+    assert plan.skew_after["disk"]["max_over_mean"] == pytest.approx(1.0)
+    racks = {broker.broker_id: broker.rack for broker in brokers}
+    assert all({racks[broker] for broker in partition.replicas} == {"r0", "r1"} for partition in after.partitions)
+
+
+@pytest.mark.parametrize(
+    "budget", [PlannerPolicy(bytes_max=1e18), PlannerPolicy(movements_max=10**6), PlannerPolicy(inflow_max=1e18)]
+)
+def test_a_budget_that_does_not_bind_changes_nothing(budget: PlannerPolicy) -> None:
+    state = generate(Kind(6, 200, replication_factor=2), 1)
+    assert planned(state, budget).movements == planned(state).movements
+
+
+def test_nothing_moves_for_what_no_allowed_movement_relieves() -> None:
+    """Broker 1 may not give, and broker 2 has little to shed: the others are left in peace."""
+    state = generate(Kind(8, 400, replication_factor=2), 3)
+    free, narrow = planned(state), planned(state, PlannerPolicy(only_brokers=frozenset({0})))
+    assert len(narrow.movements) <= len(free.movements)
+
+
+def test_the_search_has_at_most_thirty_constants() -> None:
+    assert len(fields(Tuning)) <= 30
