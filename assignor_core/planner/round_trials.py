@@ -246,18 +246,17 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
         return 0
     slot = _slot_of(state.rows, p, s)
     _write_replica(task, state, p, slot, s)
-    leaves = int(_holds(task.original, p, s))
     cost_s = _cost_of_source(task, step, state, s)
     base = cost_s - state.cost[s]
     # No broker's cost falls by what it takes, so what the source gains must pay for the copy.
-    if given == NO_BROKER and leaves and base + step.copy_part * task.copy_price[p] > threshold:
+    if given == NO_BROKER and _holds(task.original, p, s) and base + step.copy_part * task.copy_price[p] > threshold:
         return 0
     best, chosen, cost_chosen, copies_chosen = threshold, NO_BROKER, 0.0, 0
     for _ in range(step.targets_tried if given == NO_BROKER else 1):
         t = given if given != NO_BROKER else int(task.takers[_below(state, len(task.takers))])
         if t == s or not _may_arrive(task, state, p, s, t):
             continue
-        copies = int(not _holds(task.original, p, t)) - leaves
+        copies = _copies(task, p, s, t)
         rise = base + _price_rise(task, step, state, p, copies, _leader_then(state, p, slot, t))
         if rise > best or not _fits(task, state, s, t):
             continue
@@ -290,8 +289,8 @@ def _exchange(task: RoundTask, step: RoundStep, state: RoundState, threshold: fl
     slot, other = _slot_of(state.rows, p, s), _slot_of(state.rows, q, t)
     _write_replica(task, state, p, slot, s)
     _subtract_replica(task, state, q, other, t)
-    copies_p = int(not _holds(task.original, p, t)) - int(_holds(task.original, p, s))
-    copies_q = int(not _holds(task.original, q, s)) - int(_holds(task.original, q, t))
+    copies_p = _copies(task, p, s, t)
+    copies_q = _copies(task, q, t, s)
     rise = _price_rise(task, step, state, p, copies_p, _leader_then(state, p, slot, t))
     rise += _price_rise(task, step, state, q, copies_q, _leader_then(state, q, other, s))
     if rise - state.cost[s] - state.cost[t] > threshold:
@@ -411,7 +410,14 @@ def _price_rise(task: RoundTask, step: RoundStep, state: RoundState, p: int, cop
     """By how much the price of p rises with so many copies more and this leader."""
     is_changed = state.foreign[p] + copies > 0 or leader != task.original[p, 0]
     change = int(is_changed) - int(state.changed_place[p] != NO_BROKER)
-    return step.change_price * change + step.copy_part * task.copy_price[p] * copies
+    rise: float = step.change_price * change + step.copy_part * task.copy_price[p] * copies
+    return rise
+
+
+@compiled
+def _copies(task: RoundTask, p: int, old: int, new: int) -> int:
+    """How many copies more p has if its replica on `old` goes to `new`: one, none, or one less."""
+    return int(not _holds(task.original, p, new)) - int(not _holds(task.original, p, old))
 
 
 @compiled
