@@ -15,6 +15,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
+    InvalidMetadataError,
     KafkaError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
@@ -340,6 +341,8 @@ class EmbeddedStage:
         except (NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, RequestTimedOutError):
             # The leader may take a record just before it hears that too few are in sync: these never become enough.
             return False
+        except InvalidMetadataError as error:
+            raise ClusterUnreachable(f"{topic}-0 has another leader than the producer was told") from error
         finally:
             producer.close()
         return True
