@@ -256,7 +256,7 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
         t = given if given != NO_BROKER else int(task.takers[_below(state, len(task.takers))])
         if t == s or not _may_arrive(task, state, p, s, t):
             continue
-        copies = _copies(task, p, s, t)
+        copies = copies_more(task, p, s, t)
         rise = base + _price_rise(task, step, state, p, copies, _leader_then(state, p, slot, t))
         if rise > best or not _fits(task, state, s, t):
             continue
@@ -289,8 +289,8 @@ def _exchange(task: RoundTask, step: RoundStep, state: RoundState, threshold: fl
     slot, other = _slot_of(state.rows, p, s), _slot_of(state.rows, q, t)
     _write_replica(task, state, p, slot, s)
     _subtract_replica(task, state, q, other, t)
-    copies_p = _copies(task, p, s, t)
-    copies_q = _copies(task, q, t, s)
+    copies_p = copies_more(task, p, s, t)
+    copies_q = copies_more(task, q, t, s)
     rise = _price_rise(task, step, state, p, copies_p, _leader_then(state, p, slot, t))
     rise += _price_rise(task, step, state, q, copies_q, _leader_then(state, q, other, s))
     if rise - state.cost[s] - state.cost[t] > threshold:
@@ -415,7 +415,7 @@ def _price_rise(task: RoundTask, step: RoundStep, state: RoundState, p: int, cop
 
 
 @compiled
-def _copies(task: RoundTask, p: int, old: int, new: int) -> int:
+def copies_more(task: RoundTask, p: int, old: int, new: int) -> int:
     """How many copies more p has if its replica on `old` goes to `new`: one, none, or one less."""
     return int(not _holds(task.original, p, new)) - int(not _holds(task.original, p, old))
 

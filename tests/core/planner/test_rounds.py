@@ -18,6 +18,7 @@ from assignor_core.planner.band_lines import above_lines
 from assignor_core.planner.proposal import propose_counted
 from assignor_core.planner.repair import repair
 from assignor_core.planner.round_task import loads_of, state_of_rows, targets_of, task_of
+from assignor_core.planner.round_trials import copies_more
 from assignor_core.planner.rounds import Case, Rounds, balance_in_rounds
 from assignor_core.planner.tuning import TUNING, Tuning
 from tests.benchmarks.models import Kind, generate
@@ -117,6 +118,14 @@ def _all_rows(row: list[int]) -> list[list[int]]:
     """Each way to place as many replicas as `row` has on three brokers."""
     width, count = len(row), sum(broker != NO_BROKER for broker in row)
     return [[*placed, *[NO_BROKER] * (width - count)] for placed in permutations(range(3), count)]
+
+
+def test_what_leaves_home_is_one_copy_more_and_what_comes_home_one_less() -> None:
+    """A partition of broker 1 of four: from home to elsewhere, between two others, and back."""
+    search = search_of(cluster((1,), brokers=tuple(Broker(number) for number in (1, 2, 3, 4))))
+    task = task_of(search, targets_of(search.problem, search.placement), FEW)
+    moves = ((0, 1), (1, 2), (2, 0))
+    assert [int(copies_more(task, 0, old, new)) for old, new in moves] == [1, 0, -1]
 
 
 def test_two_brokers_exchange_leaderships() -> None:
