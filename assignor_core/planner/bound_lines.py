@@ -4,6 +4,8 @@ Bounds hold for any placement, but one that is better than a forced level shows 
 are asked for anew when the placement has changed. Nothing moves here.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats
@@ -25,6 +27,13 @@ REPLICAS_MAX = 100_000
 def bounds_of(problem: Problem, placement: Placement) -> dict[str, float]:
     """Resource: what no placement goes below; where proportions force a level, not in two loads at once."""
     after = skew_of_arrays(problem.arrays, placement.replicas, problem.policy.excluded_brokers)
+    return forced_bounds(problem, placement, {resource: skew.max_over_mean for resource, skew in after.items()})
+
+
+def forced_bounds(problem: Problem, placement: Placement, reached: Mapping[str, float]) -> dict[str, float]:
+    """Resource: what no placement goes below, by itself or beside another load. A level that proportions force counts
+    up to what is `reached` by `placement`, and whole for a resource that is not in it.
+    """
     crowded = bool(problem.crowded(placement).any())
     bounds = lower_bounds(problem.arrays, placement, problem.share, crowded=crowded)
     if crowded or leaves_replicas_behind(problem.arrays, placement):
@@ -32,12 +41,12 @@ def bounds_of(problem: Problem, placement: Placement) -> dict[str, float]:
     levels = np.maximum(problem.level, problem.read_level)
     for resource in (*TOGETHER, Resource.DISK):
         level = float(levels[:, problem.arrays.columns.of(resource)].max())
-        bounds[resource] = max(bounds[resource], min(level, after[resource].max_over_mean))
+        bounds[resource] = max(bounds[resource], min(level, reached.get(resource, np.inf)))
     together = levels_together(problem.arrays, placement, problem.share, bounds)
     alone = dict(bounds)
     for both, level in together.items():
         for resource in both:
-            bounds[resource] = max(bounds[resource], min(level * alone[resource], after[resource].max_over_mean))
+            bounds[resource] = max(bounds[resource], min(level * alone[resource], reached.get(resource, np.inf)))
     return bounds
 
 

@@ -26,7 +26,7 @@ FOLLOWED = (Resource.BYTES_IN, Resource.DISK, Resource.REPLICAS)
 COPIED = (Resource.BYTES_IN, Resource.DISK)
 """Those of them in which partitions differ."""
 HEAVIEST_PER_BROKER = 32
-"""So many of the heaviest replicas for each broker are looked at. Of n places for equal replicas one more weighs 1 / n,
+"""Heaviest replicas that are looked at for each broker. Of n places for equal replicas one more weighs 1 / n,
 which beyond 32 is less than the usual band."""
 
 

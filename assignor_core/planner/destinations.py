@@ -15,6 +15,7 @@ import numpy as np
 from assignor_core.load import NO_BROKER
 from assignor_core.planner.placement import Edit, Flags, Indices, on_grid
 from assignor_core.planner.problem import weighted
+from assignor_core.planner.repair import repair
 from assignor_core.planner.search import Search
 
 PASSES_MAX = 8
@@ -26,6 +27,13 @@ GAIN_MIN = 1e-5
 The pull to evenness within the limits gains less, and no leader changes for it.
 """
 ROUNDING = 1e-9
+
+
+def keep_rules(search: Search) -> None:
+    """Empty brokers and spread racks; where nothing else of the plan may move, place again what that has moved."""
+    repair(search)
+    if search.problem.policy.rules_only or search.problem.policy.only_brokers:
+        choose_destinations(search)
 
 
 def choose_destinations(search: Search) -> None:

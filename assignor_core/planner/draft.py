@@ -113,16 +113,25 @@ def draft_of(rows: Ints, loads: Floats, inflow: Floats) -> Draft:
     costs and prices are for `trials`.
     """
     brokers = len(loads)
+    held, count = held_by_brokers(rows, brokers)
+    return Draft(rows.copy(), loads.copy(), held, count, inflow.copy(), np.zeros(brokers), np.zeros(len(rows)))
+
+
+def held_by_brokers(rows: Ints, brokers: int) -> tuple[Ints, Indices]:
+    """The partitions that each broker holds by these rows (P x R), with room for more (B x H), and how many (B).
+
+    >>> held, count = held_by_brokers(np.array([[0, 1], [1, NO_BROKER]]), 2)
+    >>> held[:, :2].tolist(), count.tolist()
+    ([[0, -1], [0, 1]], [1, 2])
+    """
     partition, slot = np.nonzero(rows != NO_BROKER)
     broker = rows[partition, slot]
-    count = np.bincount(broker, minlength=brokers)
+    count = np.bincount(broker, minlength=brokers).astype(np.int64)
     held = np.full((brokers, 2 * int(count.max(initial=0)) + HELD_SPARE), NO_BROKER, dtype=np.int32)
     order = np.argsort(broker, kind="stable")
     place = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)
     held[broker[order], place] = partition[order]
-    return Draft(
-        rows.copy(), loads.copy(), held, count.astype(np.int64), inflow.copy(), np.zeros(brokers), np.zeros(len(rows))
-    )
+    return held, count
 
 
 def trial_of(draft: Draft) -> Trial:

@@ -20,7 +20,7 @@ from assignor_core.planner.annealing import BETTER, NOTICEABLE, anneal
 from assignor_core.planner.attainable import attainable
 from assignor_core.planner.band_lines import above_lines
 from assignor_core.planner.bound_lines import above, bounds_of, lines_of
-from assignor_core.planner.destinations import choose_destinations
+from assignor_core.planner.destinations import keep_rules
 from assignor_core.planner.diagnose import diagnose
 from assignor_core.planner.effort import Effort
 from assignor_core.planner.explain import ordered_movements
@@ -33,7 +33,6 @@ from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import Problem, problem_of
 from assignor_core.planner.prune import prune
 from assignor_core.planner.relief import asked, relieve, seat
-from assignor_core.planner.repair import repair
 from assignor_core.planner.search import Search
 from assignor_core.skew import Skew, skew_of_arrays
 
@@ -78,7 +77,9 @@ def propose_counted(
     proves_least: bool = False,
     balances: Balance | None = None,
 ) -> tuple[Plan, Effort]:
-    """The same, with what the search has tried for it. Tests and benchmarks choose another search by `balances`."""
+    """The plan of `propose`, and what the search has tried for it. Tests and benchmarks choose another search by
+    `balances`.
+    """
     policy, balances = policy or PlannerPolicy(), balances or balance
     cluster = with_drained(cluster, policy)
     plan, search, way, still_crowded = _planned(cluster, policy, balances)
@@ -168,9 +169,7 @@ def balance(search: Search) -> Way:
     The objective weighs all loads together; what buys the rest by making the worst broker worse is dropped.
     """
     problem, placement = search.problem, search.placement
-    repair(search)
-    if problem.policy.rules_only or problem.policy.only_brokers:
-        choose_destinations(search)
+    keep_rules(search)
     if problem.policy.rules_only:
         return Way((), 0)
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.

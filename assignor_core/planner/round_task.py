@@ -23,19 +23,16 @@ from numpy.typing import NDArray
 from assignor_core.follower_reads import in_rack
 from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.planner.band_lines import band_lines
-from assignor_core.planner.bounds import leaves_replicas_behind, lower_bounds
+from assignor_core.planner.bound_lines import forced_bounds
+from assignor_core.planner.draft import held_by_brokers
 from assignor_core.planner.placement import Flags, Indices, Placement
 from assignor_core.planner.problem import Problem
-from assignor_core.planner.proportions import TOGETHER
 from assignor_core.planner.search import Search
 from assignor_core.planner.tuning import Tuning
-from assignor_core.planner.two_loads import levels_together
 from assignor_core.resources import Resource
 
-HELD_SPARE = 64
-"""A broker may hold twice as many partitions as the fullest does at first, and so many more."""
 SEED = np.uint64(0x9E3779B97F4A7C15)
-"""Where each sequence of random numbers starts."""
+"""Each sequence of random numbers starts at this state of the generator."""
 
 
 class RoundTask(NamedTuple):
@@ -220,30 +217,13 @@ def targets_of(problem: Problem, placement: Placement) -> Floats:
 
     A level that two loads force together counts for each of them here. The judge of a plan never requires more.
     """
-    arrays, share = problem.arrays, problem.share
-    crowded = bool(problem.crowded(placement).any())
-    bounds = lower_bounds(arrays, placement, share, crowded=crowded)
-    if not crowded and not leaves_replicas_behind(arrays, placement):
-        levels = np.maximum(problem.level, problem.read_level)
-        for resource in (*TOGETHER, Resource.DISK):
-            bounds[resource] = max(bounds[resource], float(levels[:, arrays.columns.of(resource)].max()))
-        alone = dict(bounds)
-        for both, level in levels_together(arrays, placement, share, bounds).items():
-            for resource in both:
-                bounds[resource] = max(bounds[resource], level * alone[resource])
-    return band_lines(problem, bounds)
+    return band_lines(problem, forced_bounds(problem, placement, {}))
 
 
 def state_of_rows(task: RoundTask, rows: Ints) -> RoundState:
     """The state with these rows (P x R) and all that follows from them; costs are for `round_trials`."""
     brokers, columns = task.limit.shape
-    partition, slot = np.nonzero(rows != NO_BROKER)
-    broker = rows[partition, slot]
-    count = np.bincount(broker, minlength=brokers)
-    held = np.full((brokers, 2 * int(count.max(initial=0)) + HELD_SPARE), NO_BROKER, dtype=np.int32)
-    order = np.argsort(broker, kind="stable")
-    place = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)
-    held[broker[order], place] = partition[order]
+    held, held_count = held_by_brokers(rows, brokers)
     is_foreign = (rows != NO_BROKER) & (rows[:, :, None] != task.original[:, None, :]).all(axis=2)
     foreign = is_foreign.sum(axis=1)
     some = np.flatnonzero((foreign > 0) | (rows[:, 0] != task.original[:, 0]))
@@ -255,7 +235,7 @@ def state_of_rows(task: RoundTask, rows: Ints) -> RoundState:
         loads=loads_of(task, rows),
         cost=np.zeros(brokers),
         held=held,
-        held_count=count.astype(np.int64),
+        held_count=held_count,
         changed=changed,
         changed_place=changed_place,
         foreign=foreign.astype(np.int64),

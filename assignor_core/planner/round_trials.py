@@ -43,9 +43,9 @@ from assignor_core.planner.round_task import RoundState, RoundTask
 HAND_OVER, MOVE, EXCHANGE, EXCHANGE_LEADERS, NOTHING = 0, 1, 2, 3, 4
 """Kinds of trials; one that goes home is one of the first three."""
 HOME_FROM, HOME_FOR_ANOTHER_FROM = 80, 90
-"""Of a hundred trials those from here on send something home, and from there on for another replica."""
+"""Dice of 100 from the first number on send something home, and from the second one on for another replica."""
 HAND_OVERS, EXCHANGES_OF_LEADERS, MOVES = 13, 18, 50
-"""Of a hundred trials those below hand over a leadership, exchange two, move a replica; others exchange replicas."""
+"""Dice of 100 below these numbers hand over a leadership, exchange two, or move a replica; others exchange replicas."""
 ANYWHERE = 8
 """One of so many trials begins at any broker, whatever its loads cost."""
 PARTNERS = 6
@@ -70,7 +70,7 @@ class RoundStep(NamedTuple):
     """The round ends if a tenth of its trials accepts no more than this share."""
     targets_tried: int
     heavier_percent: int
-    """Of a hundred trials so many take the heavier of two replicas."""
+    """Percent of the trials that take the heavier of two replicas."""
 
 
 @compiled

@@ -33,19 +33,17 @@ import numpy as np
 
 from assignor_core.load import Floats, Ints
 from assignor_core.planner.band_lines import above_lines
-from assignor_core.planner.destinations import choose_destinations
+from assignor_core.planner.destinations import keep_rules
 from assignor_core.planner.dual import RoundPrices, round_prices
 from assignor_core.planner.finish import finish
 from assignor_core.planner.frontier import Way
 from assignor_core.planner.placement import Flags
-from assignor_core.planner.repair import repair
 from assignor_core.planner.round_task import RoundTask, part_of, state_of_rows, targets_of, task_of
 from assignor_core.planner.round_trials import RoundStep, price_loads, run_round
 from assignor_core.planner.search import Search
 from assignor_core.planner.tuning import TUNING, Tuning, Turn
+from assignor_core.planner.turns import COLUMNS, apply_rows
 
-COLUMNS = 6
-"""Columns of load that one window has: with more of them a round has fewer trials, as each takes longer."""
 FULL_SLOPE, JUDGED_WIDTH = 40.0, 1e-6
 """Slope of the objective, and its width: a placement is judged by what is above the target alone."""
 
@@ -61,14 +59,10 @@ def balance_in_rounds(search: Search, tuning: Tuning = TUNING) -> Way:
     [0, 1]
     """
     problem, placement = search.problem, search.placement
-    repair(search)
-    if problem.policy.rules_only or problem.policy.only_brokers:
-        choose_destinations(search)
+    keep_rules(search)
     must = tuple(applied.edit for applied in search.journal)
     if problem.policy.rules_only or not len(placement.original) or not problem.arrays.alive.any():
         return Way(must, len(must))
-    from assignor_core.planner.turns import apply_rows
-
     targets = targets_of(problem, placement)
     apply_rows(search, _best_rows(Case(search, task_of(search, targets, tuning), targets, tuning)))
     finish(search)
@@ -148,6 +142,7 @@ class Rounds:
         self.state = state_of_rows(task, rows)
         replicas = int((rows >= 0).sum())
         trials = np.clip(tuning.replica_trials * replicas, tuning.trials_min, max(tuning.trials_max, replicas))
+        # With more columns than one window has each trial takes longer.
         self._trials = int(trials) * trials_times * COLUMNS // max(COLUMNS, task.limit.shape[1])
         self._is_long = trials_times > 1
         self._unit = float(task.copy_price.mean()) + tuning.change_price if len(task.copy_price) else 0.0

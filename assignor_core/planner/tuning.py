@@ -48,7 +48,7 @@ class Tuning:
     targets_tried: int = 4
     """Brokers among which a moved replica takes the cheapest. Eight of them gained nothing."""
     heavier_percent: int = 50
-    """Of a hundred trials so many take the heavier of two replicas."""
+    """Percent of the trials that take the heavier of two replicas."""
     replica_trials: int = 20
     """Trials of one round for each replica. With 100 easy shapes copy 1.3 % less for five times the time."""
     trials_min: int = 100_000
