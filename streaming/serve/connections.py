@@ -57,6 +57,7 @@ class BoundedProtocol(H11Protocol):
         transport.set_write_buffer_limits(high=1, low=0)
         self.network = network_of(self.client[0]) if self.client else ""
         if not self._has_place():
+            self.connections.discard(self)  # it is reported as lost later, and takes no place until then
             transport.abort()
         self._watch()
 

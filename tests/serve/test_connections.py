@@ -208,6 +208,23 @@ def test_idle_connections_of_some_addresses_keep_nobody_else_out(
             assert httpx.get(url, timeout=DEADLINE_S).status_code == 200
 
 
+def test_a_burst_that_is_refused_takes_no_place_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All come in one turn of the loop, before the first refused one is reported as lost."""
+    for name, value in (("MAX", 10), ("OF_ADDRESS_MAX", 4)):
+        monkeypatch.setattr(connections, f"CONNECTIONS_{name}", value)
+    monkeypatch.setattr(connections, "ROOM_FOR_OTHERS", 2)
+    config, state = server_config(no_app, ServeSettings()), ServerState()
+
+    def refused(client: str) -> bool:
+        transport = mock.Mock()
+        transport.get_extra_info.side_effect = {"peername": (client, 1)}.get
+        BoundedProtocol(config, state, {}, mock.Mock()).connection_made(transport)
+        return bool(transport.abort.called)
+
+    assert [refused("127.0.0.2") for _ in range(20)] == [False] * 4 + [True] * 16
+    assert not refused("127.0.0.1")
+
+
 def test_an_address_gets_its_part_of_the_connections_and_again_once_it_has_closed_some(
     address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
