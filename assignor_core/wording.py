@@ -34,6 +34,15 @@ def counted(count: int, one: str, more: str) -> str:
     return f"{count} {one if count == 1 else more}"
 
 
+def many(number: int, noun: str) -> str:
+    """A number of things whose plural ends with s, with separators as in a table of figures.
+
+    >>> many(1, "record"), many(1_200, "record")
+    ('1 record', '1,200 records')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def bytes_text(size_bytes: float) -> str:
     """A size in the unit that fits, decimal as for disks and networks.
 

@@ -29,7 +29,7 @@ ENVIRONMENT_PREFIX = "REBALANCER_"
 NESTING = "__"
 PROBLEMS_SHOWN = 10
 DEFAULT = "default"
-"""Where a value came from that nobody has set."""
+"""The origin that is shown of a value that nobody has set."""
 TEXTS = frozenset[object]({str, SecretStr, Path})
 """Types whose values are taken as they were typed."""
 MERGE = "tag:yaml.org,2002:merge"

@@ -21,6 +21,7 @@ CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 """Kafka's types of groups."""
 CLASSIC_REBALANCING = (GroupState.PREPARING_REBALANCE.value, GroupState.COMPLETING_REBALANCE.value)
 EPOCH_REBALANCING = ("NotReady", "Assigning", "Reconciling")
+REBALANCING = (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
 """States of the newer protocols (KIP-848, KIP-1071): here the epoch rises first, and members follow one by one."""
 UUID_CHARS = 36
 SESSION_TIMEOUTS = {CLASSIC: "session.timeout.ms", CONSUMER: "group.consumer.session.timeout.ms (of the brokers)"}
@@ -177,7 +178,7 @@ def _between(before: GroupLook, after: GroupLook) -> Iterator[GroupEvent]:
     came = tuple(sorted(after.members - before.members))
     went = tuple(sorted(before.members - after.members))
     moved = _moved(before, after)
-    rebalancing = after.state in (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
+    rebalancing = after.state in REBALANCING
     added = [tp for tp in after.owners.keys() - before.owners.keys() if after.owners[tp] is not None]
     names_in, names_out = {after.name(one) for one in came}, {before.name(one) for one in went}
     goes_on = _goes_on(before, generations)

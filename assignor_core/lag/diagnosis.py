@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from assignor_core.lag.reasons import duration
 from assignor_core.lag.verdicts import LagStatus
-from assignor_core.wording import first_named
+from assignor_core.wording import first_named, many
 
 K = TypeVar("K", int, str)
 
@@ -162,7 +162,7 @@ def find_hanging_members(group: GroupReading) -> Finding | None:
         return None
     stuck = [row for row in group.partitions if row.status is LagStatus.STALL and not row.held_back_records]
     if group.shared_by and stuck and not any(row.is_read for row in group.partitions):
-        return _hanging(group, stuck, f"none of {_counted(group.shared_by, 'member')} acknowledges anything")
+        return _hanging(group, stuck, f"none of {many(group.shared_by, 'member')} acknowledges anything")
     owners = {row.member_id for row in stuck if row.member_id is not None}
     hanging = owners - {row.member_id for row in group.partitions if row.is_read}
     if not hanging:
@@ -340,11 +340,7 @@ def _at_capacity(group: GroupReading) -> bool:
 
 
 def _partitions(rows: Sequence[Reading]) -> str:
-    return _counted(len(rows), "partition")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return many(len(rows), "partition")
 
 
 def _flow(group: GroupReading) -> str:

@@ -19,6 +19,11 @@ Number = TypeVar("Number", np.float64, np.int64, np.bool_)
 POINTS_PER_WINDOW = 2
 
 
+def next_read(committed: Floats, log_start: Floats) -> Floats:
+    """Offsets of the next records to be read: the committed ones, or the log starts that are above these."""
+    return np.where(log_start > committed, log_start, committed)
+
+
 @dataclass(frozen=True, slots=True)
 class LagHistory:
     """N points of P partitions, one partition after another, oldest point first; `starts` (P) are their first points.
@@ -58,9 +63,7 @@ class LagHistory:
 
         Records between a commit and the log start are deleted: nobody reads them any more.
         """
-        if self.log_start is None:
-            return self.committed
-        return np.where(self.log_start > self.committed, self.log_start, self.committed)
+        return self.committed if self.log_start is None else next_read(self.committed, self.log_start)
 
     @property
     def lag(self) -> Floats:

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from assignor_core.lag.history import Answers, Flags, Floats, Ints
+from assignor_core.lag.history import Answers, Flags, Floats, Ints, next_read
 
 Point = tuple[Floats, Floats, Floats]
 """P times (ms), committed offsets and log ends; NaN where a partition was not seen, or its offset is unknown."""
@@ -45,8 +45,7 @@ class LagTrace:
         newest = (time_ms, committed, log_end)
         unknown = np.full(len(time_ms), np.nan)
         start = unknown.copy() if log_start is None else log_start
-        age_s = np.where(log_end <= np.fmax(committed, start), 0.0, np.nan)
-        age_s[np.isnan(committed)] = np.nan
+        age_s = np.where(log_end <= next_read(committed, start), 0.0, np.nan)
         return cls(newest, newest, newest, age_s, unknown, start)
 
     @classmethod
@@ -99,10 +98,6 @@ class LagTrace:
         commit_ms = np.where(is_known, self._commit_ms, self._oldest[0])
         return Answers(np.where(unknown, np.nan, commit_ms), unknown | is_known)
 
-    def _read_to(self) -> Floats:
-        committed = self.newest[1]
-        return np.where(self._log_start > committed, self._log_start, committed)
-
     def _note_drop(self, point: Point) -> None:
         later_ms, _, later_end = self._oldest_known
         dropped = (point[2] > later_end) & np.isnan(self._age_s)
@@ -111,7 +106,7 @@ class LagTrace:
 
     def _note_age(self, point: Point) -> None:
         time_ms, _, log_end = point
-        read_to = self._read_to()
+        read_to = next_read(self.newest[1], self._log_start)
         reached = np.flatnonzero((log_end <= read_to) & np.isnan(self._age_s))
         if not len(reached):
             return

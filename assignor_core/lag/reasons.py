@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from assignor_core.lag.figures import LagPolicy
 from assignor_core.lag.verdicts import LagStatus
+from assignor_core.wording import many
 
 KNOWN_MIN = LagPolicy().completeness_min
 
@@ -72,7 +73,7 @@ def reason(status: LagStatus, at_once: LagStatus, figures: PartitionFigures) -> 
         case LagStatus.UNKNOWN:
             return _unknown(figures)
         case LagStatus.WARN if figures.deleted_records:
-            return f"{_records(figures.deleted_records)} were deleted before they were read; {_left(figures)}"
+            return f"{many(figures.deleted_records, 'record')} were deleted before they were read; {_left(figures)}"
         case LagStatus.WARN:
             return f"{_waiting(figures)} behind, {_rates(figures)}"
         case LagStatus.STOP | LagStatus.STALL:
@@ -102,7 +103,7 @@ def _not_read(status: LagStatus, figures: PartitionFigures) -> str:
     """Why nothing is read: what is certain before what is only seen."""
     if figures.beyond_records:
         return (
-            f"committed {_records(figures.beyond_records)} beyond the log end: the topic was made again or lost "
+            f"committed {many(figures.beyond_records, 'record')} beyond the log end: the topic was made again or lost "
             "records, and what is written below is not read"
         )
     if figures.uncommitted_seconds and figures.lag_records is None:
@@ -112,7 +113,7 @@ def _not_read(status: LagStatus, figures: PartitionFigures) -> str:
         return f"records arrive, and for {since} no member has owned it: members do not know of it yet"
     if figures.held_back_records:
         since = duration(figures.stuck_seconds)
-        return f"an open transaction holds {_records(figures.held_back_records)} back, no commit for {since}"
+        return f"an open transaction holds {many(figures.held_back_records, 'record')} back, no commit for {since}"
     if figures.rebalancing_seconds:
         return f"{_stuck(figures)}: the group is rebalancing for {duration(figures.rebalancing_seconds)}"
     if status is LagStatus.STOP:
@@ -130,7 +131,7 @@ def _left(figures: PartitionFigures) -> str:
     """What there is to read."""
     if not figures.lag_records:
         deleted = figures.below_start_records
-        return f"nothing to read; {_records(deleted)} were deleted unread" if deleted else "nothing to read"
+        return f"nothing to read; {many(deleted, 'record')} were deleted unread" if deleted else "nothing to read"
     if figures.lag_records <= figures.marker_records and not figures.produced_per_sec:
         offsets = "the last offset" if figures.lag_records == 1 else f"the last {figures.lag_records:,} offsets"
         return f"nothing to read, as it seems: transaction markers take {offsets}"
@@ -174,10 +175,6 @@ def _waiting(figures: PartitionFigures) -> str:
 
 def _lag(figures: PartitionFigures) -> str:
     return f"{figures.lag_records or 0:,} {'offsets' if figures.is_compacted else 'records'}"
-
-
-def _records(number: int) -> str:
-    return "1 record" if number == 1 else f"{number:,} records"
 
 
 def _rates(figures: PartitionFigures) -> str:

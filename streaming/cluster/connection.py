@@ -67,8 +67,10 @@ class Connection:
 
     def _rates(self, brokers: Collection[int] | None, settings: tuple[str, ...]) -> dict[int, dict[str, int]]:
         """Rates that are set dynamically, bytes/s, by broker and setting, of these brokers that are alive."""
-        asked = [str(broker) for broker in self._alive() if brokers is None or broker in brokers]
-        modified = self._modified(ConfigResourceType.BROKER, asked, settings)
+        return self._rates_of([row for row in self._alive() if brokers is None or row in brokers], settings)
+
+    def _rates_of(self, alive: Collection[int], settings: tuple[str, ...]) -> dict[int, dict[str, int]]:
+        modified = self._modified(ConfigResourceType.BROKER, list(map(str, alive)), settings)
         return {
             int(broker): rates
             for broker, values in modified.items()
@@ -80,27 +82,27 @@ class Connection:
         condition for a change.
         """
         values = {broker: ("SET", str(rate)) for broker, rate in rates.items()}
-        self._change_rates(values, settings, self._rates(rates.keys(), settings))
+        self._change_rates(values, settings, keeps_others=True)
 
     def _clear_rates(self, brokers: Collection[int], settings: tuple[str, ...], *, untagged: bool) -> list[int]:
         """Remove rates, those of others only if `untagged`; returns who is down. A broker may not show yet
         what it was asked for just before: a rate that it does not show is removed, too.
         """
-        shown = {} if untagged else self._rates(brokers, settings)
-        return self._change_rates(dict.fromkeys(brokers, ("DELETE", None)), settings, shown)
+        return self._change_rates(dict.fromkeys(brokers, ("DELETE", None)), settings, keeps_others=not untagged)
 
     def _change_rates(
         self,
         values: Mapping[int, tuple[str, str | None]],
         settings: tuple[str, ...],
-        shown: Mapping[int, Mapping[str, int]],
+        *,
+        keeps_others: bool,
     ) -> list[int]:
-        """Change rates of brokers that are alive, but for those of others among the `shown`; returns who is down."""
-        alive = set(self._alive())
+        """Change rates of brokers that are alive, but for those of others where these are kept; returns who is down."""
+        alive = values.keys() & set(self._alive())
+        shown = self._rates_of(sorted(alive), settings) if keeps_others else {}
         changes = {
-            str(broker): {row: value for row in settings if not is_foreign(shown.get(broker, {}).get(row))}
-            for broker, value in values.items()
-            if broker in alive
+            str(broker): {row: values[broker] for row in settings if not is_foreign(shown.get(broker, {}).get(row))}
+            for broker in sorted(alive)
         }
         self._alter(ConfigResourceType.BROKER, {broker: row for broker, row in changes.items() if row})
         return sorted(values.keys() - alive)

@@ -39,8 +39,8 @@ class SharingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyt
             self.config[name] = min(self.config[name], self.config["request_timeout_ms"])
 
     def get_connection(self, node_id: Any, timeout_ms: float | None = None, **options: Any) -> Any:
-        """As upstream; raises NodeNotReadyError for a bootstrap server whose turn is over, NoFirstContact where all
-        have failed and the client has reached no broker yet.
+        """The connection, made as kafka-python makes it; raises NodeNotReadyError for a bootstrap server whose turn is
+        over, NoFirstContact where all have failed and the client has reached no broker yet.
         """
         if self.cluster.is_bootstrap(node_id) and timeout_ms is not None:
             servers = {server.node_id for server in self.cluster.bootstrap_brokers()}

@@ -48,7 +48,7 @@ class Owners:
     _known: dict[str, tuple[DescribedGroup, Mapping[str, int], tuple[Owned, Unowned]]] = field(default_factory=dict)
 
     def of(self, name: str, described: DescribedGroup, reported: Reported) -> tuple[Owned, Unowned]:
-        """Of the group that is described so, the partitions that exist."""
+        """Owners and unowned partitions of the group that is described so, of the partitions that exist."""
         known = self._known.get(name)
         if known is None or known[0] is not described or known[1] is not reported.partitions:
             owned = _owned(described, reported)

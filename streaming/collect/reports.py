@@ -41,8 +41,9 @@ class Reports:
         self._record_bytes: RecordBytes | None = None
         self._followers_serve = False
         self._unread: Floats | None = None
-        self._made: tuple[Observation, HeldRates | None, HeldGroups | None, RecordBytes | None] | None = None
-        self._read_made: tuple[bool, Floats | None] = False, None
+        self._made: (
+            tuple[Observation, HeldRates | None, HeldGroups | None, RecordBytes | None, bool, Floats | None] | None
+        ) = None
 
     @property
     def partitions_before(self) -> PartitionTable | None:
@@ -55,28 +56,30 @@ class Reports:
         Until `arrived` is called, the next look is compared with the one before.
         """
         before, held, known = self._before, None, None
+        followers_serve, unread = self._followers_serve, self._unread
         groups, held_groups = self._due_groups(after)
         for due in groups:
             yield self._topics.consumer_lag, consumer_lag_records(self._cluster, due.seen, due.names)
         if before is not None:
             known = learned(self._record_bytes, before, after)
             replicas = replica_rates(
-                before, after, self._shard, known=known, followers_known=self._followers_serve, unread=self._unread,
+                before, after, self._shard, known=known, followers_known=followers_serve, unread=unread,
                 own_topics=(self._topics.byte_rate, self._topics.consumer_lag),
             )  # fmt: skip
-            self._read_made = replicas.followers_serve, replicas.unread
+            followers_serve, unread = replicas.followers_serve, replicas.unread
             brokers = broker_rates(before, after, replicas, self._shard)
             due_now, held = self._due_rates(replicas, after.time_ms, after.time_ms - before.time_ms)
             for rates in due_now:
                 yield self._topics.byte_rate, replica_records(self._cluster, rates)
             yield self._topics.byte_rate, broker_records(self._cluster, before, after, brokers)
-        self._made = after, held, held_groups, known
+        self._made = after, held, held_groups, known, followers_serve, unread
 
     def arrived(self) -> None:
         """The records made last have been sent: the next look is compared with theirs."""
         if self._made is not None:
-            self._before, self._held, self._held_groups, self._record_bytes = self._made
-            self._followers_serve, self._unread = self._read_made
+            (
+                self._before, self._held, self._held_groups, self._record_bytes, self._followers_serve, self._unread
+            ) = self._made  # fmt: skip
 
     def _due_groups(self, after: Observation) -> tuple[list[DueGroups], HeldGroups | None]:
         """What is reported of groups now, and what is held back."""

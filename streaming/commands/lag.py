@@ -79,18 +79,15 @@ def read_lag(
     from streaming.views.lag_rules import LagRules
     from streaming.views.lag_windows import LagWindows, read_picture_of_group
 
-    reader, cluster, rules_set = (
-        TableReader(settings.storage.tables),
-        settings.kafka.cluster_name,
-        LagRules.of(settings.lag),
-    )
+    reader, cluster = TableReader(settings.storage.tables), settings.kafka.cluster_name
+    of_groups = LagRules.of(settings.lag)
     rules: dict[str, Any] = {"kafka_cluster": cluster, "rules": "burrow" if burrow else "default"}
     if group_id is not None:
         # With causes come members and assignors, which the view of all groups does without.
         from streaming.views.one_group import read_one_group
 
         picture = read_picture_of_group(
-            reader, cluster, group_id, window_ms=settings.pipeline.window_ms, rules=rules_set
+            reader, cluster, group_id, window_ms=settings.pipeline.window_ms, rules=of_groups
         )
         if picture is None:
             raise _unknown_group(reader, group_id, settings)
@@ -98,7 +95,7 @@ def read_lag(
         head = rules | {"newest_event_ms": picture.newest_event_ms}
         return head | read_one_group(reader, settings, picture, group_id, burrow_of=burrow_of)
     # What verdicts need first: the age of a lag takes far more windows, and is shown of some groups.
-    windows = LagWindows(reader, cluster, window_ms=settings.pipeline.window_ms, verdicts_only=True, rules=rules_set)
+    windows = LagWindows(reader, cluster, window_ms=settings.pipeline.window_ms, verdicts_only=True, rules=of_groups)
     windows.refresh()
     if burrow or groups_max == 0:
         windows.complete()

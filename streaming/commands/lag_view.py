@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assignor_core.lag.reasons import duration
+from assignor_core.wording import many
 from streaming.runtime.printable import printable
 
 RECORDS = "records"
@@ -52,9 +53,9 @@ def _group(report: dict[str, Any], age: str) -> RenderableType:
     lags = [row["lag_records"] for row in rows if row["lag_records"] is not None]
     unit = _unit(rows)
     noun = "record" if unit == RECORDS else "offset"
-    behind = f"{_counted(sum(lags), noun)} behind" if lags else "lag unknown"
-    known = "members unknown" if members is None else _counted(members, "member")
-    parts = (report["state"] or "state unknown", known, _counted(len(rows), "partition"))
+    behind = f"{many(sum(lags), noun)} behind" if lags else "lag unknown"
+    known = "members unknown" if members is None else many(members, "member")
+    parts = (report["state"] or "state unknown", known, many(len(rows), "partition"))
     kind = f"{report['group_type']} group" if report["group_type"] else "group"
     lines = [Text(printable(f"{kind} {report['group']}: {', '.join(parts)}, {behind}; {age}"))]
     for one in report["causes"]:
@@ -115,10 +116,6 @@ def _advised(advice: dict[str, Any]) -> str:
         for one in advice["options"]
     ]
     return f"members: {advice['needed']} needed; " + "; ".join(options)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _count(records: int | None) -> str:

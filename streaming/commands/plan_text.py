@@ -25,7 +25,7 @@ FIGURES = re.compile(r"(\d+(?:\.\d+)?) -> (\d+(?:\.\d+)?)")
 """How a load changes by one movement, within its reason."""
 
 Cells = tuple[str, str, str, str, str]
-"""Of a movement: topic, the rest of its name, from, to, bytes."""
+"""The columns of one movement: topic, the rest of its name, from, to, bytes."""
 
 
 def print_plan(
@@ -38,7 +38,8 @@ def print_plan(
     for line in (_summary(proposed), *about, ""):
         to.print(line)
     _print_skew(plan, to)
-    for line in price_texts(proposed.to_json(), whole_bytes=plan.bytes_to_move):
+    price = proposed.to_json()
+    for line in price_texts(price, whole_bytes=plan.bytes_to_move):
         to.print(line)
     own_error = accuracy_line(accuracy)
     if own_error is not None:
@@ -47,7 +48,7 @@ def print_plan(
         to.print(f"- {line}")
     for line in movement_lines(plan, to.width):
         to.print(line, soft_wrap=line.startswith("  "), highlight=False)
-    _print_waves(proposed, to)
+    _print_waves(price["schedule"], to)
     for line in ("", *end) if end else ():
         to.print(line, soft_wrap=True)
 
@@ -145,11 +146,11 @@ def _lines(rows: Sequence[Cells], width: int) -> Iterator[str]:
         yield f"  {name:<{longest}} {row[2]:>{old}} -> {row[3]:<{new}} {row[4]:>{size}}"
 
 
-def _print_waves(proposed: ProposedPlan, to: "Console") -> None:
+def _print_waves(schedule: Sequence[Mapping[str, Any]], to: "Console") -> None:
     """What each broker copies, and when."""
     from rich.table import Table
 
-    rows = list(_wave_rows(proposed.to_json()["schedule"]))
+    rows = list(_wave_rows(schedule))
     if rows:
         table = Table("wave", "starts after", "takes", "broker", "receives", "sends", box=None, pad_edge=False)
         for row in rows[:ROWS_SHOWN]:

@@ -20,7 +20,7 @@ LIFE_MAX_MS = 14 * 86_400_000
 """An execution, its pauses included, gives up after this: the load it was planned for is history by then."""
 
 CANCELS_MAX = 2
-"""So often a move that somebody else has cancelled is asked for again. Then the execution waits for a person."""
+"""Cancels by somebody else after which a move is not asked for again: the execution then waits for a person."""
 
 
 def expired(approved: KeptPlan, now_ms: int) -> str | None:

@@ -41,8 +41,6 @@ WAYS_OUT_OF_WINDOWS = (
 TABLES_OF_QUERIES = {"consumer_lag": (GROUP_LAG,), "byte_rate": (PARTITION_LOAD, BROKER_LOAD)}
 NOTED_SINCE = "batches_noted_since"
 """Key in the fingerprint: for each query the first batch since which every batch leaves its id in every table."""
-
-
 WAYS_OUT_OF_TIME = (
     "Restore both from copies of the same time, or name a new folder in storage.checkpoints: it reads the topics from "
     "their start, and a window that is fuller in the tables stays as it is"

@@ -114,8 +114,8 @@ def held_fields(names: tuple[str, ...], version: int) -> tuple[str, ...]:
 
 def absent_fields(rows: DataFrame, names: tuple[str, ...], version: int) -> list[SparkColumn]:
     """Nulls for the fields that checkpoints of this version do not hold."""
-    absent = set(names) - set(held_fields(names, version))
-    return [f.lit(None).cast(rows.schema[name].dataType).alias(name) for name in names if name in absent]
+    held = held_fields(names, version)
+    return [f.lit(None).cast(rows.schema[name].dataType).alias(name) for name in names if name not in held]
 
 
 def _states(sums: Sums, newest: str, oldest: str) -> list[SparkColumn]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute as pc
 
-from assignor_core.group.events import CLASSIC_REBALANCING, EPOCH_REBALANCING, SHARE
+from assignor_core.group.events import REBALANCING, SHARE
 from assignor_core.group.states import GroupState
 from assignor_core.lag import (
     BurrowStatus,
@@ -38,7 +38,6 @@ from streaming.views.lag_verdicts import CURRENT_WINDOWS, VERDICT_WINDOWS, Earli
 
 HISTORY_MS = 1_800_000
 HISTORY_WINDOWS_MAX = 200
-REBALANCING = (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
 POPULATED = (GroupState.STABLE.value, *REBALANCING)
 """States of a group that has members."""
 BURROW_INTERVALS = 10

@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from assignor_core.group.events import CLASSIC_REBALANCING, EPOCH_REBALANCING, GroupLook
+from assignor_core.group.events import REBALANCING, GroupLook
 from assignor_core.lag.history import Flags, Ints
 from streaming.views.group_looks import LOOK_COLUMNS, look_of
 from streaming.views.lag_columns import starts_of
 
-REBALANCING = (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
 OWNERS = ("topic", "partition", "member_id")
 """What a look shows of each partition."""
 LOOKS_AT_A_TIME = 500

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from assignor_core.group.events import CLASSIC_REBALANCING, EPOCH_REBALANCING
+from assignor_core.group.events import REBALANCING
 from assignor_core.lag.history import Flags, Ints
 from assignor_core.lag.waits import EarlierWaits
 from streaming.tables import Condition, TableReader, at_least, below, one_of, utc
@@ -26,7 +26,6 @@ PARTITIONS_MAX = 20_000
 READ_ROWS_MAX = 500_000
 RENEWED_MS = 3_600_000
 """What was read is read again after so long: commits that were seen meanwhile count, too."""
-REBALANCING = (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
 STATES = ("group_id", "group_state", "last_event_time_ms")
 
 Waits = tuple[float, float, float]

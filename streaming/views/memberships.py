@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from assignor_core.group.events import CLASSIC_REBALANCING, EPOCH_REBALANCING
+from assignor_core.group.events import REBALANCING
 from streaming import tables
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
@@ -22,7 +22,6 @@ from streaming.views.totals import WEEK_MS, counted_since
 
 ALIVE = timedelta(days=3)
 """A group without members in which nobody came, went or committed for so long is abandoned."""
-REBALANCING = (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
 """States of a group that is not settled."""
 
 _EVENT = ("group_id", "window_start", "after_ms", "until_ms", "group_state", "rebalances")

@@ -136,8 +136,9 @@ def still(brokers: Side) -> Observation | None:
 
 def test_the_collector_reads_the_same(sides: tuple[Side, Side, Observation]) -> None:
     _, mirror, seen = sides
-    assert replace(mirror.look(), addresses=seen.addresses) == seen
-    assert mirror.look().addresses.keys() == seen.addresses.keys()
+    look = mirror.look()
+    assert replace(look, addresses=seen.addresses) == seen
+    assert look.addresses.keys() == seen.addresses.keys()
 
 
 def test_control_sees_the_same_cluster(sides: tuple[Side, Side, Observation]) -> None:

@@ -1,5 +1,6 @@
 """Brokers, topics, partitions and groups: as the newest window has them, or their history."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -38,11 +39,13 @@ def brokers(looks: Looks, given: Values) -> Body:
             if row["intent"] == Intent.DRAIN
         }
 
+    log_dirs = defaultdict(list)
+    for one in snapshot.log_dirs:
+        log_dirs[one.broker].append(one)
+
     def shown(row: BrokerLoad) -> dict[str, Any]:
-        log_dirs = [
-            to_json(one) | {"used_share": one.used_share} for one in snapshot.log_dirs if one.broker == row.broker
-        ]
-        return {**to_json(row), "drained_ms": drained.get(row.broker), "log_dirs": log_dirs}
+        own = [to_json(one) | {"used_share": one.used_share} for one in log_dirs[row.broker]]
+        return {**to_json(row), "drained_ms": drained.get(row.broker), "log_dirs": own}
 
     return _numbered(rows, shown, given, **_window(snapshot.load))
 
