@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from math import fsum
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -33,8 +34,6 @@ TAKE_NONE = "brokers that take no replicas"
 """How lines of a diagnosis begin that name brokers which get nothing, whatever their load is."""
 RACKS_LOST = "racks lost"
 """How lines of problems begin that name a rack which the plan leaves without a broker in use."""
-SEARCH_ENDED = "the search ended"
-"""How the line of a diagnosis begins that shows that more was left to try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +134,9 @@ class Plan:
     @property
     def bytes_to_move(self) -> float:
         """Bytes that all movements copy."""
-        within = sum(movement.bytes_to_move for movement in self.log_dir_movements)
-        return sum(movement.bytes_to_move for movement in self.movements) + within
+        # Exact, whatever the order of the movements is.
+        copied = [movement.bytes_to_move for movement in self.movements]
+        return fsum(copied + [movement.bytes_to_move for movement in self.log_dir_movements])
 
     @property
     def brokers(self) -> frozenset[int]:

@@ -56,6 +56,9 @@ fi
 
 install_wheels() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: "$@"; }
 
+# The planner's machine code, which the first plan would compile for half a minute. numba keeps it until its source changes.
+.venv/bin/python -m assignor_core.planner
+
 if [ "${1:-}" = helm ]; then
   tools=${XDG_CACHE_HOME:-$HOME/.cache}/kafka-load-rebalancer/bin
   command -v helm >/dev/null || [ -x "$tools/helm" ] || {

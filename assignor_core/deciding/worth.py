@@ -7,7 +7,7 @@ from assignor_core.deciding.observation import DecisionPolicy, Observation
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.trigger import Evaluation, TriggerState, settled_windows
 from assignor_core.deciding.trigger_policy import Detector
-from assignor_core.plan import SEARCH_ENDED, TAKE_NONE
+from assignor_core.plan import TAKE_NONE
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
 
@@ -30,7 +30,7 @@ def not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: float
             f"to window that less than {gain_of_noise:.2f} may be noise"
         )
     bound = plan.lower_bound.get(resource)
-    causes = [line for line in plan.diagnosis if line.startswith((TAKE_NONE, SEARCH_ENDED))]
+    causes = [line for line in plan.diagnosis if line.startswith(TAKE_NONE)]
     needed = (
         f"{gain_min} or more" if gain_of_noise <= gain_min else f"{gain_of_noise:.2f} or more, and less may be noise"
     )

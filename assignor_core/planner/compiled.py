@@ -1,18 +1,34 @@
 """Functions in machine code, by numba: on plain arrays, for what numpy can't do in whole matrices.
 
-numba compiles a function when it is first called, which takes some seconds, and keeps the result where it may write.
-Who needs such functions imports their modules late, as few plans do: numba alone takes a tenth of a second to load.
+numba compiles a function when it is first called, which takes half a minute for all of them, and keeps the result where
+it may write. Set-ups and images do that beforehand (`python -m assignor_core.planner`). Who needs such functions
+imports their modules late: numba alone takes a tenth of a second to load.
 
 Invariants: no `fastmath`, so sums are in the order of the code on every machine. A function keeps to what it is handed:
 numba knows nothing of constants that change in other modules.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
+from numba.core.caching import InTreeCacheLocator
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class InstalledCacheLocator(InTreeCacheLocator):
+    """What was compiled when an image was built, in folders that may not be written any more.
+
+    `NUMBA_CACHE_LOCATOR_CLASSES` names this class in the image. There `NUMBA_CPU_NAME` must be the same for the build
+    and for all that run it: numba would compile anew for another processor, and fail to keep the result.
+    """
+
+    def ensure_cache_path(self) -> None:
+        """Raises OSError if nothing is there to be read."""
+        if not any(Path(self.get_cache_path()).glob("*.nbi")):  # type: ignore[no-untyped-call]
+            super().ensure_cache_path()  # type: ignore[no-untyped-call]
 
 
 def compiled(function: F) -> F:

@@ -59,7 +59,7 @@ def choose_destinations(search: Search) -> None:
     mark, excess = len(search.journal), problem.worst_excess(placement.loads)
     for _ in range(PASSES_MAX):
         changed = sum(_place_again(search, partition) for partition in order)
-        if changed <= CHANGED_MIN * len(order) or search.effort.is_spent:
+        if changed <= CHANGED_MIN * len(order):
             break
     if problem.worst_excess(placement.loads) > excess + ROUNDING:
         search.undo_to(mark)
@@ -81,13 +81,12 @@ def _choose(search: Search, partition: int, slot: int) -> bool:
     stays[source] = False
     targets = _targets(search, one, source)
     brokers = np.flatnonzero((stays | targets) & problem.share.any(axis=1))
-    search.effort.score_anew(len(brokers))
     leading, following = placement.leading[partition], placement.following[partition]
     without = placement.loads[brokers].copy()
     without[np.isin(brokers, row)] -= following
     without[brokers == leader] -= leading - following
-    follows = problem.burden(without, following, brokers)
-    leads = problem.burden(without, leading, brokers) - follows
+    follows = problem.cost(without + following, brokers) - problem.cost(without, brokers)
+    leads = problem.cost(without + leading, brokers) - problem.cost(without + following, brokers)
     may_lead = problem.may_lead[brokers] & problem.may_rise_by(without, leading, brokers)
     may_lead = (may_lead & problem.may_lead[leader]) | (brokers == leader)
     leads = np.where(may_lead, leads + GAIN_MIN * (brokers != leader), np.inf)  # who leads keeps leading for nothing

@@ -11,15 +11,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from assignor_core.load import Floats
-from assignor_core.plan import SEARCH_ENDED, TAKE_NONE
-from assignor_core.planner.band_lines import band_lines
+from assignor_core.plan import TAKE_NONE
 from assignor_core.planner.bounds import FOLLOWED, forced_share, leaves_replicas_behind
-from assignor_core.planner.effort import Effort
 from assignor_core.planner.obstacles import lost_racks
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.proportions import TOGETHER
 from assignor_core.planner.read_levels import levels_alone
+from assignor_core.planner.targets import band_lines
 from assignor_core.racks import some_without_rack
 from assignor_core.resources import LOADS, Resource
 from assignor_core.wording import counted, either, first_named
@@ -32,20 +31,20 @@ FULL_MAX = 5
 """Brokers without room named."""
 
 
-def diagnose(problem: Problem, placement: Placement, effort: Effort, bounds: Mapping[str, float]) -> tuple[str, ...]:
+def diagnose(problem: Problem, placement: Placement, bounds: Mapping[str, float]) -> tuple[str, ...]:
     """One line for each cause; none that takes for granted what `placement` could not keep.
 
     `bounds` are what no placement goes below, by resource.
 
     >>> state = state_of((1,), (2,), loads=(9.0, 1.0))
     >>> bounds = dict.fromkeys(state.problem.arrays.columns.resources, 1.8)
-    >>> diagnose(state.problem, state.placement, state.effort, bounds)[0]
+    >>> diagnose(state.problem, state.placement, bounds)[0]
     't-0 alone is 1.80 fair shares of leader bytes in: split it or change its key'
     """
     if not problem.arrays.alive.any() or not problem.arrays.partitions:
         return ()
     targets = band_lines(problem, bounds)
-    lines = [*_search_ended(effort), *_left_over(problem, placement, effort, targets)]
+    lines = _left_over(problem, placement, targets)
     lines += [*_full_disks(problem), *_lost_racks(problem, placement), *_without_rack(problem)]
     if leaves_replicas_behind(problem.arrays, placement):
         return tuple(lines)
@@ -128,14 +127,6 @@ def _reads(problem: Problem, placement: Placement) -> list[str]:
     return [f"{much} that no placement has {loads} below {level:.3f} fair shares: add brokers there"]
 
 
-def _search_ended(effort: Effort) -> list[str]:
-    """That the search has not tried all, if it has not."""
-    if not effort.is_spent:
-        return []
-    size = f"after {effort.candidates:,} candidates, the most for a cluster of this size"
-    return [f"{SEARCH_ENDED} {size}: what it has not tried may relieve the brokers that stay above the band"]
-
-
 def _at_bound(problem: Problem, placement: Placement, bounds: Mapping[str, float], targets: Floats) -> list[str]:
     """Loads of brokers that stay above the band because the bound is, where no other line gives the cause."""
     over, columns = _excess(problem, placement, problem.limit), problem.arrays.columns
@@ -148,7 +139,7 @@ def _at_bound(problem: Problem, placement: Placement, bounds: Mapping[str, float
     return [f"no placement has {either(words)} below {level} fair shares: {why}" for level, words in levels.items()]
 
 
-def _left_over(problem: Problem, placement: Placement, effort: Effort, targets: Floats) -> list[str]:
+def _left_over(problem: Problem, placement: Placement, targets: Floats) -> list[str]:
     """Brokers still above their limit and the band of the bound, by resource."""
     over = np.where(_excess(problem, placement, targets) > EVEN, _excess(problem, placement, problem.limit), 0.0)
     lines = []
@@ -160,7 +151,7 @@ def _left_over(problem: Problem, placement: Placement, effort: Effort, targets: 
             broker = problem.arrays.broker_ids[worst]
             lines.append(
                 f"{_stay(len(brokers))} above the band in {resource.words}, the worst is broker {broker}, "
-                f"{excess[worst]:.3f} fair shares above its limit: {_cause(problem, effort)}"
+                f"{excess[worst]:.3f} fair shares above its limit: {_cause(problem)}"
             )
     return lines
 
@@ -196,7 +187,7 @@ def _without_rack(problem: Problem) -> list[str]:
     return [] if line is None else [line]
 
 
-def _cause(problem: Problem, effort: Effort) -> str:
+def _cause(problem: Problem) -> str:
     policy = problem.policy
     if policy.leaders_only:
         return "only leadership may change"
@@ -204,7 +195,7 @@ def _cause(problem: Problem, effort: Effort) -> str:
         return "the budget is spent or leaves no better movement"
     if policy.narrowed_by:
         return "; ".join(policy.narrowed_by)
-    return "the search ended before" if effort.is_spent else "no movement found relieves it"
+    return "no movement found relieves it"
 
 
 def _excess(problem: Problem, placement: Placement, most: Floats) -> Floats:

@@ -55,7 +55,7 @@ class Proven(NamedTuple):
     """B x K of a fair share of load, that prove it."""
 
 
-def prove(question: DualQuestion, steps: int, rate_first: float = RATE_FIRST, enough: float = np.inf) -> Proven:
+def prove(question: DualQuestion, steps: int, enough: float = np.inf) -> Proven:
     """The most that so many steps prove; they end where `enough` is proven."""
     rows, most, share, prices = question
     brokers, replicas = len(most), rows.original.shape[1]
@@ -64,7 +64,7 @@ def prove(question: DualQuestion, steps: int, rate_first: float = RATE_FIRST, en
     prices = prices * share
     chosen = np.zeros_like(prices)
     # A power differs in its last bits from one machine to the next.
-    rates = on_grid(np.geomspace(rate_first, RATE_LAST, steps + 1)) / brokers
+    rates = on_grid(np.geomspace(RATE_FIRST, RATE_LAST, steps + 1)) / brokers
     for rate in rates:
         of_load = prices / share
         total = cheapest_rows(rows, np.ascontiguousarray(of_load.T), room, left)

@@ -32,7 +32,8 @@ def ordered_movements(
     `crowded` (P) are the partitions whose racks were crowded at first. What fits into no wave is restored in
     `placement`.
 
-    >>> problem, placement, *_ = state_of((1,), (1,), loads=(5.0, 5.0))
+    >>> search = state_of((1,), (1,), loads=(5.0, 5.0))
+    >>> problem, placement = search.problem, search.placement
     >>> placement.move(0, 0, 1)
     >>> (movement,), (wave,), _ = ordered_movements(problem, placement, problem.crowded(placement))
     >>> movement.old_replicas, movement.new_replicas, movement.bytes_to_move, movement.kind

@@ -2,32 +2,24 @@
 
 A plan does as well if it leaves no broker above its band, or no fuller than this plan leaves it. It empties the same
 brokers, and spreads the same partitions over racks. Prices of loads on brokers prove what such a plan copies at least
-(`dual`). Where brokers are of unequal proportions and there are many pairs of a partition and a broker, the steps to
-good prices begin at the shadow prices of `relaxation`. The steps end where hardly anything is left to prove.
+(`dual`). The steps to good prices end where hardly anything is left to prove.
 
 Not looked at: budgets, room on disks, and how many leaders and replicas brokers should have. Without these rules plans
 could copy less, so the figure holds with them. Nothing moves here.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
-from assignor_core.load import NO_BROKER, Floats
-from assignor_core.planner.dual import RATE_FIRST, DualQuestion, prove, rows_of
-from assignor_core.planner.guided import REPLICAS_MAX, have_unequal_proportions, may_guide
-from assignor_core.planner.placement import Flags, Placement
-from assignor_core.planner.problem import Problem
-from assignor_core.planner.relaxation import MOVED_PRICE, relaxation_of
+from assignor_core.load import NO_BROKER
+from assignor_core.planner.dual import DualQuestion, prove, rows_of
+from assignor_core.planner.placement import Flags
 from assignor_core.planner.search import Search
 from assignor_core.resources import Resource
 
 LOOKS_MAX = 800_000_000
 """Looks at a load of a pair of a partition and a broker, all steps together: about a second."""
-STEPS_MAX, STEPS_GUIDED_MAX = 600, 150
-"""Most steps: from nothing, and from shadow prices."""
-RATE_GUIDED = 0.03
-"""How far a price goes in the first step from shadow prices, where copying a fair share of disk costs 1."""
+STEPS_MAX = 600
+"""Most steps."""
 NEAR = 0.99
 """Where this part of what the plan copies is proven to be needed, no better prices are sought."""
 
@@ -48,15 +40,14 @@ def least_bytes(search: Search) -> float:
     whole = float((placement.disk_bytes * (placement.original != NO_BROKER).sum(axis=1)).sum())
     if copied <= 0.0:
         return 0.0
-    question, is_guided = _question(search, whole)
-    steps_max, rate_first = (STEPS_GUIDED_MAX, RATE_GUIDED) if is_guided else (STEPS_MAX, RATE_FIRST)
-    steps = min(steps_max, LOOKS_MAX // max(1, len(question.rows.original) * question.most.size))
-    proven = prove(question, steps, rate_first, NEAR * (copied / whole)).part * whole
+    question = _question(search, whole)
+    steps = min(STEPS_MAX, LOOKS_MAX // max(1, len(question.rows.original) * question.most.size))
+    proven = prove(question, steps, NEAR * (copied / whole)).part * whole
     return min(copied, float(f"{proven:.6g}"))
 
 
-def _question(search: Search, whole: float) -> tuple[DualQuestion, bool]:
-    """What loads may be, and whether its prices are shadow prices."""
+def _question(search: Search, whole: float) -> DualQuestion:
+    """What loads may be, and the prices to begin with."""
     problem, placement = search.problem, search.placement
     columns = problem.arrays.columns
     some: Flags = ~columns.counts & (placement.loads.sum(axis=0) > 0)
@@ -65,26 +56,10 @@ def _question(search: Search, whole: float) -> tuple[DualQuestion, bool]:
         some[columns.of(Resource.BYTES_OUT)] = False
     bands = np.array([problem.policy.band_of(resource) for resource in columns.resources])
     most = np.maximum(np.minimum(problem.share * (1.0 + bands), problem.ceiling), placement.loads)
-    rows, share = rows_of(problem, placement, some, whole), problem.share[:, some]
-    is_large = len(rows.original) * share.size > LOOKS_MAX // STEPS_MAX
-    prices = _shadow_prices(problem, most) if is_large and rows.counts.sum() <= REPLICAS_MAX else None
-    is_guided = prices is not None
-    if prices is None:
-        # What is above on disk must be copied, and all of it.
-        prices = np.zeros_like(most)
-        disk = columns.of(Resource.DISK)
-        prices[:, disk] = placement.original_loads[:, disk] > most[:, disk]
-    return DualQuestion(rows, most[:, some], np.where(share > 0, share, 1.0), prices[:, some]), is_guided
-
-
-def _shadow_prices(problem: Problem, most: Floats) -> Floats | None:
-    """B x C prices of a whole load at which loads may be `most`; None where the linear program is not for the plan."""
-    if not have_unequal_proportions(problem):
-        return None
-    first = Search(replace(problem, goal=most, limit=most), Placement(problem.arrays))
-    if not may_guide(first):
-        return None
-    relaxed = relaxation_of(first)
-    relaxed = replace(relaxed, prices=relaxed.prices - MOVED_PRICE)
-    prices, _ = relaxed.shadow_prices()
-    return relaxed.by_column(prices, most.shape[1]) / float(problem.arrays.alive.sum())
+    share = problem.share[:, some]
+    # What is above on disk must be copied, and all of it.
+    prices = np.zeros_like(most)
+    disk = columns.of(Resource.DISK)
+    prices[:, disk] = placement.original_loads[:, disk] > most[:, disk]
+    rows = rows_of(problem, placement, some, whole)
+    return DualQuestion(rows, most[:, some], np.where(share > 0, share, 1.0), prices[:, some])

@@ -27,7 +27,8 @@ def unmet_rules(problem: Problem, placement: Placement) -> tuple[str, ...]:
 
     A sound placement has none:
 
-    >>> problem, placement, *_ = state_of((1, 2), (1, 2))
+    >>> search = state_of((1, 2), (1, 2))
+    >>> problem, placement = search.problem, search.placement
     >>> unmet_rules(problem, placement)
     ()
     """
@@ -63,11 +64,24 @@ def _reasons(problem: Problem, placement: Placement, left: Indices) -> list[tupl
             more = "one" if factor - brokers == 1 else str(factor - brokers)
             needs = f"replication factor {factor} needs {factor} brokers, {brokers} remain"
             why = f"{needs}: add {more}, or lower the factor first"
+        elif (full := _full_by_count(problem, placement)) is not None:
+            why = full
         else:
             why = ""
         reasons.setdefault(why, []).append(partition)
     named = [(why, np.array(partitions)) for why, partitions in reasons.items()]
     return [(why or _disks_full(problem, placement, some) or _why(problem), some) for why, some in named]
+
+
+def _full_by_count(problem: Problem, placement: Placement) -> str | None:
+    """That every broker which may take replicas has the most that it may have, in words; None if one has not."""
+    most, columns = problem.policy.replicas_max, problem.arrays.columns.of(Resource.REPLICAS)
+    if most is None or not problem.may_take.any():
+        return None
+    left = (problem.ceiling - placement.loads)[problem.may_take][:, columns] / placement.scale[columns]
+    if (left >= 1.0).any():
+        return None
+    return f"no broker may have more than {counted(most, 'replica', 'replicas')}: add brokers, or raise that"
 
 
 def _named(problem: Problem, partitions: Indices) -> str:

@@ -34,6 +34,8 @@ class PlannerPolicy:
     """The same for leader bytes in; None means band + 0.02, as leadership is coarser."""
     count_band: float = COUNT_BAND
     """The same for leaders and replicas: a soft cap, since equal counts are dear and worth little."""
+    replicas_max: int | None = None
+    """Most replicas on any one broker; one that has more takes none. None means no limit."""
     headroom: float = 0.0
     """Fraction of each capacity that a plan leaves free: no broker above capacity x (1 - headroom)."""
     movements_max: int | None = None
@@ -88,6 +90,8 @@ class PlannerPolicy:
         for name, budget in budgets.items():
             if budget is not None and not 0 <= budget < math.inf:
                 raise InputError(f"planner policy {name}: found {budget}, allowed is 0 or more")
+        if self.replicas_max is not None and self.replicas_max < 1:
+            raise InputError(f"planner policy replicas_max: found {self.replicas_max}, allowed is 1 or more")
         if self.wave_movements_max < 1:
             raise InputError(
                 f"planner policy wave_movements_max: found {self.wave_movements_max}, allowed is 1 or more"

@@ -1,35 +1,33 @@
 """What a plan may change, from a cluster and a policy: the hard rules as arrays, and how a placement is judged.
 
-Hard rules are answered by `allowed_targets` and its parts: no second replica of a partition, racks never worse,
-capacities, who may take. Whoever proposes a candidate asks them, so nothing that breaks a rule is ever applied. Room on
-disks counts with the budgets (`spending`), since what is copied uses it up.
+Hard rules: no second replica of a partition on a broker, racks never worse, capacities, who may take, give or lead.
+What repairs a broken rule asks `allowed_targets` and its parts; the search has the same rules as walls (`round_task`).
+Room on disks counts with the budgets (`spending`), since what is copied uses it up.
 
-The soft aims are one objective, a sum over brokers and columns of the squared excess over the limit in fair shares.
-Squared, because the worst broker decides how much a cluster can take; one sum, because a movement shifts all loads at
-once and must be judged by all of them. Since it is a sum over brokers, an edit is judged by the two it concerns.
+What a plan gains is told by one figure, a sum over brokers and columns of the squared excess over the goal in fair
+shares. Squared, because the worst broker decides how much a cluster can take; one sum, because a movement shifts all
+loads at once and must be judged by all of them. As it is a sum over brokers, an edit is judged by the two it concerns.
 
 Four lines for each broker and column: `share` is what is fair; above `limit` (share and band) a broker needs relief;
-`goal`, a little lower, is what it is relieved to; `ceiling` (capacity) is what it never exceeds. Why two lines: brokers
-relieved to the limit itself need relief again for each crumb that they take, so full brokers would pass crumbs on.
+above `goal`, a little lower, a load counts in the gain; `ceiling` (capacity) is what it never exceeds.
 
 Invariants: goal <= limit <= ceiling; brokers that must end empty have share 0 and no objective. Nothing here changes a
 placement.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads, has_source, shares
-from assignor_core.planner.bounds import FOLLOWED, forced_share
+from assignor_core.planner.bounds import forced_share
 from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import COUNT_BAND, PlannerPolicy
 from assignor_core.planner.proportions import levels_of_proportions
 from assignor_core.planner.read_levels import levels_of_reads
 from assignor_core.racks import least_spread
-from assignor_core.resources import MEASURED, PLANNED, Resource
+from assignor_core.resources import MEASURED, Resource
 
 PULL = 1e-5
 """Weight of plain evenness beside the excess over the limit: it picks the emptier of two brokers within the band."""
@@ -39,15 +37,10 @@ FORCED_BAND = 1 / 6
 """Part of the band that brokers get on top of the load that small racks force on them: there every bit counts."""
 EDGE = 1e-3
 """Fraction of the band kept clear, so that rounding never puts a broker just above it."""
-FEW_PAIRS = 4_096
-"""So many pairs of a replica and a target are judged in all loads at once: of few, each call of numpy costs most."""
 SHARE_LEAST = 1e-9
 """Fair share of an excluded broker without load: the figures of a broker without a share would be divided by 0."""
 SLACK = 0.05
-"""Fraction of the band between what brokers are relieved to and the load at which they need relief.
-
-Measured on 90 brokers with heavy partitions: 3,100 looks where 0.001 needs 5,900, and four fifths of the movements.
-"""
+"""Fraction of the band kept clear below the limit, from where on a load counts in what a plan gains."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +64,7 @@ class Problem:
     share: Floats
     """B x C fair part of the whole; 0 for a broker that must end empty."""
     goal: Floats
-    """B x C load that a broker is relieved to."""
+    """B x C load above which it counts in what a plan gains."""
     limit: Floats
     """B x C load that a broker should not exceed: above it, it is relieved."""
     ceiling: Floats
@@ -90,12 +83,6 @@ class Problem:
         excess = loads[self.arrays.alive][:, columns] - self.limit[self.arrays.alive][:, columns]
         return float((np.maximum(excess, 0.0) / share).max(initial=0.0))
 
-    def excess(self, loads: Floats) -> float:
-        """What brokers are above their goals in all of `loads` (B x C) together, in fair shares."""
-        alive = self.arrays.alive
-        above = np.maximum(loads[alive] - self.goal[alive], 0.0) / self.share[alive]
-        return float(above.sum())
-
     @property
     def leaving(self) -> Indices:
         """Brokers that must end empty and may be touched."""
@@ -113,64 +100,6 @@ class Problem:
         brokers = np.flatnonzero(self.share.any(axis=1))
         return float(self.cost(loads[brokers], brokers).sum())
 
-    def relief(self, here: Floats, shed: Floats, broker: int) -> Floats:
-        """What the objective of `broker`, which carries `here`, gains if it sheds each of `shed` (... x C)."""
-        return -self.burden(here, -shed, broker)
-
-    def burden(self, here: Floats, taken: Floats, brokers: Indices | int) -> Floats:
-        """What the objective of `brokers`, which carry `here` (... x C), loses if they take `taken` (... x C).
-
-        The shapes are broadcast, without C. It is the difference of two costs.
-
-        >>> problem, placement, *_ = state_of((1,), (2,), loads=(3.0, 1.0))
-        >>> here, taken = placement.loads[1], placement.leading[0]
-        >>> difference = problem.cost(here + taken, 1) - problem.cost(here, 1)
-        >>> bool(abs(problem.burden(here, taken, 1) - difference) < 1e-12)
-        True
-        """
-        return self.standing(here, brokers).burden(taken)
-
-    def standing(self, here: Floats, brokers: Indices | int) -> "Standing":
-        """How `brokers`, which carry `here` (... x C), stand to their shares and goals."""
-        share = self.share[brokers]
-        over = (here - self.goal[brokers]) / share
-        return Standing(share, over, np.maximum(over, 0.0) ** 2, 2.0 * (here / share - 1.0), self.weight)
-
-    def coverage(self, here: Floats, loads: Floats, broker: int) -> Floats:
-        """N: how much of the excess of `broker` each of `loads` (N x C) takes away, weighted by excess.
-
-        Linear up to the excess, so that one replica that mends all counts as much as several that do it together; the
-        objective, being convex, would always take the small ones first. Weighted by the excess, the slope of the
-        objective, so that the load that is furthest above its limit counts most.
-
-        Broker 1 carries 6 + 3 + 1 of 10, half of it too much. Shedding 6 covers less than twice what shedding 3 does:
-
-        >>> problem, placement, *_ = state_of((1,), (1,), (1,), loads=(6.0, 3.0, 1.0))
-        >>> covered = problem.coverage(placement.loads[0], placement.leading, 0)
-        >>> bool(covered[1] < covered[0] < 2 * covered[1])
-        True
-        """
-        excess = np.maximum(here - self.goal[broker], 0.0) / self.share[broker]
-        return weighted(np.minimum(loads / self.share[broker], excess), 2.0 * excess * self.weight)
-
-    def violation(self, loads: Floats, brokers: Indices | slice = slice(None)) -> Floats:
-        """N: weighted squared excess of `brokers` (all by default), which carry `loads` (N x C), over the goal.
-
-        0 within all limits, and for brokers that must end empty. What decides who is relieved next. Unlike `cost` it
-        has no pull to even, so a cluster within its band has none.
-        """
-        given = self.share[brokers] > 0
-        share = np.where(given, self.share[brokers], 1.0)
-        excess = np.where(given, np.maximum(loads - self.goal[brokers], 0.0), 0.0) / share
-        is_over = ((loads > self.limit[brokers]) & given).any(axis=1)
-        return np.where(is_over, weighted(excess * excess, self.weight), 0.0)
-
-    def sheds_by_leadership(self, here: Floats, broker: int) -> bool:
-        """Whether `broker`, which carries `here`, has too much of what its leaderships bring: else to hand one over
-        relieves it of nothing."""
-        led = self.arrays.columns.of(*(resource for resource in PLANNED if resource not in FOLLOWED))
-        return bool((here[led] > self.goal[broker, led]).any())
-
     def allowed_targets(self, placement: Placement, partitions: Indices, source: int, targets: Indices) -> Flags:
         """N x T: targets that may take each partition's replica from `source` by all hard rules but their capacity.
 
@@ -186,16 +115,6 @@ class Problem:
         if placement.in_racks is not None:
             allowed &= ~placement.in_racks.is_bound[partitions][:, None] | (racks[targets] == racks[source])
         return allowed
-
-    def is_rack_safe(self, placement: Placement, partitions: Indices, sources: Indices, targets: Indices) -> Flags:
-        """N: each partition's target may hold it instead of its source without crowding a rack, room or not."""
-        replicas, racks = placement.replicas[partitions], self.arrays.racks
-        rack_of = np.where((replicas == NO_BROKER) | (replicas == sources[:, None]), NO_BROKER, racks[replicas])
-        at_source, at_target = ((rack_of == racks[brokers][:, None]).sum(axis=1) for brokers in (sources, targets))
-        safe: Flags = (at_target <= at_source) & (replicas != targets[:, None]).all(axis=1) & self.may_take[targets]
-        if placement.in_racks is not None:
-            safe &= ~placement.in_racks.is_bound[partitions] | (racks[targets] == racks[sources])
-        return safe
 
     def new_holders(self, placement: Placement, partitions: Indices) -> Flags:
         """N x B: brokers that may take replicas and hold none of the partition."""
@@ -273,66 +192,6 @@ class Problem:
         return counts
 
 
-class Standing(NamedTuple):
-    """Where brokers stand, of each load; what the cost of taking more or less is worked out from."""
-
-    share: Floats
-    """... x C, as all but the weight."""
-    over: Floats
-    """Load above the goal, in shares."""
-    before: Floats
-    """What that costs."""
-    away: Floats
-    """Twice the distance to an even load, in shares: the slope of the pull."""
-    weight: Floats
-    """C."""
-
-    def of(self, column: int) -> "Standing":
-        """The same of one load."""
-        return Standing(*(values[..., column] for values in self))
-
-    def burden(self, taken: Floats) -> Floats:
-        """What the objective loses by `taken` (... x C) in all; the shapes are broadcast, without C.
-
-        Column by column: most of the time of a plan is spent here, and N x T x C at once would be the largest array of
-        the search.
-        """
-        total: Floats = np.zeros(np.broadcast_shapes(self.over.shape[:-1], taken.shape[:-1]))
-        if total.size <= FEW_PAIRS:
-            terms = self.added_cost(taken)
-            for column in range(terms.shape[-1]):
-                total += terms[..., column]
-            return total
-        for column in range(len(self.weight)):
-            total += self.of(column).added_cost(taken[..., column])
-        return total
-
-    def added_cost(self, taken: Floats) -> Floats:
-        """What the objective loses by each load of `taken`; `burden` is the sum of it."""
-        added = taken / self.share
-        cost: Floats = np.maximum(added + self.over, 0.0)
-        cost *= cost
-        cost -= self.before
-        pull = added + self.away
-        pull *= added
-        pull *= PULL
-        cost += pull
-        cost *= self.weight
-        return cost
-
-    def least_cost(self, low: Floats | float, high: Floats | float) -> Floats:
-        """... x C: the least `added_cost` of each load if something between `low` and `high` is taken; what is shed is
-        below 0.
-
-        It is convex and smooth, with one parabola up to the goal and another one above it. So the least is where one
-        of them turns, or at the end that is nearest to it.
-        """
-        above, below = -(2.0 * self.over + PULL * self.away) / (2.0 + 2.0 * PULL), -self.away / 2.0
-        costs = [self.added_cost(np.clip(turn * self.share, low, high)) for turn in (above, below)]
-        least: Floats = np.minimum(*costs)
-        return least
-
-
 def weighted(values: Floats, weight: Floats) -> Floats:
     """Sum over the last axis, times `weight`, column by column: a product of matrices rounds as the machine likes."""
     products = values * weight
@@ -340,18 +199,6 @@ def weighted(values: Floats, weight: Floats) -> Floats:
     for column in range(1, len(weight)):
         total = total + products[..., column]
     return total
-
-
-def lowest(values: Floats, count: int) -> Indices:
-    """Indices of the `count` lowest, ascending; ties at the edge are included up to as many again.
-
-    >>> lowest(np.array([3.0, 1.0, 2.0, 2.0]), 2).tolist()
-    [1, 2, 3]
-    """
-    if len(values) <= count:
-        return np.arange(len(values))
-    edge = np.partition(values, count - 1)[count - 1]
-    return np.flatnonzero(values <= edge)[: 2 * count]
 
 
 def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Problem:
@@ -466,11 +313,17 @@ def _pinned(arrays: ClusterArrays, policy: PlannerPolicy) -> Flags:
 
 
 def _ceiling(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Floats:
-    """Capacity in fractions of the total; leadership has no capacity of its own, a load that nobody has no limit."""
+    """Capacity in fractions of the total; leadership has no capacity of its own, a load that nobody has no limit. Most
+    replicas of a broker are its capacity of these.
+    """
     ceiling = np.full((len(arrays.broker_ids), len(arrays.columns)), np.inf)
     for resource in MEASURED:
         usable = arrays.capacity_for(resource) * (1.0 - policy.headroom)
         for column in arrays.columns.of(resource):
             if placement.scale[column] > 0:
                 ceiling[:, column] = np.where(np.isfinite(usable), on_grid(usable * placement.scale[column]), np.inf)
+    if policy.replicas_max is not None:
+        # Halfway to the next replica: a sum of fractions is a little off.
+        columns = arrays.columns.of(Resource.REPLICAS)
+        ceiling[:, columns] = (policy.replicas_max + 0.5) * placement.scale[columns]
     return ceiling

@@ -8,10 +8,11 @@ Invariants: repair exceeds no capacity and no budget. It crowds a rack only if a
 no target can mend stays as it is, and `obstacles` names it.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats
-from assignor_core.planner.candidates import Candidate, best_by_score
 from assignor_core.planner.placement import Edit, on_grid
 from assignor_core.planner.problem import weighted
 from assignor_core.planner.search import Search
@@ -34,9 +35,9 @@ def repair(search: Search) -> None:
     if search.problem.policy.leaders_only:
         return
     for broker, partition in _leaving_replicas(search):
-        candidate = _least_harmful_move(search, partition, broker, improving=False)
-        if candidate:
-            search.apply(candidate)
+        move = _least_harmful_move(search, partition, broker, improving=False)
+        if move:
+            search.apply_edit(move.edit)
     _spread_racks(search)
 
 
@@ -77,15 +78,22 @@ def _spread_racks(search: Search) -> None:
             row = placement.replicas[partition]
             # Followers first: of equals the first moves, and leadership stays.
             sources = [int(broker) for broker in row[::-1] if broker != NO_BROKER and problem.may_give[broker]]
-            best = best_by_score(
-                _least_harmful_move(search, int(partition), source, improving=True) for source in sources
-            )
+            moves = (_least_harmful_move(search, int(partition), source, improving=True) for source in sources)
+            best = min((move for move in moves if move), key=lambda move: move.harm, default=None)
             if best is None:
                 break
-            search.apply(best)
+            search.apply_edit(best.edit)
 
 
-def _least_harmful_move(search: Search, partition: int, source: int, *, improving: bool) -> Candidate | None:
+class _Move(NamedTuple):
+    """A move that mends a rule."""
+
+    edit: Edit
+    harm: float
+    """By how much it raises the objective."""
+
+
+def _least_harmful_move(search: Search, partition: int, source: int, *, improving: bool) -> _Move | None:
     """The move away from `source` that harms balance least, among the targets whose racks hold fewest other replicas.
 
     `improving` asks for a rack that holds fewer than that of `source`; else the best there is will do, even if it is
@@ -123,4 +131,4 @@ def _least_harmful_move(search: Search, partition: int, source: int, *, improvin
     # What rounding alone makes different counts as equal.
     harm = on_grid(harm)
     best = int(np.argmin(harm))
-    return Candidate((Edit(partition, int(slots[0]), int(targets[best])),), -float(harm[best]), -float(harm[best]))
+    return _Move(Edit(partition, int(slots[0]), int(targets[best])), float(harm[best]))

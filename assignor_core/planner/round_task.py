@@ -22,15 +22,13 @@ from numpy.typing import NDArray
 
 from assignor_core.follower_reads import in_rack
 from assignor_core.load import NO_BROKER, Floats, Ints
-from assignor_core.planner.band_lines import band_lines
-from assignor_core.planner.bound_lines import forced_bounds
-from assignor_core.planner.draft import held_by_brokers
 from assignor_core.planner.placement import Flags, Indices, Placement
-from assignor_core.planner.problem import Problem
 from assignor_core.planner.search import Search
 from assignor_core.planner.tuning import Tuning
 from assignor_core.resources import Resource
 
+HELD_SPARE = 64
+"""A broker may hold twice as many partitions as the fullest does at first, and so many more."""
 SEED = np.uint64(0x9E3779B97F4A7C15)
 """Each sequence of random numbers starts at this state of the generator."""
 
@@ -134,8 +132,9 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
     has_disk = (placement.loads[:, disk] <= problem.ceiling[:, disk]).all(axis=1)
     may_take = problem.may_take & has_disk & (not policy.leaders_only)
     excess = problem.worst_excess(placement.loads)
-    target = np.maximum(targets, problem.limit)
-    most = np.where(counts, np.inf, np.minimum(problem.ceiling, np.maximum(problem.limit + excess * share, target)))
+    target = np.where(counts, problem.goal, np.maximum(targets, problem.limit))
+    most = np.minimum(problem.ceiling, np.maximum(problem.limit + excess * share, target))
+    most = np.where(counts, problem.ceiling, most)
     inflow_max = np.inf if policy.inflow_max is None else policy.inflow_max
     budget = [np.inf if most_of is None else float(most_of) for most_of in (policy.movements_max, policy.bytes_max)]
     reads = _reads_of(placement)
@@ -160,7 +159,8 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
         takers=np.flatnonzero(may_take),
         inverse=np.where(share > 0, 1.0 / np.where(share > 0, share, 1.0), 0.0),
         weight=np.where(problem.weight < 1.0, tuning.count_weight, 1.0),
-        limit=problem.limit,
+        # A replica of thousands costs more to change than it is above: counts are to end below their caps all the same.
+        limit=np.where(counts, problem.goal, problem.limit),
         target=target,
         most=most,
         room=np.minimum(arrays.disk_room_bytes, inflow_max),
@@ -212,21 +212,13 @@ def _reads_of(placement: Placement) -> _Reads:
     return _Reads(is_pinned, begin, reads.racks[free], loads[free], led)
 
 
-def targets_of(problem: Problem, placement: Placement) -> Floats:
-    """B x C load that a plan is judged by: the band on what is proven for any placement, worked out once.
-
-    A level that two loads force together counts for each of them here. The judge of a plan never requires more.
-    """
-    return band_lines(problem, forced_bounds(problem, placement, {}))
-
-
 def state_of_rows(task: RoundTask, rows: Ints) -> RoundState:
     """The state with these rows (P x R) and all that follows from them; costs are for `round_trials`."""
     brokers, columns = task.limit.shape
     held, held_count = held_by_brokers(rows, brokers)
-    is_foreign = (rows != NO_BROKER) & (rows[:, :, None] != task.original[:, None, :]).all(axis=2)
+    is_foreign = _is_foreign(task, rows)
     foreign = is_foreign.sum(axis=1)
-    some = np.flatnonzero((foreign > 0) | (rows[:, 0] != task.original[:, 0]))
+    some = np.flatnonzero(changed_of(task, rows))
     changed, changed_place = np.zeros(len(rows), dtype=np.int64), np.full(len(rows), NO_BROKER, dtype=np.int64)
     changed[: len(some)], changed_place[some] = some, np.arange(len(some))
     sizes = np.broadcast_to(task.sizes[:, None], rows.shape)
@@ -248,6 +240,41 @@ def state_of_rows(task: RoundTask, rows: Ints) -> RoundState:
     )
 
 
+def held_by_brokers(rows: Ints, brokers: int) -> tuple[Ints, Indices]:
+    """The partitions that each broker holds by these rows (P x R), with room for more (B x H), and how many (B).
+
+    >>> held, count = held_by_brokers(np.array([[0, 1], [1, NO_BROKER]]), 2)
+    >>> held[:, :2].tolist(), count.tolist()
+    ([[0, -1], [0, 1]], [1, 2])
+    """
+    partition, slot = np.nonzero(rows != NO_BROKER)
+    broker = rows[partition, slot]
+    count = np.bincount(broker, minlength=brokers).astype(np.int64)
+    held = np.full((brokers, 2 * int(count.max(initial=0)) + HELD_SPARE), NO_BROKER, dtype=np.int32)
+    order = np.argsort(broker, kind="stable")
+    place = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)
+    held[broker[order], place] = partition[order]
+    return held, count
+
+
+def copies_of(task: RoundTask, rows: Ints) -> Indices:
+    """P: replicas on brokers that did not hold the partition at first."""
+    count: Indices = _is_foreign(task, rows).sum(axis=1)
+    return count
+
+
+def changed_of(task: RoundTask, rows: Ints) -> Flags:
+    """P: the partition has other replicas than at first, or another leader."""
+    changed: Flags = _is_foreign(task, rows).any(axis=1) | (rows[:, 0] != task.original[:, 0])
+    return changed
+
+
+def _is_foreign(task: RoundTask, rows: Ints) -> Flags:
+    """P x R."""
+    foreign: Flags = (rows != NO_BROKER) & (rows[:, :, None] != task.original[:, None, :]).all(axis=2)
+    return foreign
+
+
 def loads_of(task: RoundTask, rows: Ints) -> Floats:
     """B x C load that these rows (P x R) put on brokers; exact, as all loads lie on a grid."""
     loads = task.fixed.copy()
@@ -261,6 +288,11 @@ def loads_of(task: RoundTask, rows: Ints) -> Floats:
         reads = np.flatnonzero(in_rack(rows[partition, slot : slot + 1], task.read_racks, task.racks)[:, 0])
         np.add.at(loads, rows[partition[reads], slot], task.read_loads[reads])
     return loads
+
+
+def anchored(task: RoundTask, rows: Ints) -> RoundTask:
+    """The task as if these rows (P x R) were the first ones; what they copy has used up room."""
+    return task._replace(original=rows, room=task.room - state_of_rows(task, rows).inflow)
 
 
 def part_of(task: RoundTask, some: Indices) -> RoundTask:

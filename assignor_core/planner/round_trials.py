@@ -101,10 +101,8 @@ def run_round(task: RoundTask, step: RoundStep, state: RoundState) -> int:
             accepted += _move(task, step, state, threshold, p, s, t)
         elif kind == EXCHANGE:
             accepted += _exchange(task, step, state, threshold, p, s, t)
-        elif kind == HAND_OVER:
-            accepted += _hand_over(task, step, state, threshold, p, s, t, False)
-        elif kind == EXCHANGE_LEADERS:
-            accepted += _hand_over(task, step, state, threshold, p, s, t, True)
+        elif kind != NOTHING:
+            accepted += _hand_over(task, step, state, threshold, p, s, t, kind == EXCHANGE_LEADERS)
     return accepted
 
 

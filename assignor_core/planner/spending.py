@@ -14,15 +14,6 @@ from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
 
-MOVEMENT_PRICE = 0.03
-"""What one more movement costs: as much as copying this fraction of a broker's fair share of disk.
-
-Measured on models of 30 to 300 brokers: 0.002 needs twice the movements and ends less even, as large replicas are left
-for last; 0.05 copies 3 % more bytes.
-"""
-TOUCHED_PRICE = MOVEMENT_PRICE / 10
-"""The same for a partition that is changed already: it is no further movement."""
-
 
 class Spending:
     """Movements and bytes of one search; mutable.
@@ -60,10 +51,6 @@ class Spending:
         budgets = (policy.movements_max, policy.bytes_max)
         self._limited = self._has_inflow_max or any(budget is not None for budget in budgets)
 
-    def movement_price(self, partitions: Indices) -> Floats:
-        """N prices of touching each partition, in fair shares of disk."""
-        return np.where(self.touched[partitions], TOUCHED_PRICE, MOVEMENT_PRICE)
-
     def copied_bytes(self, partitions: Indices, source: int, targets: Indices) -> Floats:
         """N x T: change of the bytes to copy if a replica goes from `source` to a target; a refund is below 0."""
         leaves_home = (self._placement.original[partitions] == source).any(axis=1)[:, None]
@@ -80,34 +67,11 @@ class Spending:
         """Bytes as fractions of a broker's fair share of disk, alike in any unit of bytes."""
         return on_grid(copied / self._fair_share_bytes)
 
-    def price(self, partitions: Indices, copied: Floats) -> Floats:
-        """N x T price, in fair shares of disk, of copying so many bytes and touching each partition; always above 0.
-
-        A refund never makes a candidate free: a score per nothing would win over everything.
-        """
-        price: Floats = self.in_fair_shares(copied) + self.movement_price(partitions)[:, None]
-        return np.maximum(price, TOUCHED_PRICE)
-
-    def copied_bytes_by_pair(self, partitions: Indices, sources: Indices, targets: Indices) -> Floats:
-        """N: the same for pairs, each partition from its source to its target."""
-        original = self._placement.original[partitions]
-        leaves_home = (original == sources[:, None]).any(axis=1)
-        is_home = (original == targets[:, None]).any(axis=1)
-        copied: Floats = self._placement.disk_bytes[partitions] * (leaves_home.astype(np.float64) - is_home)
-        return copied
-
     def affordable(self, partitions: Indices, targets: Indices, copied: Floats) -> Flags:
         """N x T: within the budgets."""
         if not self._limited:
             return np.ones(copied.shape, dtype=np.bool_)
         return self._within_budgets(partitions[:, None], targets, copied, self._is_home(partitions, targets))
-
-    def affordable_pairs(self, partitions: Indices, targets: Indices, copied: Floats) -> Flags:
-        """N: the same for pairs, each partition to its target."""
-        if not self._limited:
-            return np.ones(copied.shape, dtype=np.bool_)
-        is_home = (self._placement.original[partitions] == targets[:, None]).any(axis=1)
-        return self._within_budgets(partitions, targets, copied, is_home)
 
     def _within_budgets(self, partitions: Indices, targets: Indices, copied: Floats, is_home: Flags) -> Flags:
         """Whether each move is; the shapes are broadcast."""
@@ -120,21 +84,6 @@ class Spending:
             # What arrives counts at its target, even if the partition has left home before.
             arriving = self._placement.disk_bytes[partitions] * ~is_home
             able &= (arriving <= 0) | (arriving + self.inflow[targets] <= self._inflow_max[targets])
-        return able
-
-    def affordable_together(self, mine: Indices, theirs: Indices, going: Floats, coming: Floats) -> Flags:
-        """N: both sides of an exchange at once, which copy `going` and `coming`, stay within the budgets of bytes and
-        movements.
-
-        Inflow needs no look: the two sides arrive at different brokers, so `affordable_pairs` has judged each.
-        """
-        policy = self._policy
-        able = np.ones(len(mine), dtype=np.bool_)
-        if policy.bytes_max is not None:
-            able &= self.bytes_copied + going + coming <= policy.bytes_max
-        if policy.movements_max is not None:
-            new_movements = (~self.touched[mine]).astype(np.int64) + ~self.touched[theirs]
-            able &= self.movements + new_movements <= policy.movements_max
         return able
 
     def may_touch(self, partitions: Indices) -> Flags:

@@ -123,7 +123,9 @@ CONTRADICTIONS = (
     ("drain", "add"),
 )
 
-_AS_IN_SETTINGS = ("band", "count_band", "movements_max", "bytes_max", "inflow_max", "throttle_bytes_per_sec")
+_AS_IN_SETTINGS = (
+    "band", "count_band", "replicas_max", "movements_max", "bytes_max", "inflow_max", "throttle_bytes_per_sec",
+)  # fmt: skip
 """What the settings hold unless an option gives it."""
 
 _POLICY_OPTIONS = (
@@ -132,6 +134,12 @@ _POLICY_OPTIONS = (
         "--count-band",
         type=float,
         help="The same for the number of leaders and replicas, a soft limit.  [default: planner.count_band]",
+    ),
+    click.option(
+        "--max-replicas",
+        "replicas_max",
+        type=int,
+        help="Most replicas on any one broker.  [default: planner.replicas_max]",
     ),
     click.option(
         "--only-broker", "only_brokers", type=int, multiple=True, help="Relieve only this broker; repeatable."

@@ -96,6 +96,7 @@ def planner_policy(planner: PlannerSettings, topics: Iterable[str]) -> PlannerPo
         band=planner.band,
         leader_band=planner.leader_band,
         count_band=planner.count_band,
+        replicas_max=planner.replicas_max,
         headroom=planner.headroom,
         movements_max=planner.movements_max,
         bytes_max=planner.bytes_max,

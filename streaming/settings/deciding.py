@@ -115,6 +115,9 @@ class PlannerSettings(Section):
         le=10,
         description="Soft limit: brokers aim at no more than 1 + count_band of a fair share of leaders and replicas",
     )
+    replicas_max: int | None = Field(
+        None, ge=1, description="Most replicas on any one broker; one that has more takes none; null: no limit"
+    )
     headroom: float = Field(0.0, ge=0, lt=1, description="Share of each capacity that plans leave free")
     wave_movements_max: int = Field(1000, ge=1, le=1_000_000, description="Most movements of one wave of a plan")
     throttle_bytes_per_sec: int | None = Field(

@@ -1,13 +1,11 @@
 """How good, how cheap and how fast plans are: a table, and a plot of time against size.
 
     python -m tests.benchmarks.bench_planner [--quick | --largest | --only TEXT | --shapes N] [--seed N] [--band B]
-        [--search phases|rounds]
 
 Beside each plan stands what Kafka's own tool makes of the same model (`rivals`). Each model is planned in a process of
 its own, so that peak memory is its own. `--quick` leaves out 300 brokers and
 more; `--largest` adds 500 brokers and 1,000 with 1,000,000 partitions (minutes, gigabytes). Figures go to build/.
-`--shapes` plans many seeded shapes and three variants of each instead (`bench_shapes`). `--search rounds` plans by the
-search in rounds, which is to take the place of the search in phases (`assignor_core/planner/rounds.py`).
+`--shapes` plans many seeded shapes and three variants of each instead (`bench_shapes`).
 """
 
 import argparse
@@ -21,8 +19,7 @@ from typing import Any
 
 from assignor_core.load import Floats, broker_loads, cluster_arrays, shares
 from assignor_core.model import ClusterState
-from assignor_core.planner import PlannerPolicy
-from assignor_core.planner.proposal import propose_counted
+from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.resources import Resource
 from tests.benchmarks import bench_shapes
 from tests.benchmarks.models import FURTHER, LARGEST, REFERENCE, Kind, generate
@@ -43,8 +40,7 @@ COLUMNS = (
     ("it moves", "{by_count_moved:>8.1%}"),
     ("replicas", "{replicas:>9,}"),
     ("seconds", "{seconds:>8.2f}"),
-    ("edits", "{edits:>7,}"),
-    ("candidates", "{candidates:>12,}"),
+    ("movements", "{movements:>9,}"),
     ("MiB", "{memory_mib:>7,.0f}"),
 )
 
@@ -58,10 +54,9 @@ def main() -> None:
     parser.add_argument("--shapes", type=int, default=0, help="plan so many shapes, from --seed on, instead")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--band", type=float, default=0.03)
-    parser.add_argument("--search", choices=sorted(bench_shapes.SEARCHES), default="phases")
     arguments = parser.parse_args()
     if arguments.shapes:
-        bench_shapes.run(arguments.seed, arguments.shapes, arguments.band, arguments.search)
+        bench_shapes.run(arguments.seed, arguments.shapes, arguments.band)
         return
     kinds = {**REFERENCE, **FURTHER, **(LARGEST if arguments.largest else {})}
     if arguments.quick:
@@ -70,7 +65,7 @@ def main() -> None:
     print(" ".join(f"{heading:>{len(form.format(**EXAMPLE))}}" for heading, form in COLUMNS))
     rows = []
     for name, kind in kinds.items():
-        row = _in_own_process(name, kind, arguments.seed, arguments.band, arguments.search)
+        row = _in_own_process(name, kind, arguments.seed, arguments.band)
         rows.append(row)
         print(" ".join(form.format(**row) for _, form in COLUMNS), flush=True)
     print("\nby count, it moves: all topics placed anew as by kafka-reassign-partitions --generate, on the same model")
@@ -86,16 +81,16 @@ def main() -> None:
 EXAMPLE: dict[str, Any] = {
     "name": "", "before": 1.0, "after": 1.0, "leader": 1.0, "bound": 1.0, "moved": 0.1, "least": 0.1,
     "by_count_after": 1.0, "by_count_moved": 0.1,
-    "replicas": 1, "seconds": 1.0, "edits": 1, "candidates": 1, "memory_mib": 1.0,
+    "replicas": 1, "seconds": 1.0, "movements": 1, "memory_mib": 1.0,
 }  # fmt: skip
 
 
-def measure(name: str, kind: Kind, seed: int, band: float, search: str) -> dict[str, Any]:
+def measure(name: str, kind: Kind, seed: int, band: float) -> dict[str, Any]:
     """Figures of one plan; `seconds` are processor time of `propose` alone, which a busy machine does not blur."""
     gc.disable()
     cluster = generate(kind, seed)
     began = time.process_time()
-    plan, effort = propose_counted(cluster, PlannerPolicy(band=band), balances=bench_shapes.SEARCHES[search])
+    plan = propose(cluster, PlannerPolicy(band=band))
     seconds = time.process_time() - began
     arrays = cluster_arrays(cluster)
     disk = broker_loads(arrays)[:, arrays.columns.of(Resource.DISK)[0]]
@@ -112,8 +107,7 @@ def measure(name: str, kind: Kind, seed: int, band: float, search: str) -> dict[
         "least": least_bytes(cluster, band) / disk.sum(),
         "replicas": sum(added),
         "seconds": seconds,
-        "edits": effort.edits,
-        "candidates": effort.candidates,
+        "movements": len(plan.movements),
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         **by_count_figures(cluster, seed, BYTES),
     }
@@ -135,9 +129,9 @@ def least_bytes(cluster: ClusterState, band: float) -> float:
     return float(max(above, below) + disk[arrays.dead].sum())
 
 
-def _in_own_process(name: str, kind: Kind, seed: int, band: float, search: str) -> dict[str, Any]:
+def _in_own_process(name: str, kind: Kind, seed: int, band: float) -> dict[str, Any]:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(measure, (name, kind, seed, band, search))
+        return pool.apply(measure, (name, kind, seed, band))
 
 
 def _plot(rows: list[dict[str, Any]], file: Path) -> None:

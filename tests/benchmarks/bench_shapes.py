@@ -1,12 +1,12 @@
 """How plans hold over many shapes of clusters: three variants of each, beside the shape itself.
 
-    python -m tests.benchmarks.bench_planner --shapes 200 [--seed N] [--band B] [--search phases|rounds]
+    python -m tests.benchmarks.bench_planner --shapes 200 [--seed N] [--band B]
 
 For each plan: how far it ends above its band or its bound, its bytes over the least, and its processor seconds over
-those of the plain shape. `uneven` is what all brokers and loads, counts left out, end above limits that can be met, in
-fair shares. The least is what disk and bytes in alone ask for (`least_bytes` here), or what is proven for
-the plan (`planner.least_bytes`), whichever is more. Prints a line for each variant, the rows that are worst in each
-figure and how many break a promise. Rows go to build/, a file for each search.
+those of the plain shape. `uneven` is what all brokers and loads, counts left out, end above their own limits, in fair
+shares. The least is what disk and bytes in alone ask for (`least_bytes` here), or what is proven for the plan
+(`planner.least_bytes`), whichever is more. Prints a line for each variant, the rows that are worst in each figure and
+how many break a promise. Rows go to build/.
 """
 
 import gc
@@ -22,21 +22,17 @@ import numpy as np
 from assignor_core.load import NO_BROKER, broker_loads, cluster_arrays, shares
 from assignor_core.model import ClusterState
 from assignor_core.plan import Plan, apply_to
-from assignor_core.planner import PlannerPolicy
-from assignor_core.planner.attainable import attainable
+from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.least_bytes import least_bytes as proven_least_bytes
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import problem_of
-from assignor_core.planner.proposal import Balance, balance, propose_counted, with_drained
-from assignor_core.planner.rounds import balance_in_rounds
+from assignor_core.planner.proposal import with_drained
 from assignor_core.planner.search import Search
-from assignor_core.planner.turns import edits_towards
 from assignor_core.resources import Resource
 from tests.benchmarks.models import Kind, generate
 from tests.benchmarks.shapes import shape, variants
 
 BUILD = Path("build")
-SEARCHES: dict[str, Balance] = {"phases": balance, "rounds": balance_in_rounds}
 BALANCED = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.DISK, Resource.LEADER_BYTES_IN)
 SECONDS_MIN = 1.0
 """Plans that take less are not slow, whatever the plain one takes."""
@@ -46,42 +42,41 @@ OVER_MAX = 5e-4
 WORST = 8
 LINE = (
     "{seed:>5} {variant:<13} {brokers:>4} brokers {partitions:>6,} x {replication}  {over:>7.4f} over "
-    "{bytes_over_proven:>6.2f} x least ({moved:>6.1%})  {movements:>6,} movements  {seconds:>7.2f} s {ratio:>6.2f} x "
-    "{edits:>7,} edits {candidates:>12,} candidates ({spent:.0%})"
+    "{bytes_over_proven:>6.2f} x least ({moved:>6.1%})  {movements:>6,} movements  {seconds:>7.2f} s {ratio:>6.2f} x"
 )
 
 
-def run(first: int, count: int, band: float, search: str = "phases") -> list[dict[str, Any]]:
-    """Plan all shapes from seed `first` on by one of `SEARCHES`, and print what is worst."""
+def run(first: int, count: int, band: float) -> list[dict[str, Any]]:
+    """Plan all shapes from seed `first` on and print what is worst."""
     rows = []
     for seed in range(first, first + count):
-        for row in measure_shape(seed, band, search):
+        for row in measure_shape(seed, band):
             rows.append(row)
             if broken(row):
                 print("broken", LINE.format(**row), flush=True)
     BUILD.mkdir(exist_ok=True)
-    (BUILD / f"bench_shapes_{search}_{first}_{count}.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (BUILD / f"bench_shapes_{first}_{count}.json").write_text(json.dumps(rows, indent=1) + "\n")
     if rows:
         show(rows)
     return rows
 
 
-def measure_shape(seed: int, band: float, search: str = "phases") -> Iterator[dict[str, Any]]:
+def measure_shape(seed: int, band: float) -> Iterator[dict[str, Any]]:
     """Figures of the plain shape, then of its variants; `ratio` is to the plain one."""
-    plain = measure(seed, "plain", shape(seed), band, search)
+    plain = measure(seed, "plain", shape(seed), band)
     yield plain | {"ratio": 1.0}
     for name, kind in variants(seed).items():
-        row = measure(seed, name, kind, band, search)
+        row = measure(seed, name, kind, band)
         yield row | {"ratio": row["seconds"] / max(plain["seconds"], SECONDS_MIN / RATIO_MAX)}
 
 
-def measure(seed: int, variant: str, kind: Kind, band: float, search: str = "phases") -> dict[str, Any]:
+def measure(seed: int, variant: str, kind: Kind, band: float) -> dict[str, Any]:
     """Figures of one plan; seconds are processor time of `propose`."""
     gc.disable()
     cluster = generate(kind, seed)
     policy = PlannerPolicy(band=band)
     began = time.process_time()
-    plan, effort = propose_counted(cluster, policy, balances=SEARCHES[search])
+    plan = propose(cluster, policy)
     seconds = time.process_time() - began
     gc.enable()
     least, total = least_bytes(cluster, band), _disk(cluster)
@@ -104,10 +99,6 @@ def measure(seed: int, variant: str, kind: Kind, band: float, search: str = "pha
         "movements": len(plan.movements),
         "seconds": seconds,
         "seconds_of_proof": seconds_of_proof,
-        "edits": effort.edits,
-        "looks": effort.looks,
-        "candidates": effort.candidates,
-        "spent": effort.candidates / effort.candidates_max,
         "problems": plan.problems,
     }
 
@@ -162,10 +153,10 @@ def proven_bytes(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> fl
 
 
 def unevenness(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> float:
-    """Fair shares, over all brokers and loads but counts, that the plan leaves above limits that can be met."""
+    """Fair shares, over all brokers and loads but counts, that the plan leaves above brokers' own limits."""
     search = _ended(cluster, policy, plan)
     alive, counts = search.problem.arrays.alive, search.problem.arrays.columns.counts
-    limit, share = attainable(search.problem, search.placement).limit[alive], search.problem.share[alive]
+    limit, share = search.problem.limit[alive], search.problem.share[alive]
     over = (search.placement.loads[alive] - limit).clip(0) / np.where(share > 0, share, 1.0)
     return float(over[:, ~counts].sum())
 
@@ -176,9 +167,7 @@ def _ended(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> Search:
     arrays = cluster_arrays(cluster)
     placement = Placement(arrays)
     search = Search(problem_of(arrays, policy, placement), placement)
-    rows = cluster_arrays(apply_to(cluster, plan)).replicas
-    for edit in edits_towards(placement, rows):
-        search.apply_edit(edit)
+    search.apply_rows(cluster_arrays(apply_to(cluster, plan)).replicas)
     return search
 
 
@@ -203,13 +192,13 @@ def show(rows: list[dict[str, Any]]) -> None:
             f"{max(row['over'] for row in some):>10.4f} {statistics.median(least):>17.2f} {max(least):>5.2f} "
             f"{sum(times > LEAST_MAX for times in least):>11} {max(row['ratio'] for row in some):>15.2f}"
         )
-    for name in ("over", "bytes_over_proven", "ratio", "seconds", "spent"):
+    for name in ("over", "bytes_over_proven", "ratio", "seconds"):
         print(f"worst by {name}:")
         for row in sorted(rows, key=lambda row: -row[name])[:WORST]:
             print(LINE.format(**row))
     figures = {
         name: sum(row[name] for row in rows)
-        for name in ("seconds", "seconds_of_proof", "candidates", "movements", "moved", "least", "uneven")
+        for name in ("seconds", "seconds_of_proof", "movements", "moved", "least", "uneven")
     }
     print(", ".join(f"{name} {value:,.1f}" for name, value in figures.items()))
     print(f"{len(rows)} plans, {sum(broken(row) for row in rows)} break a promise")

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 from assignor_core.load import cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.planner import PlannerPolicy
-from assignor_core.planner.candidates import SearchState
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import problem_of
 from assignor_core.planner.search import Search
@@ -35,13 +34,11 @@ def cluster(
     return ClusterState("small", 0, brokers or tuple(Broker(broker) for broker in (1, 2, 3, 4)), partitions)
 
 
-def state_of(
-    *replicas: tuple[int, ...], brokers: int = 2, racks: str = "", loads: tuple[float, ...] = ()
-) -> SearchState:
+def state_of(*replicas: tuple[int, ...], brokers: int = 2, racks: str = "", loads: tuple[float, ...] = ()) -> Search:
     """What a search sees of `cluster(*replicas)` on brokers 1 to `brokers`, or one for each letter of `racks`."""
     racked = tuple(Broker(broker, rack) for broker, rack in enumerate(racks, start=1))
     plain = tuple(Broker(broker) for broker in range(1, brokers + 1))
-    return search_of(cluster(*replicas, brokers=racked or plain, loads=loads)).state
+    return search_of(cluster(*replicas, brokers=racked or plain, loads=loads))
 
 
 def search_of(state: ClusterState, policy: PlannerPolicy | None = None) -> Search:

@@ -1,9 +1,14 @@
-"""A broker that is above its capacity in one load still takes what adds nothing to that load."""
+"""Capacities and most replicas hold; who is above one takes only what adds nothing to it."""
+
+from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.planner import PlannerPolicy, propose
+from tests.core.planner.cases import cluster, clusters
 from tests.core.planner.invariants import check_plan
 
 LOAD = PartitionLoad(1e6, 2e6, 1e9)
@@ -39,3 +44,30 @@ def test_a_disk_above_its_capacity_takes_nothing() -> None:
     full = tuple(Partition("full", n, (2,), LOAD) for n in range(2))
     policy = PlannerPolicy(excluded_topics=frozenset({"full"}))
     assert propose(ClusterState("c", 0, brokers, (*empty, *full)), policy).movements == ()
+
+
+@given(clusters(reads=True), st.integers(1, 12))
+@settings(max_examples=30, deadline=None)
+def test_no_broker_gets_more_replicas_than_it_may_have(state: ClusterState, most: int) -> None:
+    policy = PlannerPolicy(replicas_max=most)
+    after = check_plan(state, policy, propose(state, policy))
+    before, held = (
+        Counter(broker for row in cluster.partitions for broker in row.replicas) for cluster in (state, after)
+    )
+    assert all(count <= max(most, before[broker]) for broker, count in held.items())
+
+
+def test_a_broker_that_has_more_than_it_may_have_gives_and_takes_none() -> None:
+    """Broker 1 holds eight light replicas, and broker 2 two heavy ones: by load alone more would go to broker 1."""
+    state = cluster(*[(1,)] * 8, (2,), (2,), loads=(1.0,) * 8 + (20.0,) * 2, brokers=(Broker(1), Broker(2)))
+    assert {row.new_replicas for row in propose(state).movements} >= {(1,)}
+    plan = propose(state, PlannerPolicy(replicas_max=8))
+    after = check_plan(state, PlannerPolicy(replicas_max=8), plan)
+    assert max(Counter(row.replicas[0] for row in after.partitions).values()) <= 8
+
+
+def test_where_no_broker_may_have_more_replicas_the_plan_says_so() -> None:
+    brokers = (Broker(1), Broker(2), Broker(3, state=BrokerState.DRAINING))
+    plan = propose(cluster((1,), (2,), (3,), brokers=brokers), PlannerPolicy(replicas_max=1))
+    assert not plan.movements
+    assert "no broker may have more than 1 replica: add brokers, or raise that" in plan.problems[0]

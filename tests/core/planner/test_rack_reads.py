@@ -14,10 +14,6 @@ from assignor_core.load import NO_BROKER, broker_loads, cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import apply_to
 from assignor_core.planner import PlannerPolicy, propose
-from assignor_core.planner.candidates import best_by_score
-from assignor_core.planner.exchanges import best_exchange
-from assignor_core.planner.handovers import Handovers
-from assignor_core.planner.moves import ReplicaMoves
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.to_any_rack import ToAnyRack
 from assignor_core.planner.waves import pending_movement
@@ -109,27 +105,6 @@ def test_loads_stay_true_through_any_edits(cluster: ClusterState, seed: int) -> 
     for partition in range(len(arrays.partitions)):
         placement.restore(partition)
     assert (placement.loads == placement.original_loads).all()
-
-
-@given(clusters(all_alive=True, reads=True), st.data())
-@settings(max_examples=60, deadline=None)
-def test_what_the_search_scores_is_what_an_edit_does(cluster: ClusterState, data: st.DataObject) -> None:
-    search = search_of(cluster)
-    placement, problem = search.placement, search.problem
-    brokers = np.arange(len(placement.arrays.broker_ids))
-    for _ in range(4):
-        broker = data.draw(st.integers(0, len(brokers) - 1))
-        candidates = [Handovers(search.state, broker).best(-1.0), ReplicaMoves(search.state, broker).best(-1.0)]
-        for candidate in [*candidates, best_exchange(search.state, broker, -1.0)]:
-            if candidate is None:
-                continue
-            before, mark = problem.cost(placement.loads, brokers).sum(), len(search.journal)
-            search.apply(candidate)
-            assert before - problem.cost(placement.loads, brokers).sum() == pytest.approx(candidate.gain, abs=1e-9)
-            search.undo_to(mark)
-        best = best_by_score(candidates)
-        if best is not None:
-            search.apply(best)
 
 
 def of_racks(racks: str, *partitions: Partition, draining: int | None = None) -> ClusterState:

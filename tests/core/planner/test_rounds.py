@@ -1,38 +1,38 @@
-"""The search in rounds: hard rules, no harm, empty second plans, equal bytes, budgets; compared with all placements."""
+"""The search: hard rules, no harm, empty second plans, equal bytes, budgets; compared with all placements."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import fields, replace
-from functools import partial
 from itertools import permutations, product
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba.core import caching
 
 from assignor_core.load import NO_BROKER
 from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
-from assignor_core.plan import Plan, apply_to, plan_to_json
-from assignor_core.planner import PlannerPolicy
-from assignor_core.planner.band_lines import above_lines
-from assignor_core.planner.proposal import propose_counted
+from assignor_core.plan import apply_to, plan_to_json
+from assignor_core.planner import PlannerPolicy, round_trials
+from assignor_core.planner.balance import balance
+from assignor_core.planner.compiled import compiled
+from assignor_core.planner.proposal import propose as planned
 from assignor_core.planner.repair import repair
-from assignor_core.planner.round_task import loads_of, state_of_rows, targets_of, task_of
+from assignor_core.planner.round_task import loads_of, state_of_rows, task_of
 from assignor_core.planner.round_trials import copies_more
-from assignor_core.planner.rounds import Case, Rounds, balance_in_rounds
-from assignor_core.planner.tuning import TUNING, Tuning
+from assignor_core.planner.rounds import Case, Rounds
+from assignor_core.planner.targets import above_lines, targets_of
+from assignor_core.planner.tuning import TUNING, Tuning, Turn
 from tests.benchmarks.models import Kind, generate
-from tests.core.planner.cases import cluster, clusters, search_of
+from tests.core.planner.cases import cluster, clusters, founding, search_of
 from tests.core.planner.invariants import check_plan
 from tests.core.planner.test_properties import policies
 
-FEW = replace(TUNING, trials_min=4_000, dual_steps=30)
-"""As many trials as clusters of a few partitions need."""
 ROUNDING = 1e-9
-
-
-def planned(state: ClusterState, policy: PlannerPolicy | None = None, tuning: Tuning = FEW) -> Plan:
-    return propose_counted(state, policy, balances=partial(balance_in_rounds, tuning=tuning))[0]
 
 
 @given(clusters(reads=True), policies)
@@ -49,9 +49,9 @@ def test_no_load_ends_further_above_its_target_than_it_was(state: ClusterState) 
     if not search.problem.arrays.alive.any():
         return
     targets = targets_of(repaired.problem, repaired.placement)
-    balance_in_rounds(search, FEW)
+    balance(search)
     above = above_lines(search.problem, search.placement.loads, targets)
-    assert above <= max(FEW.near, above_lines(search.problem, repaired.placement.loads, targets)) + ROUNDING
+    assert above <= max(TUNING.near, above_lines(search.problem, repaired.placement.loads, targets)) + ROUNDING
 
 
 @given(clusters(reads=True), policies)
@@ -75,10 +75,10 @@ def test_what_follows_from_rows_stays_true_through_rounds(state: ClusterState) -
     search = search_of(state)
     if not len(search.placement.original) or not search.problem.arrays.alive.any():
         return
-    task = task_of(search, targets_of(search.problem, search.placement), FEW)
-    rounds = Rounds(Case(search, task, task.target, FEW), task, search.placement.replicas)
+    task = task_of(search, targets_of(search.problem, search.placement), TUNING)
+    rounds = Rounds(Case(search, task, task.target, TUNING), task, search.placement.replicas)
     assert (loads_of(task, search.placement.replicas) == search.placement.loads).all()
-    for turn in FEW.ramp:
+    for turn in TUNING.ramp:
         rounds.run(turn)
     kept, anew = rounds.state, state_of_rows(task, rounds.state.rows)
     for name in ("loads", "held_count", "foreign"):
@@ -103,15 +103,15 @@ def test_no_placement_of_a_small_cluster_is_better(data: st.DataObject) -> None:
     )
     search = search_of(ClusterState("few", 0, tuple(Broker(broker) for broker in (1, 2, 3)), partitions))
     targets = targets_of(search.problem, search.placement)
-    case = Case(search, task_of(search, targets, FEW), targets, FEW)
+    case = Case(search, task_of(search, targets, TUNING), targets, TUNING)
     best = min(
         Rounds(case, case.task, np.array(placed, dtype=np.int32)).outcome().key
         for placed in product(*(_all_rows(row) for row in search.placement.original.tolist()))
     )
-    balance_in_rounds(search, FEW)
+    balance(search)
     above, cost = Rounds(case, case.task, search.placement.replicas).outcome().key
     assert above <= best[0] + 1e-3
-    assert above < best[0] - ROUNDING or cost <= best[1] + FEW.worth + FEW.worth_share * case.start.cost
+    assert above < best[0] - ROUNDING or cost <= best[1] + TUNING.worth + TUNING.worth_share * case.start.cost
 
 
 def _all_rows(row: list[int]) -> list[list[int]]:
@@ -123,7 +123,7 @@ def _all_rows(row: list[int]) -> list[list[int]]:
 def test_what_leaves_home_is_one_copy_more_and_what_comes_home_one_less() -> None:
     """A partition of broker 1 of four: from home to elsewhere, between two others, and back."""
     search = search_of(cluster((1,), brokers=tuple(Broker(number) for number in (1, 2, 3, 4))))
-    task = task_of(search, targets_of(search.problem, search.placement), FEW)
+    task = task_of(search, targets_of(search.problem, search.placement), TUNING)
     moves = ((0, 1), (1, 2), (2, 0))
     assert [int(copies_more(task, 0, old, new)) for old, new in moves] == [1, 0, -1]
 
@@ -170,3 +170,81 @@ def test_nothing_moves_for_what_no_allowed_movement_relieves() -> None:
 
 def test_the_search_has_at_most_thirty_constants() -> None:
     assert len(fields(Tuning)) <= 30
+
+
+KIND, SEED = Kind(12, 600, replication_factor=2), 4
+
+
+def ramped(state: ClusterState) -> Rounds:
+    """Rounds after the ramp, of fewer trials than usual."""
+    search = search_of(state)
+    targets = targets_of(search.problem, search.placement)
+    case = Case(search, task_of(search, targets, TUNING), targets, TUNING)
+    rounds = Rounds(case, case.guided_task, search.placement.replicas, 0.02)
+    for turn in TUNING.ramp:
+        rounds.run(turn)
+    return rounds
+
+
+def test_machine_code_does_what_the_python_code_says_to_the_bit() -> None:
+    """Whatever the processor: so a plan is one on all machines."""
+    by_machine = ramped(generate(KIND, SEED))
+    program = (
+        "from tests.core.planner.test_rounds import *\n"
+        "assert not hasattr(round_trials.run_round, 'py_func')\n"
+        "state = ramped(generate(KIND, SEED)).state\n"
+        "print(state.rows.tolist(), state.loads.tolist(), state.cost.tolist())"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    state = by_machine.state
+    assert ran.stdout.strip() == f"{state.rows.tolist()} {state.loads.tolist()} {state.cost.tolist()}"
+    assert (state.rows != by_machine.task.original).any()
+
+
+def test_numba_compiles_once_for_all_models() -> None:
+    """It would compile anew, for seconds, for arrays that are laid out otherwise or can't be written, and for whole
+    numbers where a figure is meant.
+    """
+    for state in (generate(KIND, SEED), founding(), hourly(founding(), 24)):
+        planned(state)
+        planned(state, PlannerPolicy(bytes_max=300.0))
+        ramped(state).run(Turn(1, 1, 0))
+    for function in (round_trials.run_round, round_trials.price_loads):
+        assert len(function.signatures) == 1  # type: ignore[union-attr]  # of numba's dispatcher
+
+
+def hourly(state: ClusterState, hours: int) -> ClusterState:
+    """The same load in each of so many windows."""
+
+    def column(figure: float | tuple[float, ...]) -> tuple[float, ...]:
+        assert isinstance(figure, float)
+        return (figure,) * hours
+
+    partitions = tuple(
+        replace(
+            row,
+            load=PartitionLoad(
+                column(row.load.bytes_in_per_sec), column(row.load.bytes_out_per_sec), row.load.disk_bytes
+            ),
+        )
+        for row in state.partitions
+    )
+    return replace(state, partitions=partitions)
+
+
+def test_where_no_folder_can_be_written_machine_code_is_made_for_this_process_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])
+
+    def twice(figure: int) -> int:
+        return 2 * figure
+
+    assert compiled(twice)(21) == 42

@@ -1,4 +1,4 @@
-"""A few small shapes of `make bench-planner ARGS="--shapes 200"`: work, balance, and the same plan each time."""
+"""A few small shapes of `make bench-planner ARGS="--shapes 200"`: balance, and the same plan each time."""
 
 from dataclasses import replace
 from functools import cache
@@ -8,8 +8,6 @@ import pytest
 from assignor_core.model import BrokerState, ClusterState
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose
-from assignor_core.planner.effort import Effort
-from assignor_core.planner.proposal import propose_counted
 from tests.benchmarks.bench_shapes import OVER_MAX, over_band_or_bound
 from tests.benchmarks.models import Kind, generate
 from tests.benchmarks.shapes import shape, variants
@@ -47,15 +45,13 @@ SMALL = [
     pytest.param(36, "unequal disks", marks=pytest.mark.long),
 ]
 UNEQUAL_DISKS = "unequal disks"
-CANDIDATES_MIN = 100_000
-"""Searches that score fewer candidates are not slow, whatever the plain shape needs."""
 
 
 @cache
-def planned(kind: Kind, seed: int) -> tuple[ClusterState, Plan, Effort]:
-    """A model, its plan by the default policy, and what the search tried: several tests ask about the same."""
+def planned(kind: Kind, seed: int) -> tuple[ClusterState, Plan]:
+    """A model and its plan by the default policy: several tests ask about the same."""
     state = generate(kind, seed)
-    return state, *propose_counted(state)
+    return state, propose(state)
 
 
 @pytest.mark.parametrize(
@@ -65,13 +61,9 @@ def planned(kind: Kind, seed: int) -> tuple[ClusterState, Plan, Effort]:
         for name, seed, kind in KINDS
     ],
 )
-def test_a_shape_and_its_variants_cost_about_the_same_and_end_within_their_band(
-    name: str, seed: int, kind: Kind
-) -> None:
+def test_variants_of_a_shape_end_within_their_band(name: str, seed: int, kind: Kind) -> None:
     policy = PlannerPolicy()
-    state, plan, effort = planned(kind, seed)
-    _, _, plain = planned(shape(seed), seed)
-    assert effort.candidates <= 3 * max(plain.candidates, CANDIDATES_MIN)
+    state, plan = planned(kind, seed)
     after = check_plan(state, policy, plan)
     # With disks that differ and loads that go together, a few brokers may have no way into the band.
     if name != UNEQUAL_DISKS:
@@ -82,7 +74,7 @@ def test_a_shape_and_its_variants_cost_about_the_same_and_end_within_their_band(
 @pytest.mark.parametrize(("seed", "name"), SMALL)
 def test_small_clusters_that_are_hard_to_balance_end_within_their_band_or_at_a_bound(seed: int, name: str) -> None:
     kind = shape(seed) if name == "plain" else variants(seed)[name]
-    state, plan, _ = planned(kind, seed)
+    state, plan = planned(kind, seed)
     assert over_band_or_bound(plan, PlannerPolicy()) <= OVER_MAX
     after = check_plan(state, PlannerPolicy(), plan)
     assert propose(after).movements == ()
@@ -91,7 +83,7 @@ def test_small_clusters_that_are_hard_to_balance_end_within_their_band_or_at_a_b
 @pytest.mark.parametrize("seed", [*(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 25)), 29])
 def test_a_shape_in_another_order_gives_the_same_plan(seed: int) -> None:
     for kind in variants(seed).values():
-        state, plan, _ = planned(kind, seed)
+        state, plan = planned(kind, seed)
         shuffled = replace(state, brokers=state.brokers[::-1], partitions=state.partitions[::-1])
         assert propose(shuffled).plan_id == plan.plan_id
 

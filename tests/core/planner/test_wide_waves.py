@@ -34,7 +34,7 @@ def test_an_exchange_runs_in_two_waves_where_no_broker_is_fuller_than_the_fulles
 
 def test_a_plan_that_leaves_movements_out_names_no_cheaper_ones() -> None:
     """Their part of its gain would be of the placement that it does not reach: up to 15 times its gain was seen."""
-    held = {1: (5.0, 5.0), 2: (2.0,), 3: (5.0,), 4: (6.0, 5.0, 6.0), 5: (3.0, 4.0)}
+    held = {1: (1.0, 7.0), 2: (4.0, 5.0, 1.0), 3: (6.0,), 4: (5.0, 2.0), 5: (2.0, 2.0, 3.0)}
     cluster = _holding(held, Capacity(bytes_in_per_sec=10.5, bytes_out_per_sec=1e3, disk_bytes=1e6))
     plan = propose(cluster, ONE_BY_ONE)
     assert plan.movements
