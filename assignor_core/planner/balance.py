@@ -8,7 +8,7 @@ and is for plans that the ways before left above their targets or dearer than th
    at the full slope follow until one gains next to nothing: what is not needed goes home.
 2. *Guided*: the same with the prices of the dual (`dual`), if the plan costs more than these prove. Brokers with other
    proportions of disk and network than the rest then sort replicas as a linear program would, without rounding.
-3. *Deep*: guided rounds with more trials, for plans above the target or much dearer than the dual proves.
+3. *Deep*: guided rounds with more trials, for plans above the target, or that guided rounds made much cheaper.
 4. *Last*: only above the target, hotter rounds at ever lower prices from the cheapest placement so far, as if that were
    the first one. Counted from the first one on, one plan had 2,054 movements in place of 985 (2026-11-29: 69, new).
 5. *Seated*: only above the target, heavy partitions alone, as if light ones carried nothing; then light ones around
@@ -42,6 +42,8 @@ from assignor_core.planner.search import Search
 from assignor_core.planner.targets import targets_of
 from assignor_core.planner.tuning import TUNING, Tuning
 
+Found = list[Outcome]
+"""What the ways so far have reached, that of the ramp first."""
 EVEN = 1e-7
 """Fair shares that differ by less are even: loads are rounded to a grid."""
 
@@ -82,7 +84,7 @@ def _best(case: Case) -> Outcome:
         else:
             found = [best]
             for way in WAYS:
-                found.append(way(case, case.best_of(found), min(found, key=lambda outcome: outcome.cost)))
+                found.append(way(case, found))
             best = case.best_of(found)
     return _even(case, best if case.is_worth_it(best) else start)
 
@@ -91,8 +93,9 @@ def _ramp(case: Case, best: Outcome) -> Outcome:
     return Rounds(case, case.task, best.rows).run_all(case.tuning.ramp)
 
 
-def _guided(case: Case, best: Outcome, _cheapest: Outcome) -> Outcome:
-    """Rounds with the dual's prices, if `best` costs more than these prove."""
+def _guided(case: Case, found: Found) -> Outcome:
+    """Rounds with the dual's prices, if the best costs more than these prove."""
+    best = case.best_of(found)
     if not case.prices.prices.any():
         return best
     if not case.is_above(best) and best.cost <= case.tuning.enough * case.prices.bound:
@@ -100,20 +103,38 @@ def _guided(case: Case, best: Outcome, _cheapest: Outcome) -> Outcome:
     return Rounds(case, case.guided_task, case.start.rows).run_all(case.tuning.guided)
 
 
-def _deep(case: Case, best: Outcome, _cheapest: Outcome) -> Outcome:
-    """More trials, with the dual's prices where there are any, if `best` is above its target or much dearer than these
-    prove.
+def _deep(case: Case, found: Found) -> Outcome:
+    """More trials, with the dual's prices where there are any, if the best is above its target or much cheaper than the
+    ramp: there much depends on who holds what.
     """
-    tuning = case.tuning
-    if not case.is_above(best) and best.cost <= tuning.enough * case.prices.bound:
+    best, tuning = case.best_of(found), case.tuning
+    if not case.is_above(best) and tuning.enough * best.cost >= found[0].cost:
         return best
     turns = tuning.guided if case.prices.prices.any() else tuning.ramp
     return Rounds(case, case.guided_task, case.start.rows, tuning.deep_trials).run_all(turns)
 
 
-def _seated(case: Case, best: Outcome, _cheapest: Outcome, trials_times: int = 2) -> Outcome:
-    """Heavy partitions first, if `best` is above its target."""
-    heavy = np.flatnonzero(case.is_heavy)
+def _last(case: Case, found: Found) -> Outcome:
+    """Hotter rounds from the cheapest placement so far, if the best is above its target."""
+    best, cheapest = case.best_of(found), min(found, key=lambda outcome: outcome.cost)
+    return _hotter(case, cheapest) if case.is_above(best) else best
+
+
+def _hotter(case: Case, begin: Outcome) -> Outcome:
+    """Hotter rounds from `begin`. Copies are counted from there on, so what it has found is home; counted from the
+    first placement on, hot rounds would lose it. Leaders and replicas cost nothing: their caps are soft.
+    """
+    trials, counts = case.tuning.deep_trials, case.search.problem.arrays.columns.counts
+    task = anchored(case.task, begin.rows)._replace(weight=np.where(counts, 0.0, case.task.weight))
+    rounds = Rounds(case, task, begin.rows, trials)
+    reached = rounds.run_last(rounds.outcome())
+    rounds = Rounds(case, case.task, reached.rows, trials)
+    return rounds.recover(rounds.outcome())
+
+
+def _seated(case: Case, found: Found, trials_times: int = 2) -> Outcome:
+    """Heavy partitions first, if the best is above its target."""
+    best, heavy = case.best_of(found), np.flatnonzero(case.is_heavy)
     if not case.is_above(best) or not len(heavy):
         return best
     tuning, rows = case.tuning, case.start.rows.copy()
@@ -124,40 +145,22 @@ def _seated(case: Case, best: Outcome, _cheapest: Outcome, trials_times: int = 2
     return Rounds(case, case.task, around.rows, trials_times).close(around)
 
 
-def _last(case: Case, best: Outcome, cheapest: Outcome) -> Outcome:
-    """Hotter rounds from the cheapest placement so far, if `best` is above its target. Copies are counted from there
-    on, so what it has found is home; counted from the first placement on, hot rounds would lose it. Leaders and
-    replicas cost nothing: their caps are soft.
-    """
-    if not case.is_above(best):
-        return best
-    trials, counts = case.tuning.deep_trials, case.search.problem.arrays.columns.counts
-    task = anchored(case.task, cheapest.rows)._replace(weight=np.where(counts, 0.0, case.task.weight))
-    rounds = Rounds(case, task, cheapest.rows, trials)
-    reached = rounds.run_last(rounds.outcome())
-    rounds = Rounds(case, case.task, reached.rows, trials)
-    return rounds.recover(rounds.outcome())
-
-
-def _seated_again(case: Case, best: Outcome, cheapest: Outcome) -> Outcome:
+def _seated_again(case: Case, found: Found) -> Outcome:
     """Heavy partitions first, with more trials, and hotter rounds after them."""
-    if not case.is_above(best):
-        return best
-    seated = _seated(case, best, cheapest, case.tuning.deep_trials)
-    return _last(case, seated, seated)
+    best = case.best_of(found)
+    return _hotter(case, _seated(case, found, case.tuning.deep_trials)) if case.is_above(best) else best
 
 
-def _last_again(case: Case, best: Outcome, _cheapest: Outcome) -> Outcome:
+def _last_again(case: Case, found: Found) -> Outcome:
     """Hotter rounds from the nearest placement: a plan on this one's result would begin so."""
-    return _last(case, best, best)
+    best = case.best_of(found)
+    return _hotter(case, best) if case.is_above(best) else best
 
 
-WAYS: tuple[Callable[[Case, Outcome, Outcome], Outcome], ...] = (
+WAYS: tuple[Callable[[Case, Found], Outcome], ...] = (
     _guided, _deep, _last, _seated, _seated_again, _last_again,
 )  # fmt: skip
-"""What follows on the ramp, in order. Each gets the best and the cheapest so far, and returns what it has reached, or
-the best if that is good enough.
-"""
+"""What follows on the ramp, in order. Each returns what it has reached, or the best so far if that is good enough."""
 
 
 def _even(case: Case, best: Outcome) -> Outcome:

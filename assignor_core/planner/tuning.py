@@ -112,7 +112,9 @@ class Tuning:
     near: float = 5e-4
     """Fair shares above the target that count as being there; the benchmark counts the same."""
     enough: float = 1.15
-    """Guided rounds are for plans that cost more than so many times what the dual proves, and so are more trials."""
+    """Guided rounds are for plans that cost more than so many times what the dual proves; more trials, for those that
+    cost so many times as much without them. On 300 brokers more trials save 5 % of the bytes for three times the time.
+    """
     heavy: float = 0.2
     """A partition is heavy if its leader carries this part of a fair share of any load."""
     dual_steps: int = 300
