@@ -1,15 +1,13 @@
-"""A placement that can be edited: replica lists, which broker holds what, and loads kept current with each edit.
+"""A placement that can be edited: replica lists, and loads kept current with each edit.
 
 Loads are fractions of the cluster's total per column, so that bytes/s compare with bytes and with counts, and they lie
 on a grid, so that sums are exact. An edit therefore adds and subtracts what it changes, and its reversal gives back the
 same bits; nothing is summed up anew. The module knows what an edit does to loads, not whether it is good or allowed.
 
-Invariants: `loads` is what `replicas` puts on brokers; a partition is in the list of a broker if and only if the broker
-is in its replica list. Both hold after every edit (tests/core/planner/test_properties.py).
+Invariant: `loads` is what `replicas` puts on brokers, after every edit (tests/core/planner/test_properties.py).
 """
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -92,14 +90,10 @@ class Placement:
         """P: bytes of one replica."""
         self.disk_fraction: Floats = self.following[:, disk].max(axis=1)
         """P: the same as fraction of the cluster's disk."""
-        self.edits = 0
-        """Edits so far: as long as it is the same, so is all that is worked out from the placement."""
-        self._index_replicas()
 
     def held_by(self, broker: int) -> Indices:
-        """Partitions with a replica on `broker`, in no meaningful but a repeatable order."""
-        held: Indices = self._held[broker][: self._counts[broker]]
-        return held
+        """Partitions with a replica on `broker`, ascending; all rows are read, P x R."""
+        return np.flatnonzero((self.replicas == broker).any(axis=1))
 
     def slots_of(self, partitions: Indices, broker: int) -> Indices:
         """Place of `broker` in the replica list of each partition: 0 where it leads."""
@@ -116,16 +110,8 @@ class Placement:
             self.in_racks.add_at(loads, partitions, slots)
         return loads
 
-    def leaderships(self, partitions: Indices) -> Floats:
-        """N x C what goes from the old to the new leader of each partition."""
-        loads: Floats = self.leading.take(partitions, axis=0) - self.following.take(partitions, axis=0)
-        if self.in_racks is not None:
-            self.in_racks.add_leadership(loads, partitions)
-        return loads
-
     def move(self, partition: int, slot: int, target: int) -> None:
         """The replica in `slot` goes to `target`, and keeps its slot."""
-        self.edits += 1
         source = int(self.replicas[partition, slot])
         load = self.leading[partition] if slot == 0 else self.following[partition]
         self.loads[source] -= load
@@ -133,12 +119,9 @@ class Placement:
         self._take_served(partition)
         self.replicas[partition, slot] = target
         self._put_served(partition)
-        self._drop(source, int(self._where[partition, slot]))
-        self._where[partition, slot] = self._append(target, partition)
 
     def lead(self, partition: int, slot: int) -> None:
         """The follower in `slot` becomes leader; the leader takes its slot."""
-        self.edits += 1
         old, new = int(self.replicas[partition, 0]), int(self.replicas[partition, slot])
         change = self.leading[partition] - self.following[partition]
         self.loads[old] -= change
@@ -146,34 +129,22 @@ class Placement:
         self._take_served(partition)
         self.replicas[partition, 0], self.replicas[partition, slot] = new, old
         self._put_served(partition)
-        where = self._where[partition]
-        where[0], where[slot] = where[slot], where[0]
 
     def restore(self, partition: int) -> None:
         """Put the replicas of `partition` back to where they were at first."""
-        self.edits += 1
         for slot, broker in enumerate(self.replicas[partition]):
             if broker != NO_BROKER:
                 self.loads[broker] -= (self.leading if slot == 0 else self.following)[partition]
-                self._drop(int(broker), int(self._where[partition, slot]))
         self._take_served(partition)
         self.replicas[partition] = self.original[partition]
         self._put_served(partition)
         for slot, broker in enumerate(self.replicas[partition]):
             if broker != NO_BROKER:
                 self.loads[broker] += (self.leading if slot == 0 else self.following)[partition]
-                self._where[partition, slot] = self._append(int(broker), partition)
 
     def changed(self) -> Indices:
         """Partitions whose replica list differs from the original one."""
         return np.flatnonzero((self.replicas != self.original).any(axis=1))
-
-    def copies(self, partitions: Indices) -> Indices:
-        """N: replicas of each partition on brokers that did not hold it at first."""
-        new, old = self.replicas[partitions], self.original[partitions]
-        is_new = (new != NO_BROKER) & (new[:, :, None] != old[:, None, :]).all(axis=2)
-        count: Indices = is_new.sum(axis=1)
-        return count
 
     def inflow(self) -> Floats:
         """B: bytes that are copied to each broker from where the replicas were at first."""
@@ -195,37 +166,3 @@ class Placement:
         if self.in_racks is not None and self.in_racks.is_bound[partition]:
             self.in_racks.update(partition, self.replicas[partition])
             self.in_racks.shift(self.loads, partition, self.replicas[partition], 1.0)
-
-    def _append(self, broker: int, partition: int) -> int:
-        """Put `partition` behind the last that `broker` holds; returns its place. Lists double, so this costs O(1)."""
-        held, count = self._held[broker], self._counts[broker]
-        if count == len(held):
-            held = self._held[broker] = np.concatenate((held, np.zeros(max(16, count), dtype=np.int64)))
-        held[count] = partition
-        self._counts[broker] = count + 1
-        return count
-
-    def _drop(self, broker: int, place: int) -> None:
-        """Take the partition at `place` out of the list of `broker`; the last one fills the gap."""
-        last = self._counts[broker] - 1
-        self._counts[broker] = last
-        if place != last:
-            partition = int(self._held[broker][last])
-            self._held[broker][place] = partition
-            self._where[partition, int(np.argmax(self.replicas[partition] == broker))] = place
-
-    def _index_replicas(self) -> None:
-        """Lists of what each broker holds, and where[partition, slot] = place in the list of that broker.
-
-        Asking `replicas` what a broker holds would read all of it, P x R, for each candidate.
-        """
-        width = self.replicas.shape[1]
-        flat = self.replicas.ravel()
-        order = np.argsort(flat, kind="stable")
-        order = order[flat[order] != NO_BROKER]
-        brokers = flat[order]
-        starts = np.searchsorted(brokers, np.arange(len(self.arrays.broker_ids) + 1))
-        self._held = [order[start:end] // width for start, end in pairwise(starts)]
-        self._counts = [len(held) for held in self._held]
-        self._where = np.full(self.replicas.shape, NO_BROKER, dtype=np.int64)
-        self._where.ravel()[order] = np.arange(len(order)) - starts[brokers]

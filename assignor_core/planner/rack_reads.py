@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.follower_reads import RackReads, in_rack, parts_by_slot
+from assignor_core.follower_reads import RackReads, parts_by_slot
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, add_reads
 from assignor_core.resources import Resource
 
@@ -35,12 +35,9 @@ class ServedInRacks:
         self._reads = replace(reads, rates=to_grid(reads.rates * scale[self._columns]))
         self._place: Indices = np.full(len(arrays.partitions), NO_BROKER, dtype=np.int64)
         self._place[reads.partitions] = np.arange(len(reads.partitions))
-        self._served, self._absent = self._by_slot(slice(None), reads.rows, arrays.replicas[reads.partitions])
+        self._served = self._by_slot(slice(None), reads.rows, arrays.replicas[reads.partitions])
         self.is_bound: Flags = self._place != NO_BROKER
         """P: replicas should stay in their racks."""
-        self.share_racks: Flags = np.zeros(len(self._place), dtype=np.bool_)
-        """P: several replicas stand in a rack that reads, so a new leader takes from others what these served."""
-        self.share_racks[reads.partitions[reads.rows[self._counts(arrays.replicas[reads.partitions]) > 1]]] = True
 
     @property
     def reads(self) -> RackReads:
@@ -58,13 +55,6 @@ class ServedInRacks:
         if len(at):
             loads[at[:, None], self._columns] += self._served[places[at], slots[at]]
 
-    def add_leadership(self, loads: Floats, partitions: Indices) -> None:
-        """Adds to `loads` (N x C) what racks without a replica read: it goes with the leadership."""
-        places = self._place[partitions]
-        at = np.flatnonzero(places != NO_BROKER)
-        if len(at):
-            loads[at[:, None], self._columns] += self._absent[places[at]]
-
     def shift(self, loads: Floats, partition: int, replicas: Ints, sign: float) -> None:
         """Adds `sign` times what the `replicas` (R) of one partition serve to `loads` (B x C)."""
         place = int(self._place[partition])
@@ -75,8 +65,7 @@ class ServedInRacks:
     def update(self, partition: int, replicas: Ints) -> None:
         """Note that one partition has these `replicas` (R) now."""
         place = int(self._place[partition])
-        served, absent = self._of(place, replicas)
-        self._served[place], self._absent[place] = served[0], absent[0]
+        self._served[place] = self._of(place, replicas)[0]
 
     def add_to_brokers(
         self, loads: Floats, places: list[int], partition: int, replicas: list[int], sign: float
@@ -84,27 +73,19 @@ class ServedInRacks:
         """Adds `sign` times what one partition's `replicas` would serve to the rows of `loads` at `places`."""
         row = np.full(self._served.shape[1], NO_BROKER, dtype=np.int32)
         row[: len(replicas)] = replicas
-        served, _ = self._of(int(self._place[partition]), row)
+        served = self._of(int(self._place[partition]), row)
         for slot, place in enumerate(places):
             loads[place, self._columns] += sign * served[0, slot]
 
-    def _of(self, place: int, replicas: Ints) -> tuple[Floats, Floats]:
+    def _of(self, place: int, replicas: Ints) -> Floats:
         pairs = slice(int(self._reads.begin[place]), int(self._reads.begin[place + 1]))
         rows = np.zeros(pairs.stop - pairs.start, dtype=np.int64)
         return self._by_slot(pairs, rows, replicas[None, :])
 
-    def _by_slot(self, pairs: slice, rows: Indices, replicas: Ints) -> tuple[Floats, Floats]:
-        """(What each replica serves, what racks without a replica read) of `pairs`, if partitions have `replicas`."""
+    def _by_slot(self, pairs: slice, rows: Indices, replicas: Ints) -> Floats:
+        """What each replica serves of `pairs`, if partitions have `replicas`."""
         racks, rates = self._reads.racks[pairs], self._reads.rates[pairs]
         parts = parts_by_slot(replicas[rows], racks, self._arrays.racks)
         served = np.zeros((*replicas.shape, rates.shape[1]))
         np.add.at(served, rows, self._to_grid(parts[:, :, None] * rates[:, None, :]))
-        absent = np.zeros((len(replicas), rates.shape[1]))
-        is_absent = ~in_rack(replicas[rows], racks, self._arrays.racks).any(axis=1)
-        np.add.at(absent, rows[is_absent], rates[is_absent])
-        return served, absent
-
-    def _counts(self, replicas: Ints) -> Indices:
-        """N: replicas in the rack of each pair, if partitions have these (M x R)."""
-        count: Indices = in_rack(replicas[self._reads.rows], self._reads.racks, self._arrays.racks).sum(axis=1)
-        return count
+        return served

@@ -52,7 +52,7 @@ def _leaving_replicas(search: Search) -> list[tuple[int, int]]:
     made = np.zeros(len(problem.movable), dtype=np.int64)
     rows: list[Floats] = []
     for broker in problem.leaving:
-        held = placement.held_by(int(broker)).copy()
+        held = placement.held_by(int(broker))
         held = held[problem.movable[held]]
         # With too few brokers alive, none may take most of them: asking one by one would take seconds in each round.
         held = held[problem.new_holders(placement, held).any(axis=1)]
