@@ -4,7 +4,7 @@
       │  load            columns: every load of every replica as a matrix
       ▼
     Placement, Problem   what can be edited; rules, limits and the objective that judges it
-      │  repair, destinations     hard rules: brokers to empty, racks to spread; each edit goes through Search
+      │  repair                   hard rules: brokers to empty, racks to spread; each edit goes through Search
       │  round_task               walls, targets and prices as plain arrays
       │  balance                  which rounds follow on each other, and what becomes the plan
       │    rounds, round_trials       millions of trials under one objective

@@ -34,9 +34,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from assignor_core.planner.destinations import keep_rules
 from assignor_core.planner.frontier import at_falling_prices, within_budgets
-from assignor_core.planner.round_task import anchored, changed_of, loads_of, part_of, task_of
+from assignor_core.planner.repair import repair
+from assignor_core.planner.round_task import anchored, changed_of, loads_of, part_of, state_of_rows, task_of
 from assignor_core.planner.rounds import Case, Outcome, Rounds
 from assignor_core.planner.search import Search
 from assignor_core.planner.targets import targets_of
@@ -59,14 +59,42 @@ def balance(search: Search, tuning: Tuning = TUNING) -> Case | None:
     >>> sorted(search.placement.replicas[:, 0].tolist())
     [0, 1]
     """
-    problem, placement = search.problem, search.placement
-    keep_rules(search)
-    if problem.policy.rules_only or not len(placement.original) or not problem.arrays.alive.any():
+    problem, placement, policy = search.problem, search.placement, search.problem.policy
+    repair(search)
+    if not len(placement.original) or not problem.arrays.alive.any():
         return None
-    targets = targets_of(problem, placement)
-    case = Case(search, task_of(search, targets, tuning), targets, tuning)
+    if policy.rules_only or policy.only_brokers:
+        _choose_destinations(search, tuning)
+    if policy.rules_only:
+        return None
+    case = _case_of(search, tuning)
     search.apply_rows(_best(case).rows)
     return case
+
+
+def _case_of(search: Search, tuning: Tuning) -> Case:
+    targets = targets_of(search.problem, search.placement)
+    return Case(search, task_of(search, targets, tuning), targets, tuning)
+
+
+def _choose_destinations(search: Search, tuning: Tuning) -> None:
+    """Other places and leaders for what hard rules have moved, where nothing else of the plan may make up for them.
+
+    Repair places one replica after the other, so a plan that only empties brokers would end as uneven as that leaves
+    it. Nothing more is copied, and no other partition is touched. What consumers read in their racks stays.
+    """
+    problem, placement = search.problem, search.placement
+    case = _case_of(search, tuning)
+    moved = changed_of(case.task, case.start.rows) & problem.movable
+    if placement.in_racks is not None:
+        moved &= ~placement.in_racks.is_bound
+    if not moved.any():
+        return
+    totals = state_of_rows(case.task, case.start.rows).totals
+    rounds = Rounds(case, case.task._replace(is_movable=moved, budget=totals), case.start.rows)
+    best = rounds.run_all(tuning.ramp)
+    if best.key < case.start.key:
+        search.apply_rows(best.rows)
 
 
 def _best(case: Case) -> Outcome:

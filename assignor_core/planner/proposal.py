@@ -1,7 +1,7 @@
 """Makes a plan: what the steps decide stands in modules of their own.
 
 1. `problem` turns a model and a policy into rules and aims.
-2. `destinations` and `repair` keep hard rules: brokers that must end empty, racks that are crowded.
+2. `repair` keeps hard rules: brokers that must end empty, racks that are crowded.
 3. `balance` searches a placement whose loads are below their targets for the least bytes.
 4. `explain` and `waves` turn that into movements in order, each with its reason; `bounds` and `diagnose` say what no
    plan could mend.

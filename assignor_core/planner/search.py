@@ -1,6 +1,6 @@
 """A placement under change: edits that can be undone, and what they have spent.
 
-Hard rules are kept by single edits (`repair`, `destinations`), and the search in rounds hands in whole rows. Both go
+Hard rules are kept by single edits (`repair`), and the search hands in whole rows. Both go
 through here, so the figures of what is copied are always those of the placement as it is.
 
 Invariant: the journal leads back to any earlier state, bit by bit.

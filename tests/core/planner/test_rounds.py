@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numba.core import caching
 
 from assignor_core.load import NO_BROKER
-from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
+from assignor_core.model import Broker, BrokerState, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import apply_to, plan_to_json
 from assignor_core.planner import PlannerPolicy, round_trials
 from assignor_core.planner.balance import balance
@@ -137,6 +137,16 @@ def test_two_brokers_exchange_leaderships() -> None:
     )
     assert plan.skew_after["leader_bytes_in"]["max_over_mean"] == pytest.approx(1.0)
     assert len(plan.movements) == 2
+
+
+def test_a_broker_that_is_emptied_leaves_its_leaderships_to_several() -> None:
+    """Broker 3 leads all. Broker 4 is empty and takes its replicas; what brokers 1 and 2 follow they may lead now."""
+    brokers = (*map(Broker, (1, 2, 4)), Broker(3, state=BrokerState.DRAINING))
+    state = cluster((3, 2), (3, 2), (3, 1), (3, 1), (3, 1), (3, 2), brokers=brokers)
+    plan = planned(state, PlannerPolicy(rules_only=True))
+    check_plan(state, PlannerPolicy(rules_only=True), plan)
+    assert plan.bytes_to_move == 6 * 1000.0
+    assert plan.skew_after["leader_bytes_in"]["max_over_mean"] == pytest.approx(1.0)
 
 
 def test_what_followers_serve_moves_within_its_racks() -> None:
