@@ -273,26 +273,6 @@ def reassignment_json(plan: Plan) -> dict[str, Any]:
     return {"version": 1, "partitions": partitions}
 
 
-def plan_from_reassignment(obj: Mapping[str, Any], cluster: ClusterState) -> Plan:
-    """The plan that a kafka-reassign-partitions file means on `cluster`; raises InputError where it does not fit."""
-    current = {(partition.topic, partition.partition): partition for partition in cluster.partitions}
-    movements = []
-    for entry in obj.get("partitions", ()):
-        partition = current.get((entry.get("topic"), entry.get("partition")))
-        if partition is None:
-            raise InputError(f"reassignment: found {entry.get('topic')}-{entry.get('partition')}, not in the cluster")
-        new, disk = tuple(entry.get("replicas", ())), partition.load.disk_bytes
-        # The fullest window counts: a copy has to fit whenever it is made.
-        copied = len(set(new) - set(partition.replicas)) * (max(disk) if isinstance(disk, tuple) else disk)
-        if new != partition.replicas:
-            movements.append(Movement(partition.topic, partition.partition, partition.replicas, new, copied))
-    plan = Plan(cluster.cluster_id, tuple(movements))
-    problems = validate(plan, cluster)
-    if problems:
-        raise InputError(f"reassignment: {problems[0]}")
-    return plan
-
-
 def plan_to_json(plan: Plan) -> dict[str, Any]:
     """The contract's "Result of plan", without `elapsed_ms`, which only the caller knows."""
     gap = {name: plan.skew_after[name]["max_over_mean"] - bound for name, bound in plan.lower_bound.items()}

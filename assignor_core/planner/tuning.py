@@ -33,9 +33,9 @@ class Tuning:
     """Fair shares of disk that one changed partition costs beside its bytes. With 0.02 some plans have a tenth fewer
     movements, heavy shapes have as many, and plans copy 2 % more bytes.
     """
-    even_slope: float = 4.0
-    """Most that a fair share between a broker's own limit and its target costs. With 2 plans leave a quarter more of it
-    and copy 1 % less.
+    even_slope: float = 12.0
+    """Most that a fair share between a broker's own limit and its target costs. With 4 plans of 31 harsh shapes leave
+    half as much again of it, and copy 1 % less (2026-11-29).
     """
     count_weight: float = 0.05
     """Cost of leaders and replicas above their soft caps, as a part of what a load costs. With 0.15 heavy shapes end
