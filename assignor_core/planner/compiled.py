@@ -9,26 +9,34 @@ numba knows nothing of constants that change in other modules.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
+from numba.core import config
 from numba.core.caching import InTreeCacheLocator
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class InstalledCacheLocator(InTreeCacheLocator):
-    """What was compiled when an image was built, in folders that may not be written any more.
+    """What was compiled at set-up or when an image was built, also in folders that may not be written any more.
 
-    `NUMBA_CACHE_LOCATOR_CLASSES` names this class in the image. There `NUMBA_CPU_NAME` must be the same for the build
-    and for all that run it: numba would compile anew for another processor, and fail to keep the result.
+    numba itself would pass over such folders. For an image `NUMBA_CPU_NAME` must be the same at its build and wherever
+    it runs, as numba compiles anew for another processor.
     """
 
     def ensure_cache_path(self) -> None:
         """Raises OSError if nothing is there to be read."""
         if not any(Path(self.get_cache_path()).glob("*.nbi")):  # type: ignore[no-untyped-call]
             super().ensure_cache_path()  # type: ignore[no-untyped-call]
+
+
+options_of_numba = cast(Any, config)
+options_of_numba.CACHE_LOCATOR_CLASSES = options_of_numba.CACHE_LOCATOR_CLASSES or ",".join(
+    ("UserProvidedCacheLocator", f"{__name__}.{InstalledCacheLocator.__name__}", "UserWideCacheLocator")
+)
 
 
 def compiled(function: F) -> F:
@@ -39,6 +47,15 @@ def compiled(function: F) -> F:
     """
     options: Any = {"_nrt": False, "forceinline": True}
     try:
-        return cast(F, njit(cache=True, **options)(function))
+        dispatcher = njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no such folder
         return cast(F, njit(**options)(function))
+    if (cache := getattr(dispatcher, "_cache", None)) is not None:  # none where numba is switched off
+        keep = cache.save_overload
+
+        def keep_if_possible(*arguments: Any) -> None:
+            with suppress(OSError):  # an installed folder is there to be read
+                keep(*arguments)
+
+        cache.save_overload = keep_if_possible
+    return cast(F, dispatcher)

@@ -48,6 +48,12 @@ def analyze(machine: Path, *arguments: str) -> "subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
 
 
+def test_who_makes_plans_may_load_machine_code() -> None:
+    """With it the rule makes each plan fail: `PermissionError: cannot allocate executable memory`."""
+    strict = {file.stem for file in UNITS.glob("*.service") if "\nMemoryDenyWriteExecute=yes\n" in file.read_text()}
+    assert strict == {"rebalancer-collect@"}
+
+
 @needs_systemd
 def test_systemd_has_nothing_against_the_units(machine: Path) -> None:
     files = [str(machine / f"etc/systemd/system/{name}.service") for name in SERVICES]

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba.core import caching
+from numba.core import config
 
 from assignor_core.load import NO_BROKER
 from assignor_core.model import Broker, BrokerState, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import apply_to, plan_to_json
 from assignor_core.planner import PlannerPolicy, round_trials
 from assignor_core.planner.balance import balance
-from assignor_core.planner.compiled import compiled
+from assignor_core.planner.compiled import InstalledCacheLocator, compiled
 from assignor_core.planner.proposal import propose as planned
 from assignor_core.planner.repair import repair
 from assignor_core.planner.round_task import loads_of, state_of_rows, task_of
@@ -252,9 +252,20 @@ def hourly(state: ClusterState, hours: int) -> ClusterState:
 def test_where_no_folder_can_be_written_machine_code_is_made_for_this_process_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])
+    monkeypatch.setattr(config, "CACHE_LOCATOR_CLASSES", "IPythonCacheLocator")
 
     def twice(figure: int) -> int:
         return 2 * figure
 
     assert compiled(twice)(21) == 42
+
+
+def test_an_installed_folder_that_can_only_be_read_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing there is compiled for this process."""
+    monkeypatch.setattr(InstalledCacheLocator, "get_cache_path", lambda _: "/missing/installed")
+    monkeypatch.setattr(InstalledCacheLocator, "ensure_cache_path", lambda _: None)
+
+    def thrice(figure: int) -> int:
+        return 3 * figure
+
+    assert compiled(thrice)(14) == 42
