@@ -15,8 +15,9 @@ and is for plans that the ways before left above their targets or dearer than th
    them; then all. Once more with more trials and the last rounds after them, and then the last rounds from the nearest
    placement, if it is still above.
 
-With a budget, and where a policy leaves loads above their target that no allowed movement relieves, rounds at falling
-prices take the place of these ways (`frontier`).
+With a budget, rounds at falling prices take the place of these ways (`frontier`). Where a policy leaves out brokers,
+loads may stay above their targets that no allowed movement relieves; there the ramp is all, as hotter rounds would move
+much for nothing.
 
 In small clusters loads often come in equal units, as in a demo or a test, and exact evenness may be a movement away
 from the band. Stopping short of it would puzzle whoever looks, so a last way makes up to eight movements more if that
@@ -34,7 +35,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from assignor_core.planner.frontier import at_falling_prices, within_budgets
+from assignor_core.planner.frontier import within_budgets
 from assignor_core.planner.repair import repair
 from assignor_core.planner.round_task import anchored, changed_of, loads_of, part_of, state_of_rows, task_of
 from assignor_core.planner.rounds import Case, Outcome, Rounds
@@ -105,15 +106,11 @@ def _best(case: Case) -> Outcome:
     if policy.has_budget:
         best = within_budgets(case)
     else:
-        best = _ramp(case, start)
+        found = [_ramp(case, start)]
         is_narrow = bool(policy.only_brokers or policy.add or policy.excluded_brokers)
-        if is_narrow and case.is_above(best):
-            best = at_falling_prices(case, start)
-        else:
-            found = [best]
-            for way in WAYS:
-                found.append(way(case, found))
-            best = case.best_of(found)
+        for way in () if is_narrow else WAYS:
+            found.append(way(case, found))
+        best = case.best_of(found)
     return _even(case, best if case.is_worth_it(best) else start)
 
 

@@ -5,9 +5,6 @@ the best that is known for what it copies, and the way is a frontier of gain ove
 it, and `within_budgets` goes as far as a budget allows: a plan with the bytes of a cheaper one as its budget is that
 plan. What a budget leaves over after the last such placement is spent by rounds that may not exceed it.
 
-The same rounds are for policies that leave loads above their targets which no allowed movement relieves: what can't be
-had is dear there, and a lower price counts only if what it copies more brings down as much.
-
 Invariants: each placement of the frontier copies more and gains more than the one before, and is a plan by itself. No
 round begins at a placement that breaks a budget. Nothing moves here.
 """
@@ -65,16 +62,16 @@ def within_budgets(case: Case) -> Outcome:
     """The best placement within the budgets of the policy."""
     policy, best = case.search.problem.policy, case.start
     if policy.bytes_max is None or policy.movements_max is not None or policy.inflow_max is not None:
-        return at_falling_prices(case, best)
+        return _at_falling_prices(case, best)
     for outcome in frontier(case):
         if copied_bytes(case.task, outcome.rows) > policy.bytes_max:
             break
         best = outcome
     is_spent = copied_bytes(case.task, best.rows) == policy.bytes_max
-    return best if is_spent else at_falling_prices(case, best)
+    return best if is_spent else _at_falling_prices(case, best)
 
 
-def at_falling_prices(case: Case, best: Outcome) -> Outcome:
+def _at_falling_prices(case: Case, best: Outcome) -> Outcome:
     """The best of `best` and of rounds from there; a lower price counts only if what it copies more brings down as
     much.
     """

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -269,3 +270,16 @@ def test_an_installed_folder_that_can_only_be_read_is_no_obstacle(monkeypatch: p
         return 3 * figure
 
     assert compiled(thrice)(14) == 42
+
+
+@pytest.mark.parametrize("racks", [(None,) * 5, tuple("abcab")], ids=("no racks", "three racks"))
+@pytest.mark.parametrize("seed", range(4))
+def test_an_empty_broker_is_filled_though_loads_differ_a_little(seed: int, racks: tuple[str | None, ...]) -> None:
+    """Sixteen partitions of about the same load, two replicas each, on four of five brokers."""
+    draws = random.Random(seed)
+    brokers = tuple(map(Broker, range(1, 6), racks))
+    placed = [((1, 2), (2, 3), (3, 4), (4, 1))[number % 4] for number in range(16)]
+    state = cluster(*placed, brokers=brokers, loads=tuple(draws.gauss(10.0, 0.5) for _ in placed))
+    policy = PlannerPolicy().to_fill(frozenset({5}), 5)
+    after = check_plan(state, policy, planned(state, policy))
+    assert sum(5 in row.replicas for row in after.partitions) >= 5
