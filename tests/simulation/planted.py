@@ -393,3 +393,15 @@ PLANTED = (
         story=run_sample_story,
     ),
 )  # fmt: skip
+
+AWAITING_SEEDS = frozenset(
+    {
+        "mode apply plans at once after each execution that it gives up",
+        "an execution waits for failed brokers",
+        "relief waits for what only a failed broker can bring on",
+        "copies go on into a log dir that others fill",
+    }
+)
+"""Faults whose seeds tell another story since the planner has another search (2026-11-29). New seeds are to be sought
+for them: `python -m tests.simulation.run --planted` tries.
+"""
