@@ -106,16 +106,12 @@ def _best(case: Case) -> Outcome:
     if policy.has_budget:
         best = within_budgets(case)
     else:
-        found = [_ramp(case, start)]
+        found = [Rounds(case, case.task, start.rows).run_all(tuning.ramp)]
         is_narrow = bool(policy.only_brokers or policy.add or policy.excluded_brokers)
         for way in () if is_narrow else WAYS:
             found.append(way(case, found))
         best = case.best_of(found)
     return _even(case, best if case.is_worth_it(best) else start)
-
-
-def _ramp(case: Case, best: Outcome) -> Outcome:
-    return Rounds(case, case.task, best.rows).run_all(case.tuning.ramp)
 
 
 def _guided(case: Case, found: Found) -> Outcome:

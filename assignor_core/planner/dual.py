@@ -81,6 +81,16 @@ def prove(question: DualQuestion, steps: int, enough: float = np.inf) -> Proven:
     return Proven(best, chosen)
 
 
+def priced_columns(problem: Problem, placement: Placement) -> Flags:
+    """C: loads whose prices prove something. Counts of leaders and replicas have no targets that must be met."""
+    columns = problem.arrays.columns
+    some: Flags = ~columns.counts & (placement.loads.sum(axis=0) > 0)
+    if placement.in_racks is not None:
+        # What a replica serves in its rack depends on where the others are.
+        some[columns.of(Resource.BYTES_OUT)] = False
+    return some
+
+
 def rows_of(problem: Problem, placement: Placement, some: Flags, whole: float) -> Rows:
     """All partitions with the columns `some` (C) of their loads, where copying `whole` bytes costs 1. What the
     placement has spread over racks stays spread, and brokers that it has emptied stay empty.
@@ -118,11 +128,7 @@ class RoundPrices(NamedTuple):
 def round_prices(search: Search, task: RoundTask, tuning: Tuning) -> RoundPrices:
     """The dual's prices where loads should end below the targets of `task`, counts left out."""
     problem, placement = search.problem, search.placement
-    columns, brokers = problem.arrays.columns, float(problem.arrays.alive.sum())
-    some: Flags = ~columns.counts & (placement.loads.sum(axis=0) > 0)
-    if placement.in_racks is not None:
-        # What a replica serves in its rack depends on where the others are.
-        some[columns.of(Resource.BYTES_OUT)] = False
+    some, brokers = priced_columns(problem, placement), float(problem.arrays.alive.sum())
     rows = rows_of(problem, placement, some, 1.0)
     copied = on_grid((task.copy_price + tuning.change_price) / brokers)
     rows = rows._replace(copied=copied, may_change=task.is_movable, may_take=task.may_take)

@@ -38,7 +38,7 @@ def cheaper_plans(case: Case, plan: Plan) -> tuple[CheaperPlan, ...]:
     for outcome in frontier(case):
         share = (before - problem.total_cost(loads_of(case.task, outcome.rows))) / gain
         movements, copies = int(changed_of(case.task, outcome.rows).sum()), copied_bytes(case.task, outcome.rows)
-        # Of those that copy the same the last one is best.
+        # Of placements that copy the same bytes only the last one stays: the frontier gets better from one to the next.
         rows[copies] = CheaperPlan(share, movements, copies)
     cheaper: list[CheaperPlan] = []
     for share in GAIN_SHARES:

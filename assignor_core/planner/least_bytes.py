@@ -11,8 +11,7 @@ could copy less, so the figure holds with them. Nothing moves here.
 import numpy as np
 
 from assignor_core.load import NO_BROKER
-from assignor_core.planner.dual import DualQuestion, prove, rows_of
-from assignor_core.planner.placement import Flags
+from assignor_core.planner.dual import DualQuestion, priced_columns, prove, rows_of
 from assignor_core.planner.search import Search
 from assignor_core.resources import Resource
 
@@ -49,11 +48,7 @@ def least_bytes(search: Search) -> float:
 def _question(search: Search, whole: float) -> DualQuestion:
     """What loads may be, and the prices to begin with."""
     problem, placement = search.problem, search.placement
-    columns = problem.arrays.columns
-    some: Flags = ~columns.counts & (placement.loads.sum(axis=0) > 0)
-    if placement.in_racks is not None:
-        # What a replica serves in its rack depends on the others.
-        some[columns.of(Resource.BYTES_OUT)] = False
+    columns, some = problem.arrays.columns, priced_columns(problem, placement)
     bands = np.array([problem.policy.band_of(resource) for resource in columns.resources])
     most = np.maximum(np.minimum(problem.share * (1.0 + bands), problem.ceiling), placement.loads)
     share = problem.share[:, some]

@@ -64,17 +64,20 @@ def _reasons(problem: Problem, placement: Placement, left: Indices) -> list[tupl
             more = "one" if factor - brokers == 1 else str(factor - brokers)
             needs = f"replication factor {factor} needs {factor} brokers, {brokers} remain"
             why = f"{needs}: add {more}, or lower the factor first"
-        elif (full := _full_by_count(problem, placement)) is not None:
-            why = full
         else:
             why = ""
         reasons.setdefault(why, []).append(partition)
     named = [(why, np.array(partitions)) for why, partitions in reasons.items()]
-    return [(why or _disks_full(problem, placement, some) or _why(problem), some) for why, some in named]
+    return [(why or _no_room(problem, placement, some), some) for why, some in named]
+
+
+def _no_room(problem: Problem, placement: Placement, left: Indices) -> str:
+    """What leaves no place for the partitions `left`, for which no rule of their own stands in the way."""
+    return _full_by_count(problem, placement) or _disks_full(problem, placement, left) or _why(problem)
 
 
 def _full_by_count(problem: Problem, placement: Placement) -> str | None:
-    """That every broker which may take replicas has the most that it may have, in words; None if one has not."""
+    """That `replicas_max` leaves no broker room for one more replica, in words; None if some broker has room."""
     most, columns = problem.policy.replicas_max, problem.arrays.columns.of(Resource.REPLICAS)
     if most is None or not problem.may_take.any():
         return None

@@ -1,7 +1,7 @@
 """What a plan may change, from a cluster and a policy: the hard rules as arrays, and how a placement is judged.
 
 Hard rules: no second replica of a partition on a broker, racks never worse, capacities, who may take, give or lead.
-What repairs a broken rule asks `allowed_targets` and its parts; the search has the same rules as walls (`round_task`).
+`repair` asks for brokers that may take a replica here; the search has the same rules as walls (`round_task`).
 Room on disks counts with the budgets (`spending`), since what is copied uses it up.
 
 What a plan gains is told by one figure, a sum over brokers and columns of the squared excess over the goal in fair
@@ -100,22 +100,6 @@ class Problem:
         brokers = np.flatnonzero(self.share.any(axis=1))
         return float(self.cost(loads[brokers], brokers).sum())
 
-    def allowed_targets(self, placement: Placement, partitions: Indices, source: int, targets: Indices) -> Flags:
-        """N x T: targets that may take each partition's replica from `source` by all hard rules but their capacity.
-
-        The other replicas decide on racks: a target's rack may hold as many of them as that of `source` does, not more.
-        Of a partition that followers serve the target is in the same rack.
-        """
-        replicas, racks = placement.replicas[partitions], self.arrays.racks
-        others = self.rack_counts(replicas, source)
-        allowed = others[:, racks[targets]] <= others[:, racks[source]][:, None]
-        allowed &= self.may_take[targets]
-        for slot in range(replicas.shape[1]):
-            allowed &= replicas[:, slot, None] != targets
-        if placement.in_racks is not None:
-            allowed &= ~placement.in_racks.is_bound[partitions][:, None] | (racks[targets] == racks[source])
-        return allowed
-
     def new_holders(self, placement: Placement, partitions: Indices) -> Flags:
         """N x B: brokers that may take replicas and hold none of the partition."""
         replicas = placement.replicas[partitions]
@@ -126,21 +110,14 @@ class Problem:
             allowed[rows[held], replicas[held, slot]] = False
         return allowed
 
-    def may_rise_by(self, here: Floats, added: Floats, brokers: Indices | int) -> Flags:
-        """Whether `brokers`, which carry `here` (... x C), may carry `added` more; the shapes are broadcast, without C.
-
-        One that is above its capacity already may stay there: what adds nothing to that load is none of its concern.
-        """
-        may_rise: Flags = np.all(added <= np.maximum(self.ceiling[brokers] - here, 0.0), axis=-1)
-        return may_rise
-
     def with_room(self, placement: Placement, loads: Floats, targets: Indices) -> Flags:
-        """N x T: targets whose capacity has room for each of `loads` (N x C); see `may_rise_by`.
+        """N x T: targets whose capacity has room for each of `loads` (N x C).
 
-        A disk above its capacity takes nothing, not even what is empty: sizes are from a look before.
+        One that is above its capacity takes what adds nothing to that load. A disk above its capacity takes nothing,
+        not even what is empty: sizes are from a look before.
         """
         room = np.ones((len(loads), len(targets)), dtype=np.bool_)
-        # Column by column: N x T x C at once would be the largest array of the search.
+        # Column by column: N x T x C at once would be the largest array of a plan.
         for column in np.flatnonzero(np.isfinite(self.ceiling).any(axis=0)):
             free = self.ceiling[targets, column] - placement.loads[targets, column]
             if self.arrays.columns.resources[column] is not Resource.DISK:

@@ -2,7 +2,7 @@
 
 A partition that followers serve has loads that depend on where its replicas are, not on their roles alone. A move
 within a rack takes what is served along, and a new leader changes nothing of it unless two replicas share a rack. So
-the search moves such replicas within their racks only (`Problem.allowed_targets`), where what it scores is exact.
+the search moves such replicas within their racks only (`round_trials`), where what it scores is exact.
 Repair may have to leave a rack: what is served then goes to the leader, which the loads show once the edit is made.
 
 Fractions of the total, on the grid of `placement`. The module knows loads, not rules.

@@ -134,7 +134,7 @@ class Rounds:
         self.task = task
         self.state = state_of_rows(task, rows)
         replicas = int((rows >= 0).sum())
-        # Of few replicas and brokers each pair is tried often enough.
+        # A small cluster has few pairs of replicas: a round need not try each of them more than `replica_trials` times.
         least = min(tuning.trials_min, tuning.replica_trials * max(replicas, len(task.racks)) ** 2)
         trials = np.clip(tuning.replica_trials * replicas, least, max(tuning.trials_max, replicas))
         # With more columns than one window has, each trial takes longer.

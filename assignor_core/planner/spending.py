@@ -1,11 +1,10 @@
-"""What a search has spent so far, what a candidate would cost, and whether the budgets allow it.
+"""What the edits of a placement have spent so far, what a move would cost, and whether the budgets allow it.
 
 Bytes count against where a replica was at first, not against where it is now: only the difference between the first
-and the last placement is ever copied. So the search may bring a replica home for a refund, and move on for nothing one
-that has left home; it can correct itself without paying twice.
+and the last placement is ever copied. So a replica comes home for a refund, and goes on for nothing once it has left.
 
 Invariant: at any moment the figures are those of the plan that the present placement would make. `record` keeps them
-so; the search calls it with -1 before and +1 after it edits a partition.
+so; `Search` calls it with -1 before and +1 after it edits a partition.
 """
 
 import numpy as np
@@ -71,23 +70,19 @@ class Spending:
         """N x T: within the budgets."""
         if not self._limited:
             return np.ones(copied.shape, dtype=np.bool_)
-        return self._within_budgets(partitions[:, None], targets, copied, self._is_home(partitions, targets))
-
-    def _within_budgets(self, partitions: Indices, targets: Indices, copied: Floats, is_home: Flags) -> Flags:
-        """Whether each move is; the shapes are broadcast."""
         policy = self._policy
-        able: Flags = np.broadcast_to(self.may_touch(partitions), copied.shape).copy()
+        able: Flags = np.broadcast_to(self._may_touch(partitions)[:, None], copied.shape).copy()
         if policy.bytes_max is not None:
             # What copies nothing more is allowed even where the budget is spent.
             able &= (copied <= 0) | (self.bytes_copied + copied <= policy.bytes_max)
         if self._has_inflow_max:
             # What arrives counts at its target, even if the partition has left home before.
-            arriving = self._placement.disk_bytes[partitions] * ~is_home
+            arriving = self._placement.disk_bytes[partitions][:, None] * ~self._is_home(partitions, targets)
             able &= (arriving <= 0) | (arriving + self.inflow[targets] <= self._inflow_max[targets])
         return able
 
-    def may_touch(self, partitions: Indices) -> Flags:
-        """Which of `partitions` (any shape) may be changed within the budget of movements."""
+    def _may_touch(self, partitions: Indices) -> Flags:
+        """N: which of `partitions` may be changed within the budget of movements."""
         if self._policy.movements_max is None or self.movements < self._policy.movements_max:
             return np.ones(partitions.shape, dtype=np.bool_)
         return self.touched[partitions]

@@ -396,7 +396,9 @@ def test_a_partition_too_heavy_for_any_network_share_goes_to_a_broker_with_a_lar
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [FURTHER["tight racks"], FURTHER["2 dead"]], ids=["tight racks", "dead"])
 def test_next_to_no_movement_can_be_left_out_without_a_broker_above_its_limit(kind: Kind) -> None:
-    """Where nothing takes movements back, a sixth of them are of no use once the others are made."""
+    """A search that never takes a movement back leaves a sixth of its movements without use: others made later do what
+    these were made for.
+    """
     search = search_of(generate(kind, 1))
     balance(search)
     placement, limit, useless = search.placement, search.problem.limit, 0

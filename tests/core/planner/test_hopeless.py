@@ -16,7 +16,9 @@ from assignor_core.planner.search import Search
 from tests.core.planner.cases import cluster, clusters, founding
 
 ONE_TOO_LARGE = cluster((1,), (1,), (2,), (3,), (4,), loads=(100.0, 10.0, 1.0, 1.0, 1.0))
-"""Its heaviest partition is 3.54 of 113 / 4; broker 1 carries 3.89."""
+"""Four brokers carry 113 together, so a fair share is 28.25. The heaviest partition alone is 3.54 fair shares, and
+broker 1, which holds it, carries 3.89.
+"""
 
 
 @pytest.fixture

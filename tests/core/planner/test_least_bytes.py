@@ -173,8 +173,9 @@ def part_proven(kind: Kind, seed: int) -> float:
 
 @pytest.mark.parametrize(("seed", "least"), [(71, 0.300), (54, 0.211), (102, 0.243), (83, 0.350)])
 def test_what_must_be_sorted_over_unequal_disks_is_proven(seed: int, least: float) -> None:
-    """As part of all bytes on disk. The linear program itself proves 0.308, 0.215, 0.248 and 0.357 (HiGHS in SciPy,
-    2026-11-28); what is above on disk and bytes in alone, 0.19, 0.20, 0.15 and 0.23.
+    """`least` is a part of all bytes on disk. A solver of the linear program proves 0.308, 0.215, 0.248 and 0.357 for
+    these seeds (HiGHS in SciPy, 2026-11-28). What brokers have too much of disk and bytes in proves 0.19, 0.20, 0.15
+    and 0.23.
     """
     state = generate(variants(seed)["unequal disks"], seed)
     plan = propose(state, proves_least=True)

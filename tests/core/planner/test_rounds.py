@@ -232,7 +232,7 @@ def test_numba_compiles_once_for_all_models() -> None:
 
 
 def hourly(state: ClusterState, hours: int) -> ClusterState:
-    """The same load in each of so many windows."""
+    """`state` with so many windows, in each of which every partition has the rates that it has in `state`."""
 
     def column(figure: float | tuple[float, ...]) -> tuple[float, ...]:
         assert isinstance(figure, float)
