@@ -94,6 +94,33 @@ def test_the_first_click_after_a_while_is_not_lost(page: Any, site: Site) -> Non
     page.locator("#plan-act form").wait_for()
 
 
+def test_what_is_pressed_stays_where_it_is_until_it_is_let_go(page: Any, site: Site) -> None:
+    """Figures that come meanwhile show after the click, however much of the page they push down."""
+    plan_id = site.keep(PLAN)
+    page.clock.install()
+    page.add_init_script(OWN_EVENTS)
+    sign_in(page, site, "ada", plan_id)
+    button = page.locator("#plan-act").get_by_role("button", name="Approve…")
+    page.evaluate("streams.at(-1).dispatchEvent(new Event('open'))")
+    button.scroll_into_view_if_needed()
+    press(page, button)
+
+    def failing(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(
+            response=answer, json={**answer.json(), "failures": {f"load of {i}": "no such table" for i in range(40)}}
+        )
+
+    page.route("**/api/status", failing)
+    with page.expect_response("**/api/status"):
+        page.evaluate("streams.at(-1).dispatchEvent(new Event('status'))")
+    page.evaluate("new Promise(resolve => setTimeout(resolve, 500))")
+    assert button.evaluate("button => button.matches(':hover')")
+    page.mouse.up()
+    page.locator("#plan-act form").wait_for()
+    page.locator("#problems").get_by_text("load of 7").wait_for(state="attached")
+
+
 def press(page: Any, button: Any) -> None:
     """The mouse goes down on the button, once figures of 70 s later no longer push it down."""
     at_rest = """async button => {

@@ -1,6 +1,6 @@
 // When figures are read again: at an event of serve, and every two seconds where no events come. Shows a lost connection.
 import { el, put } from "./elements.js";
-import { answerOf, ask, timeNow } from "./serve.js";
+import { answerOf, ask, isPressed, timeNow } from "./serve.js";
 import { hide, show } from "./overview.js";
 
 const TICK_MS = 2000, QUIET_MAX_MS = 10000, STATUS_MAX_MS = 10000, LISTEN_AGAIN_MS = 30000;
@@ -75,7 +75,7 @@ function listen() {
 function tick() {
   const isQuiet = Date.now() - askedMs > QUIET_MAX_MS;
   if (!hasEvents || isLost || isQuiet) read();
-  else if (figures) show(figures, timeNow());
+  else if (figures && !isPressed()) show(figures, timeNow());
   if (Date.now() - listenedMs > LISTEN_AGAIN_MS) listen();
 }
 document.addEventListener("visibilitychange", () => { if (document.hidden) mute(); else { listen(); read(); } });

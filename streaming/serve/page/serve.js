@@ -2,8 +2,8 @@
 // The time of serve, by which ages and histories are, however wrong the clock of this machine is. The header has whole
 // seconds, and an answer takes its time: what is less off is none.
 
-const CLOCK_OFF_MIN_MS = 5000, ANSWER_MAX_MS = 30000;
-let clockOffMs = 0;
+const CLOCK_OFF_MIN_MS = 5000, ANSWER_MAX_MS = 30000, HELD_MAX_MS = 5000;
+let clockOffMs = 0, pressed = null;
 export const timeNow = () => Date.now() + clockOffMs;
 function noteTime(date, askedMs) {
   const off = Date.parse(date) - (askedMs + Date.now()) / 2;
@@ -20,7 +20,20 @@ export async function ask(path, options) {
   } catch (problem) { throw new Error("serve does not answer"); }
 }
 export async function answerOf(response) {
-  try { return await response.json(); }
-  catch (problem) { throw new Error(response.ok ? "the answer of serve broke off" : `serve does not answer: HTTP ${response.status}`); }
+  try {
+    const answer = await response.json();
+    await pressed;
+    return answer;
+  } catch (problem) { throw new Error(response.ok ? "the answer of serve broke off" : `serve does not answer: HTTP ${response.status}`); }
 }
+// While a pointer is down no answer is shown: figures above could push what is pressed away, and the click were lost.
+// The click comes after the pointer is up. A pointer that is lost, as on a scroll bar, holds answers for a while only.
+addEventListener("pointerdown", () => {
+  let release = null;
+  const mine = new Promise(resolve => { release = () => setTimeout(() => { if (pressed === mine) pressed = null; resolve(); }); });
+  pressed = mine;
+  for (const name of ["pointerup", "pointercancel"]) addEventListener(name, release, { once: true });
+  setTimeout(release, HELD_MAX_MS);
+}, { capture: true });
+export const isPressed = () => pressed !== null;
 
