@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from assignor_core.follower_reads import in_rack
 from assignor_core.load import NO_BROKER, Floats, Ints
-from assignor_core.planner.placement import Flags, Indices, Placement
+from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
+from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.planner.problem import Problem
 from assignor_core.planner.search import Search
 from assignor_core.planner.tuning import Tuning
 from assignor_core.resources import Resource
@@ -135,15 +137,13 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
     target = np.where(counts, problem.goal, np.maximum(targets, problem.limit))
     most = np.minimum(problem.ceiling, np.maximum(problem.limit + excess * share, target))
     most = np.where(counts, problem.ceiling, most)
-    inflow_max = np.inf if policy.inflow_max is None else policy.inflow_max
-    budget = [np.inf if most_of is None else float(most_of) for most_of in (policy.movements_max, policy.bytes_max)]
     reads = _reads_of(placement)
     task = RoundTask(
         original=placement.original,
         leading=placement.leading + reads.led,
         following=placement.following,
         sizes=placement.disk_bytes,
-        copy_price=search.spending.in_fair_shares(placement.disk_bytes),
+        copy_price=price_of_copies(placement),
         bulk=_bulk(placement, share[:, ~counts]),
         is_movable=problem.may_balance & ~reads.is_pinned,
         stays_in_racks=np.diff(reads.begin) > 0,
@@ -163,13 +163,36 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
         limit=np.where(counts, problem.goal, problem.limit),
         target=target,
         most=most,
-        room=np.minimum(arrays.disk_room_bytes, inflow_max),
-        budget=np.array(budget),
+        room=room_of(problem),
+        budget=budgets_of(policy),
         dual_price=np.zeros_like(share),
     )
     # numba compiles anew for arrays of another layout, or for arrays that can't be written.
     task = RoundTask._make(np.array(field, order="C") for field in task)
     return task._replace(fixed=placement.loads - loads_of(task, placement.replicas))
+
+
+def price_of_copies(placement: Placement) -> Floats:
+    """P fair shares of disk that one copy of each partition takes: alike in any unit of bytes."""
+    replicas = (placement.original != NO_BROKER).sum(axis=1)
+    fair_share = float((placement.disk_bytes * replicas).sum()) / max(1, int(placement.arrays.alive.sum()))
+    # Without any bytes on disk a copy costs nothing, in whatever unit.
+    return on_grid(placement.disk_bytes / (fair_share if fair_share > 0 else 1.0))
+
+
+def room_of(problem: Problem) -> Floats:
+    """B bytes that may be copied to each broker.
+
+    What leaves a broker makes no room: Kafka deletes it a minute later, and maybe from another of its log dirs.
+    """
+    most = problem.policy.inflow_max
+    room: Floats = np.minimum(problem.arrays.disk_room_bytes, np.inf if most is None else most)
+    return room
+
+
+def budgets_of(policy: PlannerPolicy) -> Floats:
+    """Most movements and most bytes of a plan; infinite where the policy sets none."""
+    return np.array([np.inf if most is None else float(most) for most in (policy.movements_max, policy.bytes_max)])
 
 
 def _bulk(placement: Placement, share: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Edits of a placement: after each of them its loads and lists are those of a placement that is made anew."""
+"""A placement and the loads that follow from its replicas, whatever it has taken before."""
 
 import random
 from dataclasses import replace
@@ -24,39 +24,28 @@ def column(placement: Placement, resource: Resource) -> list[float]:
     return figures
 
 
-def assert_true(placement: Placement) -> None:
-    """Loads, to the bit, are those that follow from the replica lists."""
-    anew = Placement(replace(placement.arrays, replicas=placement.replicas))
-    leading, following = placement.leading, placement.following
-    fresh = broker_loads(replace(anew.arrays, leader_load=leading, follower_load=following))
-    assert (placement.loads == fresh).all()
-    for broker in range(len(placement.loads)):
-        held = placement.held_by(broker)
-        assert (placement.replicas[held, placement.slots_of(held, broker)] == broker).all()
-        assert len(held) == (placement.replicas == broker).sum()
+def shuffled(draws: random.Random, row: list[int], brokers: int) -> list[int]:
+    """Another row of as many replicas on any of the brokers."""
+    return draws.sample(range(brokers), len(row))
 
 
 @pytest.mark.parametrize("partitions", [1, 3, 80])
-def test_loads_stay_true_through_any_edits(partitions: int) -> None:
+def test_loads_follow_the_replicas_to_the_bit(partitions: int) -> None:
     draws = random.Random(partitions)
     replicas = tuple(tuple(draws.sample((1, 2, 3, 4), draws.choice((1, 2, 3)))) for _ in range(partitions))
     placement = Placement(arrays_of(*replicas, loads=tuple(float(draws.randint(1, 9)) for _ in replicas)))
-    for _ in range(80):
-        partition = draws.randrange(partitions)
-        row = placement.replicas[partition]
-        slots = [slot for slot, broker in enumerate(row) if broker != NO_BROKER]
-        free = [broker for broker in range(4) if broker not in row]
-        edit = draws.choice(("move", "move", "lead", "restore"))
-        if edit == "restore":
-            placement.restore(partition)
-            assert (placement.replicas[partition] == placement.original[partition]).all()
-        elif edit == "move" and free:
-            placement.move(partition, draws.choice(slots), draws.choice(free))
-        elif edit == "lead" and len(slots) > 1:
-            placement.lead(partition, draws.choice(slots[1:]))
-        assert_true(placement)
-    for partition in range(partitions):
-        placement.restore(partition)
+    width = placement.original.shape[1]
+    for _ in range(20):
+        rows = [shuffled(draws, [b for b in row if b != NO_BROKER], 4) for row in placement.original.tolist()]
+        placement.take(np.array([row + [NO_BROKER] * (width - len(row)) for row in rows], dtype=np.int32))
+        assert [set(row) - {NO_BROKER} for row in placement.replicas.tolist()] == [set(row) for row in rows]
+        assert placement.replicas[:, 0].tolist() == [row[0] for row in rows]
+        own = replace(placement.arrays, leader_load=placement.leading, follower_load=placement.following)
+        assert (placement.loads == broker_loads(own, placement.replicas)).all()
+        assert [len(placement.held_by(broker)) for broker in range(4)] == [
+            sum(broker in row for row in rows) for broker in range(4)
+        ]
+    placement.take(placement.original)
     assert (placement.loads == placement.original_loads).all()
     assert placement.changed().tolist() == []
 
@@ -65,32 +54,33 @@ def test_a_move_and_a_new_leader_shift_their_own_loads() -> None:
     """Two partitions of 10 B/s on brokers 1 and 2; a leader sends 20 B/s to consumers. Fractions of 40 B/s each."""
     placement = state_of((1, 2), (1, 2), brokers=3).placement
     assert (column(placement, Resource.BYTES_IN), column(placement, Resource.LEADERS)) == ([0.5, 0.5, 0], [1, 0, 0])
-    placement.move(0, 1, 2)
+    placement.take(np.array([[0, 2], [0, 1]]))
     assert (column(placement, Resource.BYTES_IN), column(placement, Resource.LEADERS)) == ([0.5, 0.25, 0.25], [1, 0, 0])
-    placement.lead(0, 1)
+    placement.take(np.array([[2, 0], [0, 1]]))
     assert placement.replicas[0].tolist() == [2, 0]
     assert column(placement, Resource.LEADERS) == [0.5, 0, 0.5]
-    assert placement.loads_at(np.array([0, 0, 1]), np.array([0, 1, 1])).tolist() == [
-        placement.leading[0].tolist(),
-        placement.following[0].tolist(),
-        placement.following[1].tolist(),
-    ]
+
+
+def test_followers_that_stay_keep_their_places() -> None:
+    placement = Placement(arrays_of((1, 2, 3)))
+    placement.take(np.array([[0, 2, 1]]))
+    assert placement.changed().tolist() == [], "the order of followers means nothing"
+    placement.take(np.array([[2, 3, 0]]))
+    assert placement.replicas.tolist() == [[2, 3, 0]]
 
 
 def test_what_changed_is_counted_in_bytes() -> None:
     placement = Placement(arrays_of((1, 2, 3), (1, 2), (4,), loads=(10.0, 20.0, 30.0)))
     assert placement.inflow().tolist() == [0, 0, 0, 0]
-    placement.lead(0, 2)  # copies nothing
-    assert placement.changed().tolist() == [0]
+    first = placement.original.tolist()
+    placement.take(np.array([[2, 1, 0], first[1], first[2]]))
+    assert placement.changed().tolist() == [0], "a new leader copies nothing"
     assert placement.inflow().tolist() == [0, 0, 0, 0]
-    placement.move(0, 1, 3)
-    placement.move(1, 0, 2)
-    placement.move(1, 1, 3)
+    placement.take(np.array([[2, 3, 0], [2, 3, NO_BROKER], first[2]]))
     assert placement.changed().tolist() == [0, 1]
     assert placement.inflow().tolist() == [0, 0, 2_000, 1_000 + 2_000]
     # A replica that moves within the list of brokers that held it is no copy.
-    placement.restore(1)
-    placement.move(1, 1, 2)
+    placement.take(np.array([[2, 3, 0], [0, 2, NO_BROKER], first[2]]))
     assert placement.inflow().tolist() == [0, 0, 2_000, 1_000]
 
 
