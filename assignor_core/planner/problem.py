@@ -100,6 +100,17 @@ class Problem:
         brokers = np.flatnonzero(self.share.any(axis=1))
         return float(self.cost(loads[brokers], brokers).sum())
 
+    def leader_ranks(self) -> list[tuple[Flags, NDArray[np.int64]]]:
+        """For each entry of `leader_racks` its partitions (P) and, by broker (B), how many racks are wanted more."""
+        names = [self.arrays.rack_names[rack] for rack in self.arrays.racks]
+        ranks = []
+        for topics, racks in self.policy.leader_racks:
+            wanted = [f"rack {rack}" for rack in racks]
+            of_brokers = [wanted.index(name) if name in wanted else len(wanted) for name in names]
+            partitions = np.array([row.topic in topics for row in self.arrays.partitions], dtype=np.bool_)
+            ranks.append((partitions, np.array(of_brokers, dtype=np.int64)))
+        return ranks
+
     def new_holders_possible(self, placement: Placement, partitions: Indices) -> Indices:
         """N: brokers in use that hold a replica of each partition or may by the policy, however full they are."""
         ids = np.array(self.arrays.broker_ids)

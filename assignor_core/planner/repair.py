@@ -94,6 +94,8 @@ class _Task(NamedTuple):
     """N x C load that they bring to the replicas of their rack, or to the leader."""
     racks: Ints
     """B."""
+    stays_in_racks: Flags
+    """P: replicas move only within their racks."""
     dead: Flags
     """B."""
     may_take: Flags
@@ -157,6 +159,7 @@ def _task_of(problem: Problem, placement: Placement) -> _Task:
         read_racks=racks,
         read_loads=loads,
         racks=arrays.racks,
+        stays_in_racks=np.full(partitions, problem.policy.keep_racks),
         dead=arrays.dead,
         may_take=problem.may_take,
         may_give=problem.may_give,
@@ -230,6 +233,8 @@ def _best_target(task: _Task, state: _State, p: int, slot: int, is_spreading: bo
     fewest, least, best = state.rows.shape[1] + 1, np.inf, NO_BROKER
     for target in range(len(task.may_take)):
         if not task.may_take[target] or not _affords(task, state, p, source, target):
+            continue
+        if task.stays_in_racks[p] and task.racks[target] != task.racks[source]:
             continue
         others = _others_in_rack(task, state, p, slot, target)
         if others < 0 or others > fewest or (is_spreading and others >= here):

@@ -88,6 +88,10 @@ class RoundTask(NamedTuple):
     """B bytes that may be copied there."""
     budget: Floats
     """Most movements, most bytes."""
+    lead_group: Indices
+    """P: the row of `lead_price` that holds for the partition."""
+    lead_price: Floats
+    """K x B price of a leadership, in fair shares of disk; all 0 in the first row."""
     dual_price: Floats
     """B x C price of a fair share of load, by the dual; 0 where it is not used."""
 
@@ -137,7 +141,7 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
     target = np.where(counts, problem.goal, np.maximum(targets, problem.limit))
     most = np.minimum(problem.ceiling, np.maximum(problem.limit + excess * share, target))
     most = np.where(counts, problem.ceiling, most)
-    reads = _reads_of(placement)
+    reads, (lead_group, lead_price) = _reads_of(placement), _lead_prices(problem, tuning)
     task = RoundTask(
         original=placement.original,
         leading=placement.leading + reads.led,
@@ -146,7 +150,7 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
         copy_price=price_of_copies(placement),
         bulk=_bulk(placement, share[:, ~counts]),
         is_movable=problem.may_balance & ~reads.is_pinned,
-        stays_in_racks=np.diff(reads.begin) > 0,
+        stays_in_racks=(np.diff(reads.begin) > 0) | policy.keep_racks,
         read_begin=reads.begin,
         read_racks=reads.racks,
         read_loads=reads.loads,
@@ -165,6 +169,8 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
         most=most,
         room=room_of(problem),
         budget=budgets_of(policy),
+        lead_group=lead_group,
+        lead_price=lead_price,
         dual_price=np.zeros_like(share),
     )
     # numba compiles anew for arrays of another layout, or for arrays that can't be written.
@@ -193,6 +199,16 @@ def room_of(problem: Problem) -> Floats:
 def budgets_of(policy: PlannerPolicy) -> Floats:
     """Most movements and most bytes of a plan; infinite where the policy sets none."""
     return np.array([np.inf if most is None else float(most) for most in (policy.movements_max, policy.bytes_max)])
+
+
+def _lead_prices(problem: Problem, tuning: Tuning) -> tuple[Indices, Floats]:
+    """(P, K x B) as `lead_group` and `lead_price`: a leadership costs more for each rack that is wanted more."""
+    group = np.zeros(len(problem.movable), dtype=np.int64)
+    prices: list[Floats] = [np.zeros(len(problem.share))]
+    for partitions, ranks in problem.leader_ranks():
+        group[partitions] = len(prices)
+        prices.append(tuning.leader_rack_price * ranks.astype(np.float64))
+    return group, np.stack(prices)
 
 
 def _bulk(placement: Placement, share: Floats) -> Floats:
@@ -322,7 +338,17 @@ def part_of(task: RoundTask, some: Indices) -> RoundTask:
     """The task with the partitions `some` alone, as if all others carried nothing."""
     lengths = np.diff(task.read_begin)
     reads = np.flatnonzero(np.isin(np.repeat(np.arange(len(lengths)), lengths), some))
-    by_partition = ("original", "leading", "following", "sizes", "copy_price", "bulk", "is_movable", "stays_in_racks")
+    by_partition = (
+        "original",
+        "leading",
+        "following",
+        "sizes",
+        "copy_price",
+        "bulk",
+        "is_movable",
+        "stays_in_racks",
+        "lead_group",
+    )
     fields = {name: getattr(task, name)[some] for name in by_partition}
     fields["read_begin"] = np.concatenate(([0], np.cumsum(lengths[some]))).astype(np.int64)
     fields |= {name: getattr(task, name)[reads] for name in ("read_racks", "read_loads")}

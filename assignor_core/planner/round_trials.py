@@ -88,7 +88,7 @@ def run_round(task: RoundTask, step: RoundStep, state: RoundState) -> int:
     for number in range(step.trials):
         if number % refresh == 0:
             priced = _write_priced(task, state)
-            if priced == 0 and state.totals[0] == 0.0:
+            if priced == 0 and state.totals[0] == 0.0 and len(task.lead_price) == 1:
                 break
         if number % tenth == 0 and number > 0:
             if accepted - before <= step.idle_share * tenth and step.idle_share > 0.0:
@@ -409,6 +409,8 @@ def _price_rise(task: RoundTask, step: RoundStep, state: RoundState, p: int, cop
     is_changed = state.foreign[p] + copies > 0 or leader != task.original[p, 0]
     change = int(is_changed) - int(state.changed_place[p] != NO_BROKER)
     rise: float = step.change_price * change + step.copy_part * task.copy_price[p] * copies
+    prices, group = task.lead_price, task.lead_group[p]
+    rise += prices[group, leader] - prices[group, state.rows[p, 0]]
     return rise
 
 

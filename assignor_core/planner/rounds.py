@@ -175,7 +175,7 @@ class Rounds:
         price_loads(task, judge, state)
         copied = float((state.foreign * task.copy_price).sum())
         paid = copied + change * float(state.totals[0])
-        cost = float(state.cost.sum()) + paid
+        cost = float(state.cost.sum()) + paid + float(task.lead_price[task.lead_group, state.rows[:, 0]].sum())
         above = case.above(state.loads) if case.keeps_walls(state) else np.inf
         return Outcome(above, cost, case.excess(state.loads), paid, state.rows.copy(), state.loads.copy())
 

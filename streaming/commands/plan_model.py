@@ -124,7 +124,7 @@ CONTRADICTIONS = (
 )
 
 _AS_IN_SETTINGS = (
-    "band", "count_band", "replicas_max", "movements_max", "bytes_max", "inflow_max", "throttle_bytes_per_sec",
+    "band", "count_band", "replicas_max", "keep_racks", "movements_max", "bytes_max", "inflow_max", "throttle_bytes_per_sec",
 )  # fmt: skip
 """What the settings hold unless an option gives it."""
 
@@ -140,6 +140,12 @@ _POLICY_OPTIONS = (
         "replicas_max",
         type=int,
         help="Most replicas on any one broker.  [default: planner.replicas_max]",
+    ),
+    click.option(
+        "--keep-racks/--any-rack",
+        "keep_racks",
+        default=None,
+        help="Replicas move within their racks only.  [default: planner.keep_racks]",
     ),
     click.option(
         "--only-broker", "only_brokers", type=int, multiple=True, help="Relieve only this broker; repeatable."
