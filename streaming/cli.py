@@ -37,6 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "drain": ("streaming.commands.lifecycle:drain", "Empty a broker or a log dir, and keep it empty."),
     "undrain": ("streaming.commands.lifecycle:undrain", "End a drain, and move nothing."),
     "add": ("streaming.commands.lifecycle:add", "Give a new or drained broker its share."),
+    "restart-check": (
+        "streaming.commands.restart_check:restart_check_command",
+        "Whether a broker may be restarted now, and why not.",
+    ),
     "backtest": ("streaming.commands.backtest:backtest", "The trigger over the load of the past, under any settings."),
     "what-if": ("streaming.commands.what_if:what_if", "Recorded hours with brokers, traffic or topics changed."),
     "check": ("streaming.commands.check:check", "Cluster, topics, tables, leftover throttles, permissions."),
@@ -52,8 +56,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 WITHOUT_PANDAS = frozenset(
-    {"collect", "control", "serve", "status", "lag", "sql", "tables", "apply", "abort", "drain", "add", "what-if"}
-)
+    {
+        "collect", "control", "serve", "status", "lag", "sql", "tables", "apply", "abort", "drain", "add", "what-if",
+        "restart-check",
+    }
+)  # fmt: skip
 """Commands that end in no Spark, alone in their process."""
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What standard output answers where a file is behind it that takes no more."""

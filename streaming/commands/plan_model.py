@@ -124,7 +124,8 @@ CONTRADICTIONS = (
 )
 
 _AS_IN_SETTINGS = (
-    "band", "count_band", "replicas_max", "keep_racks", "movements_max", "bytes_max", "inflow_max", "throttle_bytes_per_sec",
+    "band", "count_band", "replicas_max", "keep_racks", "movements_max", "bytes_max", "inflow_max",
+    "throttle_bytes_per_sec",
 )  # fmt: skip
 """What the settings hold unless an option gives it."""
 
