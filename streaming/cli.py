@@ -48,7 +48,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "place": ("streaming.commands.place:place", "JSON lines in, one replica placement a line out."),
     "simulate": ("streaming.commands.simulate:simulate", "A group's rebalances under each protocol and assignor."),
     "sql": ("streaming.commands.sql:sql", "SELECT over the Delta tables, no Spark needed."),
-    "tables": ("streaming.commands.tables_upgrade:tables", "Tables of an earlier release: what they lack, and add it."),
+    "tables": (
+        "streaming.commands.tables_upgrade:tables",
+        "Tables of an earlier release: add what they lack; register tables in a catalog.",
+    ),
     "token": ("streaming.commands.token:token", "API tokens: create, list, revoke."),
     "user": ("streaming.commands.user:user", "People who sign in on the page: add, list, remove, role, password."),
     "config": ("streaming.commands.config:config", "Effective settings and where each came from."),

@@ -39,7 +39,7 @@ CALLS = [
     "status", "status --groups", "lag", "lag --group billing", "plan", "plan --model model.json", "plan --log-dirs",
     "apply plan.json", "abort", "drain 1", "drain 1 --log-dir /disk-0", "undrain 2", "add 3", "backtest",
     "backtest --plans", "what-if", "what-if --keep", "what-if --compare", "check", "simulate story.yaml",
-    "simulate story.yaml --trace", "sql --tables", "sql SELECT(1)", "tables upgrade --dry-run",
+    "simulate story.yaml --trace", "sql --tables", "sql SELECT(1)", "tables upgrade --dry-run", "tables register",
     "token create me", "token list", "user list", "config",
 ]  # fmt: skip
 
