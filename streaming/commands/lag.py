@@ -18,8 +18,8 @@ from streaming.settings import Settings
 if TYPE_CHECKING:
     from assignor_core.lag import BurrowStatus
     from streaming.tables import TableReader
-    from streaming.views.group_lag import LagPicture
-    from streaming.views.lag_windows import LagWindows
+    from streaming.views.group_picture import LagPicture
+    from streaming.views.group_store import LagWindows
 
 Row = Mapping[str, Any]
 GROUPS_SHOWN = 200
@@ -76,8 +76,8 @@ def read_lag(
     With `groups_max` above 0 so many of the groups that match, the worst; the others are counted.
     """
     from streaming.tables import TableReader
-    from streaming.views.lag_rules import LagRules
-    from streaming.views.lag_windows import LagWindows, read_picture_of_group
+    from streaming.views.group_picture import LagRules
+    from streaming.views.group_store import LagWindows, read_picture_of_group
 
     reader, cluster = TableReader(settings.storage.tables), settings.kafka.cluster_name
     of_groups = LagRules.of(settings.lag)
@@ -114,9 +114,8 @@ def _verdicts(
 ) -> dict[str, Any]:
     """Groups that match; where not all are asked for, reasons and older lags are looked for of those that are shown."""
     from streaming.views.as_json import to_json
-    from streaming.views.groups import verdicts_by_group
-    from streaming.views.lag_columns import LOG_ENDS
-    from streaming.views.worst_groups import ranked_groups
+    from streaming.views.group_columns import LOG_ENDS
+    from streaming.views.group_ranking import ranked_groups, verdicts_by_group
 
     if not groups_max:
         verdicts = verdicts_by_group(picture)
@@ -141,7 +140,7 @@ def _worst(groups: Sequence[Any], matching: Sequence[Any], groups_max: int) -> d
 
 def _unknown_group(reader: "TableReader", group_id: str, settings: Settings) -> UsageProblem:
     """Says whether there are groups at all, and which one may have been meant."""
-    from streaming.views.group_standings import read_group_names
+    from streaming.views.group_memberships import read_group_names
 
     cluster = settings.kafka.cluster_name
     known = read_group_names(reader, cluster, window_ms=settings.pipeline.window_ms)
@@ -155,7 +154,7 @@ def _unknown_group(reader: "TableReader", group_id: str, settings: Settings) -> 
 def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:
     """One row a group; there is no word why, as Burrow gives none but the worst partition's verdict."""
     from assignor_core.lag import burrow_group_status
-    from streaming.views.groups import states_by_group
+    from streaming.views.group_ranking import states_by_group
 
     burrow_of = _burrow(picture)
     states = states_by_group(picture.partitions)
@@ -183,7 +182,7 @@ def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:
 
 def _burrow(picture: "LagPicture") -> "Callable[[Row], BurrowStatus]":
     """Burrow's verdict on a partition of the picture."""
-    from streaming.views.group_lag import burrow_status_of
+    from streaming.views.group_picture import burrow_status_of
 
     history = picture.history()
     return lambda row: burrow_status_of(history, row, now_ms=picture.newest_event_ms)

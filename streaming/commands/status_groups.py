@@ -6,7 +6,7 @@ from assignor_core.group.events import GroupEvent
 from streaming.runtime.printable import printable
 from streaming.settings import Settings
 from streaming.tables import TableReader, utc
-from streaming.views.group_pasts import GroupPast, look_back_ms, read_group_pasts
+from streaming.views.group_history import GroupPast, look_back_ms, read_group_pasts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from assignor_core.lag import LagStatus
 from streaming.serve.samples import Sample, some
 from streaming.serve.snapshot import Snapshot
-from streaming.views.groups import GroupTopic, GroupVerdict
-from streaming.views.memberships import GroupMembership
+from streaming.views.group_memberships import GroupMembership
+from streaming.views.group_ranking import GroupTopic, GroupVerdict
 
 VERDICTS = tuple(status.label for status in LagStatus)
 

@@ -14,8 +14,8 @@ from streaming.cli import run
 from streaming.commands.lag import read_lag
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
-from streaming.views.lag_causes import advice_of
-from streaming.views.lag_windows import LagWindows, read_picture_of_group
+from streaming.views.group_store import LagWindows, read_picture_of_group
+from streaming.views.one_group import advice_of
 from tests.lag.test_lag_windows import CountingReader
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assignor_core.lag import LagStatus
 from streaming.commands.lag import read_lag
 from streaming.tables import ALL_ROWS, Condition, TableReader
-from streaming.views.worst_groups import ranked_groups
+from streaming.views.group_ranking import ranked_groups
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 partitions = st.lists(

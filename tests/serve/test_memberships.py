@@ -8,7 +8,7 @@ from streaming import tables
 from streaming.serve.snapshot import SnapshotReader, read_snapshot
 from streaming.settings import Settings
 from streaming.views import totals
-from streaming.views.memberships import GroupMembership
+from streaming.views.group_memberships import GroupMembership
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 START_MS = NOW_MS - 10 * WINDOW_MS

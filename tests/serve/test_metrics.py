@@ -31,8 +31,8 @@ from streaming.serve.web import build_app
 from streaming.settings import Settings
 from streaming.views.broker_load import LoadPart
 from streaming.views.control import ControlPart
-from streaming.views.groups import GroupPart, GroupTopic, GroupVerdict
-from streaming.views.memberships import GroupMembership
+from streaming.views.group_memberships import GroupMembership
+from streaming.views.group_ranking import GroupPart, GroupTopic, GroupVerdict
 from streaming.views.streams import StreamPart
 from tests.serve.asking import app_of, ask
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for

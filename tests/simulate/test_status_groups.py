@@ -10,8 +10,8 @@ from streaming.commands import status_groups
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.settings import PipelineSettings, Settings
 from streaming.tables import TableReader
-from streaming.views.group_pasts import read_group_past, read_group_pasts
-from streaming.views.group_standings import read_group_standings
+from streaming.views.group_history import read_group_past, read_group_pasts
+from streaming.views.group_memberships import read_group_standings
 from tests.simulate.group_windows import START_MS, WINDOW_MS, member, window
 
 

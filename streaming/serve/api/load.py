@@ -13,7 +13,7 @@ from streaming.tables import ALL_ROWS, Condition, equal, to_ms
 from streaming.views import history
 from streaming.views.as_json import to_json
 from streaming.views.broker_load import BrokerLoad, LoadPart
-from streaming.views.groups import GroupVerdict
+from streaming.views.group_ranking import GroupVerdict
 from streaming.views.history import Family, Span
 from streaming.views.intents import Intent, newest_intents
 

@@ -9,9 +9,9 @@ from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import LIMIT_DEFAULT, page, unknown_cursor, unpack
 from streaming.serve.api.problems import Problem
 from streaming.tables import equal
-from streaming.views.group_pasts import read_group_past
-from streaming.views.lag_rules import LagRules
-from streaming.views.lag_windows import read_picture
+from streaming.views.group_history import read_group_past
+from streaming.views.group_picture import LagRules
+from streaming.views.group_store import read_picture
 from streaming.views.one_group import members_of, read_one_group
 from streaming.views.past_rows import Before, Past, figures, read_past
 from streaming.views.stored_json import stored_texts

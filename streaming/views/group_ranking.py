@@ -1,4 +1,4 @@
-"""The group part of a snapshot: verdict and lag of each consumer group, worst first, and its lag by topic.
+"""Consumer groups, worst first: their one order, and what is shown of each, its topics and its offsets.
 
 Reads the newest windows of `group_lag`, closed or not: lag is a state, and its newest sample is the truest.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +20,10 @@ from assignor_core.lag.history import Ints, last_true
 from streaming.settings import Settings
 from streaming.tables import TableReader, as_floats
 from streaming.views.as_json import LEFT_OUT_OF_STATUS, TextOnDemand
-from streaming.views.group_lag import FIGURES, STANDING, LagPicture, reason_of
-from streaming.views.group_looks import known_members
-from streaming.views.group_offsets import OffsetRows, offsets_of
-from streaming.views.lag_columns import KEY
-from streaming.views.lag_rules import LagRules
-from streaming.views.lag_windows import LagWindows
-from streaming.views.runs import Runs, listed, rows_listed
+from streaming.views.group_columns import KEY, Runs, listed, rows_listed
+from streaming.views.group_memberships import members_by_group
+from streaming.views.group_picture import FIGURES, STANDING, LagPicture, LagRules, reason_of
+from streaming.views.group_store import LagWindows
 
 LABELS = tuple(status.label for status in LagStatus)
 """Verdicts by their number."""
@@ -38,6 +35,24 @@ REASON_COLUMNS = (
     "rebalancing_ms", "client_id", "group_members", "group_type",
 )  # fmt: skip
 """What `reason_of` looks at, and what it is about."""
+BY_TOPIC, BY_PARTITION, OF_LOG = "group_topic", "group_partition", "log"
+"""What a row is about: a group and a topic, a group and a partition, a partition that groups read."""
+_ROWS_AT_A_TIME = 4_096
+_SUMMED = ("committed_offset", "lag_records")
+_FIGURES = ("committed_offset", "lag_records", "log_end_offset", "log_start_offset")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRows:
+    """Rows of one kind: names and figures; null where unknown."""
+
+    table: pa.Table
+    left_out: Mapping[str, int]
+    """Figure: how many rows beyond the bound know it."""
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for batch in self.table.to_batches(max_chunksize=_ROWS_AT_A_TIME):
+            yield from batch.to_pylist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +109,7 @@ class GroupPart:
     statuses: Mapping[str, int] = field(default_factory=dict)
     """Verdict: groups that have it, all verdicts, worst first."""
     offsets: Mapping[str, OffsetRows] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
-    """By kind (see `group_offsets`), where they are exported one by one."""
+    """By kind (see `offsets_of`), where they are exported one by one."""
 
 
 class GroupReader:
@@ -184,27 +199,6 @@ def states_by_group(partitions: pa.Table) -> dict[str, str | None]:
     """State of each group at its newest sample."""
     runs = Runs.of(partitions, "group_id")
     return dict(zip(runs.first(partitions["group_id"]), _states(partitions, runs), strict=True))
-
-
-def members_by_group(partitions: pa.Table) -> Iterator[tuple[str, int | None]]:
-    """Members of each group at its newest sample: one that is gone may still stand in another partition's older one.
-
-    `partitions` are those of a `LagPicture`.
-    """
-    groups = Runs.of(partitions, "group_id")
-    times = partitions["last_event_time_ms"].to_numpy()
-    is_newest = times == groups.spread(np.maximum.reduceat(times, groups.starts))
-    members = partitions["member_id"].combine_chunks().dictionary_encode()
-    codes = pc.fill_null(members.indices, -1).to_numpy()
-    owners = groups.spread(np.arange(len(groups.starts))) * (len(members.dictionary) + 1) + codes
-    owning = pc.unique(pa.array(owners[is_newest & (codes >= 0)])).to_numpy()
-    seen = owning // (len(members.dictionary) + 1)
-    counts = np.bincount(seen, minlength=len(groups.starts))
-    newest = partitions.select(("group_state", "group_members")).take(pa.array(last_true(is_newest, groups.starts)))
-    for group, row, owners_seen in zip(
-        groups.first(partitions["group_id"]), rows_listed(newest), counts.tolist(), strict=True
-    ):
-        yield group, known_members(row["group_state"], row["group_members"], owners_seen)
 
 
 def _committing(partitions: pa.Table) -> frozenset[str]:
@@ -317,3 +311,65 @@ def _retention_ratio(rows: pa.Table) -> pa.ChunkedArray:
     retained = as_floats(pc.subtract(rows["log_end_offset"], rows["log_start_offset"]))
     ratio = pc.if_else(pc.greater(retained, 0), pc.divide(lag, retained), pc.multiply(lag, 0.0))
     return pc.if_else(pc.greater(rows["log_start_offset"], 0), ratio, None)
+
+
+class RankedGroup(NamedTuple):
+    """One group, as its worst partition is."""
+
+    group: str
+    status: str
+    lag_seconds_is_final: bool
+    """False where older windows than those of the picture may show its lag to be older."""
+
+
+def ranked_groups(partitions: pa.Table) -> list[RankedGroup]:
+    """Worst first, then most lag, then by name. `partitions` are those of a `LagPicture`."""
+    runs = Runs.of(partitions, "group_id")
+    status = np.maximum.reduceat(partitions["status"].to_numpy(), runs.starts)
+    lag = runs.sums(partitions["lag_records"])
+    is_final = np.logical_and.reduceat(partitions["lag_seconds_is_final"].to_numpy(), runs.starts)
+    order = np.lexsort((-lag, -status))  # groups that are equal stay in the order of their names
+    labels = {int(verdict): verdict.label for verdict in LagStatus}
+    names = pa.array(runs.first(partitions["group_id"])).take(pa.array(order)).to_pylist()
+    return [
+        RankedGroup(name, labels[number], final)
+        for name, number, final in zip(names, status[order].tolist(), is_final[order].tolist(), strict=True)
+    ]
+
+
+def offsets_of(partitions: pa.Table, groups: Sequence[str], *, rows_max: int) -> Mapping[str, OffsetRows]:
+    """Rows by kind, at most `rows_max` of each. `partitions` are those of a `LagPicture`; `groups` are all of their
+    groups, in the order of the rows.
+
+    Columns: group, topic, partition, committed_offset, lag_records (sums of what is known by topic), and of a log the
+    newest log_end_offset and log_start_offset that a sample of any group shows.
+    """
+    names = {name: partitions[column].cast(pa.string()) for name, column in (("group", "group_id"), ("topic", "topic"))}
+    named = pa.table({**names, **{name: partitions[name] for name in ("partition", *_FIGURES)}})
+    rank = pc.index_in(named["group"], value_set=pa.array(groups, pa.string())).to_numpy()
+    named = named.take(pa.array(np.argsort(rank, kind="stable")))
+    by_topic = _aggregated(_summable(named), ("group", "topic"), _SUMMED, "sum")
+    of_log = _aggregated(named, ("topic", "partition"), ("log_end_offset", "log_start_offset"), "max")
+    by_partition = named.select(["group", "topic", "partition", "committed_offset", "lag_records"])
+    tables = {BY_TOPIC: by_topic, BY_PARTITION: by_partition, OF_LOG: of_log}
+    return {kind: _bounded(table, rows_max) for kind, table in tables.items()}
+
+
+def _summable(rows: pa.Table) -> pa.Table:
+    """With floats: some offsets may add up to more than 64 bits hold."""
+    for name in _SUMMED:
+        rows = rows.set_column(rows.column_names.index(name), name, as_floats(rows[name]))
+    return rows
+
+
+def _aggregated(rows: pa.Table, keys: tuple[str, ...], figures: tuple[str, ...], function: str) -> pa.Table:
+    """In the order of the first row of each key."""
+    # One thread keeps that order.
+    made = rows.group_by(list(keys), use_threads=False).aggregate([(name, function) for name in figures])
+    return made.rename_columns([name.removesuffix(f"_{function}") for name in made.column_names])
+
+
+def _bounded(table: pa.Table, rows_max: int) -> OffsetRows:
+    beyond = table.slice(rows_max)
+    figures = [name for name in table.column_names if name in _FIGURES]
+    return OffsetRows(table.slice(0, rows_max), {name: len(beyond) - beyond[name].null_count for name in figures})

@@ -1,19 +1,23 @@
 """Windows of `group_lag` as columns of numbers: half the memory of the rows, without a text or an object for each.
 
-Owns how a row becomes a number of its group and partition and how offsets are kept. Knows neither tables nor verdicts.
+Owns how a row becomes a number of its group and partition, how offsets are kept, which rows of a window are those of
+given keys, and sums over rows that share a key. Knows neither tables nor verdicts.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute as pc
 
+from assignor_core.lag import LagHistory, LagStatus
 from assignor_core.lag.history import Flags, Floats, Ints
+from assignor_core.lag.newest_first import Point
 from streaming.errors import TableUnavailable
-from streaming.tables import as_floats
+from streaming.tables import as_floats, as_whole
 
 PARTITION_BITS, TOPIC_BITS, GROUP_BITS = 24, 19, 20
 """Of the number of a partition as a group reads it: with the sign 64 in all."""
@@ -33,7 +37,6 @@ OFFSETS = (*LOG_ENDS, "committed_offset", "committed_offset_first", "log_start_o
 """What verdicts need of them."""
 _KEPT = ("log_end_offset", "committed_offset_first", "committed_offset", "log_start_offset")
 """As differences to the first sample's log end."""
-
 Pair = tuple[Floats, Floats]
 """Values of first and newest sample."""
 
@@ -127,7 +130,7 @@ class PartitionKeys:
     def by_name(self, keys: Ints) -> Ints:
         """Places of the keys by group, topic and partition."""
         groups, topics, partitions = _parts(keys)
-        ranked = _ranks(self.groups.array())[groups] << TOPIC_BITS | _ranks(self.topics.array())[topics]
+        ranked = ranks(self.groups.array())[groups] << TOPIC_BITS | ranks(self.topics.array())[topics]
         return np.argsort(ranked << PARTITION_BITS | partitions)
 
 
@@ -155,10 +158,11 @@ def _named(codes: Ints, names: Names) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), names.array())
 
 
-def _ranks(names: pa.Array) -> Ints:
-    ranks = np.empty(len(names), dtype=np.int64)
-    ranks[pc.array_sort_indices(names).to_numpy()] = np.arange(len(names))
-    return ranks
+def ranks(names: pa.Array) -> Ints:
+    """The place of each name in the order of names."""
+    ranked = np.empty(len(names), dtype=np.int64)
+    ranked[pc.array_sort_indices(names).to_numpy()] = np.arange(len(names))
+    return ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,3 +312,147 @@ def _since(times_ms: pa.ChunkedArray, places: Ints, start_ms: int) -> NDArray[np
 def _floats(values: pa.ChunkedArray) -> Floats:
     floats: Floats = as_floats(values).to_numpy()
     return floats
+
+
+def history_of(windows: Iterable[LagWindow], keys: Ints) -> LagHistory:
+    """Points of these keys in these windows, oldest window first; each key is in one of them at least.
+
+    `keys` are sorted, and a part of all.
+    """
+    known = list(windows)
+    # Point after point, which is how windows hold them: turned once, at the end.
+    shape = (len(known), 2, len(keys))
+    columns = tuple(np.empty(shape) for _ in range(4))
+    present = np.ones((len(known), len(keys)), dtype=bool)
+    for place, (window, wanted, rows) in enumerate(_of_keys(known, keys)):
+        if not isinstance(wanted, slice):
+            present[place] = wanted
+        log_start = window.log_start(rows)
+        for column, pair in zip(columns, (*window.points(rows), (log_start, log_start)), strict=True):
+            for which in range(2):
+                column[place, which, wanted] = pair[which]
+    counts = 2 * present.sum(axis=0)
+    turned = (column.reshape(-1, len(keys)).T for column in columns)
+    if present.all():
+        kept = [column.ravel() for column in turned]
+    else:
+        is_there = np.repeat(present, 2, axis=0).T
+        kept = [column[is_there] for column in turned]
+    return LagHistory(np.cumsum(counts) - counts, *kept)
+
+
+def points_of(windows: Iterable[LagWindow], keys: Ints) -> Iterator[Point]:
+    """The same point after point, two a window, each of all keys; NaN of those that the window lacks."""
+    for window, wanted, rows in _of_keys(windows, keys):
+        pairs = window.points(rows)
+        for which in range(2):
+            yield _point(wanted, pairs, which)
+
+
+def points_of_newest_first(windows: Sequence[LagWindow], keys: Ints) -> Iterator[Point]:
+    """The same points, the newest of the newest window first; `windows` are oldest first here, too."""
+    for window, wanted, rows in _of_keys(reversed(windows), keys):
+        pairs = window.points(rows)
+        for which in reversed(range(2)):
+            yield _point(wanted, pairs, which)
+
+
+def _of_keys(windows: Iterable[LagWindow], keys: Ints) -> Iterator[tuple[LagWindow, slice | Flags, slice | Ints]]:
+    """Each window with which of the keys are in it, and their places there."""
+    # Windows of the same partitions share one array of keys: it is searched once.
+    places: dict[int, tuple[slice | Flags, slice | Ints]] = {}
+    for window in windows:
+        if id(window.keys) not in places:
+            places[id(window.keys)] = _rows_of(window.keys, keys)
+        wanted, rows = places[id(window.keys)]
+        yield window, wanted, rows
+
+
+def _rows_of(known: Ints, keys: Ints) -> tuple[slice | Flags, slice | Ints]:
+    """Which keys are among the `known` ones, which are sorted, too; and their places there."""
+    begin, end = (int(at) for at in np.searchsorted(known, (keys[0], keys[-1] + 1)))
+    if np.array_equal(known[begin:end], keys):
+        return slice(None), slice(begin, end)
+    rows = np.searchsorted(known[begin:end], keys)
+    wanted = np.append(known[begin:end], -1)[rows] == keys
+    return (slice(None) if wanted.all() else wanted), begin + rows[wanted]
+
+
+def _point(wanted: slice | Flags, pairs: Sequence[Pair], which: int) -> Point:
+    time_ms, committed, log_end = (_spread(pair[which], wanted) for pair in pairs)
+    return time_ms, committed, log_end
+
+
+def _spread(values: Floats, wanted: slice | Flags) -> Floats:
+    if isinstance(wanted, slice):
+        return values
+    spread = np.full(len(wanted), np.nan)
+    spread[wanted] = values
+    return spread
+
+
+def listed(values: pa.ChunkedArray) -> list[Any]:
+    """The values. Texts of a dictionary are written out first: one by one each would cost ten times as much."""
+    is_encoded = pa.types.is_dictionary(values.type)
+    values_listed: list[Any] = (values.cast(values.type.value_type) if is_encoded else values).to_pylist()
+    return values_listed
+
+
+def rows_listed(rows: pa.Table) -> list[dict[str, Any]]:
+    """The rows as dicts, for some thousands of them."""
+    names, columns = rows.column_names, [listed(column) for column in rows.columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Rows of a picture that follow each other and share a key: what there is of each, in the order of the rows."""
+
+    starts: Ints
+    rows: int
+
+    @classmethod
+    def of(cls, rows: pa.Table, *key: str) -> "Runs":
+        differs = np.zeros(rows.num_rows, dtype=bool)
+        differs[:1] = True
+        for name in key:
+            codes = rows[name].combine_chunks().dictionary_encode().indices.to_numpy()
+            differs[1:] |= codes[1:] != codes[:-1]
+        return cls(np.flatnonzero(differs), rows.num_rows)
+
+    @property
+    def counts(self) -> Ints:
+        return np.diff(np.append(self.starts, self.rows))
+
+    def first(self, values: pa.ChunkedArray) -> list[Any]:
+        """The value of the first row."""
+        return listed(values.take(pa.array(self.starts)))
+
+    def totals(self, values: pa.ChunkedArray) -> list[int | None]:
+        """Sums of whole numbers where they are known; None where all are unknown."""
+        sums = self.sums(values).tolist()
+        known = np.logical_or.reduceat(pc.is_valid(values).to_numpy(), self.starts).tolist()
+        return [int(total) if is_known else None for total, is_known in zip(sums, known, strict=True)]
+
+    def sums(self, values: pa.ChunkedArray) -> Floats:
+        """Sums of whole numbers, exact up to 2^53; what is unknown adds nothing."""
+        # Some offsets may add up to more than 64 bits hold.
+        sums: Floats = np.add.reduceat(as_floats(pc.fill_null(values, 0)).to_numpy(), self.starts)
+        return sums
+
+    def highest(self, values: pa.ChunkedArray) -> list[Any]:
+        """Greatest value known; None where all are unknown."""
+        highest = pa.array(np.fmax.reduceat(as_floats(values).to_numpy(), self.starts), from_pandas=True)
+        listed: list[Any] = (as_whole(highest) if pa.types.is_integer(values.type) else highest).to_pylist()
+        return listed
+
+    def spread(self, values: Ints) -> Ints:
+        """A value of each run for each of its rows."""
+        return np.repeat(values, self.counts)
+
+    def statuses(self, status: Ints) -> list[dict[str, int]]:
+        """Rows by verdict, worst first; verdicts that none has are left out."""
+        numbers = np.repeat(np.arange(len(self.starts)), self.counts) * len(LagStatus) + status
+        table = np.bincount(numbers, minlength=len(self.starts) * len(LagStatus)).reshape(-1, len(LagStatus))
+        worst_first = [(int(verdict), verdict.label) for verdict in reversed(LagStatus)]
+        return [{label: row[number] for number, label in worst_first if row[number]} for row in table.tolist()]

@@ -1,10 +1,11 @@
 """Keeps the windows of `group_lag` that verdicts rest on, and reads those that have changed, no others.
 
 A verdict is a function of the windows of a fixed time (docs/decisions/0009): what is kept here is those windows and
-nothing else, so one who has just started shows what one shows who has read each window as it came.
+nothing else, so one who has just started shows what one shows who has read each window as it came. Older windows are
+read of a few partitions alone, whose records wait: they show how long the partitions wait by habit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from assignor_core.lag.history import Ints
+from assignor_core.group.events import REBALANCING
+from assignor_core.lag.history import Flags, Ints
+from assignor_core.lag.waits import EarlierWaits
 from streaming.contract.records import PARTITION_MAX
 from streaming.tables import (
     ALL_ROWS,
@@ -29,14 +32,30 @@ from streaming.tables import (
     unfit_as_unavailable,
     utc,
 )
-from streaming.views.group_lag import COLUMNS, SHOWN, LagPicture, current_since, picture_of, since
-from streaming.views.lag_columns import OFFSETS, LagWindow, PartitionKeys, windows_of
-from streaming.views.lag_pasts import LagPasts, rebalancing_since
-from streaming.views.lag_rules import NO_RULES, LagRules
+from streaming.views.group_columns import OFFSETS, LagWindow, PartitionKeys, history_of, of_group, windows_of
+from streaming.views.group_picture import (
+    COLUMNS,
+    NO_RULES,
+    SHOWN,
+    LagPicture,
+    LagRules,
+    current_since,
+    picture_of,
+    since,
+)
 
 TABLE, TIME = "group_lag", "window_start"
 READ_ROWS_MAX = 500_000
 """Rows that are read at a time, if one window has fewer."""
+PAST = timedelta(hours=4)
+"""Two waits of an hour are seen in it, when a third one has lasted for more than an hour."""
+PARTITIONS_MAX = 20_000
+"""Partitions of the groups that are read at a time; the others follow at the next time."""
+RENEWED_MS = 3_600_000
+"""What was read is read again after so long: commits that were seen meanwhile count, too."""
+STATES = ("group_id", "group_state", "last_event_time_ms")
+Waits = tuple[float, float, float]
+"""Usual wait, commits, since when: as `EarlierWaits`."""
 
 
 def read_picture(
@@ -246,8 +265,7 @@ class LagWindows:
     ) -> None:
         """Read windows from `begin` on and before `end`, some at a time."""
         rows = max((len(window.keys) for window in self._windows.values()), default=0)
-        span = timedelta(milliseconds=self._window_ms * max(1, READ_ROWS_MAX // max(1, rows)))
-        spans = list(_backwards(begin, end, span))
+        spans = list(_backwards(begin, end, self._window_ms, rows))
         if not spans:
             return
         # Arrow reads without the interpreter's lock, so one core reads while the other takes in what was read.
@@ -277,8 +295,10 @@ class LagWindows:
                 self._shown[window.start_ms] = shown.take(pa.array(places))
 
 
-def _backwards(begin: datetime, end: datetime, span: timedelta) -> Iterator[tuple[datetime, datetime]]:
-    """Begin and end of spans that cover the time between, the newest first."""
+def _backwards(begin: datetime, end: datetime, window_ms: int, rows: int) -> Iterator[tuple[datetime, datetime]]:
+    """Begin and end of spans that cover the time between, the newest first. A window has so many `rows`; of a span
+    `READ_ROWS_MAX` are read at most, or one window."""
+    span = timedelta(milliseconds=window_ms * max(1, READ_ROWS_MAX // max(1, rows)))
     while end > begin:
         yield max(begin, end - span), end
         end -= span
@@ -297,3 +317,105 @@ def _texts_once(rows: pa.Table) -> pa.Table:
         name: column.dictionary_encode() if pa.types.is_string(column.type) else column
         for name, column in columns.items()
     })  # fmt: skip
+
+
+class LagPasts:
+    """Reads again and again: only of partitions that were not read lately. Not for two threads."""
+
+    def __init__(self, reader: TableReader, where: Condition, window_ms: int) -> None:
+        """`where` chooses the rows of the cluster that the windows have."""
+        self._reader = reader
+        self._where = where
+        self._window_ms = window_ms
+        self._known: dict[int, tuple[int, Waits]] = {}
+        self._since: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """Numbers of names are others from now on."""
+        self._known = {}
+
+    def waits(self, keys: Ints, names: PartitionKeys, windows: Sequence[LagWindow]) -> EarlierWaits:
+        """What points before those of `windows`, oldest first, show of these keys, which are sorted. Raises
+        TableUnavailable."""
+        newest_ms = windows[-1].start_ms
+        wanted = set(keys.tolist())
+        fresh = {key: row for key, row in self._known.items() if key in wanted and row[0] > newest_ms - RENEWED_MS}
+        unread = np.array(sorted(wanted - fresh.keys()), dtype=np.int64)
+        if len(unread):
+            fresh |= self._read(unread, names, windows, newest_ms)
+        self._known = fresh
+        none = (np.nan, 0.0, np.nan)
+        rows = [fresh[key][1] if key in fresh else none for key in keys.tolist()]
+        usual, commits, since = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+        return EarlierWaits(usual, commits, since)
+
+    def rebalancing_since(self, groups: Sequence[str], newest: datetime) -> Mapping[str, int]:
+        """When each of these groups, which are in the middle of a rebalance, was first seen so. Raises
+        TableUnavailable."""
+        unread = [group for group in groups if group not in self._since]
+        if unread:
+            where = self._where & at_least(TIME, newest - PAST) & one_of("group_id", unread)
+            self._since |= rebalancing_since(self._reader.encoded(TABLE, columns=STATES, where=where))
+        self._since = {group: self._since[group] for group in groups if group in self._since}
+        return self._since
+
+    def _read(
+        self, keys: Ints, names: PartitionKeys, windows: Sequence[LagWindow], newest_ms: int
+    ) -> dict[int, tuple[int, Waits]]:
+        known = windows[-1].keys if len(windows[-1].keys) else windows[0].keys
+        read = _first_groups(keys, known)
+        groups = names.group_names(read)
+        end = utc(windows[0].start_ms)
+        begin = utc(newest_ms) - PAST
+        past: list[LagWindow] = []
+        shared: list[Ints] = []
+        for start, stop in _backwards(begin, end, self._window_ms, len(known)):
+            where = self._where & at_least(TIME, start) & below(TIME, stop) & one_of("group_id", groups)
+            rows = self._reader.encoded(TABLE, columns=OFFSETS, where=where)
+            found = [window for window, _ in windows_of(rows, names, shared)]
+            shared = list({id(window.keys): window.keys for window in found}.values())[:3]
+            past = found + past
+        seen = np.unique(np.concatenate([window.keys for window in past])) if past else np.zeros(0, dtype=np.int64)
+        waits = dict.fromkeys(read.tolist(), (newest_ms, (np.nan, 0.0, np.nan)))
+        of_read = read[np.isin(read, seen)]
+        if len(of_read):
+            history = history_of(past, of_read)
+            found_waits = EarlierWaits.of_history(history, history.lag <= 0)
+            columns = (found_waits.usual_ms, found_waits.commits, found_waits.since_ms)
+            waits |= {
+                key: (newest_ms, (usual, commits, since))
+                for key, usual, commits, since in zip(of_read.tolist(), *(one.tolist() for one in columns), strict=True)
+            }
+        return waits
+
+
+def rebalancing_since(rows: pa.Table) -> dict[str, int]:
+    """When each group whose newest row shows it in the middle of a rebalance was first seen so, ms. `rows` have
+    `STATES`, in any order.
+
+    >>> states = [("g", "Stable", 1), ("g", "PreparingRebalance", 2), ("g", "CompletingRebalance", 3)]
+    >>> rebalancing_since(pa.table(dict(zip(STATES, zip(*states)))))
+    {'g': 2}
+    """
+    texts = rows.select(STATES)
+    distinct = texts.set_column(0, "group_id", texts["group_id"].cast(pa.string())).group_by(list(STATES)).aggregate([])
+    is_rebalancing = pc.fill_null(pc.is_in(distinct["group_state"].cast(pa.string()), pa.array(REBALANCING)), False)
+    since: dict[str, int] = {}
+    order = pc.sort_indices(distinct, sort_keys=[("last_event_time_ms", "ascending")])
+    columns = (distinct["group_id"], is_rebalancing, distinct["last_event_time_ms"])
+    for group, rebalancing, at_ms in zip(*(column.take(order).to_pylist() for column in columns), strict=True):
+        if rebalancing:
+            since.setdefault(group, at_ms)
+        else:
+            since.pop(group, None)
+    return since
+
+
+def _first_groups(keys: Ints, known: Ints) -> Ints:
+    """Keys of whole groups, so many that their partitions among `known` are not too many."""
+    groups, of_known = of_group(keys), of_group(known)
+    counts = np.searchsorted(of_known, groups, "right") - np.searchsorted(of_known, groups)
+    is_first = np.append(True, np.diff(groups) != 0)
+    taken = np.cumsum(np.where(is_first, counts, 0))
+    is_taken: Flags = (taken <= PARTITIONS_MAX) | (groups == groups[0])
+    return keys[is_taken]
