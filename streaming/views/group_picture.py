@@ -289,6 +289,12 @@ class LagPicture:
             shown = shown.append_column(name, pa.array(getattr(figures, name)[of_row], from_pandas=True))
         return shown.append_column("has_steady_rates", pa.array(is_catching_up(figures, self._policy)[of_row]))
 
+    def of_topic(self, topic: str | None) -> "LagPicture":
+        """Only the partitions of this topic, which may be none; all of them for None."""
+        if topic is None:
+            return self
+        return replace(self, partitions=self.partitions.filter(pc.equal(self.partitions["topic"], topic)))
+
     def history(self) -> LagHistory:
         """Points of all partitions, in the order of `keys`."""
         return history_of(self._windows, self.keys)

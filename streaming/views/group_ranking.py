@@ -5,11 +5,11 @@ Reads the newest windows of `group_lag`, closed or not: lag is a state, and its 
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,11 @@ from streaming.views.group_store import LagWindows
 LABELS = tuple(status.label for status in LagStatus)
 """Verdicts by their number."""
 RECORDS, OFFSETS_UNIT = "records", "offsets"
+SEVERITY = {
+    status: number
+    for number, status in enumerate(("notfound", "ok", "unknown", "warn", "err", "stop", "stall", "rewind"))
+}
+"""Verdict: how bad it is, those of Burrow's rules among them."""
 REASONS_BLOCK = 500
 REASON_COLUMNS = (
     *KEY, *STANDING, *FIGURES, "status", "at_once", "lag_records", "lag_seconds", "committed_offset",
@@ -40,6 +45,8 @@ BY_TOPIC, BY_PARTITION, OF_LOG = "group_topic", "group_partition", "log"
 _ROWS_AT_A_TIME = 4_096
 _SUMMED = ("committed_offset", "lag_records")
 _FIGURES = ("committed_offset", "lag_records", "log_end_offset", "log_start_offset")
+Row = Mapping[str, Any]
+G = TypeVar("G", bound="Ranked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,42 +170,131 @@ def part_of(picture: LagPicture, *, offsets_max: int = 0) -> GroupPart:
     return GroupPart(groups, _by_topic(picture.partitions, groups), picture.newest_event_ms, statuses, offsets)
 
 
-def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
-    """One verdict a group, worst first, then most lag first."""
+class Ranked(Protocol):
+    """What the order of groups rests on."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def lag_records(self) -> int | None: ...
+    @property
+    def lag_seconds(self) -> float | None: ...
+
+
+class RankedGroup(NamedTuple):
+    """One group, as its worst partition is."""
+
+    group: str
+    status: str
+    lag_records: int | None
+    lag_seconds: float | None
+    lag_seconds_is_final: bool
+    """False where older windows than those of the picture may show its lag to be older."""
+    place: int
+    """Its place among the groups of the picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which groups or partitions are shown, and in which order: one filter and one order for all who show them."""
+
+    matches: Callable[[str], bool] = lambda _group: True
+    """Whether a group of this name is shown."""
+    statuses: Collection[str] = ()
+    """Verdicts that are shown; all, where none is given."""
+    sort: str = "verdict"
+    """`verdict`: the worst first, then most lag; `lag`, `time`: most lag or the oldest first; `name`."""
+
+    def of(self, groups: Iterable[G]) -> list[G]:
+        """The groups that are chosen, in order; those that are equal by name."""
+        chosen = filter(self.picks, groups)
+        return sorted(chosen, key=lambda row: (self._key(row.status, row.lag_records, row.lag_seconds), row.group))
+
+    def picks(self, row: Ranked) -> bool:
+        """Whether the group is chosen."""
+        return self._is_wanted(row.status) and self.matches(row.group)
+
+    def of_partitions(self, rows: Iterable[Row], topic: str | None = None) -> list[Row]:
+        """The partitions of one group that are chosen, of this topic if it is given, in order."""
+        chosen = (row for row in rows if self._is_wanted(row["status"]) and topic in (None, row["topic"]))
+        return sorted(
+            chosen,
+            key=lambda row: (
+                self._key(row["status"], row["lag_records"], row["lag_seconds"]), row["topic"], row["partition"],
+            ),
+        )  # fmt: skip
+
+    def _is_wanted(self, status: str) -> bool:
+        return not self.statuses or status in self.statuses
+
+    def _key(self, status: str, lag_records: int | None, lag_seconds: float | None) -> tuple[float, ...]:
+        worst, most = -SEVERITY[status], -(lag_records or 0)
+        if self.sort == "verdict":
+            return worst, most
+        return {"lag": (most, worst), "time": (-(lag_seconds or 0.0), worst, most), "name": ()}[self.sort]
+
+
+def ranked_groups(partitions: pa.Table) -> list[RankedGroup]:
+    """All groups, worst first, then most lag, then by name. `partitions` are those of a `LagPicture`.
+
+    From columns alone: whoever shows some of the groups needs no reason of all the others.
+    """
+    if not partitions.num_rows:
+        return []
+    runs = Runs.of(partitions, "group_id")
+    columns = (
+        runs.first(partitions["group_id"]),
+        [LABELS[number] for number in np.maximum.reduceat(partitions["status"].to_numpy(), runs.starts)],
+        runs.totals(partitions["lag_records"]),
+        runs.highest(partitions["lag_seconds"]),
+        np.logical_and.reduceat(partitions["lag_seconds_is_final"].to_numpy(), runs.starts).tolist(),
+    )
+    return Choice().of(RankedGroup(*row, place) for place, row in enumerate(zip(*columns, strict=True)))
+
+
+def count_groups(partitions: pa.Table) -> int:
+    """How many groups have some of these partitions, which are those of a `LagPicture`."""
+    return len(Runs.of(partitions, "group_id").starts)
+
+
+def verdicts_by_group(
+    picture: LagPicture, groups: Sequence[RankedGroup] | None = None, *, has_reasons: bool = True
+) -> tuple[GroupVerdict, ...]:
+    """One verdict for each of these groups of the picture, or of all of them, in their order. Without reasons it takes
+    less time, and `why` is empty.
+    """
     rows = picture.partitions
+    groups = ranked_groups(rows) if groups is None else groups
+    if not groups:
+        return ()
     runs = Runs.of(rows, "group_id")
-    status = rows["status"].to_numpy()
-    counts, states = runs.statuses(status), _states(rows, runs)
-    lags, waits = runs.totals(rows["lag_records"]), runs.highest(rows["lag_seconds"])
+    counts, states = runs.statuses(rows["status"].to_numpy()), _states(rows, runs)
     behind = pc.greater(pc.fill_null(rows["lag_records"], 0), 0)
     units = _units(pc.and_(pc.is_valid(rows["cleanup_policy"]), behind), runs)
-    worst = _worst_partitions(rows, runs)
-    # Groups that are equal stay in the order of their names.
-    order = np.lexsort((-np.array([lag or 0 for lag in lags], dtype=np.float64), -status[worst]))
-    shown = picture.with_figures(worst[order]).select(REASON_COLUMNS)
-    reasons = _Reasons(shown, [counts[number] for number in order.tolist()])
-    names, types = listed(shown["group_id"]), listed(shown["group_type"])
+    worst = _worst_partitions(rows, runs)[[row.place for row in groups]]
+    types = listed(rows["group_type"].take(pa.array(worst)))
+    texts: list[str | TextOnDemand] = [""] * len(groups)
+    if has_reasons:
+        shown = picture.with_figures(worst).select(REASON_COLUMNS)
+        reasons = _Reasons(shown, [counts[row.place] for row in groups])
+        texts = [TextOnDemand(partial(reasons.text, number)) for number in range(len(groups))]
     return tuple(
         GroupVerdict(
-            group=names[place],
-            status=LABELS[verdict],
-            why=TextOnDemand(partial(reasons.text, place)),
-            state=states[number],
-            partitions=sum(counts[number].values()),
-            statuses=counts[number],
-            lag_records=lags[number],
-            lag_seconds=waits[number],
-            group_type=types[place],
-            lag_unit=units[number],
+            group=row.group,
+            status=row.status,
+            why=why,
+            state=states[row.place],
+            partitions=sum(counts[row.place].values()),
+            statuses=counts[row.place],
+            lag_records=row.lag_records,
+            lag_seconds=row.lag_seconds,
+            group_type=group_type,
+            lag_unit=units[row.place],
         )
-        for place, (number, verdict) in enumerate(zip(order.tolist(), listed(shown["status"]), strict=True))
+        for row, group_type, why in zip(groups, types, texts, strict=True)
     )
-
-
-def states_by_group(partitions: pa.Table) -> dict[str, str | None]:
-    """State of each group at its newest sample."""
-    runs = Runs.of(partitions, "group_id")
-    return dict(zip(runs.first(partitions["group_id"]), _states(partitions, runs), strict=True))
 
 
 def _committing(partitions: pa.Table) -> frozenset[str]:
@@ -311,30 +407,6 @@ def _retention_ratio(rows: pa.Table) -> pa.ChunkedArray:
     retained = as_floats(pc.subtract(rows["log_end_offset"], rows["log_start_offset"]))
     ratio = pc.if_else(pc.greater(retained, 0), pc.divide(lag, retained), pc.multiply(lag, 0.0))
     return pc.if_else(pc.greater(rows["log_start_offset"], 0), ratio, None)
-
-
-class RankedGroup(NamedTuple):
-    """One group, as its worst partition is."""
-
-    group: str
-    status: str
-    lag_seconds_is_final: bool
-    """False where older windows than those of the picture may show its lag to be older."""
-
-
-def ranked_groups(partitions: pa.Table) -> list[RankedGroup]:
-    """Worst first, then most lag, then by name. `partitions` are those of a `LagPicture`."""
-    runs = Runs.of(partitions, "group_id")
-    status = np.maximum.reduceat(partitions["status"].to_numpy(), runs.starts)
-    lag = runs.sums(partitions["lag_records"])
-    is_final = np.logical_and.reduceat(partitions["lag_seconds_is_final"].to_numpy(), runs.starts)
-    order = np.lexsort((-lag, -status))  # groups that are equal stay in the order of their names
-    labels = {int(verdict): verdict.label for verdict in LagStatus}
-    names = pa.array(runs.first(partitions["group_id"])).take(pa.array(order)).to_pylist()
-    return [
-        RankedGroup(name, labels[number], final)
-        for name, number, final in zip(names, status[order].tolist(), is_final[order].tolist(), strict=True)
-    ]
 
 
 def offsets_of(partitions: pa.Table, groups: Sequence[str], *, rows_max: int) -> Mapping[str, OffsetRows]:

@@ -13,7 +13,7 @@ from streaming.tables import ALL_ROWS, Condition, equal, to_ms
 from streaming.views import history
 from streaming.views.as_json import to_json
 from streaming.views.broker_load import BrokerLoad, LoadPart
-from streaming.views.group_ranking import GroupVerdict
+from streaming.views.group_ranking import Choice, GroupVerdict
 from streaming.views.history import Family, Span
 from streaming.views.intents import Intent, newest_intents
 
@@ -137,9 +137,12 @@ def groups(looks: Looks, given: Values) -> Body:
         for topic in part.topics:
             if given.get("group") in (None, topic.group) and given.get("topic") in (None, topic.topic):
                 by_topic.setdefault(topic.group, []).append(topic)
-    rows = [row for row in part.groups if given.get("group") in (None, row.group) and _is_found(given, row.group)]
-    if "topic" in given:
-        rows = [row for row in rows if row.group in by_topic]
+
+    def is_wanted(group: str) -> bool:
+        of_topic = "topic" not in given or group in by_topic
+        return of_topic and given.get("group") in (None, group) and _is_found(given, group)
+
+    rows = list(filter(Choice(is_wanted).picks, part.groups))  # which are in order
 
     def shown(row: GroupVerdict) -> dict[str, Any]:
         topics = {"topics": [to_json(one) for one in by_topic.get(row.group, [])[:1000]]} if has_topics else {}
