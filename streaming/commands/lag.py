@@ -138,9 +138,9 @@ def _groups(
     is_complete: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """The groups that are chosen. Where older windows were not read, they are read of the groups that are shown."""
-    from streaming.views.as_json import to_json
     from streaming.views.group_columns import LOG_ENDS
     from streaming.views.group_ranking import SEVERITY, count_groups, ranked_groups, verdicts_by_group
+    from streaming.views.json_values import to_json
 
     of_topic = picture.of_topic(topic)
     chosen: Sequence[Any] = choice.of(_burrow_groups(of_topic) if burrow else ranked_groups(of_topic.partitions))

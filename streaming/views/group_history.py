@@ -29,7 +29,7 @@ from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
 from streaming.views.group_columns import ranks, starts_of
 from streaming.views.group_memberships import GroupStanding, known_members, read_group_standings
-from streaming.views.stored_json import stored_texts
+from streaming.views.json_values import stored_texts
 
 LOOK_BACK_MS = 6 * 3_600_000
 WINDOWS_MAX = 720

@@ -16,13 +16,12 @@ from pyarrow import compute as pc
 from assignor_core.group.events import REBALANCING
 from assignor_core.group.states import GroupState
 from assignor_core.lag.history import Ints, last_true
-from streaming import tables
 from streaming.settings import Settings
 from streaming.tables import Condition, TableReader, at_least, below, equal, of_cluster, one_of
-from streaming.views.as_json import LEFT_OUT_OF_STATUS
 from streaming.views.group_columns import Runs, listed, rows_listed
 from streaming.views.group_picture import current_since
-from streaming.views.totals import WEEK_MS, counted_since
+from streaming.views.json_values import LEFT_OUT_OF_STATUS
+from streaming.views.spans import WEEK_MS, counted_since, of_span
 
 if TYPE_CHECKING:
     from streaming.views.group_ranking import GroupReader
@@ -121,7 +120,7 @@ def rebalances_by_group(events: pa.Table) -> dict[str, tuple[int, int]]:
 
 def read_rebalances(reader: TableReader, kafka_cluster: str, group_id: str, *, since_ms: int) -> int:
     """Rebalances of one group in windows that began at `since_ms` or later, as far as they were seen."""
-    where = of_cluster(kafka_cluster) & equal("group_id", group_id) & at_least("window_start", tables.utc(since_ms))
+    where = of_span(kafka_cluster, "window_start", since_ms) & equal("group_id", group_id)
     return sum(row["rebalances"] for row in reader.rows("group_event", columns=("rebalances",), where=where))
 
 

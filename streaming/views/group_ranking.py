@@ -19,11 +19,11 @@ from assignor_core.lag import LagStatus
 from assignor_core.lag.history import Ints, last_true
 from streaming.settings import Settings
 from streaming.tables import TableReader, as_floats
-from streaming.views.as_json import LEFT_OUT_OF_STATUS, TextOnDemand
 from streaming.views.group_columns import KEY, Runs, listed, rows_listed
 from streaming.views.group_memberships import members_by_group
 from streaming.views.group_picture import FIGURES, STANDING, LagPicture, LagRules, reason_of
 from streaming.views.group_store import LagWindows
+from streaming.views.json_values import LEFT_OUT_OF_STATUS, TextOnDemand
 
 LABELS = tuple(status.label for status in LagStatus)
 """Verdicts by their number."""

@@ -13,11 +13,11 @@ from assignor_core.lag.members import MembersAdvice, advise_members
 from assignor_core.resources import Resource
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
-from streaming.views.as_json import to_json
 from streaming.views.broker_load import LoadPart, read_leaders, read_load
 from streaming.views.group_memberships import known_members, read_rebalances
 from streaming.views.group_picture import LagPicture, current_since, figures_of, held_back, reason_of
 from streaming.views.group_ranking import lag_unit
+from streaming.views.json_values import to_json
 
 REBALANCES_OVER_MS = 3_600_000
 NOT_MEMBERS = (Cause.SLOW_MEMBER, Cause.MEMBERS_HANG, Cause.REBALANCING, Cause.OPEN_TRANSACTION)

@@ -14,9 +14,9 @@ from streaming.control.upkeep import expire
 from streaming.serve.samples import samples
 from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot
 from streaming.views import group_store
-from streaming.views.as_json import to_json
 from streaming.views.control import ControlPart
 from streaming.views.group_ranking import GroupPart
+from streaming.views.json_values import to_json
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
 
 START_MS = NOW_MS - 10 * WINDOW_MS

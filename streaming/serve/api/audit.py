@@ -15,7 +15,7 @@ from streaming import tables
 from streaming.contract import AUDIT
 from streaming.serve.api.actions import Outcome
 from streaming.serve.api.sign_in import Person
-from streaming.views.stored_json import stored_object
+from streaming.views.json_values import stored_object
 
 KEY_LIVES_MS = 24 * 3_600_000
 """So long a request that is sent again with its key gets the answer of the first."""

@@ -12,7 +12,7 @@ from streaming.serve.api.looks import Looks
 from streaming.serve.api.parameters import HISTORY, NO_CONTROLS, OF_NAMES, PAGED, PAST, Parameter
 from streaming.serve.api.shapes import of_table
 from streaming.views import history
-from streaming.views.seen_windows import OF_EARLIER
+from streaming.views.decisions import OF_EARLIER
 
 PLAN_ID = Parameter(
     "plan_id", "The id of a plan, or a beginning of it that no other plan has", OF_NAMES,

@@ -11,11 +11,11 @@ from streaming.serve.api.parameters import FROM, STEP, TO
 from streaming.serve.api.problems import Problem
 from streaming.tables import ALL_ROWS, Condition, equal, to_ms
 from streaming.views import history
-from streaming.views.as_json import to_json
 from streaming.views.broker_load import BrokerLoad, LoadPart
 from streaming.views.group_ranking import Choice, GroupVerdict
 from streaming.views.history import Family, Span
 from streaming.views.intents import Intent, newest_intents
+from streaming.views.json_values import to_json
 
 T = TypeVar("T")
 Values = Mapping[str, Any]

@@ -12,9 +12,9 @@ from streaming.tables import equal
 from streaming.views.group_history import read_group_past
 from streaming.views.group_picture import LagRules
 from streaming.views.group_store import read_picture
+from streaming.views.json_values import stored_texts
 from streaming.views.one_group import members_of, read_one_group
 from streaming.views.past_rows import Before, Past, figures, read_past
-from streaming.views.stored_json import stored_texts
 
 MEMBERS_MAX = 200
 CAUSES_MAX = 50

@@ -10,8 +10,10 @@ from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, page, unknown_curso
 from streaming.serve.api.parameters import VALUE_SHOWN
 from streaming.serve.api.problems import Problem
 from streaming.tables import Row, TableReader
+from streaming.views.decisions import read_seen
 from streaming.views.executions import read_executions
-from streaming.views.movement_states import read_progress, read_states
+from streaming.views.json_values import stored_object
+from streaming.views.movements import read_chosen_movements, read_movements, read_progress, read_states
 from streaming.views.past_rows import (
     ACTS,
     DECISIONS,
@@ -22,17 +24,12 @@ from streaming.views.past_rows import (
     execution_events,
     execution_figures,
     figures,
-    read_chosen_movements,
     read_execution_of,
-    read_movements,
     read_past,
     read_row,
     with_ends,
 )
-from streaming.views.plan_details import plan_details
-from streaming.views.plans import is_superseded, plan_content, plan_ids
-from streaming.views.seen_windows import read_seen
-from streaming.views.stored_json import stored_object
+from streaming.views.plans import is_superseded, plan_content, plan_details, plan_ids
 
 EXECUTIONS_PER_PAGE = 25
 """Each may have thousands of events, of which its state is made."""

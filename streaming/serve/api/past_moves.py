@@ -4,7 +4,7 @@ from streaming.serve.api.load import Body, Values
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import LIMIT_DEFAULT, pack, page, unknown_cursor, unpack
 from streaming.serve.api.problems import Problem
-from streaming.views.past_moves import Wanted, read_past_moves
+from streaming.views.movements import Wanted, read_past_moves
 from streaming.views.past_rows import Before
 
 
