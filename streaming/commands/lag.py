@@ -75,7 +75,7 @@ def lag(
     as_json: bool,
 ) -> int:
     """Consumer groups by verdict, worst first, and why. Reads the tables; needs neither Spark nor the cluster."""
-    from streaming.commands.tables_there import check_tables
+    from streaming.commands.options import check_tables
 
     settings = settings_from(config_file, assignments)
     burrow = compat is not None

@@ -12,8 +12,8 @@ import structlog
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.marker import MARKER_TTL_MS, Marker
 from streaming import tables
+from streaming.commands.acting import noted
 from streaming.commands.apply import _Following
-from streaming.commands.noted_acts import noted
 from streaming.control.clearing import CLEAR_TRIES_MAX
 from streaming.control.lease import Lease
 from streaming.control.wiring import executor_of, journal_of

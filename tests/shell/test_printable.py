@@ -13,7 +13,7 @@ from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.cli import run
 from streaming.commands import check
-from streaming.commands.plan_model import show
+from streaming.commands.plan import show
 from streaming.runtime.logs import configure_logging
 from streaming.runtime.printable import printable, printable_lines
 from streaming.serve.metrics import Exposition, Form

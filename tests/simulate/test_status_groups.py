@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from streaming import cli, tables
-from streaming.commands import status_groups
+from streaming.commands import status as status_command
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.settings import PipelineSettings, Settings
 from streaming.tables import TableReader
@@ -114,7 +114,7 @@ def test_a_group_that_is_gone_is_shown_while_its_rebalances_are(
 def test_a_terminal_shows_those_with_most_rebalances(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status_groups, "GROUPS_SHOWN", 1)
+    monkeypatch.setattr(status_command, "GROUPS_SHOWN", 1)
     for number in range(2):
         window(tmp_path, number, "calm", {0: member("a", 0)})
         window(tmp_path, number, "restless", {0: member("a", number)})
