@@ -21,9 +21,8 @@ from streaming.errors import TableUnavailable
 from streaming.runtime import clocks
 from streaming.runtime.api_tokens import Role
 from streaming.runtime.os_user import os_user
-from streaming.serve.api.actions import Outcome
-from streaming.serve.api.audit import Act, Audit
-from streaming.serve.api.sign_in import Person
+from streaming.serve.access import Person
+from streaming.serve.api.audit import Act, Audit, Outcome
 from streaming.settings import Settings
 from streaming.tables import TableReader, of_cluster, to_ms
 from streaming.views.past_rows import read_execution_of

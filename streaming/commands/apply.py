@@ -104,7 +104,7 @@ def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_j
     from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.secrets import secrets_of
-    from streaming.serve.api.actions import Outcome
+    from streaming.serve.api.audit import Outcome
 
     configure_logging(settings.log, secrets_of(settings))
     journal = journal_of(settings)
@@ -272,7 +272,7 @@ class _Following:
     def ask_to_stop(self, execution: "Execution") -> None:
         """Write the request of the person at this command line."""
         from streaming.commands.acting import noted, person
-        from streaming.serve.api.actions import Outcome
+        from streaming.serve.api.audit import Outcome
 
         detail = f"execution {execution.execution_id} is asked to stop"
         with noted(self._settings, "abort", execution.execution_id, Outcome("abort_asked", detail)):

@@ -140,7 +140,7 @@ def _run(
 def _note(settings: Settings, broker: int, intent: "Intent", action: str) -> None:
     from streaming.commands.acting import noted, person
     from streaming.control.intents import note_intent
-    from streaming.serve.api.actions import Outcome
+    from streaming.serve.api.audit import Outcome
 
     done = f"broker {broker} is noted for {intent.value}"
     with noted(settings, action, str(broker), Outcome("noted", done)):
@@ -241,7 +241,7 @@ def _target(broker: int, path: str) -> str:
 
 def _cordon_first(settings: Settings, broker: int, path: str) -> None:
     from streaming.commands.acting import noted
-    from streaming.serve.api.actions import Outcome
+    from streaming.serve.api.audit import Outcome
 
     done = Outcome("cordoned", f"broker {broker} puts no new replicas into {path} any more")
     with live_cluster(settings) as cluster, noted(settings, "drain", _target(broker, path), done) as act:
@@ -254,7 +254,7 @@ def _cordon_first(settings: Settings, broker: int, path: str) -> None:
 def undrain_log_dir(broker: int, path: str, settings: Settings) -> int:
     """Let the broker put new replicas into the log dir again; raises RefusedForSafety where it does not."""
     from streaming.commands.acting import noted
-    from streaming.serve.api.actions import Outcome
+    from streaming.serve.api.audit import Outcome
 
     done = Outcome("undrained", f"broker {broker} may put new replicas into {path} again")
     with live_cluster(settings) as cluster:

@@ -14,7 +14,7 @@ import uvicorn
 from streaming.errors import RebalancerError
 from streaming.notify.sender import Notifier
 from streaming.runtime import clocks
-from streaming.serve.api.actions import Actions
+from streaming.serve.api.audit import Actions
 from streaming.serve.connections import server_config
 from streaming.serve.refresh import Refresher
 from streaming.serve.web import build_app

@@ -21,14 +21,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from streaming.serve.api.actions import Actions
+from streaming.serve import access
+from streaming.serve.access import SignIn
+from streaming.serve.api.audit import Actions
 from streaming.serve.api.events import Events
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import answer
 from streaming.serve.api.problems import answer_problem
 from streaming.serve.api.routes import api_routes
-from streaming.serve.api.sign_in import SignIn
-from streaming.serve.closed import ClosedReading
 from streaming.serve.hosts import AllowedHosts
 from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import Snapshot
@@ -127,20 +127,11 @@ def build_app(
         exception_handlers={HTTPException: answer_problem},
         middleware=[
             Middleware(AllowedHosts, [settings.serve.host, *settings.serve.allowed_hosts]),
-            *_fresh_keys(sign_in, clock),
-            *([Middleware(ClosedReading, sign_in, clock)] if settings.serve.reading == "signed_in" else []),
+            *access.middleware(sign_in, clock, is_closed=settings.serve.reading == "signed_in"),
         ],
     )
     app.state.events = events
     return app
-
-
-def _fresh_keys(sign_in: SignIn, clock: Callable[[], int]) -> list[Middleware]:
-    if sign_in.issuer_tokens is None:
-        return []
-    from streaming.serve.oidc.tokens import FreshKeys
-
-    return [Middleware(FreshKeys, sign_in.issuer_tokens, clock)]
 
 
 def _problems(snapshot: Snapshot, serve: ServeSettings, *, now_ms: int) -> list[str]:

@@ -7,22 +7,60 @@ import hashlib
 import re
 import secrets
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, TypeVar
 
+import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
+from streaming.errors import UsageProblem
 from streaming.runtime.api_tokens import Role
 from streaming.runtime.users import User, read_users, user_with
-from streaming.serve.api.watched import Watched
+from streaming.serve.api.problems import Problem
 from streaming.settings import ServeSettings
 
+log = structlog.get_logger()
+Row = TypeVar("Row")
 OF_USER_MAX = 10
 """Beyond, the session of the user that was used longest ago ends."""
 SESSIONS_MAX = 10_000
 """Beyond, the one that was used longest ago ends: an issuer may know any number of people."""
 COOKIE = "rebalancer_session"
 FORM = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
+
+
+class Watched(Generic[Row]):
+    """Rows by name or id, read again after each change of the file. `name` is `tokens` or `users`. For one thread."""
+
+    def __init__(self, file: Path | None, read: Callable[[Path], dict[str, Row]], name: str) -> None:
+        self._file = file
+        self._read = read
+        self._name = name
+        self._stamp: tuple[int, ...] | None = None
+        self._rows: Mapping[str, Row] = {}
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is such a file in the settings."""
+        return self._file is not None
+
+    def now(self) -> Mapping[str, Row]:
+        """The rows; raises Problem 503 where they can't be read, as then nobody can be known."""
+        if self._file is None:
+            return {}
+        try:
+            there = self._file.stat()
+            stamp = there.st_mtime_ns, there.st_size, there.st_ino, there.st_mode
+            if stamp != self._stamp:
+                self._rows, self._stamp = self._read(self._file), stamp
+        except (OSError, UsageProblem) as error:
+            self._stamp = None
+            log.warning(f"{self._name}_unreadable", error=str(error))
+            raise Problem(503, f"serve.{self._name}_file can't be read: see the log of serve") from None
+        return self._rows
 
 
 @dataclass(frozen=True, slots=True)

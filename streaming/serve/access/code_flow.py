@@ -2,6 +2,9 @@
 
 `/oidc/sign-in` sends the browser to the issuer; the issuer sends it to `/oidc/callback`, which begins a session.
 serve keeps nothing in between: state, nonce and verifier are made of the random secret in the cookie.
+
+Who has signed out here signs out at the issuer, too, where it names a page for that (OIDC RP-Initiated Logout 1.0).
+serve keeps no ID token, so it sends none along (`id_token_hint`): the issuer may ask the person whether they mean it.
 """
 
 import base64
@@ -10,10 +13,11 @@ import hmac
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote_plus
 
+import httpx
 import structlog
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -21,18 +25,15 @@ from starlette.routing import Route
 
 from streaming.errors import UsageProblem
 from streaming.runtime.secrets import first_line
-from streaming.serve.api.attempts import OF_ADDRESS_MAX, TOO_MANY, Attempts, network_of
+from streaming.serve.access.issuer import Description, IssuerTokens, IssuerUnreachable
+from streaming.serve.access.sessions import is_secure, set_session_cookie
+from streaming.serve.access.sign_in import Identity, SignIn, TokenRefused, address_of, identity_of, why_no_role
+from streaming.serve.access.signing import OF_ADDRESS_MAX, TOO_MANY, Attempts, network_of
 from streaming.serve.api.problems import Problem
-from streaming.serve.api.sessions import is_secure, set_session_cookie
-from streaming.serve.api.sign_in import SignIn, address_of
-from streaming.serve.api.turns import TRY_AGAIN, Turns
-from streaming.serve.oidc.identity import Identity, TokenRefused, identity_of, why_no_role
-from streaming.serve.oidc.issuer import Description, IssuerUnreachable
-from streaming.serve.oidc.redirects import NOT_KEPT, to_issuer, url_here
-from streaming.serve.oidc.tokens import IssuerTokens
+from streaming.serve.api.requests import TRY_AGAIN, Turns
 
+NOT_KEPT = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 log = structlog.get_logger()
-
 START, CALLBACK = "/oidc/sign-in", "/oidc/callback"
 COOKIE = "rebalancer_oidc"
 LIFE_S = 600
@@ -45,6 +46,19 @@ ERROR_CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 USED_MAX = 10_000
 ID_TYPES = (None, "jwt")
 BEGIN_AGAIN = "go back to the page and begin again"
+PATH = "/oidc/sign-out"
+ENDPOINT = "end_session_endpoint"
+STILL_THERE = "you are signed out here; the issuer can't be asked now, so you may still be signed in there"
+
+
+def to_issuer(endpoint: str, asked: Mapping[str, str]) -> RedirectResponse:
+    """To a page of the issuer, with these parameters besides those that its URL has."""
+    return RedirectResponse(str(httpx.URL(endpoint).copy_merge_params(asked)), 303, NOT_KEPT)
+
+
+def url_here(request: Request, path: str) -> str:
+    """The URL of a path of serve, by the scheme and host that the browser named."""
+    return f"{request.url.scheme}://{request.url.netloc}{path}"
 
 
 class CodeFlow:
@@ -241,3 +255,31 @@ def _equal(given: object, expected: str) -> bool:
 
 def _base64(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+class SignOut:
+    """The route to which the page goes once the session has ended; it changes nothing here."""
+
+    def __init__(self, tokens: IssuerTokens, client_id: str, clock: Callable[[], int]) -> None:
+        self._tokens = tokens
+        self._client_id = client_id
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        """Where the browser goes."""
+        return [Route(PATH, self.leave, methods=["GET"])]
+
+    async def leave(self, request: Request) -> Response:
+        """Send the browser to the issuer, which sends it back to the page; without such an issuer to the page at once.
+
+        Raises Problem 503 where the issuer is not known now.
+        """
+        try:
+            description = await self._tokens.description(self._clock)
+            if ENDPOINT not in description.members:
+                return RedirectResponse("/", 303, NOT_KEPT)
+            endpoint = description.endpoint(ENDPOINT)
+        except (Problem, IssuerUnreachable):
+            raise Problem(503, STILL_THERE, headers=TRY_AGAIN) from None
+        asked = {"client_id": self._client_id, "post_logout_redirect_uri": url_here(request, "/")}
+        return to_issuer(endpoint, asked)

@@ -1,27 +1,33 @@
-"""Who asks: bearer tokens of `serve.tokens_file` or of `serve.oidc_issuer`, sessions, and a limit on wrong tokens."""
+"""Who asks: bearer tokens of `serve.tokens_file` or of `serve.oidc_issuer`, sessions, and a limit on wrong tokens.
+
+The claims of a token of the issuer name somebody, and give a role. Where `serve.reading` is `signed_in`, API and
+metrics want a token or a session of any role.
+"""
 
 import hmac
 import threading
 from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streaming.runtime.api_tokens import Role, read_tokens, token_id_of
-from streaming.serve.api.problems import Problem
+from streaming.errors import RebalancerError
+from streaming.runtime.api_tokens import NAME_LENGTH_MAX, Role, read_tokens, token_id_of
+from streaming.serve.access.sessions import Session, Sessions, Watched, is_secure
+from streaming.serve.api.problems import Problem, answer_problem
 from streaming.serve.api.requests import check_own_page
-from streaming.serve.api.sessions import Session, Sessions, is_secure
-from streaming.serve.api.watched import Watched
-from streaming.serve.oidc.identity import TokenRefused, bearer_jwt, identity_of, why_no_role
 from streaming.settings import ServeSettings
 
 if TYPE_CHECKING:
-    from streaming.serve.oidc.tokens import IssuerTokens
+    from streaming.serve.access.issuer import IssuerTokens
 
+SUBJECT_LENGTH_MAX = 255
+"""OpenID Connect Core 1.0, 2."""
 log = structlog.get_logger()
-
 WRONG_MAX = 10
 """Wrong tokens of one address in `WRONG_SPAN_MS`; after that its wrong ones get 429. A right one is never refused: an
 address may be that of many people, and a secret of 256 bits can't be guessed at any rate."""
@@ -31,13 +37,87 @@ ADDRESS_LENGTH_MAX = 64
 """A proxy may pass any text on."""
 CSRF_HEADER = "X-CSRF-Token"
 NOBODY = "no token and no session that holds: send `Authorization: Bearer TOKEN`, or sign in on the page"
-
 HOW_TO_TURN_ON = (
     "acting is off, as nobody can sign in: set serve.tokens_file, make a token with "
     "`rebalancer token create NAME --role operator`, and send it as `Authorization: Bearer TOKEN`; or, for people on "
     "the page, set serve.users_file and add them with `rebalancer user add NAME --role operator`; or set "
     "serve.oidc_issuer, whose tokens serve then believes"
 )
+CLOSED = ("/api/", "/metrics")
+"""Beginnings of paths. The page has no figures of its own; health tells nothing about the cluster."""
+OPEN = frozenset({"/api/v1/session"})
+"""Where people sign in."""
+
+
+class TokenRefused(RebalancerError):
+    """A token that does not hold; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who is named: `subject` never changes at the issuer; `name` is for people to read, and anybody may have it."""
+
+    subject: str
+    name: str
+    role: Role | None
+    """None: the claims give none."""
+
+    @property
+    def signed_in_by(self) -> str:
+        """For the audit."""
+        return f"oidc {self.subject}"
+
+
+def bearer_jwt(authorization: str) -> str | None:
+    """The JWT of an `Authorization` header; None if it has none. Our own API tokens have no dot."""
+    scheme, _, text = authorization.partition(" ")
+    text = text.strip()
+    return text if scheme.lower() == "bearer" and "." in text else None
+
+
+def identity_of(claims: Mapping[str, Any], settings: ServeSettings) -> Identity:
+    """Whom verified claims name; raises TokenRefused where they name nobody."""
+    subject = claims.get("sub")
+    if not _is_text(subject, SUBJECT_LENGTH_MAX):
+        raise TokenRefused(f"its sub is not 1 to {SUBJECT_LENGTH_MAX} printable characters")
+    name = claims.get("preferred_username")
+    shown = str(name if _is_text(name, NAME_LENGTH_MAX) else subject)[:NAME_LENGTH_MAX]
+    given = {Role(settings.oidc_roles[value]) for value in claim_values(claims, settings.oidc_role_claim)
+             if value in settings.oidc_roles}  # fmt: skip
+    return Identity(str(subject), shown, max(given, key=list(Role).index, default=None))
+
+
+def why_no_role(identity: Identity, settings: ServeSettings) -> str:
+    """What to tell somebody whom the issuer knows and who may do nothing."""
+    return (
+        f"{identity.name} ({identity.signed_in_by}) has no role here: "
+        f"claim {settings.oidc_role_claim} has no value that serve.oidc_roles lists"
+    )
+
+
+def claim_values(claims: Mapping[str, Any], name: str) -> list[str]:
+    """Texts of a claim, which is one text or a list of them.
+
+    >>> claim_values({"roles": ["a", 7, "b"]}, "roles"), claim_values({"role": "a"}, "role")
+    (['a', 'b'], ['a'])
+    >>> claim_values({"realm_access": {"roles": ["a"]}}, "realm_access.roles"), claim_values({"a.b": "c"}, "a.b")
+    (['a'], ['c'])
+    >>> claim_values({"roles": {"a": True}}, "roles"), claim_values({}, "a.b")
+    ([], [])
+    """
+    value: Any = claims.get(name)
+    if value is None:
+        value = claims
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+    values = value if isinstance(value, list) else [value]
+    return [one for one in values if isinstance(one, str)]
+
+
+def _is_text(value: object, length_max: int) -> bool:
+    if not isinstance(value, str) or not 1 <= len(value) <= length_max:
+        return False
+    return value.isprintable() and value == value.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +237,7 @@ def _issuer_tokens(settings: ServeSettings) -> "IssuerTokens | None":
     """Imported only where it is used: the library takes 0.2 s."""
     if settings.oidc_issuer is None:
         return None
-    from streaming.serve.oidc.tokens import IssuerTokens
+    from streaming.serve.access.issuer import IssuerTokens
 
     return IssuerTokens(settings.oidc_issuer)
 
@@ -168,3 +248,23 @@ def _person(request: Request, session: Session) -> Person:
 
 def _unauthorized(detail: str) -> Problem:
     return Problem(401, detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+class ClosedReading:
+    """ASGI middleware: 401 without a token or session that holds."""
+
+    def __init__(self, app: ASGIApp, sign_in: SignIn, clock: Callable[[], int]) -> None:
+        self._app = app
+        self._sign_in = sign_in
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what may pass."""
+        if scope["type"] == "http" and scope["path"].startswith(CLOSED) and scope["path"] not in OPEN:
+            request = Request(scope)
+            try:
+                self._sign_in.reader(request, now_ms=self._clock())
+            except Problem as problem:
+                await answer_problem(request, problem)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
