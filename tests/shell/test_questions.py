@@ -8,8 +8,7 @@ import duckdb
 import pytest
 
 from streaming import tables
-from streaming.commands.sql import run_query
-from streaming.commands.tables_named import tables_named
+from streaming.commands.sql import run_query, tables_named
 from streaming.contract import TABLES
 from streaming.runtime.jars import PROJECT_ROOT
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, skewed_cluster
