@@ -15,9 +15,11 @@ import pytest
 from assignor_core.model import cluster_to_json
 from assignor_core.plan import plan_to_json
 from assignor_core.planner import propose
+from assignor_core.restart import restart_check
 from streaming.cli import COMMANDS, rebalancer, run
 from streaming.commands import lifecycle
 from streaming.commands import plan as plan_module
+from streaming.commands import restart_check as restart_module
 from streaming.control.intents import note_intent
 from streaming.runtime.api_tokens import Role, new_token, write_tokens
 from streaming.runtime.jars import PROJECT_ROOT
@@ -37,10 +39,11 @@ UNTIL_STOPPED = {"demo", "run", "collect", "pipeline", "control", "serve"}
 """Brokers or Spark run below the demo and the roles; roles print nothing on standard output."""
 CALLS = [
     "status", "status --groups", "lag", "lag --group billing", "plan", "plan --model model.json", "plan --log-dirs",
-    "apply plan.json", "abort", "drain 1", "drain 1 --log-dir /disk-0", "undrain 2", "add 3", "backtest",
-    "backtest --plans", "what-if", "what-if --keep", "what-if --compare", "check", "simulate story.yaml",
-    "simulate story.yaml --trace", "sql --tables", "sql SELECT(1)", "tables upgrade --dry-run", "tables register",
-    "token create me", "token list", "user list", "config",
+    "apply plan.json", "abort", "drain 1", "drain 1 --log-dir /disk-0", "undrain 2", "add 3",
+    "restart-check 1 --accept-single", "backtest", "backtest --plans", "what-if", "what-if --keep",
+    "what-if --compare", "check", "simulate story.yaml", "simulate story.yaml --trace", "sql --tables",
+    "sql SELECT(1)", "tables upgrade --dry-run", "tables register", "token create me", "token list", "user list",
+    "config",
 ]  # fmt: skip
 
 
@@ -80,6 +83,7 @@ def called_there(folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.
     monkeypatch.chdir(folder)
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     monkeypatch.setattr(plan_module, "live_cluster", described)
+    monkeypatch.setattr(restart_module, "_checked", lambda _, broker: restart_check(broker, skewed().live, {}))
     call = request.node.callspec.params["call"] if hasattr(request.node, "callspec") else ""
     monkeypatch.setattr(lifecycle, "live_cluster", with_disks if "--log-dir" in call else described)
 
