@@ -1,8 +1,6 @@
 """Why a broker above the threshold may need no plan: noise, or a skew that ends by itself as others did before it."""
 
-from assignor_core.deciding.load_memory import LoadMemory
-from assignor_core.deciding.load_memory.episodes import HORIZON_WINDOWS
-from assignor_core.deciding.load_memory.levels import LASTING_SIGMAS
+from assignor_core.deciding.load_memory import HORIZON_WINDOWS, LASTING_SIGMAS, LoadMemory
 
 PLAN_NOISE_MAX = 0.03
 """A plan rests on so many windows that noise is at most this part of a broker's mean load over them ..."""

@@ -7,10 +7,9 @@ from statistics import fmean
 from assignor_core.deciding.doubt import is_known, is_noise, is_passing
 from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, LoadMemory
 from assignor_core.deciding.reasons import Reason
-from assignor_core.deciding.recurring import NO_HISTORY, Recurrence, RecurringLoad, recurrence_of
-from assignor_core.deciding.recurring.slots import DAY_MS
-from assignor_core.deciding.skew_windows import SkewWindow
+from assignor_core.deciding.recurring import DAY_MS, NO_HISTORY, Recurrence, RecurringLoad, recurrence_of
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
+from assignor_core.deciding.windows import SkewWindow
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,8 @@ from assignor_core.deciding.lasting import LastingPolicy
 from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, LoadMemory
 from assignor_core.deciding.maintenance import MaintenanceWindow
 from assignor_core.deciding.recurring import NO_HISTORY, RecurringLoad
-from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger_policy import TriggerPolicy
-from assignor_core.deciding.windows import ClosedWindow, skew_window
+from assignor_core.deciding.windows import ClosedWindow, SkewWindow, skew_window
 from assignor_core.disks import LogDirs
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from assignor_core.log_dirs.planning import FillPolicy

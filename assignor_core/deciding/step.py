@@ -22,7 +22,6 @@ from assignor_core.deciding.maintenance import may_act, next_opening
 from assignor_core.deciding.observation import DecisionPolicy, Evidence, Mode, Observation
 from assignor_core.deciding.plan_requests import plan_request
 from assignor_core.deciding.reasons import LEAVES_PLACEMENT, OWN_PLANS, Reason, Verdict
-from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger import (
     Evaluation,
     TriggerState,
@@ -35,7 +34,7 @@ from assignor_core.deciding.trigger import (
 )
 from assignor_core.deciding.trigger import step as trigger_step
 from assignor_core.deciding.waiting import DroppedPlan, due_in_words, outdated, waiting_for_nothing
-from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
+from assignor_core.deciding.windows import ClosedWindow, SkewWindow, skew_window, without_catch_up
 from assignor_core.deciding.worth import attempt_of, gain_of_noise, not_worth_it
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import too_many_away

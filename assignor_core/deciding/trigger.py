@@ -28,9 +28,9 @@ from assignor_core.deciding.entering import (
 )
 from assignor_core.deciding.futile import Futile
 from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.recurring.slots import DAY_MS
-from assignor_core.deciding.skew_windows import SkewWindow
+from assignor_core.deciding.recurring import DAY_MS
 from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.windows import SkewWindow
 from assignor_core.live import too_many_away
 from assignor_core.wording import counted
 

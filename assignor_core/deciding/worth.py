@@ -2,11 +2,11 @@
 
 from assignor_core.deciding.doubt import remembered_noise
 from assignor_core.deciding.futile import Attempt, Wanted
-from assignor_core.deciding.noise import load_noise
 from assignor_core.deciding.observation import DecisionPolicy, Observation
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.trigger import Evaluation, TriggerState, settled_windows
 from assignor_core.deciding.trigger_policy import Detector
+from assignor_core.deciding.windows import load_noise
 from assignor_core.plan import TAKE_NONE
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource

@@ -15,10 +15,9 @@ from assignor_core.deciding.load_memory import LoadMemory
 from assignor_core.deciding.maintenance import may_act
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, brokers_counted
 from assignor_core.deciding.recurring import RecurringLoad
-from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.step import Decision, step
 from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.windows import ClosedWindow, skew_window
+from assignor_core.deciding.windows import ClosedWindow, SkewWindow, skew_window
 from assignor_core.live import NO_LEADER
 from assignor_core.load import Floats
 from assignor_core.proposed_plan import ProposedPlan

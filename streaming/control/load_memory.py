@@ -7,9 +7,7 @@ import json
 
 import structlog
 
-from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, LoadMemory
-from assignor_core.deciding.load_memory.episodes import Episodes
-from assignor_core.deciding.load_memory.levels import Levels
+from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, Episodes, Levels, LoadMemory
 from assignor_core.deciding.observation import DecisionPolicy
 from assignor_core.deciding.windows import ClosedWindow, skew_window
 from streaming import tables

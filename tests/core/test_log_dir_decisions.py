@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.log_dirs import disks_of_brokers, full_in_words, full_log_dirs, propose_within
+from assignor_core.deciding.log_dirs import full_in_words, full_log_dirs
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.step import DELETED_AFTER_MS, Decision, step
@@ -15,7 +15,7 @@ from assignor_core.disks import FutureReplica, LogDirDescription, LogDirs
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster, LivePartition, Reassignment
 from assignor_core.log_dir_movement import LogDirMovement
-from assignor_core.log_dirs.planning import FillPolicy, WithinBroker, relieve
+from assignor_core.log_dirs.planning import FillPolicy, WithinBroker, disks_of_brokers, propose_within, relieve
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import Resource
 

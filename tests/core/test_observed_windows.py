@@ -3,12 +3,17 @@
 import pytest
 
 from assignor_core.deciding.health import LAGGING_KEPT_MAX, obstacle, with_lagging
-from assignor_core.deciding.noise import load_noise
 from assignor_core.deciding.observation import DecisionPolicy, Observation, brokers_counted, missing_brokers
-from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger import TriggerState
 from assignor_core.deciding.trigger_policy import TriggerPolicy
-from assignor_core.deciding.windows import ClosedWindow, skew_figures, skew_window, without_catch_up
+from assignor_core.deciding.windows import (
+    ClosedWindow,
+    SkewWindow,
+    load_noise,
+    skew_figures,
+    skew_window,
+    without_catch_up,
+)
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from assignor_core.model import Capacity
 from assignor_core.resources import Resource

@@ -13,14 +13,26 @@ from hypothesis import strategies as st
 from assignor_core.deciding.entering import Surroundings
 from assignor_core.deciding.load_memory import Watched
 from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.recurring import NO_HISTORY, RecurringLoad, recurrence_of
-from assignor_core.deciding.recurring.history import BROKERS_MAX, KEPT_DAYS, DayLoad
-from assignor_core.deciding.recurring.mended import FollowedSkew, moved, unmended
-from assignor_core.deciding.recurring.recurrence import RECURRENCES_MIN, SLOTS_MAX
-from assignor_core.deciding.recurring.slots import DAY_MS, DAY_SLOTS, SLOT_MS, slots_of
-from assignor_core.deciding.skew_windows import SkewWindow
+from assignor_core.deciding.recurring import (
+    BROKERS_MAX,
+    DAY_MS,
+    DAY_SLOTS,
+    KEPT_DAYS,
+    NO_HISTORY,
+    RECURRENCES_MIN,
+    SLOT_MS,
+    SLOTS_MAX,
+    DayLoad,
+    FollowedSkew,
+    RecurringLoad,
+    moved,
+    recurrence_of,
+    slots_of,
+    unmended,
+)
 from assignor_core.deciding.trigger import Evaluation, TriggerState, after_plan, step
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
+from assignor_core.deciding.windows import SkewWindow
 
 WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
 POLICY = TriggerPolicy(stale_after_ms=4 * SLOT_MS)

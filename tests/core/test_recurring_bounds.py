@@ -8,13 +8,21 @@ import pytest
 from assignor_core.deciding.entering import Over, Surroundings, recurrence
 from assignor_core.deciding.load_memory import Watched
 from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.recurring import RecurringLoad, recurrence_of
-from assignor_core.deciding.recurring.history import DayLoad, OpenSlot
-from assignor_core.deciding.recurring.mended import FollowedSkew, unmended
-from assignor_core.deciding.recurring.slots import DAY_MS, DAY_SLOTS, SLOT_MS, slots_of
-from assignor_core.deciding.skew_windows import SkewWindow
+from assignor_core.deciding.recurring import (
+    DAY_MS,
+    DAY_SLOTS,
+    SLOT_MS,
+    DayLoad,
+    FollowedSkew,
+    OpenSlot,
+    RecurringLoad,
+    recurrence_of,
+    slots_of,
+    unmended,
+)
 from assignor_core.deciding.trigger import Evaluation, TriggerState, step
 from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.windows import SkewWindow
 
 WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
 POLICY = TriggerPolicy(stale_after_ms=4 * SLOT_MS)

@@ -9,9 +9,9 @@ import pytest
 
 from assignor_core.deciding.entering import Surroundings, entering
 from assignor_core.deciding.reasons import LASTING_REASONS, Reason, Verdict
-from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger import Evaluation, TriggerState, step
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
+from assignor_core.deciding.windows import SkewWindow
 from assignor_core.errors import InputError
 
 POLICY = TriggerPolicy(enter_ratio=1.3, exit_ratio=1.15, windows_over=2, windows_considered=3)

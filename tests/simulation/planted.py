@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from assignor_core import marker
-from assignor_core.deciding import giving_up, health, planning
+from assignor_core.deciding import giving_up, health
 from assignor_core.execution import progress, reconcile, refusals, room, staging, within_brokers
 from assignor_core.execution.events import ABORT_SEQUENCE, Event
 from assignor_core.execution.life_cycle import Execution
@@ -16,6 +16,7 @@ from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
 from assignor_core.execution.within_brokers import RoomWithin
 from assignor_core.live import LiveCluster
+from assignor_core.live_plans import planning
 from assignor_core.plan import Plan
 from streaming.control import (
     absences,
