@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.observation import DecisionPolicy, PlanRequest
+from assignor_core.deciding.observation import GivenUp, PlanRequest
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live_plans.measured_loads import DAY_HOURS, NO_HOURS, HourlyRates, merged

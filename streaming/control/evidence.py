@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.observation import DecisionPolicy, PlanRequest
+from assignor_core.deciding.observation import GivenUp, PlanRequest
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.lag.catching_up import catch_up_bytes_per_sec
 from assignor_core.live import LiveCluster

@@ -16,11 +16,10 @@ from typing import Any
 
 import structlog
 
-from assignor_core.deciding.futile import Futile
-from assignor_core.deciding.giving_up import GivenUp
+from assignor_core.deciding.observation import GivenUp
+from assignor_core.deciding.policy import TriggerPolicy
+from assignor_core.deciding.state import Futile, TriggerState
 from assignor_core.deciding.step import Decision
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.disks import LogDirs
 from assignor_core.errors import CoreError
 from assignor_core.execution.caution import Outcome

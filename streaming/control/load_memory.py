@@ -8,7 +8,7 @@ import json
 import structlog
 
 from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, Episodes, Levels, LoadMemory
-from assignor_core.deciding.observation import DecisionPolicy
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.deciding.windows import ClosedWindow, skew_window
 from streaming import tables
 from streaming.contract import LOAD_MEMORY

@@ -13,7 +13,7 @@ from functools import partial
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from assignor_core.deciding.log_dirs import full_log_dirs
+from assignor_core.deciding.needs import full_log_dirs
 from assignor_core.deciding.observation import PlanRequest
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import NothingToPlanOn

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from assignor_core.deciding.observation import DecisionPolicy
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.deciding.recurring import KEPT_DAYS, NO_HISTORY, DayLoad, RecurringLoad
 from assignor_core.deciding.windows import ClosedWindow, skew_window
 from assignor_core.resources import MEASURED

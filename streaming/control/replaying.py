@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from assignor_core.deciding.observation import DecisionPolicy
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.windows import resource_capacities
 from assignor_core.load import Floats

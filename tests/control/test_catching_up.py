@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from assignor_core.deciding.observation import DecisionPolicy
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.live import LiveCluster, LivePartition
 from streaming import tables

@@ -10,8 +10,7 @@ import pytest
 import structlog
 from deltalake import DeltaTable
 
-from assignor_core.deciding.futile import Futile, Wanted
-from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.state import Futile, TriggerState, Wanted
 from assignor_core.disks import LogDirDescription
 from assignor_core.execution.caution import Outcome
 from assignor_core.execution.events import Event

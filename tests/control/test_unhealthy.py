@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from assignor_core.deciding.health import LAGGING_KEPT_MAX, obstacle, with_lagging
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.gates import obstacle
+from assignor_core.deciding.policy import TriggerPolicy
+from assignor_core.deciding.state import LAGGING_KEPT_MAX, TriggerState, with_lagging
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from streaming.settings import Settings
 from tests.control.test_deciding import (

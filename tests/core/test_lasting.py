@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.lasting import LastingPolicy, placement_states
 from assignor_core.deciding.maintenance import window_of
-from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
+from assignor_core.deciding.needs import placement_states
+from assignor_core.deciding.observation import GivenUp, Observation, PlanRequest
+from assignor_core.deciding.policy import DecisionPolicy, LastingPolicy, Mode, TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
+from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import InputError
 from assignor_core.live import LiveCluster, LivePartition

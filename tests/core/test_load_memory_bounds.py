@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assignor_core.deciding.doubt import is_noise, is_passing, plan_windows, remembered_noise
-from assignor_core.deciding.entering import Over, Surroundings, doubted, entering
 from assignor_core.deciding.load_memory import LASTING, Episodes, Levels, LoadMemory, OpenEpisode, Watched
+from assignor_core.deciding.observation import Surroundings
+from assignor_core.deciding.policy import Detector, TriggerPolicy
 from assignor_core.deciding.reasons import Reason
-from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
+from assignor_core.deciding.skewed import Over, doubted, entering, is_noise, is_passing, plan_windows, remembered_noise
 from assignor_core.deciding.windows import SkewWindow
 
 REFERENCE = 1.2

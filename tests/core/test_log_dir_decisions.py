@@ -4,12 +4,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.log_dirs import full_in_words, full_log_dirs
-from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
+from assignor_core.deciding.gates import DELETED_AFTER_MS
+from assignor_core.deciding.needs import full_in_words, full_log_dirs
+from assignor_core.deciding.observation import GivenUp, Observation, PlanRequest
+from assignor_core.deciding.policy import DecisionPolicy, Mode
 from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.step import DELETED_AFTER_MS, Decision, step
-from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.state import TriggerState
+from assignor_core.deciding.step import Decision, step
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import FutureReplica, LogDirDescription, LogDirs
 from assignor_core.errors import NothingToPlanOn

@@ -2,10 +2,10 @@
 
 import pytest
 
-from assignor_core.deciding.health import LAGGING_KEPT_MAX, obstacle, with_lagging
-from assignor_core.deciding.observation import DecisionPolicy, Observation, brokers_counted, missing_brokers
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.gates import obstacle
+from assignor_core.deciding.observation import Observation, brokers_counted, missing_brokers
+from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
+from assignor_core.deciding.state import LAGGING_KEPT_MAX, TriggerState, with_lagging
 from assignor_core.deciding.windows import (
     ClosedWindow,
     SkewWindow,

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from assignor_core.deciding.entering import Over, Surroundings, recurrence
 from assignor_core.deciding.load_memory import Watched
-from assignor_core.deciding.reasons import Reason, Verdict
+from assignor_core.deciding.observation import Surroundings
+from assignor_core.deciding.policy import TriggerPolicy
+from assignor_core.deciding.reasons import Evaluation, Reason, Verdict
 from assignor_core.deciding.recurring import (
     DAY_MS,
     DAY_SLOTS,
@@ -20,9 +21,10 @@ from assignor_core.deciding.recurring import (
     slots_of,
     unmended,
 )
-from assignor_core.deciding.trigger import Evaluation, TriggerState, step
-from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.skewed import Over, recurrence
+from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.windows import SkewWindow
+from tests.core.judging import step
 
 WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
 POLICY = TriggerPolicy(stale_after_ms=4 * SLOT_MS)

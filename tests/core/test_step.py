@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from assignor_core.deciding.giving_up import PAUSE_MIN_MS, GivenUp
 from assignor_core.deciding.maintenance import window_of
-from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
+from assignor_core.deciding.needs import Need
+from assignor_core.deciding.observation import PAUSE_MIN_MS, GivenUp, Observation, PlanRequest
+from assignor_core.deciding.plan_requests import not_worth_it
+from assignor_core.deciding.policy import DecisionPolicy, Mode, TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
+from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.trigger import Evaluation, TriggerState
-from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow
-from assignor_core.deciding.worth import not_worth_it
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from assignor_core.plan import TAKE_NONE, Movement, Plan
@@ -468,7 +468,7 @@ def test_a_plan_is_judged_by_the_resource_that_it_is_for() -> None:
 
 
 def test_what_is_needed_is_named_as_it_is_set_unless_noise_asks_for_more() -> None:
-    skewed = Evaluation(Verdict.PLAN, Reason.SKEWED, "", "bytes_in", 1.8)
+    skewed = Need(Reason.SKEWED, "", (), "bytes_in", 1.8)
     shown = [not_worth_it(proposed(movements=()), skewed, 0.25, noise) for noise in (0.25, 0.251)]
     assert shown == [
         "no plan lowers max/mean of bytes_in by 0.25 or more; its lower bound is 1.0",

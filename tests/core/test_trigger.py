@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.deciding.entering import Surroundings
+from assignor_core.deciding.observation import Surroundings
+from assignor_core.deciding.policy import TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.trigger import TriggerState, after_plan, brokers_failed, step
-from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.state import TriggerState, after_plan, brokers_failed
 from assignor_core.deciding.windows import SkewWindow
 from assignor_core.errors import InputError
+from tests.core.judging import step
 
 POLICY = TriggerPolicy(enter_ratio=1.3, exit_ratio=1.15, windows_over=2, windows_considered=3, cooldown_ms=100)
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from assignor_core.deciding.entering import Surroundings, entering
-from assignor_core.deciding.reasons import LASTING_REASONS, Reason, Verdict
-from assignor_core.deciding.trigger import Evaluation, TriggerState, step
-from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
+from assignor_core.deciding.observation import Surroundings
+from assignor_core.deciding.policy import Detector, TriggerPolicy
+from assignor_core.deciding.reasons import LASTING_REASONS, Evaluation, Reason, Verdict
+from assignor_core.deciding.skewed import entering
+from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.windows import SkewWindow
 from assignor_core.errors import InputError
+from tests.core.judging import step
 
 POLICY = TriggerPolicy(enter_ratio=1.3, exit_ratio=1.15, windows_over=2, windows_considered=3)
 HOUR_MS = 3_600_000

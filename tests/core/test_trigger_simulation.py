@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.deciding.observation import DecisionPolicy, PlanRequest
-from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
+from assignor_core.deciding.observation import PlanRequest
+from assignor_core.deciding.policy import DecisionPolicy, Detector, TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow, SkewWindow, load_noise
 from assignor_core.errors import InputError
 from assignor_core.planner.policy import PlannerPolicy

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.deciding.maintenance import window_of
-from assignor_core.deciding.observation import DecisionPolicy
-from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
 from assignor_core.errors import InputError
 from assignor_core.execution.reconcile import Limits
 from assignor_core.resources import Resource
