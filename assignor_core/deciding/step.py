@@ -28,6 +28,7 @@ from assignor_core.deciding.state import (
     without,
     without_times_ahead,
 )
+from assignor_core.deciding.trace import Traced
 from assignor_core.deciding.waiting import DroppedPlan, Due, due
 from assignor_core.deciding.windows import SkewWindow
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
@@ -49,6 +50,8 @@ class Decision:
     may_act: bool
     """Whether mode `apply` carries `proposed` out now."""
     dropped: tuple[DroppedPlan, ...]
+    trace: tuple[Traced, ...] = ()
+    """Needs that were looked at, the most urgent first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class Tried:
     gate: Gate | None = None
     """The one that holds."""
     hold: Hold | None = None
+    passed: tuple[str, ...] = ()
+    """Names of the gates that let it pass."""
 
     @property
     def is_plan(self) -> bool:
@@ -89,20 +94,27 @@ def step(
     if waited.carried_out is not None:
         kept, evaluation = waited.carried_out
         return context.state, _decision(context, waited, evaluation, kept.proposed, may_act=True)
-    tried, unrelieved = first_plan(second_look(context, _groups_behind(context)))
+    tried, unrelieved, trace = first_plan(second_look(context, _groups_behind(context)))
     evaluation, plan = tried.evaluation, tried.context.proposed if tried.is_plan else None
     if plan is None:
         evaluation = waited.instead_of(evaluation)
     if unrelieved is not None:
         evaluation = replace(evaluation, detail=f"{evaluation.detail}; {unrelieved}")
     may_act = plan is not None and tried.gate is None
-    return tried.context.state, _decision(tried.context, waited, evaluation, plan, may_act=may_act)
+    return tried.context.state, _decision(tried.context, waited, evaluation, plan, trace, may_act=may_act)
 
 
 def _decision(
-    context: Context, waited: Due, evaluation: Evaluation, proposed: ProposedPlan | None, *, may_act: bool
+    context: Context,
+    waited: Due,
+    evaluation: Evaluation,
+    proposed: ProposedPlan | None,
+    trace: tuple[Traced, ...] = (),
+    *,
+    may_act: bool,
 ) -> Decision:
-    return Decision(evaluation, context.observation.skews[-1], proposed, may_act, waited.dropped)
+    traced = (*waited.traced, *trace)
+    return Decision(evaluation, context.observation.skews[-1], proposed, may_act, waited.dropped, traced)
 
 
 def _first_look(state: TriggerState, observation: Observation, policy: DecisionPolicy, evidence: Evidence) -> Context:
@@ -148,23 +160,25 @@ def second_look(context: Context, behind: Mapping[int, str]) -> Context:
     return replace(context, state=state, around=around, judged=of_load)
 
 
-def first_plan(context: Context, needs: tuple[NeedKind, ...] = NEEDS) -> tuple[Tried, str | None]:
-    """The most urgent need that gets a plan, or what holds the most urgent one; full log dirs without a plan, in words.
+def first_plan(context: Context, needs: tuple[NeedKind, ...] = NEEDS) -> tuple[Tried, str | None, tuple[Traced, ...]]:
+    """The most urgent need that gets a plan, or what holds the most urgent one; full log dirs without a plan, in words;
+    and all needs that were looked at.
 
     A need of the placement comes after one of load, if load asks for no plan or no plan would help the load.
     """
     load: Tried | None = None
     placement: Tried | None = None
-    unrelieved = None
+    unrelieved, trace = None, []
     for kind in needs:
         tried = _tried(kind, context)
+        trace.append(_traced(kind, tried))
         context = replace(tried.context, proposed=None)
         if tried.is_plan:
-            return tried, unrelieved
+            return tried, unrelieved, tuple(trace)
         if tried.hold is None or (tried.gate is not None and tried.gate.is_silent):
             continue
         if kind.reason is Reason.BROKER_FAILED:
-            return tried, unrelieved
+            return tried, unrelieved, tuple(trace)
         if kind.reason is Reason.LOG_DIR_FULL:
             unrelieved = tried.hold.sentence
             continue
@@ -173,10 +187,18 @@ def first_plan(context: Context, needs: tuple[NeedKind, ...] = NEEDS) -> tuple[T
         else:
             placement = placement or tried
         if tried.hold.reason not in LEAVES_PLACEMENT:
-            return _with_figures_of(load, tried), unrelieved
+            return _with_figures_of(load, tried), unrelieved, tuple(trace)
     last = placement or load
     assert last is not None
-    return replace(last, context=context), unrelieved
+    return replace(last, context=context), unrelieved, tuple(trace)
+
+
+def _traced(kind: NeedKind, tried: Tried) -> Traced:
+    need, gate, why = tried.need, tried.gate, "" if tried.hold is None else tried.hold.why
+    if need is None:
+        return Traced(kind.reason.value, is_found=False, why=why)
+    held_by = None if gate is None else gate.name
+    return Traced(kind.reason.value, is_found=True, text=need.text, passed=tried.passed, held_by=held_by, why=why)
 
 
 def _with_figures_of(load: Tried | None, tried: Tried) -> Tried:
@@ -195,29 +217,27 @@ def _tried(kind: NeedKind, context: Context) -> Tried:
     need = kind.find(context)
     if need is None or isinstance(need, Hold):
         return Tried(context, hold=need)
-    need, gate, hold = _held(need, context, after_plan=False)
-    if hold is not None:
-        return Tried(context, need, gate, hold)
-    context = _planned(need, context)
-    need, gate, hold = _held(need, context, after_plan=True)
-    if gate is not None and hold is not None and not gate.delays:
-        return Tried(_after_useless(need, context, hold), need, gate, hold)
-    return _accepted(Tried(context, need, gate, hold))
+    tried = _held(Tried(context, need), after_plan=False)
+    if tried.hold is not None or tried.need is None:
+        return tried
+    tried = _held(replace(tried, context=_planned(tried.need, context)), after_plan=True)
+    return _accepted(tried) if tried.is_plan else _remembered(tried)
 
 
-def _held(need: Need, context: Context, *, after_plan: bool) -> tuple[Need, Gate | None, Hold | None]:
-    """The first gate that holds `need`, which gets the notes of those that are only noted."""
+def _held(tried: Tried, *, after_plan: bool) -> Tried:
+    """With the first gate that holds, the names of those that let pass, and the notes of those that are only noted."""
+    need, context, passed = tried.need, tried.context, list(tried.passed)
+    assert need is not None
     for gate in GATES:
         if gate.after_plan is not after_plan or need.reason not in gate.needs:
             continue
         hold = gate.judge(need, context)
-        if hold is None:
-            continue
-        if gate.only_noted and context.policy.mode is Mode.PROPOSE:
-            need = replace(need, text=f"{need.text}; it would have to wait: {hold.why}")
-            continue
-        return need, gate, hold
-    return need, None, None
+        if hold is not None and gate.only_noted and context.policy.mode is Mode.PROPOSE:
+            need, hold = replace(need, text=f"{need.text}; it would have to wait: {hold.why}"), None
+        if hold is not None:
+            return replace(tried, need=need, gate=gate, hold=hold, passed=tuple(passed))
+        passed.append(gate.name)
+    return replace(tried, need=need, passed=tuple(passed))
 
 
 def _planned(need: Need, context: Context) -> Context:
@@ -238,12 +258,14 @@ def _planned(need: Need, context: Context) -> Context:
     return replace(context, proposed=proposed, refusal=None, budget=budget, gain_of_noise=noise)
 
 
-def _after_useless(need: Need, context: Context, hold: Hold) -> Context:
+def _remembered(tried: Tried) -> Tried:
     """A plan that gained too little is remembered, so that the next try comes later."""
-    if need.reason in PARTIAL or hold.reason is not Reason.MIN_GAIN:
-        return context
+    context, need, hold = tried.context, tried.need, tried.hold
+    if need is None or hold is None or need.reason in PARTIAL or hold.reason is not Reason.MIN_GAIN:
+        return tried
     attempt = attempt_of(need, context.state, context.observation)
-    return replace(context, state=replace(context.state, futile=noted(context.state.futile, attempt, hold.why)))
+    state = replace(context.state, futile=noted(context.state.futile, attempt, hold.why))
+    return replace(tried, context=replace(context, state=state))
 
 
 def _accepted(tried: Tried) -> Tried:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.gates import day_budget, hours_are_open, obstacle, too_many
-from assignor_core.deciding.maintenance import MaintenanceWindow, open_window
+from assignor_core.deciding.maintenance import MaintenanceWindow, next_opening, open_window
 from assignor_core.deciding.needs import Context
 from assignor_core.deciding.policy import Mode
 from assignor_core.deciding.reasons import Evaluation, Reason, Verdict
 from assignor_core.deciding.state import TriggerState, after_plan, waiting_for_nothing
+from assignor_core.deciding.trace import WAITING_PLAN, Traced
 from assignor_core.proposed_plan import KeptPlan
 
 
@@ -33,6 +34,8 @@ class Due:
     dropped: tuple[DroppedPlan, ...] = ()
     waits_on: tuple[Reason, str] | None = None
     """Why it waits on although its hours have come."""
+    traced: tuple[Traced, ...] = ()
+    """What the trace of the decision says of it; nothing where no plan waited."""
 
     def instead_of(self, held: Evaluation) -> Evaluation:
         """The row of a decision without a plan: that a plan waits on comes first."""
@@ -44,13 +47,35 @@ class Due:
 
 
 def due(context: Context) -> Due:
-    """The plan that waited, if its hours have come and it still fits the cluster."""
+    """What becomes of the plan that waited: it is due if its hours have come and it still fits the cluster."""
+    waiting = context.state.waiting_plan_id
+    if waiting is None:
+        return Due(context.state)
+    found = _due(waiting, context)
+    why = "" if found.carried_out is not None else found.dropped[0].reason if found.dropped else _why(found, context)
+    held_by = None if found.carried_out is not None else "dropped" if found.dropped else "waits"
+    text = f"plan {waiting[:12]}, made before"
+    return replace(found, traced=(Traced(WAITING_PLAN, is_found=True, text=text, held_by=held_by, why=why),))
+
+
+def _why(found: Due, context: Context) -> str:
+    """Why the plan is not carried out now."""
+    if found.waits_on is not None:
+        return found.waits_on[1]
+    if not hours_are_open(context):
+        return next_opening(context.policy.maintenance, context.now_ms)
+    if context.observation.live.reassigning():
+        return "partitions are being reassigned"
+    outage = too_many(context) if context.state.waiting_failed else None
+    return outage or f"mode is {context.policy.mode}"
+
+
+def _due(waiting: str, context: Context) -> Due:
     state = context.state
-    harmful = _harmful(context)
+    harmful = _harmful(waiting, context)
     if harmful is not None:
         return Due(waiting_for_nothing(state), dropped=(harmful,))
-    waiting = state.waiting_plan_id
-    if waiting is None or not hours_are_open(context) or context.observation.live.reassigning():
+    if not hours_are_open(context) or context.observation.live.reassigning():
         return Due(state)
     if state.waiting_failed and too_many(context) is not None:
         return Due(state)
@@ -74,16 +99,13 @@ def due(context: Context) -> Due:
     return Due(after, (kept, Evaluation(Verdict.PLAN, reason, detail, resource, ratio)))
 
 
-def _harmful(context: Context) -> DroppedPlan | None:
+def _harmful(waiting: str, context: Context) -> DroppedPlan | None:
     """The plan that waits, if it would do harm now; None else.
 
     One that replaces failed brokers would empty a sound broker once one of them is back. If others are still away, the
     trigger plans for those anew. One that adds replicas to a broker that is drained would fill that broker again.
     """
     state, drained = context.state, context.observation.drained
-    waiting = state.waiting_plan_id
-    if waiting is None:
-        return None
     back = sorted(set(state.waiting_failed).difference(context.around.missing_brokers))
     if back:
         return DroppedPlan(waiting, f"broker {back[0]} is no longer missing")

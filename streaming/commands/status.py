@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from assignor_core.execution.life_cycle import Execution
+    from streaming.tables import TableReader
     from streaming.views.broker_load import LoadPart
 
 WATCH_INTERVAL_S = 2.0
@@ -30,19 +31,24 @@ DECISION_SHOWN = ("decided_at", "verdict", "reason", "detail", "plan_id")
 @settings_options
 @json_option
 @click.option("--groups", "of_groups", is_flag=True, help="Consumer groups instead: rebalances, flapping members.")
+@click.option("--why", is_flag=True, help="Also each need that the last decision looked at, and the gate that held it.")
 @click.option("--watch", is_flag=True, help="Draw again every two seconds, until Ctrl-C.")
-def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool, of_groups: bool, watch: bool) -> int:
+def status(
+    config_file: Path | None, assignments: tuple[str, ...], as_json: bool, of_groups: bool, why: bool, watch: bool
+) -> int:
     """Brokers, load, skew, last decision, plan and execution. Reads the tables; needs neither Spark nor the cluster."""
     from streaming.commands.tables_there import check_tables
 
     if as_json and watch:
         raise UsageProblem("status: --json and --watch can't go together: a program asks again itself")
+    if why and of_groups:
+        raise UsageProblem("status: --why and --groups can't go together: groups are no part of a decision")
     settings = settings_from(config_file, assignments)
     check_tables(settings)
 
     def read() -> Any:
         if not of_groups:
-            return read_status(settings, now_ms=clocks.now_ms())
+            return read_status(settings, now_ms=clocks.now_ms(), why=why)
         from streaming.commands.status_groups import read_groups_status
 
         return read_groups_status(settings)
@@ -68,8 +74,11 @@ def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
             time.sleep(WATCH_INTERVAL_S)
 
 
-def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
-    """Everything that is shown, as plain data; parts that don't exist yet are None or empty."""
+def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[str, Any]:
+    """Everything that is shown, as plain data; parts that don't exist yet are None or empty.
+
+    With `why` the decision has the needs that it looked at.
+    """
     from assignor_core.execution.life_cycle import in_focus
     from assignor_core.resources import Resource
     from streaming.commands.bytes_out_known import bytes_out_unknown
@@ -78,7 +87,6 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     from streaming.tables import TableReader
     from streaming.views.accuracy import accuracy_data, read_accuracy
     from streaming.views.broker_load import read_load
-    from streaming.views.decisions import newest_decision
     from streaming.views.executions import brokers_owed, given_up, read_executions
     from streaming.views.log_dirs import read_log_dirs
     from streaming.views.plans import plan_price, waiting_plan
@@ -101,7 +109,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "brokers_reported_twice": list(load.brokers_reported_twice),
         "bytes_in_max_over_mean": skew.max_over_mean if skew else None,
         "threshold_enter": settings.trigger.enter_ratio,
-        "decision": newest_decision(reader, cluster, columns=DECISION_SHOWN),
+        "decision": _decision(reader, cluster, why=why),
         "plan": plan and shown_plan(plan, plan_price(reader, cluster, plan["plan_id"]), now_ms=now_ms),
         "pause": given_up(reader, cluster, now_ms=now_ms).reason(now_ms) if settings.control.mode == "apply" else None,
         "execution": execution and _event_shown(execution),
@@ -115,6 +123,15 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "log_dir_fill_max": settings.trigger.log_dir_fill_max,
         "bytes_out_unknown": bytes_out_unknown(load),
     }
+
+
+def _decision(reader: "TableReader", cluster: str, *, why: bool) -> Mapping[str, Any] | None:
+    from streaming.views.decisions import newest_decision, trace_of
+
+    if not why:
+        return newest_decision(reader, cluster, columns=DECISION_SHOWN)
+    row = newest_decision(reader, cluster, columns=(*DECISION_SHOWN, "trace"))
+    return row and {**row, "trace": trace_of(row["trace"])}
 
 
 def _load_of(load: "LoadPart", broker: int) -> dict[str, float | None]:
@@ -168,6 +185,7 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
     from streaming.commands.status_log_dirs import log_dir_lines
     from streaming.commands.status_plan import plan_line
     from streaming.commands.window_age import OLD_FIGURES
+    from streaming.views.decisions import trace_lines
 
     ratio, age = status["bytes_in_max_over_mean"], status["window_age_s"]
     lines = [f"cluster {status['kafka_cluster']}, mode {status['mode']}"]
@@ -187,6 +205,8 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
             lines.append(
                 f"{name}{_age_text(status, row.get('event_time') or row['decided_at'])}: {what}: {row['detail']}"
             )
+        if row and "trace" in row:
+            lines += [f"  {line}" for line in trace_lines(row["trace"])] or ["  no trace: an earlier version decided"]
     promised = status["execution_max_over_mean"] or {}
     promises = [
         f"{resource} {ratios['before']:.2f} -> {ratios['predicted']:.2f}"

@@ -125,6 +125,7 @@ class Journal:
             "plan_id": decision.proposed.plan.plan_id if decision.proposed else None,
             "skew_json": json.dumps(skew, sort_keys=True),
             "state_json": json.dumps(asdict(state), sort_keys=True),
+            "trace": json.dumps([row.to_json() for row in decision.trace]),
         }
         self._append("decision", [row], f"decision:{self._cluster}", window.window_end_ms)
 

@@ -11,6 +11,7 @@ from assignor_core.resources import MEASURED, Resource
 from streaming.contract import BROKER_LOAD
 from streaming.tables import Row, TableReader, at_least, at_most, of_cluster, to_ms, utc
 from streaming.views.broker_windows import COLUMNS, loads
+from streaming.views.decisions import trace_of
 from streaming.views.past_rows import DECISIONS, PLANS, Before, figures, read_past, read_row
 from streaming.views.stored_json import WRONG_SHAPE, stored_object
 
@@ -38,11 +39,13 @@ def read_seen(reader: TableReader, kafka_cluster: str, decision_id: str) -> dict
     window = _window(reader, kafka_cluster, decision)
     shown = figures(decision)
     skew = stored_object(shown.pop("skew_json", None)) or {}
+    trace = trace_of(shown.pop("trace", None))
     brokers = _brokers(window, _relative(skew), shown["resource"] or Resource.BYTES_IN.value)
     plan = read_row(reader, PLANS, kafka_cluster, decision["plan_id"]) if decision["plan_id"] else None
     return {
         **shown,
         "skew": _ratios(skew),
+        "trace": trace,
         "window_start_ms": to_ms(window[0]["window_start"]) if window else None,
         "is_window_kept": bool(window),
         "brokers": brokers[:BROKERS_MAX],
