@@ -28,7 +28,7 @@ from assignor_core.deciding.plan_requests import attempt_of, not_mended, not_wor
 from assignor_core.deciding.policy import DayBudget, DecisionPolicy, Mode
 from assignor_core.deciding.reasons import LASTING_REASONS, OWN_PLANS, Reason
 from assignor_core.deciding.skewed import complete_windows, entering, settled_windows, unsound
-from assignor_core.deciding.state import TriggerState, paused
+from assignor_core.deciding.state import LAGGING, TriggerState, offline_since_ms, paused
 from assignor_core.deciding.windows import skew_window, without_catch_up
 from assignor_core.errors import LoadsDisagree
 from assignor_core.live import LiveCluster, lagging_text, offline, offline_text, too_many_away
@@ -179,9 +179,10 @@ def brokers_offline(_need: Need, context: Context) -> Hold | None:
 
     Any plan would create the replicas of an offline broker again, and it may only be restarting.
     """
-    if not context.state.missing_since_ms:
+    offline_ms = offline_since_ms(context.state)
+    if not offline_ms:
         return None
-    broker, since_ms = context.state.missing_since_ms[0]
+    broker, since_ms = next(iter(offline_ms.items()))
     away_s = (context.now_ms - since_ms) / 1000
     return Hold(Reason.INCOMPLETE, f"broker {broker} has been away for {away_s:.0f} s: it may come back")
 
@@ -251,19 +252,21 @@ def obstacle(state: TriggerState, live: LiveCluster, now_ms: int, *, relieves: b
     too: a replica that falls behind for a moment holds nothing back. `relieves` is for a plan that replaces failed
     brokers: replicas lost on those brokers do not block the plan, as the plan restores them.
 
+    >>> from assignor_core.deciding.state import Timers
     >>> from assignor_core.live import LivePartition
     >>> live = LiveCluster("c", {1: None, 2: None}, {("t", 0): LivePartition((1, 2), 1, (1,))})
-    >>> obstacle(TriggerState(lagging_since_ms=(("t", 0, 60_000),)), live, 240_000, relieves=False)
+    >>> state = TriggerState(timers=Timers((("lagging", ("t", 0), 60_000),)))
+    >>> obstacle(state, live, 240_000, relieves=False)
     '1 partition is under-replicated, first t-0, for 3.0 min'
     """
     without_leader = offline(live, live.hosts_away() if relieves else ())
     if without_leader:
         return offline_text(without_leader)
-    lasting = [row for row in state.lagging_since_ms if row[2] < now_ms]
+    lasting = [(since_ms, key) for key, since_ms in state.timers.of(LAGGING).items() if since_ms < now_ms]
     if not lasting:
         return None
-    topic, partition, since_ms = min(lasting, key=lambda row: row[2])
-    return f"{lagging_text(len(lasting), (topic, partition))}, for {(now_ms - since_ms) / 60_000:.1f} min"
+    since_ms, (topic, partition) = min(lasting)
+    return f"{lagging_text(len(lasting), (str(topic), int(partition)))}, for {(now_ms - since_ms) / 60_000:.1f} min"
 
 
 def other_plan_waits(need: Need, context: Context) -> Hold | None:
@@ -273,13 +276,13 @@ def other_plan_waits(need: Need, context: Context) -> Hold | None:
 
     One for the placement waits only while no other does, and gives way to one for skew.
     """
-    state = context.state
-    if state.waiting_plan_id is None or hours_are_open(context):
+    plan = context.state.waiting
+    if plan is None or hours_are_open(context):
         return None
-    waiting, opening = state.waiting_plan_id[:12], next_opening(context.policy.maintenance, context.now_ms)
+    waiting, opening = plan.plan_id[:12], next_opening(context.policy.maintenance, context.now_ms)
     if need.reason in OWN_PLANS:
         return _beside(Reason.MAINTENANCE_WINDOW, f"plan {waiting} waits for {opening}", need)
-    if state.waiting_reason or mean_load(need, context) > state.waiting_load:
+    if plan.reason or mean_load(need, context) > plan.load:
         return None
     return _beside(Reason.MAINTENANCE_WINDOW, f"plan {waiting}, made at a higher load, waits for {opening}", need)
 

@@ -15,7 +15,7 @@ from assignor_core.deciding.observation import Evidence, Observation, PlanReques
 from assignor_core.deciding.policy import DayBudget, DecisionPolicy, LastingPolicy, TriggerPolicy
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.skewed import Judged, doubted, in_words, recurrence, why_even, why_unsettled, worst_of
-from assignor_core.deciding.state import TriggerState, brokers_failed
+from assignor_core.deciding.state import LASTING, TriggerState, brokers_failed, offline_since_ms
 from assignor_core.deciding.windows import ClosedWindow, SkewWindow
 from assignor_core.disks import LogDirDescription, LogDirs
 from assignor_core.errors import CoreError
@@ -111,7 +111,7 @@ def broker_failed(context: Context) -> Need | None:
     failed = brokers_failed(policy, state, context.now_ms)
     if not failed:
         return None
-    since = dict(state.missing_since_ms)
+    since = offline_since_ms(state)
     names = ", ".join(f"{broker} ({(context.now_ms - since[broker]) / 60_000:.0f} min)" for broker in failed)
     text = f"away for longer than {policy.broker_failure_grace_ms / 60_000:.0f} min: broker {names}"
     return Need(Reason.BROKER_FAILED, text, failed, since_ms=min(since[broker] for broker in failed))
@@ -174,7 +174,7 @@ def unpreferred_leaders(context: Context) -> Need | None:
 
 def _lasting(reason: Reason, context: Context) -> Need | None:
     """The state of the placement, once it has lasted for long enough."""
-    since_ms = dict(context.state.lasting_since_ms).get(reason.value)
+    since_ms = context.state.timers.of(LASTING).get((reason.value,))
     if since_ms is None or context.now_ms - since_ms < context.policy.lasting.needed_ms(reason):
         return None
     text = context.placement.in_words(reason, context.now_ms - since_ms)

@@ -12,8 +12,8 @@ one, up to an hour. It ends early once brokers, partitions or the placement chan
 Needs that can't wait are never paused.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from assignor_core.deciding.observation import Surroundings
@@ -95,6 +95,58 @@ class Futile:
         return self.planned_ms + self.pause_ms - now_ms
 
 
+Subject = tuple[str | int, ...]
+"""What a condition is about: (broker,), (topic, partition), (reason,)."""
+OFFLINE, LAGGING, LASTING = "offline", "lagging", "lasting"
+"""Conditions: brokers with replicas that are offline, partitions under-replicated, states of the placement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timers:
+    """Since when conditions last, in ms: rows of condition, subject and time, in order."""
+
+    rows: tuple[tuple[str, Subject, int], ...] = ()
+
+    def of(self, condition: str) -> dict[Subject, int]:
+        """When each subject of the condition was first seen, by subject in order."""
+        return {subject: since_ms for name, subject, since_ms in self.rows if name == condition}
+
+    def at_most(self, now_ms: int) -> "Timers":
+        """Without times that are still to come."""
+        return Timers(tuple((name, subject, min(since_ms, now_ms)) for name, subject, since_ms in self.rows))
+
+    def folded(
+        self, condition: str, seen: Mapping[Subject, int], *, continuous: bool, most: int | None = None
+    ) -> "Timers":
+        """Carried on to now: starts what is newly `seen` at its time, keeps what lasts, forgets what is over.
+
+        After a gap without evaluations (not `continuous`) nobody knows what was in between: each time starts again. Of
+        more than `most` subjects those are kept that have lasted longest.
+
+        >>> timers = Timers().folded("offline", {(4,): 10}, continuous=True)
+        >>> timers = timers.folded("offline", {(4,): 20, (5,): 20}, continuous=True)
+        >>> timers.of("offline"), timers.folded("offline", {(4,): 90}, continuous=False).of("offline")
+        ({(4,): 10, (5,): 20}, {(4,): 90})
+        """
+        known = self.of(condition) if continuous else {}
+        since = sorted((known.get(subject, start_ms), subject) for subject, start_ms in seen.items())[:most]
+        others = (row for row in self.rows if row[0] != condition)
+        return Timers(tuple(sorted((*others, *((condition, subject, since_ms) for since_ms, subject in since)))))
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPlan:
+    """A plan that waits for its maintenance window."""
+
+    plan_id: str
+    load: float = 0.0
+    """Mean load that it was made at: a plan made at a higher one takes its place."""
+    failed: tuple[int, ...] = ()
+    """Brokers whose replicas it creates again since they have failed; none where it is for another need."""
+    reason: str = ""
+    """Its need, where that is one of `reasons.OWN_PLANS`."""
+
+
 @dataclass(frozen=True, slots=True)
 class TriggerState:
     """What must be remembered between evaluations; `breached_since_ms` is None while the load counts as even."""
@@ -103,21 +155,11 @@ class TriggerState:
     """End of the first of the windows that made the breach."""
     breached_resource: str | None = None
     breached_broker: int | None = None
+    broker_since_ms: int | None = None
+    """End of the first of the windows that brought `breached_broker` over; None where nobody noted it."""
     cooldown_end_ms: int = 0
-    missing_since_ms: tuple[tuple[int, int], ...] = ()
-    """(broker, when it was first seen to be gone while it hosts replicas), by broker."""
-    waiting_plan_id: str | None = None
-    """Plan that waits for a maintenance window; the caller's to set and clear."""
-    waiting_load: float = 0.0
-    """Mean load it was made at: a plan made at a higher one takes its place."""
-    waiting_failed: tuple[int, ...] = ()
-    """Brokers whose replicas it makes anew since they have failed; none where it is for skew."""
-    waiting_reason: str = ""
-    """Why it was made, where that is one of `needs.PlacementStates`."""
-    lasting_since_ms: tuple[tuple[str, int], ...] = ()
-    """(reason, when it was first seen), by reason; see `needs.PlacementStates`."""
-    lagging_since_ms: tuple[tuple[str, int, int], ...] = ()
-    """(topic, partition, when it was first seen to be under-replicated), by partition; see `with_lagging`."""
+    timers: Timers = Timers()
+    waiting: WaitingPlan | None = None
     recurring_planned_ms: tuple[tuple[int, int], ...] = ()
     """(broker, when a plan for its recurring skew was last made), by broker."""
     futile: tuple[Futile, ...] = ()
@@ -126,21 +168,22 @@ class TriggerState:
     """When replicas or leaders were last moved: no plan for skew rests on windows that began before."""
     evaluated_ms: int = 0
     """Time of the newest step; 0 before the first."""
-    broker_since_ms: int | None = None
-    """End of the first of the windows that brought `breached_broker` over; None where nobody noted it."""
 
-    def __post_init__(self) -> None:
-        # JSON, in which the state is kept, knows lists only.
-        pairs = tuple((int(broker), int(since_ms)) for broker, since_ms in self.missing_since_ms)
-        object.__setattr__(self, "missing_since_ms", pairs)
-        recurring = tuple((int(broker), int(planned_ms)) for broker, planned_ms in self.recurring_planned_ms)
-        object.__setattr__(self, "recurring_planned_ms", recurring)
-        object.__setattr__(self, "waiting_failed", tuple(self.waiting_failed))
-        lasting = tuple((str(reason), int(since_ms)) for reason, since_ms in self.lasting_since_ms)
-        object.__setattr__(self, "lasting_since_ms", lasting)
-        object.__setattr__(self, "lagging_since_ms", tuple(tuple(row) for row in self.lagging_since_ms))
-        futile = tuple(Futile(**row) if isinstance(row, dict) else row for row in self.futile)
-        object.__setattr__(self, "futile", futile)
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> "TriggerState":
+        """The state that JSON of `asdict` holds, or that of an earlier version; what a newer one has added is left out.
+
+        Raises the errors of a wrong shape: AttributeError, KeyError, TypeError, ValueError.
+
+        >>> TriggerState.read({"waiting_plan_id": "p", "waiting_load": 2.0, "missing_since_ms": [[4, 7]]}).waiting
+        WaitingPlan(plan_id='p', load=2.0, failed=(), reason='')
+        """
+        known = {row.name: content[row.name] for row in fields(cls) if row.name in content}
+        names = {row.name for row in fields(Futile)}
+        futile = (Futile(**{name: row[name] for name in row if name in names}) for row in content.get("futile", ()))
+        recurring = tuple((int(broker), int(ms)) for broker, ms in content.get("recurring_planned_ms", ()))
+        read = {"timers": _timers(content), "waiting": _waiting(content), "futile": tuple(futile)}
+        return cls(**{**known, **read, "recurring_planned_ms": recurring})
 
     @property
     def skewed_since_ms(self) -> int | None:
@@ -148,24 +191,40 @@ class TriggerState:
         return self.breached_since_ms if self.broker_since_ms is None else self.broker_since_ms
 
 
+def _timers(content: Mapping[str, Any]) -> Timers:
+    """Earlier versions kept a list for each condition, whose rows end with the time."""
+    if "timers" in content:
+        rows = [(name, subject, since_ms) for name, subject, since_ms in content["timers"]["rows"]]
+    else:
+        lists = {OFFLINE: "missing_since_ms", LAGGING: "lagging_since_ms", LASTING: "lasting_since_ms"}
+        rows = [(name, row[:-1], row[-1]) for name, key in lists.items() for row in content.get(key, ())]
+    return Timers(tuple(sorted((str(name), tuple(subject), int(since_ms)) for name, subject, since_ms in rows)))
+
+
+def _waiting(content: Mapping[str, Any]) -> WaitingPlan | None:
+    """Earlier versions kept a field for each part of it."""
+    names = ("plan_id", "load", "failed", "reason")
+    given = content.get("waiting") or {name: content.get(f"waiting_{name}") for name in names}
+    if not given["plan_id"]:
+        return None
+    return WaitingPlan(
+        str(given["plan_id"]), float(given["load"] or 0.0), tuple(given["failed"] or ()), str(given["reason"] or "")
+    )
+
+
 def without_times_ahead(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> TriggerState:
     """`state` without times that are still to come: a clock that was ahead has written them, and they would hold back
     plans until real time is there. `evaluated_ms` stays, as it shows that this was so.
     """
-    seen: dict[str, tuple[tuple[Any, ...], ...]] = {
-        "missing_since_ms": state.missing_since_ms,
-        "lasting_since_ms": state.lasting_since_ms,
-        "lagging_since_ms": state.lagging_since_ms,
-        "recurring_planned_ms": state.recurring_planned_ms,
-    }
-    ahead = {name: rows for name, rows in seen.items() if any(row[-1] > now_ms for row in rows)}
-    cooldown_end_ms = min(state.cooldown_end_ms, now_ms + policy.cooldown_ms)
-    if not ahead and cooldown_end_ms == state.cooldown_end_ms and state.changed_ms <= now_ms:
-        return state
-    past: dict[str, Any] = {
-        name: tuple((*row[:-1], min(row[-1], now_ms)) for row in rows) for name, rows in ahead.items()
-    }
-    return replace(state, cooldown_end_ms=cooldown_end_ms, changed_ms=min(state.changed_ms, now_ms), **past)
+    return replace(
+        state,
+        timers=state.timers.at_most(now_ms),
+        recurring_planned_ms=tuple(
+            (broker, min(planned_ms, now_ms)) for broker, planned_ms in state.recurring_planned_ms
+        ),
+        cooldown_end_ms=min(state.cooldown_end_ms, now_ms + policy.cooldown_ms),
+        changed_ms=min(state.changed_ms, now_ms),
+    )
 
 
 def is_continuous(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> bool:
@@ -174,40 +233,30 @@ def is_continuous(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> bo
 
 
 def with_lagging(policy: TriggerPolicy, state: TriggerState, live: LiveCluster, now_ms: int) -> TriggerState:
-    """Notes partitions that are newly under-replicated and forgets those that are in sync again.
+    """With partitions that are under-replicated now; to be called before `with_surroundings`, which notes the time.
 
-    What is missing on brokers that are away is not noted: the trigger waits for those, or they are replaced. To be
-    called before the trigger's own step, which notes the time.
+    What is missing on brokers that are offline is not noted: control waits for those brokers, or replaces them.
     """
-    known = {row[:2]: row[2] for row in state.lagging_since_ms} if is_continuous(policy, state, now_ms) else {}
-    behind = live.once("lagging", lambda: lagging(live, live.hosts_away()))
-    since = ((known.get(key, now_ms), key) for key in behind)
-    kept = sorted((key, since_ms) for since_ms, key in sorted(since)[:LAGGING_KEPT_MAX])
-    rows = tuple((*key, since_ms) for key, since_ms in kept)
-    return state if rows == state.lagging_since_ms else replace(state, lagging_since_ms=rows)
+    behind: dict[Subject, int] = dict.fromkeys(live.once("lagging", lambda: lagging(live, live.hosts_away())), now_ms)
+    continuous = is_continuous(policy, state, now_ms)
+    return replace(state, timers=state.timers.folded(LAGGING, behind, continuous=continuous, most=LAGGING_KEPT_MAX))
 
 
-def with_lasting(trigger: TriggerPolicy, state: TriggerState, seen: Iterable[Reason], now_ms: int) -> TriggerState:
-    """Notes what is newly seen and forgets what is over. To be called before the trigger's step, which notes the time.
-
-    After a gap without evaluations nobody knows what was in between: the time starts again.
-    """
-    known = dict(state.lasting_since_ms) if is_continuous(trigger, state, now_ms) else {}
-    rows = tuple((reason.value, known.get(reason, now_ms)) for reason in seen)
-    return state if rows == state.lasting_since_ms else replace(state, lasting_since_ms=rows)
+def with_lasting(policy: TriggerPolicy, state: TriggerState, seen: Iterable[Reason], now_ms: int) -> TriggerState:
+    """With states of the placement that are seen now; to be called before `with_surroundings`, which notes the time."""
+    subjects: dict[Subject, int] = {(reason.value,): now_ms for reason in seen}
+    continuous = is_continuous(policy, state, now_ms)
+    return replace(state, timers=state.timers.folded(LASTING, subjects, continuous=continuous))
 
 
 def with_surroundings(policy: TriggerPolicy, state: TriggerState, around: Surroundings, now_ms: int) -> TriggerState:
-    """Notes brokers that are newly gone, forgets those that are back, and notes changes of the placement.
-
-    After a gap without evaluations nobody knows whether a broker was away all the time: its time starts again.
-    """
-    since = {broker: min(since_ms, now_ms) for broker, since_ms in around.away_since_ms.items()}
-    if is_continuous(policy, state, now_ms):
-        since |= dict(state.missing_since_ms)
-    missing = tuple((broker, since.get(broker, now_ms)) for broker in sorted(around.missing_brokers))
+    """With brokers that are offline now, changes of the placement, and the time of this step."""
+    offline: dict[Subject, int] = {
+        (broker,): min(around.away_since_ms.get(broker, now_ms), now_ms) for broker in around.missing_brokers
+    }
+    timers = state.timers.folded(OFFLINE, offline, continuous=is_continuous(policy, state, now_ms))
     changed_ms = now_ms if around.reassigning_count else max(state.changed_ms, around.changed_ms)
-    return replace(state, missing_since_ms=missing, changed_ms=changed_ms, evaluated_ms=now_ms)
+    return replace(state, timers=timers, changed_ms=changed_ms, evaluated_ms=now_ms)
 
 
 def last_change_ms(state: TriggerState, changed_ms: int, now_ms: int) -> int:
@@ -232,15 +281,15 @@ def after_plan(
     return replace(state, cooldown_end_ms=now_ms + policy.cooldown_ms, recurring_planned_ms=recent)
 
 
-def waiting_for_nothing(state: TriggerState) -> TriggerState:
-    """`state` without a plan that waits."""
-    return replace(state, waiting_plan_id=None, waiting_load=0.0, waiting_failed=(), waiting_reason="")
+def offline_since_ms(state: TriggerState) -> dict[int, int]:
+    """When each broker that is offline while it holds replicas was first seen so, by broker, ascending."""
+    return {int(subject[0]): since_ms for subject, since_ms in state.timers.of(OFFLINE).items()}
 
 
 def brokers_failed(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> tuple[int, ...]:
     """Brokers that have been away for longer than the grace time, ascending."""
     grace_ms = policy.broker_failure_grace_ms
-    return tuple(broker for broker, since_ms in state.missing_since_ms if now_ms - since_ms >= grace_ms)
+    return tuple(broker for broker, since_ms in offline_since_ms(state).items() if now_ms - since_ms >= grace_ms)
 
 
 def paused(futile: Iterable[Futile], attempt: Attempt) -> str | None:

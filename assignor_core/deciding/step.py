@@ -17,11 +17,11 @@ from assignor_core.deciding.reasons import LASTING_REASONS, LEAVES_PLACEMENT, OW
 from assignor_core.deciding.skewed import judged, may_be_urgent, with_breach
 from assignor_core.deciding.state import (
     TriggerState,
+    WaitingPlan,
     after_plan,
     brokers_failed,
     last_change_ms,
     noted,
-    waiting_for_nothing,
     with_lagging,
     with_lasting,
     with_surroundings,
@@ -282,13 +282,12 @@ def _accepted(tried: Tried) -> Tried:
         hold = None if hold is None else replace(hold, detail=f"{need.text}; {hold.why}")
     state = after_plan(context.trigger, state, context.now_ms, need.recurring_broker)
     if not later:
-        return replace(tried, context=replace(context, state=waiting_for_nothing(state)), need=need)
-    failed = need.reason is Reason.BROKER_FAILED
-    state = replace(
-        state,
-        waiting_plan_id=plan.plan_id,
-        waiting_load=mean_load(need, context),
-        waiting_failed=brokers_failed(context.trigger, state, context.now_ms) if failed else (),
-        waiting_reason=need.reason.value if need.reason in OWN_PLANS else "",
+        return replace(tried, context=replace(context, state=replace(state, waiting=None)), need=need)
+    waiting = WaitingPlan(
+        plan.plan_id,
+        mean_load(need, context),
+        brokers_failed(context.trigger, state, context.now_ms) if need.reason is Reason.BROKER_FAILED else (),
+        need.reason.value if need.reason in OWN_PLANS else "",
     )
+    state = replace(state, waiting=waiting)
     return replace(tried, context=replace(context, state=state), need=need, hold=hold)

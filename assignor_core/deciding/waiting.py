@@ -11,7 +11,7 @@ from assignor_core.deciding.maintenance import MaintenanceWindow, next_opening, 
 from assignor_core.deciding.needs import Context
 from assignor_core.deciding.policy import Mode
 from assignor_core.deciding.reasons import Evaluation, Reason, Verdict
-from assignor_core.deciding.state import TriggerState, after_plan, waiting_for_nothing
+from assignor_core.deciding.state import TriggerState, WaitingPlan, after_plan
 from assignor_core.deciding.trace import WAITING_PLAN, Traced
 from assignor_core.proposed_plan import KeptPlan
 
@@ -42,23 +42,26 @@ class Due:
         if self.waits_on is None or held.reason is Reason.UNHEALTHY:
             return held
         reason, why = self.waits_on
-        waiting = (self.state.waiting_plan_id or "")[:12]
+        waiting = "" if self.state.waiting is None else self.state.waiting.plan_id[:12]
         return replace(held, reason=reason, detail=f"plan {waiting} waits: {why}; {held.detail}")
 
 
 def due(context: Context) -> Due:
     """What becomes of the plan that waited: it is due if its hours have come and it still fits the cluster."""
-    waiting = context.state.waiting_plan_id
+    waiting = context.state.waiting
     if waiting is None:
         return Due(context.state)
     found = _due(waiting, context)
-    why = "" if found.carried_out is not None else found.dropped[0].reason if found.dropped else _why(found, context)
-    held_by = None if found.carried_out is not None else "dropped" if found.dropped else "waits"
-    text = f"plan {waiting[:12]}, made before"
+    held_by, why = None, ""
+    if found.dropped:
+        held_by, why = "dropped", found.dropped[0].reason
+    elif found.carried_out is None:
+        held_by, why = "waits", _why(found, waiting, context)
+    text = f"plan {waiting.plan_id[:12]}, made before"
     return replace(found, traced=(Traced(WAITING_PLAN, is_found=True, text=text, held_by=held_by, why=why),))
 
 
-def _why(found: Due, context: Context) -> str:
+def _why(found: Due, waiting: WaitingPlan, context: Context) -> str:
     """Why the plan is not carried out now."""
     if found.waits_on is not None:
         return found.waits_on[1]
@@ -66,64 +69,64 @@ def _why(found: Due, context: Context) -> str:
         return next_opening(context.policy.maintenance, context.now_ms)
     if context.observation.live.reassigning():
         return "partitions are being reassigned"
-    outage = too_many(context) if context.state.waiting_failed else None
+    outage = too_many(context) if waiting.failed else None
     return outage or f"mode is {context.policy.mode}"
 
 
-def _due(waiting: str, context: Context) -> Due:
+def _due(waiting: WaitingPlan, context: Context) -> Due:
     state = context.state
     harmful = _harmful(waiting, context)
     if harmful is not None:
-        return Due(waiting_for_nothing(state), dropped=(harmful,))
+        return Due(replace(state, waiting=None), dropped=(harmful,))
     if not hours_are_open(context) or context.observation.live.reassigning():
         return Due(state)
-    if state.waiting_failed and too_many(context) is not None:
+    if waiting.failed and too_many(context) is not None:
         return Due(state)
-    idle = waiting_for_nothing(state)
+    idle = replace(state, waiting=None)
     if context.policy.mode is not Mode.APPLY:
         return Due(idle)
     waits_on = _waits_on(waiting, context)
     if waits_on is not None:
         return Due(state, waits_on=waits_on)
-    kept = context.evidence.kept_plan(waiting)
+    kept = context.evidence.kept_plan(waiting.plan_id)
     misfits = ("is unknown",) if kept is None else kept.misfits(context.observation.live)
     if kept is None or misfits:
-        return Due(idle, dropped=(DroppedPlan(waiting, "; ".join(misfits[:5])),))
+        return Due(idle, dropped=(DroppedPlan(waiting.plan_id, "; ".join(misfits[:5])),))
     detail = due_in_words(kept, context.policy.maintenance, context.now_ms)
     after = after_plan(context.trigger, idle, context.now_ms)
-    if state.waiting_reason:
-        return Due(after, (kept, Evaluation(Verdict.PLAN, Reason(state.waiting_reason), detail, None, None)))
+    if waiting.reason:
+        return Due(after, (kept, Evaluation(Verdict.PLAN, Reason(waiting.reason), detail, None, None)))
     resource = state.breached_resource
     ratio = context.observation.skews[-1].max_over_mean(resource) if resource else None
-    reason = Reason.BROKER_FAILED if state.waiting_failed else Reason.SKEWED
+    reason = Reason.BROKER_FAILED if waiting.failed else Reason.SKEWED
     return Due(after, (kept, Evaluation(Verdict.PLAN, reason, detail, resource, ratio)))
 
 
-def _harmful(waiting: str, context: Context) -> DroppedPlan | None:
+def _harmful(waiting: WaitingPlan, context: Context) -> DroppedPlan | None:
     """The plan that waits, if it would do harm now; None else.
 
     One that replaces failed brokers would empty a sound broker once one of them is back. If others are still away, the
     trigger plans for those anew. One that adds replicas to a broker that is drained would fill that broker again.
     """
-    state, drained = context.state, context.observation.drained
-    back = sorted(set(state.waiting_failed).difference(context.around.missing_brokers))
+    drained = context.observation.drained
+    back = sorted(set(waiting.failed).difference(context.around.missing_brokers))
     if back:
-        return DroppedPlan(waiting, f"broker {back[0]} is no longer missing")
-    kept = context.evidence.kept_plan(waiting) if drained else None
+        return DroppedPlan(waiting.plan_id, f"broker {back[0]} is no longer missing")
+    kept = context.evidence.kept_plan(waiting.plan_id) if drained else None
     movements = () if kept is None else kept.plan.movements
     added = {broker for row in movements for broker in set(row.new_replicas) - set(row.old_replicas)}
     filled = sorted(added & drained)
-    return DroppedPlan(waiting, f"would go to broker {filled[0]}, which is drained") if filled else None
+    return DroppedPlan(waiting.plan_id, f"would go to broker {filled[0]}, which is drained") if filled else None
 
 
-def _waits_on(plan_id: str, context: Context) -> tuple[Reason, str] | None:
+def _waits_on(waiting: WaitingPlan, context: Context) -> tuple[Reason, str] | None:
     """Why the waiting plan would have to wait for long, or copies more than is left of the day's budget."""
-    relieves = bool(context.state.waiting_failed)
+    relieves = bool(waiting.failed)
     problem = obstacle(context.state, context.observation.live, context.now_ms, relieves=relieves)
     if problem is not None:
         return Reason.UNHEALTHY, problem
     budget = None if relieves else day_budget(context.policy, context.evidence)
-    kept = None if budget is None else context.evidence.kept_plan(plan_id)
+    kept = None if budget is None else context.evidence.kept_plan(waiting.plan_id)
     is_over = budget is not None and kept is not None and kept.plan.bytes_to_move > budget.left_bytes
     return (Reason.DAY_BUDGET, budget.in_words()) if budget is not None and is_over else None
 

@@ -244,7 +244,8 @@ class _Run:
             recurring=self._recurring,
         )
         self._state, decision = step(self._state, observation, self._policy, self._evidence)
-        self._evidence.forget_all_but(self._state.waiting_plan_id)
+        waiting = self._state.waiting
+        self._evidence.forget_all_but(None if waiting is None else waiting.plan_id)
         if decision.may_act and decision.proposed is not None:
             self._begin(decision, decision.proposed, now_ms)
             return

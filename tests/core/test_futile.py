@@ -189,4 +189,4 @@ def test_pauses_end_where_nothing_is_known_of_them() -> None:
 def test_the_state_is_kept_as_json() -> None:
     story = Story()
     story.goes_on(12)
-    assert TriggerState(**json.loads(json.dumps(asdict(story.state)))) == story.state
+    assert TriggerState.read(json.loads(json.dumps(asdict(story.state)))) == story.state

@@ -19,6 +19,7 @@ from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.log_dirs.planning import FillPolicy, WithinBroker, disks_of_brokers, propose_within, relieve
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import Resource
+from tests.core.states import remembered
 
 NOW_MS = 6_000_000
 FULL = LogDirDescription("/a", 1_000, 50, {("t", 0): 200, ("t", 1): 300, ("_x", 0): 400})
@@ -116,7 +117,7 @@ def test_what_holds_plans_back_holds_this_one_back() -> None:
 
 def test_under_replicated_partitions_elsewhere_do_not_hold_it_back() -> None:
     behind = replace(LIVE, partitions={**LIVE.partitions, ("t", 1): LivePartition((1, 2), 1, (1,))})
-    lasting = TriggerState(lagging_since_ms=(("t", 1, NOW_MS - 600_000),), evaluated_ms=NOW_MS - 60_000)
+    lasting = remembered(lagging_since_ms=(("t", 1, NOW_MS - 600_000),), evaluated_ms=NOW_MS - 60_000)
     _, decision = decided(replace(POLICY, mode=Mode.APPLY), live=behind, state=lasting)
     assert decision.evaluation.reason is Reason.LOG_DIR_FULL
     assert decision.may_act
