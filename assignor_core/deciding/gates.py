@@ -11,7 +11,6 @@ add its row.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from assignor_core.deciding.maintenance import may_act, next_opening
 from assignor_core.deciding.needs import (
     Context,
     Hold,
@@ -29,9 +28,10 @@ from assignor_core.deciding.policy import DayBudget, DecisionPolicy, Mode
 from assignor_core.deciding.reasons import LASTING_REASONS, OWN_PLANS, Reason
 from assignor_core.deciding.skewed import complete_windows, entering, settled_windows, unsound
 from assignor_core.deciding.state import LAGGING, TriggerState, offline_since_ms, paused
-from assignor_core.deciding.windows import skew_window, without_catch_up
 from assignor_core.errors import LoadsDisagree
 from assignor_core.live import LiveCluster, lagging_text, offline, offline_text, too_many_away
+from assignor_core.load_history.windows import skew_window, without_catch_up
+from assignor_core.maintenance import may_act, next_opening
 from assignor_core.resources import Resource
 from assignor_core.wording import counted
 

@@ -16,10 +16,10 @@ from assignor_core.deciding.policy import DayBudget, DecisionPolicy, LastingPoli
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.skewed import Judged, doubted, in_words, recurrence, why_even, why_unsettled, worst_of
 from assignor_core.deciding.state import LASTING, TriggerState, brokers_failed, offline_since_ms
-from assignor_core.deciding.windows import ClosedWindow, SkewWindow
 from assignor_core.disks import LogDirDescription, LogDirs
 from assignor_core.errors import CoreError
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, partition_name
+from assignor_core.load_history.windows import ClosedWindow, SkewWindow
 from assignor_core.log_dirs.planning import FillPolicy, is_over
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.racks import RackSpread

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol, Self
 
-from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, LoadMemory
 from assignor_core.deciding.policy import DecisionPolicy
-from assignor_core.deciding.recurring import NO_HISTORY, RecurringLoad
-from assignor_core.deciding.windows import ClosedWindow, SkewWindow, skew_window
 from assignor_core.disks import LogDirs
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
+from assignor_core.load_history.load_memory import NOTHING_REMEMBERED, LoadMemory
+from assignor_core.load_history.recurring import NO_HISTORY, RecurringLoad
+from assignor_core.load_history.windows import ClosedWindow, SkewWindow, skew_window
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan

@@ -8,7 +8,7 @@ from assignor_core.deciding.policy import DecisionPolicy, Detector
 from assignor_core.deciding.reasons import LASTING_REASONS, Reason
 from assignor_core.deciding.skewed import plan_windows, remembered_noise, settled_windows
 from assignor_core.deciding.state import Attempt, TriggerState, Wanted
-from assignor_core.deciding.windows import load_noise
+from assignor_core.load_history.windows import load_noise
 from assignor_core.plan import TAKE_NONE, Plan
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan

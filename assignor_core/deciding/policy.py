@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from assignor_core.deciding.load_memory import Watched
-from assignor_core.deciding.maintenance import MaintenanceWindow
 from assignor_core.deciding.reasons import LASTING_REASONS, Reason
 from assignor_core.errors import InputError
+from assignor_core.load_history.load_memory import Watched
 from assignor_core.log_dirs.planning import FillPolicy
+from assignor_core.maintenance import MaintenanceWindow
 from assignor_core.model import Capacity
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.resources import Resource

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from assignor_core.deciding.observation import Surroundings
 from assignor_core.deciding.policy import TriggerPolicy
 from assignor_core.deciding.reasons import Reason
-from assignor_core.deciding.recurring import DAY_MS
 from assignor_core.live import LiveCluster, lagging
+from assignor_core.load_history.recurring import DAY_MS
 
 RECURRING_PLANNED_EVERY_DAYS = 7
 """A recurring skew that a plan did not mend gets no other one sooner."""

@@ -30,8 +30,8 @@ from assignor_core.deciding.state import (
 )
 from assignor_core.deciding.trace import Traced
 from assignor_core.deciding.waiting import DroppedPlan, Due, due
-from assignor_core.deciding.windows import SkewWindow
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
+from assignor_core.load_history.windows import SkewWindow
 from assignor_core.proposed_plan import ProposedPlan
 
 PARTIAL = (Reason.BROKER_FAILED, Reason.LOG_DIR_FULL)

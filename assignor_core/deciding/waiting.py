@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.gates import day_budget, hours_are_open, obstacle, too_many
-from assignor_core.deciding.maintenance import MaintenanceWindow, next_opening, open_window
 from assignor_core.deciding.needs import Context
 from assignor_core.deciding.policy import Mode
 from assignor_core.deciding.reasons import Evaluation, Reason, Verdict
 from assignor_core.deciding.state import TriggerState, WaitingPlan, after_plan
 from assignor_core.deciding.trace import WAITING_PLAN, Traced
+from assignor_core.maintenance import MaintenanceWindow, next_opening, open_window
 from assignor_core.proposed_plan import KeptPlan
 
 

@@ -18,10 +18,10 @@ from math import fsum
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.follower_reads import Rack, reader_racks
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.load import NEGLIGIBLE, Floats
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.model import RATE_KEYS, Load, Partition
 
 DAY_HOURS = 24

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import LogDirs, all_hide_log_dirs, catching_up, largest_replicas, rooms, silent_brokers
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import (
@@ -37,6 +36,7 @@ from assignor_core.live_plans.measured_loads import (
 )
 from assignor_core.live_plans.tiered_logs import AskUploads, none_known, with_uploads
 from assignor_core.load import cluster_arrays
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.model import (
     LOAD_KEYS,
     RATE_KEYS,

@@ -15,17 +15,17 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.deciding.load_memory import LoadMemory
 from assignor_core.deciding.observation import GivenUp, Observation, PlanRequest
 from assignor_core.deciding.policy import DecisionPolicy, Mode, TriggerPolicy
-from assignor_core.deciding.recurring import RecurringLoad
 from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX
 from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import step
-from assignor_core.deciding.windows import ClosedWindow, SkewWindow, skew_window
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster
 from assignor_core.load import Floats
+from assignor_core.load_history.load_memory import LoadMemory
+from assignor_core.load_history.recurring import RecurringLoad
+from assignor_core.load_history.windows import ClosedWindow, SkewWindow, skew_window
 from assignor_core.plan import Movement, Plan
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan

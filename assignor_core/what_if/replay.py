@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from assignor_core.deciding.load_memory import LoadMemory
-from assignor_core.deciding.maintenance import may_act
 from assignor_core.deciding.observation import Observation, brokers_counted
 from assignor_core.deciding.policy import DecisionPolicy, Mode
-from assignor_core.deciding.recurring import RecurringLoad
 from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX
 from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.windows import ClosedWindow, SkewWindow, skew_window
 from assignor_core.live import NO_LEADER
 from assignor_core.load import Floats
+from assignor_core.load_history.load_memory import LoadMemory
+from assignor_core.load_history.recurring import RecurringLoad
+from assignor_core.load_history.windows import ClosedWindow, SkewWindow, skew_window
+from assignor_core.maintenance import may_act
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
 from assignor_core.what_if.copying import Copying, Pace

@@ -10,7 +10,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from assignor_core.deciding.windows import resource_capacities
+from assignor_core.load_history.windows import resource_capacities
 from assignor_core.model import Capacity
 from assignor_core.resources import MEASURED, Resource
 from streaming import tables

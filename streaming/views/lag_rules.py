@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from assignor_core.deciding.maintenance import MaintenanceWindow, window_of
 from assignor_core.lag import Standing
 from assignor_core.lag.history import Ints
+from assignor_core.maintenance import MaintenanceWindow, window_of
 from streaming.settings import LagSettings
 from streaming.views.lag_columns import PartitionKeys, of_group
 

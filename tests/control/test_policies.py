@@ -7,8 +7,8 @@ import pytest
 from assignor_core.deciding.policy import DecisionPolicy, Mode
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.state import TriggerState
-from assignor_core.deciding.windows import ClosedWindow, skew_window
 from assignor_core.execution.reconcile import Limits
+from assignor_core.load_history.windows import ClosedWindow, skew_window
 from assignor_core.planner.policy import PlannerPolicy
 from streaming.control.policies import decision_policy, limits, planner_policy, relief_policy
 from streaming.demo.prepare import SHORT_STORY

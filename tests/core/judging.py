@@ -10,8 +10,8 @@ from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
 from assignor_core.deciding.reasons import Evaluation, Reason
 from assignor_core.deciding.state import TriggerState, without_times_ahead
 from assignor_core.deciding.step import Tried, first_plan, second_look
-from assignor_core.deciding.windows import ClosedWindow, SkewWindow
 from assignor_core.live import LiveCluster
+from assignor_core.load_history.windows import ClosedWindow, SkewWindow
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 

@@ -8,7 +8,7 @@ import pytest
 from assignor_core.deciding.policy import TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.state import TriggerState
-from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
+from assignor_core.load_history.windows import ClosedWindow, skew_window, without_catch_up
 from assignor_core.model import Capacity
 from assignor_core.resources import Resource
 from assignor_core.skew import relative_bounds, relative_loads

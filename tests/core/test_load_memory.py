@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.deciding.load_memory import (
+from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX, is_noise, is_passing, plan_windows, remembered_noise
+from assignor_core.load_history.load_memory import (
     HORIZON_WINDOWS,
     KEPT_MS,
     KNOWN_AFTER_WINDOWS,
@@ -20,8 +21,7 @@ from assignor_core.deciding.load_memory import (
     LoadMemory,
     Watched,
 )
-from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX, is_noise, is_passing, plan_windows, remembered_noise
-from assignor_core.deciding.windows import SkewWindow
+from assignor_core.load_history.windows import SkewWindow
 
 WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
 MINUTE_MS = 60_000

@@ -11,10 +11,10 @@ from assignor_core.deciding.policy import DecisionPolicy, Mode
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import FutureReplica, LogDirDescription, LogDirs
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster, LivePartition, Reassignment
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.log_dirs.planning import FillPolicy, WithinBroker, disks_of_brokers, propose_within, relieve
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan

@@ -6,7 +6,8 @@ from assignor_core.deciding.gates import obstacle
 from assignor_core.deciding.observation import Observation, brokers_counted, missing_brokers
 from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
 from assignor_core.deciding.state import LAGGING_KEPT_MAX, TriggerState, with_lagging
-from assignor_core.deciding.windows import (
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
+from assignor_core.load_history.windows import (
     ClosedWindow,
     SkewWindow,
     load_noise,
@@ -14,7 +15,6 @@ from assignor_core.deciding.windows import (
     skew_window,
     without_catch_up,
 )
-from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from assignor_core.model import Capacity
 from assignor_core.resources import Resource
 from tests.core.states import lagging_since, remembered

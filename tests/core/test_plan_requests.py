@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from assignor_core.deciding.load_memory import LoadMemory
 from assignor_core.deciding.needs import PlacementStates
 from assignor_core.deciding.observation import Observation, PlanRequest
 from assignor_core.deciding.plan_requests import plan_request
@@ -13,8 +12,9 @@ from assignor_core.deciding.policy import DecisionPolicy, Detector, TriggerPolic
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX
 from assignor_core.deciding.state import TriggerState
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.load_history.load_memory import LoadMemory
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.planner.policy import PlannerPolicy
 from tests.core.test_load_memory import levels_of, noisy

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.deciding.load_memory import Watched
 from assignor_core.deciding.observation import Surroundings
 from assignor_core.deciding.policy import Detector, TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.recurring import (
+from assignor_core.deciding.state import TriggerState, after_plan
+from assignor_core.deciding.step import Tried
+from assignor_core.load_history.load_memory import Watched
+from assignor_core.load_history.recurring import (
     BROKERS_MAX,
     DAY_MS,
     DAY_SLOTS,
@@ -31,9 +33,7 @@ from assignor_core.deciding.recurring import (
     slots_of,
     unmended,
 )
-from assignor_core.deciding.state import TriggerState, after_plan
-from assignor_core.deciding.step import Tried
-from assignor_core.deciding.windows import SkewWindow
+from assignor_core.load_history.windows import SkewWindow
 from tests.core.judging import tried
 
 WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)

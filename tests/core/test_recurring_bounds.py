@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from assignor_core.deciding.load_memory import Watched
 from assignor_core.deciding.observation import Surroundings
 from assignor_core.deciding.policy import TriggerPolicy
 from assignor_core.deciding.reasons import Evaluation, Reason, Verdict
-from assignor_core.deciding.recurring import (
+from assignor_core.deciding.skewed import Over, recurrence
+from assignor_core.deciding.state import TriggerState
+from assignor_core.load_history.load_memory import Watched
+from assignor_core.load_history.recurring import (
     DAY_MS,
     DAY_SLOTS,
     SLOT_MS,
@@ -21,9 +23,7 @@ from assignor_core.deciding.recurring import (
     slots_of,
     unmended,
 )
-from assignor_core.deciding.skewed import Over, recurrence
-from assignor_core.deciding.state import TriggerState
-from assignor_core.deciding.windows import SkewWindow
+from assignor_core.load_history.windows import SkewWindow
 from tests.core.judging import step
 
 WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from assignor_core.deciding.maintenance import window_of
 from assignor_core.deciding.needs import Need
 from assignor_core.deciding.observation import PAUSE_MIN_MS, GivenUp, Observation, PlanRequest
 from assignor_core.deciding.plan_requests import not_worth_it
@@ -13,9 +12,10 @@ from assignor_core.deciding.policy import DecisionPolicy, Mode, TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
+from assignor_core.load_history.windows import ClosedWindow
+from assignor_core.maintenance import window_of
 from assignor_core.plan import TAKE_NONE, Movement, Plan
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan

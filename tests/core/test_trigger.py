@@ -11,8 +11,8 @@ from assignor_core.deciding.observation import Surroundings
 from assignor_core.deciding.policy import TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.state import Timers, TriggerState, WaitingPlan, after_plan, brokers_failed, offline_since_ms
-from assignor_core.deciding.windows import SkewWindow
 from assignor_core.errors import InputError
+from assignor_core.load_history.windows import SkewWindow
 from tests.core.judging import step
 from tests.core.states import remembered
 

@@ -12,8 +12,8 @@ from assignor_core.deciding.policy import Detector, TriggerPolicy
 from assignor_core.deciding.reasons import LASTING_REASONS, Evaluation, Reason, Verdict
 from assignor_core.deciding.skewed import entering
 from assignor_core.deciding.state import TriggerState, offline_since_ms
-from assignor_core.deciding.windows import SkewWindow
 from assignor_core.errors import InputError
+from assignor_core.load_history.windows import SkewWindow
 from tests.core.judging import step
 from tests.core.states import remembered, waiting_of
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from assignor_core.deciding.observation import PlanRequest
 from assignor_core.deciding.policy import DecisionPolicy, Detector, TriggerPolicy
-from assignor_core.deciding.windows import ClosedWindow, SkewWindow, load_noise
 from assignor_core.errors import InputError
+from assignor_core.load_history.windows import ClosedWindow, SkewWindow, load_noise
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.replays import SCENARIOS, Report, Trace, World, generate, simulate
 from assignor_core.replays.window_replay import UNDER_WAY, EvenPlans, evened

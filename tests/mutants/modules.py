@@ -19,8 +19,8 @@ _TESTS = {
     "execution/staging": _EXECUTION,
     "execution/within_brokers": ("core/test_within_brokers", "control/test_movements_within_brokers"),
     "deciding/gates": ("core/test_observed_windows", "control/test_unhealthy", "core/test_step", "core/test_futile"),
-    "deciding/load_memory": ("core/test_load_memory", "core/test_load_memory_bounds"),
-    "deciding/maintenance": ("core/test_maintenance",),
+    "load_history/load_memory": ("core/test_load_memory", "core/test_load_memory_bounds"),
+    "maintenance": ("core/test_maintenance",),
     "deciding/needs": (
         "core/test_lasting",
         "core/test_log_dir_decisions",
@@ -45,7 +45,7 @@ _TESTS = {
         "core/test_trigger_bounds",
     ),
     "deciding/reasons": ("core/test_trigger_bounds", "core/test_lasting", "core/test_plan_requests"),
-    "deciding/recurring": ("core/test_recurring", "core/test_recurring_bounds"),
+    "load_history/recurring": ("core/test_recurring", "core/test_recurring_bounds"),
     "deciding/skewed": (
         "core/test_load_memory",
         "core/test_load_memory_bounds",
@@ -65,7 +65,7 @@ _TESTS = {
     ),
     "deciding/step": ("core/test_step", "core/test_futile"),
     "deciding/waiting": ("core/test_step", "core/test_futile"),
-    "deciding/windows": ("core/test_observed_windows", "core/test_trigger_bounds", "core/test_trigger"),
+    "load_history/windows": ("core/test_observed_windows", "core/test_trigger_bounds", "core/test_trigger"),
     "live_plans/measured_loads": ("core/test_planning", "core/test_hours"),
     "live_plans/planning": ("core/test_planning_model", "core/test_worst_hour"),
     "live_plans/tiered_logs": ("core/test_planning_model",),

@@ -18,9 +18,9 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any
 
-from assignor_core.deciding.load_memory import Watched
-from assignor_core.deciding.maintenance import DAY_MINUTES, DAYS, EPOCH_DAY, MINUTE_MS
-from assignor_core.deciding.windows import SIGMA_PER_MEDIAN, SkewWindow
+from assignor_core.load_history.load_memory import Watched
+from assignor_core.load_history.windows import SIGMA_PER_MEDIAN, SkewWindow
+from assignor_core.maintenance import DAY_MINUTES, DAYS, EPOCH_DAY, MINUTE_MS
 
 SLOT_MS = 600_000
 DAY_MS = DAY_MINUTES * MINUTE_MS

@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.deciding.windows import SkewWindow
 from assignor_core.load import Floats
+from assignor_core.load_history.windows import SkewWindow
 
 Longs = NDArray[np.int64]
 Values = TypeVar("Values", Longs, Floats)
