@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assignor_core.deciding.giving_up import GivenUp
+from assignor_core.deciding.observation import GivenUp
 from assignor_core.execution.events import ABORT_SEQUENCE, Event
 from assignor_core.execution.life_cycle import TRANSITIONS, Phase
 from streaming import tables

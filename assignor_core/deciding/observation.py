@@ -6,60 +6,19 @@ and row of one decision thus can't rest on different windows.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Protocol, Self
 
-from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.lasting import LastingPolicy
-from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, LoadMemory
-from assignor_core.deciding.maintenance import MaintenanceWindow
-from assignor_core.deciding.recurring import NO_HISTORY, RecurringLoad
-from assignor_core.deciding.skew_windows import SkewWindow
-from assignor_core.deciding.trigger_policy import TriggerPolicy
-from assignor_core.deciding.windows import ClosedWindow, skew_window
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.disks import LogDirs
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
+from assignor_core.load_history.load_memory import NOTHING_REMEMBERED, LoadMemory
+from assignor_core.load_history.recurring import NO_HISTORY, RecurringLoad
+from assignor_core.load_history.windows import ClosedWindow, SkewWindow, skew_window
 from assignor_core.log_dirs.planning import FillPolicy
-from assignor_core.model import Capacity
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import Resource
-
-
-class Mode(StrEnum):
-    """What follows from a plan: nothing is made, it waits for a person, or control carries it out."""
-
-    OBSERVE = "observe"
-    PROPOSE = "propose"
-    APPLY = "apply"
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionPolicy:
-    """Every setting that a decision depends on."""
-
-    trigger: TriggerPolicy = field(default_factory=TriggerPolicy)
-    lasting: LastingPolicy = field(default_factory=LastingPolicy)
-    fill: FillPolicy | None = field(default_factory=FillPolicy)
-    """When a log dir counts as full; None: never."""
-    mode: Mode = Mode.PROPOSE
-    maintenance: tuple[MaintenanceWindow, ...] = ()
-    """Mode `apply` changes the cluster only in these hours; none means always."""
-    resources: tuple[Resource, ...] = (Resource.BYTES_IN, Resource.BYTES_OUT)
-    """Resources whose skew may make a plan."""
-    capacities: Mapping[int, Capacity] = field(default_factory=lambda: MappingProxyType({}))
-    planner: PlannerPolicy = field(default_factory=PlannerPolicy)
-    planner_windows: int = 5
-    """A plan rests on at most so many of the newest windows."""
-    bytes_per_day_max: int | None = None
-    """Most bytes that mode `apply` copies in 24 hours. What replaces lost replicas or relieves a log dir counts,
-    and is not held back.
-    """
-    gain_min: float = 0.01
-    """A plan that improves the worst max/mean by less than this is not worth a movement."""
-    gain_over_noise_min: float = 4.0
-    """Nor one that improves it by less than so many times the noise of the windows; see `deciding.noise`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +76,33 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What else is known of the cluster when a step is taken."""
+
+    reassigning_count: int = 0
+    """Partitions that are being reassigned, by anybody."""
+    changed_ms: int = 0
+    """End of the newest execution that changed the cluster; 0 where there was none."""
+    missing_brokers: frozenset[int] = frozenset()
+    """Brokers that host replicas which could be made anew elsewhere, and are not alive."""
+    alive_count: int = 0
+    """Brokers that are alive."""
+    behind: Mapping[int, str] = field(default_factory=dict)
+    """broker: the groups that read from it and fall behind, in words."""
+    away_since_ms: Mapping[int, int] = field(default_factory=dict)
+    """Since when brokers have been away without a break, where an execution has watched them: no step is taken then."""
+    memory: LoadMemory = NOTHING_REMEMBERED
+    """What windows up to the newest have shown."""
+    recurring: RecurringLoad = NO_HISTORY
+    """What the same hours of earlier days have shown."""
+    recurring_planned_ms: Mapping[int, int] = field(default_factory=dict)
+    """broker: when a plan for its recurring skew was last made."""
+
+
+NOTHING_ELSE = Surroundings()
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRequest:
     """What a plan is asked for: limits and aims, and the windows that it rests on."""
 
@@ -132,6 +118,51 @@ class PlanRequest:
         """The same for a plan that is of use only if it lowers max over mean by `gain`, of bytes in where None."""
         policy = replace(self.policy, gain_needed=(resource or Resource.BYTES_IN.value, gain))
         return replace(self, policy=policy)
+
+
+PAUSE_MIN_MS = 900_000
+
+
+PAUSE_MAX_MS = 6 * 3_600_000
+"""As long as an execution may last by default."""
+
+
+AHEAD_MAX_MS = 60_000
+"""An execution that ended later than this from now was dated by a clock that was ahead: it would hold back plans until
+real time is there, so it makes no pause.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """Executions of mode `apply` that ended as aborted, one after the other: how many, and when the last one did.
+
+    Those that a person stopped don't count; one that is done ends the row.
+    """
+
+    count: int = 0
+    last_ms: int = 0
+
+    @property
+    def pause_ms(self) -> int:
+        """The pause after the last of them: each one doubles it.
+
+        >>> [GivenUp(count).pause_ms // 60_000 for count in (0, 1, 2, 3, 50)]
+        [0, 15, 30, 60, 360]
+        """
+        return min(PAUSE_MAX_MS, PAUSE_MIN_MS << min(self.count - 1, 16)) if self.count else 0
+
+    def reason(self, now_ms: int) -> str | None:
+        """Why no plan is made now, in words; None if one may be.
+
+        >>> GivenUp(2, last_ms=0).reason(1_000_000)
+        'mode apply gave up the last 2 executions and makes no plan for 800 s more'
+        """
+        left_ms = self.last_ms + self.pause_ms - now_ms
+        if not 0 < left_ms <= self.pause_ms + AHEAD_MAX_MS:
+            return None
+        last = "execution" if self.count == 1 else f"{self.count} executions"
+        return f"mode apply gave up the last {last} and makes no plan for {left_ms / 1000:.0f} s more"
 
 
 class Evidence(Protocol):

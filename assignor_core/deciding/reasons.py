@@ -1,5 +1,6 @@
 """What a decision comes to, and why, in words that tables and metrics use."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -46,7 +47,7 @@ class Reason(StrEnum):
 
 
 LASTING_REASONS = (Reason.CROWDED_RACKS, Reason.EMPTY_BROKER, Reason.UNPREFERRED_LEADERS)
-"""States of the placement that get a plan if they last, in the order in which they do; see `deciding.lasting`."""
+"""States of the placement that get a plan if they last, in the order in which they do; see `needs`."""
 
 
 OWN_PLANS = (Reason.LOG_DIR_FULL, *LASTING_REASONS)
@@ -63,3 +64,14 @@ LEAVES_PLACEMENT = (
     Reason.DAY_BUDGET,
 )
 """Decisions to hold after which a plan for the placement may follow: data are sound, and there is no plan for load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The result of one step: what follows, why in one word, why in a sentence, and which resource decided."""
+
+    verdict: Verdict
+    reason: Reason
+    detail: str
+    resource: str | None
+    max_over_mean: float | None

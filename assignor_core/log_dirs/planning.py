@@ -8,12 +8,22 @@ The same input gives the same plan: ties are decided by path and partition.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assignor_core.disks import LogDirDescription, lacking_bytes, log_dir_rooms
-from assignor_core.live import PartitionKey, partition_name
+from assignor_core.disks import (
+    LogDirDescription,
+    LogDirs,
+    behind_within,
+    lacking_bytes,
+    largest_replicas,
+    log_dir_rooms,
+)
+from assignor_core.errors import NothingToPlanOn
+from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.log_dir_movement import LogDirMovement
+from assignor_core.plan import Plan
+from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.wording import first_named
 
 NAMED_MAX = 5
@@ -266,3 +276,63 @@ def _movement(
 
 def _percent(row: LogDirDescription) -> str:
     return f"{row.used_share or 0.0:.0%}"
+
+
+def propose_within(
+    live: LiveCluster,
+    log_dirs: LogDirs,
+    brokers: Collection[int],
+    make: Callable[[BrokerDisks], WithinBroker],
+    *,
+    cluster_name: str,
+    excluded_topics: Collection[str] = (),
+) -> ProposedPlan:
+    """What `make` plans for each of `brokers`, as one plan; replicas of `excluded_topics` stay where they are.
+
+    Raises NothingToPlanOn for a broker that did not show its log dirs.
+    """
+    movements: list[LogDirMovement] = []
+    problems: list[str] = []
+    levels: list[str] = []
+    silent = [broker for broker in sorted(brokers) if not log_dirs.get(broker)]
+    if silent:
+        raise NothingToPlanOn(f"broker {silent[0]} did not show its log dirs")
+    for disks in disks_of_brokers(live, log_dirs, brokers, excluded_topics):
+        made = make(disks)
+        movements += made.movements
+        problems += made.problems
+        levels.append(_levels(disks, made))
+    plan = Plan(cluster_name, (), diagnosis=tuple(levels), problems=tuple(problems), log_dir_movements=tuple(movements))
+    return ProposedPlan(plan, Observed.of(plan, live))
+
+
+def disks_of_brokers(
+    live: LiveCluster, log_dirs: LogDirs, brokers: Collection[int], excluded_topics: Collection[str] = ()
+) -> Iterator[BrokerDisks]:
+    """The log dirs of each of these brokers, as plans need them, in order of their ids.
+
+    Fixed are replicas that somebody moves already, that are not in sync, and those of `excluded_topics`.
+    """
+    largest, behind = largest_replicas(log_dirs), behind_within(live, log_dirs, brokers)
+    for broker in sorted(behind):
+        rows, late = log_dirs[broker], behind[broker]
+        held = {key for row in rows for key in row.replica_bytes}
+        moving = {key for row in rows for key in row.future_replicas} | {key for key in held if key in live.listed}
+        excluded = {key for key in held if key[0] in excluded_topics}
+        yield BrokerDisks(broker, rows, {key: largest.get(key, 0) for key in late}, moving | set(late) | excluded)
+
+
+def _levels(disks: BrokerDisks, made: WithinBroker) -> str:
+    """How full each log dir is, and how full it will be, for people."""
+    change = {row.path: 0.0 for row in disks.rows}
+    for movement in made.movements:
+        change[movement.old_log_dir] -= movement.bytes_to_move
+        change[movement.new_log_dir] += movement.bytes_to_move
+    return f"broker {disks.broker}: {', '.join(_level(row, change[row.path]) for row in disks.rows)}"
+
+
+def _level(row: LogDirDescription, change_bytes: float) -> str:
+    share = row.used_share
+    if share is None or not row.total_bytes:
+        return f"{row.path} {'offline' if row.is_offline else 'unknown'}"
+    return f"{row.path} {share:.0%} -> {share + change_bytes / row.total_bytes:.0%}"

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.hours import DAY_HOURS, NO_HOURS, HourlyRates, merged
-from assignor_core.deciding.observation import DecisionPolicy, PlanRequest
-from assignor_core.deciding.planning import PartitionLoads, build_model, propose_elections, propose_on
-from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.deciding.observation import GivenUp, PlanRequest
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.errors import NothingToPlanOn
+from assignor_core.live_plans.measured_loads import DAY_HOURS, NO_HOURS, HourlyRates, merged
+from assignor_core.live_plans.planning import PartitionLoads, build_model, propose_elections, propose_on
 from assignor_core.load import NO_BROKER, Floats
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import Resource
 from assignor_core.what_if.history import BYTES_IN_AT, HOUR_MS, History

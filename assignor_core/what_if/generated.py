@@ -6,9 +6,9 @@ many as bytes in.
 
 import numpy as np
 
-from assignor_core.deciding.simulation.loads import WINDOW_MS, Trace
 from assignor_core.load import Floats
 from assignor_core.model import RATE_KEYS
+from assignor_core.replays.traces import WINDOW_MS, Trace
 from assignor_core.resources import Resource
 from assignor_core.what_if.history import BYTES_IN_AT, BYTES_OUT_AT, HOUR_MS, History, HistoryBroker
 
@@ -25,7 +25,7 @@ def history_of(trace: Trace) -> History:
 
     Hours without any window are left out. An hour in which a broker never reports counts at its mean of all hours.
 
-    >>> from assignor_core.deciding.simulation.loads import generate
+    >>> from assignor_core.replays.traces import generate
     >>> history = history_of(generate("diurnal", seed=1, windows=120))
     >>> len(history.brokers), len(history.partitions), history.rates.shape, history.hour_start_ms
     (6, 240, (2, 240, 2), (0, 3600000))

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import LogDirDescription
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
 from assignor_core.load import NO_BROKER, Floats, Ints
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.plan import Movement
 from assignor_core.resources import Resource
 from assignor_core.what_if.history import BYTES_IN_AT, BYTES_OUT_AT, History

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from assignor_core.deciding.windows import resource_capacities
 from assignor_core.execution.life_cycle import Execution
+from assignor_core.load_history.windows import resource_capacities
 from assignor_core.model import Capacity
 from assignor_core.resources import Resource
 from assignor_core.skew import skew_of

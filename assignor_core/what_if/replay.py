@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from assignor_core.deciding.doubt import PLAN_WINDOWS_MAX
-from assignor_core.deciding.load_memory import LoadMemory
-from assignor_core.deciding.maintenance import may_act
-from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, brokers_counted
-from assignor_core.deciding.recurring import RecurringLoad
-from assignor_core.deciding.skew_windows import SkewWindow
+from assignor_core.deciding.observation import Observation, brokers_counted
+from assignor_core.deciding.policy import DecisionPolicy, Mode
+from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX
+from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.windows import ClosedWindow, skew_window
 from assignor_core.live import NO_LEADER
 from assignor_core.load import Floats
+from assignor_core.load_history.load_memory import LoadMemory
+from assignor_core.load_history.recurring import RecurringLoad
+from assignor_core.load_history.windows import ClosedWindow, SkewWindow, skew_window
+from assignor_core.maintenance import may_act
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
 from assignor_core.what_if.copying import Copying, Pace
@@ -244,7 +244,8 @@ class _Run:
             recurring=self._recurring,
         )
         self._state, decision = step(self._state, observation, self._policy, self._evidence)
-        self._evidence.forget_all_but(self._state.waiting_plan_id)
+        waiting = self._state.waiting
+        self._evidence.forget_all_but(None if waiting is None else waiting.plan_id)
         if decision.may_act and decision.proposed is not None:
             self._begin(decision, decision.proposed, now_ms)
             return

@@ -7,9 +7,9 @@ import structlog
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
-from assignor_core.deciding.tiered import BEGINS_BEHIND_UPLOADS
 from assignor_core.disks import NO_UPLOADS, Uploads
 from assignor_core.live import NO_LEADER, PartitionKey
+from assignor_core.live_plans.tiered_logs import BEGINS_BEHIND_UPLOADS
 from streaming.cluster.answers import translated
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.connection import ROLE, Connection

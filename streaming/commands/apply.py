@@ -95,7 +95,7 @@ def _end_shown(execution: "Execution", end: "EventRecord") -> dict[str, object]:
 
 def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_json: bool) -> "Ended | None":
     """The execution and the event that has ended it; None where the answer was no."""
-    from assignor_core.deciding.maintenance import may_act, next_opening
+    from assignor_core.maintenance import may_act, next_opening
     from streaming.cluster.clients import admin_client
     from streaming.cluster.permissions import check_may_execute
     from streaming.commands.acting import noted, person

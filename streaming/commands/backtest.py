@@ -23,7 +23,7 @@ from streaming.runtime import clocks
 from streaming.settings import HOUR_MS, Settings, TriggerSettings
 
 if TYPE_CHECKING:
-    from assignor_core.deciding.simulation import Trace
+    from assignor_core.replays import Trace
     from assignor_core.what_if import History, Replay
     from streaming.control.replaying import DecidedAgain
 
@@ -47,8 +47,8 @@ class Generated:
 
     def trace(self, window_ms: int) -> "Trace":
         """Window by window; raises InputError where there is no such scenario, UsageProblem for other windows."""
-        from assignor_core.deciding.simulation import generate
-        from assignor_core.deciding.simulation.loads import NOISE, WINDOW_MS
+        from assignor_core.replays import generate
+        from assignor_core.replays.traces import NOISE, WINDOW_MS
 
         if window_ms != WINDOW_MS:
             raise UsageProblem(f"pipeline.window_ms: found {window_ms}, allowed with --generate is {WINDOW_MS}")
@@ -169,7 +169,7 @@ def _history(settings: Settings, *, made_up: Generated | None, since_ms: int) ->
 
 def _replay(settings: Settings, trace: "Trace", as_json: bool) -> int:
     """Prints what the trigger would have done."""
-    from assignor_core.deciding.simulation import World, simulate
+    from assignor_core.replays import World, simulate
     from streaming.control.policies import decision_policy
 
     report = simulate(trace, decision_policy(settings, ()), World(planner_windows=settings.planner.windows))

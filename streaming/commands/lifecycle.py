@@ -315,7 +315,7 @@ def keep_within(
     keep: "Callable[[ProposedPlan], object]",
 ) -> "ProposedPlan":
     """What `make` plans for each of these brokers, as one plan, which `keep` stores if it moves anything."""
-    from assignor_core.deciding.log_dirs import propose_within
+    from assignor_core.log_dirs.planning import propose_within
 
     proposed = propose_within(live, log_dirs, brokers, make, cluster_name=cluster_name, excluded_topics=excluded_topics)
     if proposed.plan.movement_count:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from assignor_core.execution.life_cycle import Execution
     from assignor_core.group.events import GroupEvent
-    from streaming.tables import Row
+    from streaming.tables import Row, TableReader
     from streaming.views.broker_load import LoadPart
     from streaming.views.group_history import GroupPast
 
@@ -59,16 +59,23 @@ FIGURES = ("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes")
 @settings_options
 @json_option
 @click.option("--groups", "of_groups", is_flag=True, help="Consumer groups instead: rebalances, flapping members.")
+@click.option("--why", is_flag=True, help="Also each need that the last decision looked at, and the gate that held it.")
 @click.option("--watch", is_flag=True, help="Draw again every two seconds, until Ctrl-C.")
-def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool, of_groups: bool, watch: bool) -> int:
+def status(
+    config_file: Path | None, assignments: tuple[str, ...], as_json: bool, of_groups: bool, why: bool, watch: bool
+) -> int:
     """Brokers, load, skew, last decision, plan and execution. Reads the tables; needs neither Spark nor the cluster."""
     if as_json and watch:
         raise UsageProblem("status: --json and --watch can't go together: a program asks again itself")
+    if why and of_groups:
+        raise UsageProblem("status: --why and --groups can't go together: groups are no part of a decision")
     settings = settings_from(config_file, assignments)
     check_tables(settings)
 
     def read() -> Any:
-        return read_groups_status(settings) if of_groups else read_status(settings, now_ms=clocks.now_ms())
+        if of_groups:
+            return read_groups_status(settings)
+        return read_status(settings, now_ms=clocks.now_ms(), why=why)
 
     if as_json:
         click.echo(json.dumps(read(), indent=2, default=str))
@@ -87,13 +94,15 @@ def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
             time.sleep(WATCH_INTERVAL_S)
 
 
-def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
-    """Everything that is shown, as plain data; parts that don't exist yet are None or empty."""
+def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[str, Any]:
+    """Everything that is shown, as plain data; parts that don't exist yet are None or empty.
+
+    With `why` the decision has the needs that it looked at.
+    """
     from assignor_core.execution.life_cycle import in_focus
     from streaming.tables import TableReader
     from streaming.views.accuracy import accuracy_data, read_accuracy
     from streaming.views.broker_load import read_load
-    from streaming.views.decisions import newest_decision
     from streaming.views.executions import brokers_owed, given_up, read_executions
     from streaming.views.log_dirs import read_log_dirs
     from streaming.views.plans import plan_price, waiting_plan
@@ -116,7 +125,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "brokers_reported_twice": list(load.brokers_reported_twice),
         "bytes_in_max_over_mean": skew.max_over_mean if skew else None,
         "threshold_enter": settings.trigger.enter_ratio,
-        "decision": newest_decision(reader, cluster, columns=DECISION_SHOWN),
+        "decision": _decision(reader, cluster, why=why),
         "plan": plan and shown_plan(plan, plan_price(reader, cluster, plan["plan_id"]), now_ms=now_ms),
         "pause": given_up(reader, cluster, now_ms=now_ms).reason(now_ms) if settings.control.mode == "apply" else None,
         "execution": execution and _event_shown(execution),
@@ -130,6 +139,15 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "log_dir_fill_max": settings.trigger.log_dir_fill_max,
         "bytes_out_unknown": bytes_out_unknown(load),
     }
+
+
+def _decision(reader: "TableReader", cluster: str, *, why: bool) -> Mapping[str, Any] | None:
+    from streaming.views.decisions import newest_decision, trace_of
+
+    if not why:
+        return newest_decision(reader, cluster, columns=DECISION_SHOWN)
+    row = newest_decision(reader, cluster, columns=(*DECISION_SHOWN, "trace"))
+    return row and {**row, "trace": trace_of(row["trace"])}
 
 
 def _load_of(load: "LoadPart", broker: int) -> dict[str, float | None]:
@@ -176,6 +194,7 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
     from rich.text import Text
 
     from assignor_core.lag.reasons import duration
+    from streaming.views.decisions import trace_lines
 
     ratio, age = status["bytes_in_max_over_mean"], status["window_age_s"]
     lines = [f"cluster {status['kafka_cluster']}, mode {status['mode']}"]
@@ -195,6 +214,8 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
             lines.append(
                 f"{name}{_age_text(status, row.get('event_time') or row['decided_at'])}: {what}: {row['detail']}"
             )
+        if row and "trace" in row:
+            lines += [f"  {line}" for line in trace_lines(row["trace"])] or ["  no trace: an earlier version decided"]
     promised = status["execution_max_over_mean"] or {}
     promises = [
         f"{resource} {ratios['before']:.2f} -> {ratios['predicted']:.2f}"

@@ -46,6 +46,10 @@ DECISION = Table(
         text("plan_id", "Plan that came of it; null where none did"),
         text("skew_json", "All skew figures of the newest window, JSON object by resource"),
         text("state_json", "State of the trigger after this evaluation, JSON", nullable=False),
+        text(
+            "trace",
+            "Needs that were looked at, gates passed, gate that held, JSON; null in earlier rows",
+        ),
     ),
 )
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.resources import Resource
 from streaming import tables
 from streaming.control.windows import WindowTables

@@ -11,12 +11,12 @@ from typing import Any
 
 import structlog
 
-from assignor_core.deciding.observation import DecisionPolicy, Observation, brokers_counted
+from assignor_core.deciding.observation import Observation, brokers_counted
+from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
+from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.trigger_policy import TriggerPolicy
-from assignor_core.deciding.windows import skew_figures
 from assignor_core.disks import LogDirs
+from assignor_core.load_history.windows import skew_figures
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.cluster.ports import ClusterReader
 from streaming.control.absences import Absences

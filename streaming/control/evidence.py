@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.observation import DecisionPolicy, PlanRequest
-from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.deciding.observation import GivenUp, PlanRequest
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.lag.catching_up import catch_up_bytes_per_sec
 from assignor_core.live import LiveCluster
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from streaming import tables
 from streaming.cluster.ports import ClusterReader

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from assignor_core.deciding.followers import NO_FOLLOWERS, FollowerLoads
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.live import PartitionKey
+from assignor_core.live_plans.measured_loads import NO_FOLLOWERS, FollowerLoads
+from assignor_core.load_history.windows import ClosedWindow
 from streaming import tables
 from streaming.contract.rates import BYTES_OUT, MESSAGES_IN
 from streaming.control.windows import WindowTables

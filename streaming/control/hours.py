@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from assignor_core.deciding.hours import DAY_HOURS, NO_HOURS, HourlyRates, merged
 from assignor_core.live import PartitionKey
+from assignor_core.live_plans.measured_loads import DAY_HOURS, NO_HOURS, HourlyRates, merged
 from assignor_core.model import RATE_KEYS
 from streaming import tables
 from streaming.contract import PARTITION_LOAD_HOURLY

@@ -10,17 +10,16 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
 import structlog
 
-from assignor_core.deciding.futile import Futile
-from assignor_core.deciding.giving_up import GivenUp
+from assignor_core.deciding.observation import GivenUp
+from assignor_core.deciding.policy import TriggerPolicy
+from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.disks import LogDirs
 from assignor_core.errors import CoreError
 from assignor_core.execution.caution import Outcome
@@ -86,7 +85,7 @@ class Journal:
         if row is None:
             return TriggerState()
         try:
-            return _state_of(json.loads(row["state_json"]))
+            return TriggerState.read(json.loads(row["state_json"]))
         except WRONG_SHAPE as error:
             log.error("trigger_state_unreadable", error=f"{type(error).__name__}: {error}")
             return TriggerState()
@@ -126,6 +125,7 @@ class Journal:
             "plan_id": decision.proposed.plan.plan_id if decision.proposed else None,
             "skew_json": json.dumps(skew, sort_keys=True),
             "state_json": json.dumps(asdict(state), sort_keys=True),
+            "trace": json.dumps([row.to_json() for row in decision.trace]),
         }
         self._append("decision", [row], f"decision:{self._cluster}", window.window_end_ms)
 
@@ -375,16 +375,6 @@ class Journal:
 
     def _append(self, name: str, rows: list[dict[str, Any]], transaction_id: str, version: int | tables.AtTime) -> bool:
         return tables.append(self._root, name, rows, transaction_id=transaction_id, transaction_version=version)
-
-
-def _state_of(content: Mapping[str, Any]) -> TriggerState:
-    """The state without what a newer release has added, which may have been in use before."""
-    futile = tuple(Futile(**_known(Futile, row)) for row in content.get("futile", ()))
-    return TriggerState(**{**_known(TriggerState, content), "futile": futile})
-
-
-def _known(kind: type[TriggerState | Futile], content: Mapping[str, Any]) -> dict[str, Any]:
-    return {field.name: content[field.name] for field in fields(kind) if field.name in content}
 
 
 def decision_id(cluster: str, window_end_ms: int) -> str:

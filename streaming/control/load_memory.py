@@ -7,11 +7,9 @@ import json
 
 import structlog
 
-from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, LoadMemory
-from assignor_core.deciding.load_memory.episodes import Episodes
-from assignor_core.deciding.load_memory.levels import Levels
-from assignor_core.deciding.observation import DecisionPolicy
-from assignor_core.deciding.windows import ClosedWindow, skew_window
+from assignor_core.deciding.policy import DecisionPolicy
+from assignor_core.load_history.load_memory import NOTHING_REMEMBERED, Episodes, Levels, LoadMemory
+from assignor_core.load_history.windows import ClosedWindow, skew_window
 from streaming import tables
 from streaming.contract import LOAD_MEMORY
 from streaming.control.windows import WindowTables, recorded_windows

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from assignor_core.deciding.observation import brokers_counted
-from assignor_core.deciding.windows import ClosedWindow, resource_capacities
 from assignor_core.execution.within_brokers import levels_text
 from assignor_core.live import LiveCluster
+from assignor_core.load_history.windows import ClosedWindow, resource_capacities
 from assignor_core.model import Capacity
 from assignor_core.plan import Plan
 from assignor_core.resources import MEASURED, Resource

@@ -13,13 +13,13 @@ from functools import partial
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from assignor_core.deciding.log_dirs import full_log_dirs, propose_within
+from assignor_core.deciding.needs import full_log_dirs
 from assignor_core.deciding.observation import PlanRequest
-from assignor_core.deciding.planning import Model, PartitionLoads, build_model, propose_elections, propose_on
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster
-from assignor_core.log_dirs.planning import FillPolicy, relieve
+from assignor_core.live_plans.planning import Model, PartitionLoads, build_model, propose_elections, propose_on
+from assignor_core.load_history.windows import ClosedWindow
+from assignor_core.log_dirs.planning import FillPolicy, propose_within, relieve
 from assignor_core.model import RATE_KEYS
 from assignor_core.planner import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan

@@ -4,14 +4,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from assignor_core.deciding.lasting import LastingPolicy
-from assignor_core.deciding.maintenance import MaintenanceWindow, window_of
-from assignor_core.deciding.observation import DecisionPolicy, Mode
+from assignor_core.deciding.policy import DecisionPolicy, Detector, LastingPolicy, Mode, TriggerPolicy
 from assignor_core.deciding.reasons import Reason
-from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 from assignor_core.execution.reconcile import Limits
 from assignor_core.live import LiveCluster
 from assignor_core.log_dirs.planning import FillPolicy
+from assignor_core.maintenance import MaintenanceWindow, window_of
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.resources import Resource
 from streaming.control.windows import stale_after_ms

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 import structlog
 
-from assignor_core.deciding.observation import DecisionPolicy
-from assignor_core.deciding.recurring import NO_HISTORY, RecurringLoad
-from assignor_core.deciding.recurring.history import KEPT_DAYS, DayLoad
-from assignor_core.deciding.windows import ClosedWindow, skew_window
+from assignor_core.deciding.policy import DecisionPolicy
+from assignor_core.load_history.recurring import KEPT_DAYS, NO_HISTORY, DayLoad, RecurringLoad
+from assignor_core.load_history.windows import ClosedWindow, skew_window
 from assignor_core.resources import MEASURED
 from streaming import tables
 from streaming.contract import BROKER_LOAD_HOURLY, RECURRING_LOAD

@@ -11,7 +11,7 @@ from types import FrameType
 
 import structlog
 
-from assignor_core.deciding.step import DELETED_AFTER_MS
+from assignor_core.deciding.gates import DELETED_AFTER_MS
 from assignor_core.intervals import is_due
 from assignor_core.plan import Plan
 from streaming.cluster.clients import admin_client

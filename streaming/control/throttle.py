@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import structlog
 
-from assignor_core.deciding.windows import resource_capacities
 from assignor_core.execution.adaptive_rates import (
     RatePolicy,
     RateState,
@@ -21,6 +20,7 @@ from assignor_core.execution.adaptive_rates import (
 )
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.load_history.windows import resource_capacities
 from assignor_core.model import Capacity
 from assignor_core.plan import Plan
 from assignor_core.resources import Resource

@@ -9,6 +9,7 @@ from datetime import datetime
 
 import structlog
 
+from assignor_core.deciding.state import TriggerState
 from assignor_core.intervals import is_due
 from streaming import tables
 from streaming.contract import (
@@ -135,8 +136,8 @@ def _expire_plans(
 
 def _waiting_for_hours(reader: tables.TableReader, kafka_cluster: str) -> set[str]:
     row = newest_decision(reader, kafka_cluster, columns=("state_json",))
-    waiting = json.loads(row["state_json"]).get("waiting_plan_id") if row else None
-    return {waiting} if waiting else set()
+    waiting = TriggerState.read(json.loads(row["state_json"])).waiting if row else None
+    return set() if waiting is None else {waiting.plan_id}
 
 
 def _expire_decisions(root: str, reader: tables.TableReader, kafka_cluster: str, before: datetime) -> int:

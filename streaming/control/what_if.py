@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from assignor_core.deciding.observation import DecisionPolicy
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.model import CAPACITY_KEYS, Capacity
 from assignor_core.what_if import Changes, History, Pace, Planning, Replay, changed, replay
 from assignor_core.what_if.accuracy import Accuracy

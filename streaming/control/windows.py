@@ -5,9 +5,9 @@ Unknown rates stay unknown: a broker without a known load doesn't count as repor
 
 from dataclasses import dataclass
 
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.lag.reasons import duration
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.resources import MEASURED
 from streaming import tables
 from streaming.contract.rates import BYTES_IN

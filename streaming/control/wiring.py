@@ -5,7 +5,7 @@ For the loop and for the commands that do its work. Makes parts, does nothing wi
 
 from functools import partial
 
-from assignor_core.deciding.doubt import PLAN_WINDOWS_MAX
+from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX
 from assignor_core.execution.adaptive_rates import RatePolicy
 from assignor_core.execution.caution import LagBound, LatencyBound
 from streaming.cluster.ports import ClusterReader, ControlledCluster

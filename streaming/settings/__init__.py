@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from assignor_core.deciding.maintenance import window_of
 from assignor_core.errors import InputError
+from assignor_core.maintenance import window_of
 from streaming.settings.deciding import CapacitySettings, PlannerSettings, TriggerSettings
 from streaming.settings.fields import (
     DAY_MS,

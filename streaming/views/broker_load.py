@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from assignor_core.deciding.agreement import load_disagreement
+from assignor_core.live_plans.measured_loads import load_disagreement
 from assignor_core.model import Capacity
 from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import Skew, skew_of
@@ -278,7 +278,7 @@ def _ceilings(capacity: Capacity, row: Row, planner: PlannerSettings) -> dict[st
 
 
 def _disagreement(window: Sequence[Row], of_partitions: Mapping[int, float]) -> dict[int, float]:
-    """What control compares before it plans, of one window; see `assignor_core.deciding.agreement`."""
+    """What control compares before it plans, of one window; see `assignor_core.live_plans.measured_loads`."""
     reported = {row["broker"]: row["bytes_in_per_sec"] for row in window if row["bytes_in_per_sec"] is not None}
     return load_disagreement(reported, of_partitions)
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from assignor_core.deciding.windows import resource_capacities
+from assignor_core.load_history.windows import resource_capacities
 from assignor_core.model import Capacity
 from assignor_core.resources import MEASURED, Resource
 from streaming import tables

@@ -12,7 +12,7 @@ from assignor_core.resources import MEASURED, Resource
 from streaming.contract import BROKER_LOAD, DECISION
 from streaming.tables import Row, TableReader, at_least, at_most, of_cluster, to_ms, utc
 from streaming.views.broker_windows import COLUMNS, loads
-from streaming.views.json_values import WRONG_SHAPE, stored_object
+from streaming.views.json_values import WRONG_SHAPE, stored_object, stored_rows
 from streaming.views.past_rows import DECISIONS, PLANS, Before, figures, read_past, read_row
 
 BROKERS_MAX = 1_000
@@ -25,6 +25,8 @@ OF_EARLIER = (
 )  # fmt: skip
 Relative = Mapping[int, Mapping[str, float]]
 """Broker: resource: its load per mean; 1 is even. Of the brokers that counted."""
+Traced = Mapping[str, Any]
+"""One need that a decision looked at: need, is_found, text, passed, held_by, why; see `deciding.trace`."""
 
 
 def newest_decision(reader: TableReader, kafka_cluster: str, *, columns: Sequence[str] | None = None) -> Row | None:
@@ -49,11 +51,13 @@ def read_seen(reader: TableReader, kafka_cluster: str, decision_id: str) -> dict
     window = _window(reader, kafka_cluster, decision)
     shown = figures(decision)
     skew = stored_object(shown.pop("skew_json", None)) or {}
+    trace = trace_of(shown.pop("trace", None))
     brokers = _brokers(window, _relative(skew), shown["resource"] or Resource.BYTES_IN.value)
     plan = read_row(reader, PLANS, kafka_cluster, decision["plan_id"]) if decision["plan_id"] else None
     return {
         **shown,
         "skew": _ratios(skew),
+        "trace": trace,
         "window_start_ms": to_ms(window[0]["window_start"]) if window else None,
         "is_window_kept": bool(window),
         "brokers": brokers[:BROKERS_MAX],
@@ -120,3 +124,47 @@ def _earlier(reader: TableReader, kafka_cluster: str, decision: Row) -> list[dic
     before = Before(key=DECISIONS.key(decision))
     rows = map(figures, read_past(reader, DECISIONS, kafka_cluster, before, rows_max=EARLIER_MAX))
     return [{name: row[name] for name in OF_EARLIER} for row in rows]
+
+
+def trace_of(text: str | None) -> list[dict[str, Any]]:
+    """Needs of a decision's column `trace`, the most urgent first; empty where it has none, or none that can be read.
+
+    >>> trace_of('[{"need": "skewed", "is_found": true, "text": "hot", "passed": ["low load"], "held_by": null}, 7]')
+    [{'need': 'skewed', 'is_found': True, 'text': 'hot', 'passed': ['low load'], 'held_by': None, 'why': ''}]
+    """
+    return [
+        {
+            "need": str(row.get("need", "")),
+            "is_found": row.get("is_found") is True,
+            "text": str(row.get("text", "")),
+            "passed": [str(name) for name in _list(row.get("passed"))],
+            "held_by": None if row.get("held_by") is None else str(row["held_by"]),
+            "why": str(row.get("why", "")),
+        }
+        for row in stored_rows(text)
+    ]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def trace_lines(trace: Sequence[Traced]) -> list[str]:
+    """What a decision looked at, one line for each need.
+
+    >>> row = {"need": "skewed", "is_found": True, "text": "hot", "passed": ["low load"], "held_by": "cooldown"}
+    >>> trace_lines([{**row, "why": "for 8 s more"}, {**row, "held_by": None, "why": ""}])
+    ['skewed: hot; passed: low load; held by cooldown: for 8 s more', 'skewed: hot; passed: low load; makes the plan']
+    >>> trace_lines([{"need": "broker_failed", "is_found": False, "why": ""}])
+    ['broker failed: no need']
+    """
+    return [_line(row) for row in trace]
+
+
+def _line(row: Traced) -> str:
+    name, why = row["need"].replace("_", " "), row["why"]
+    if not row["is_found"]:
+        return f"{name}: no need" + (f": {why}" if why else "")
+    passed = f"; passed: {', '.join(row['passed'])}" if row["passed"] else ""
+    held = f"held by {row['held_by']}: {why}" if row["held_by"] else "makes the plan"
+    return f"{name}: {row['text']}{passed}; {held}"

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from assignor_core.deciding.giving_up import GivenUp
+from assignor_core.deciding.observation import GivenUp
 from assignor_core.errors import IllegalTransition
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import ENDING_EVENTS, EVENTS_AFTER_THE_END, Execution, fold, in_focus

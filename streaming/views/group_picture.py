@@ -16,7 +16,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute as pc
 
-from assignor_core.deciding.maintenance import MaintenanceWindow, window_of
 from assignor_core.group.events import REBALANCING, SHARE
 from assignor_core.group.states import GroupState
 from assignor_core.lag import (
@@ -38,6 +37,7 @@ from assignor_core.lag.figures import is_catching_up
 from assignor_core.lag.history import Flags, Floats, Ints
 from assignor_core.lag.reasons import PartitionFigures, reason
 from assignor_core.lag.waits import EarlierWaits
+from assignor_core.maintenance import MaintenanceWindow, window_of
 from streaming.settings import LagSettings
 from streaming.tables import as_floats, as_whole
 from streaming.views.group_columns import (

@@ -76,6 +76,16 @@ def stored_texts(text: str | None) -> list[str]:
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
+def stored_rows(text: str | None) -> list[dict[str, Any]]:
+    """The objects of the list in the text; members that are none are left out.
+
+    >>> stored_rows('[{"a": 1}, 7]'), stored_rows('{"a": 1}'), stored_rows(None)
+    ([{'a': 1}], [], [])
+    """
+    found = _stored(text)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
 def _stored(text: str | None) -> Any:
     try:
         return json.loads(text or "", parse_constant=_refuse, parse_float=_finite)

@@ -25,8 +25,8 @@ from unittest import mock
 import structlog
 import yaml
 
-from assignor_core.deciding import planning
 from assignor_core.execution.events import Event
+from assignor_core.live_plans import planning
 from assignor_core.plan import Plan
 from assignor_core.planner import propose
 from assignor_core.proposed_plan import Observed, ProposedPlan

@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from assignor_core.deciding.simulation import Report, World, generate, simulate
-from assignor_core.deciding.simulation.loads import DAY_WINDOWS, NOISE, SCENARIOS, WEEK_WINDOWS, WINDOW_MS
-from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
+from assignor_core.deciding.policy import Detector, TriggerPolicy
+from assignor_core.replays import Report, World, generate, simulate
+from assignor_core.replays.traces import DAY_WINDOWS, NOISE, SCENARIOS, WEEK_WINDOWS, WINDOW_MS
 from tests.benchmarks.foresight import SHARES, foresight_row
 
 SEEDS = (1, 2)

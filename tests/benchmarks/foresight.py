@@ -1,17 +1,17 @@
 """How many hours in skew a drift costs with so many plans: mended by somebody who knows each load without its noise.
 
 A policy sees noisy loads alone. This is a yardstick, no strict bound: a plan in a bump of noise may save hours. That
-a window counts as in skew is judged on the noisy loads, as in `assignor_core.deciding.simulation`.
+a window counts as in skew is judged on the noisy loads, as in `assignor_core.replays`.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from assignor_core.deciding.simulation import World, generate
-from assignor_core.deciding.simulation.loads import WEEK_WINDOWS
-from assignor_core.deciding.simulation.replay import evened
 from assignor_core.load import Floats
+from assignor_core.replays import World, generate
+from assignor_core.replays.traces import WEEK_WINDOWS
+from assignor_core.replays.window_replay import evened
 
 SHARES = (1.15, 1.17, 1.19, 1.21, 1.23, 1.25, 1.30)
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.deciding.followers import FollowerLoads
-from assignor_core.deciding.planning import Model, PartitionLoads, build_model
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.live_plans.measured_loads import FollowerLoads
+from assignor_core.live_plans.planning import Model, PartitionLoads, build_model
 from assignor_core.load import broker_loads, cluster_arrays
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.resources import Resource
 from streaming.collect.group_table import GroupTable, GroupView, Owner
 from streaming.collect.observation import BrokerCounters, Observation

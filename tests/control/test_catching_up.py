@@ -6,9 +6,9 @@ from unittest import mock
 
 import pytest
 
-from assignor_core.deciding.observation import DecisionPolicy
-from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.load_history.windows import ClosedWindow
 from streaming import tables
 from streaming.control.evidence import TableEvidence
 from streaming.control.windows import WindowTables

@@ -219,7 +219,7 @@ def test_a_plan_made_at_a_higher_load_takes_the_place_of_the_one_that_waits(sett
     waiting = last(own)
     assert decide(own, crowded(), NOON_MS + 3_600_000, rate=2 * RATE) is None
     assert last(own)["verdict"] == "plan"
-    assert '"waiting_load": ' in waiting["state_json"]
+    assert '"waiting": {"failed": [], "load": ' in waiting["state_json"]
     assert last(own)["state_json"] != waiting["state_json"]
 
 
@@ -319,7 +319,7 @@ def test_a_plan_for_failed_brokers_does_not_start_while_too_many_are_away(settin
         without(cluster, broker)
     strict = with_trigger(own, relief_max_away_share=0.4)
     assert decide(strict, cluster, EVENING_MS) is None
-    assert json.loads(last(strict)["state_json"])["waiting_plan_id"] == waiting
+    assert json.loads(last(strict)["state_json"])["waiting"]["plan_id"] == waiting
 
 
 def test_lost_replicas_are_made_anew_as_far_as_the_disks_have_room(settings: Settings) -> None:
@@ -395,7 +395,7 @@ def test_a_broker_that_came_back_is_not_emptied(settings: Settings, back_ms: int
     for now_ms in (back_ms, EVENING_MS):
         decided = decide(own, cluster, now_ms)
         assert decided is None or all(4 in row.new_replicas for row in decided.plan.movements if 4 in row.old_replicas)
-        assert json.loads(last(own)["state_json"])["waiting_failed"] == []
+        assert json.loads(last(own)["state_json"])["waiting"] is None
         assert "is carried out" not in last(own)["detail"]
 
 

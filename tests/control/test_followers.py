@@ -2,8 +2,8 @@
 
 import pytest
 
-from assignor_core.deciding.followers import NO_FOLLOWERS, FollowerLoads
 from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.live_plans.measured_loads import NO_FOLLOWERS, FollowerLoads
 from assignor_core.resources import Resource
 from streaming import tables
 from streaming.control.followers import follower_loads

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from assignor_core.deciding.hours import NO_HOURS
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.live_plans.measured_loads import NO_HOURS
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.control import hours

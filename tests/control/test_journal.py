@@ -1,7 +1,7 @@
 """What the journal keeps of an execution, and what follows from it, on real tables without a broker."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,7 @@ import pytest
 import structlog
 from deltalake import DeltaTable
 
-from assignor_core.deciding.futile import Futile, Wanted
-from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.state import Futile, TriggerState, Wanted
 from assignor_core.disks import LogDirDescription
 from assignor_core.execution.caution import Outcome
 from assignor_core.execution.events import Event
@@ -29,6 +28,7 @@ from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
 from streaming.views.executions import folded
 from streaming.views.log_dirs import read_log_dirs
+from tests.core.states import remembered
 from tests.serve.synthetic import Synthetic
 
 NEW_COLUMNS = {"in_windows_only", "disk_max_over_mean_predicted"}
@@ -286,7 +286,7 @@ def state_that_was_kept(settings: Settings, state_json: str) -> TriggerState:
 
 def test_a_state_of_a_newer_release_is_read_without_what_this_one_does_not_know(in_memory: Settings) -> None:
     futile = Futile(Wanted("skewed", "bytes_in", 1, 3, 12, 0), 1.0, 2, 3, 4, "why")
-    kept = TriggerState(cooldown_end_ms=7, waiting_plan_id="p", futile=(futile,))
+    kept = replace(remembered(cooldown_end_ms=7, waiting_plan_id="p"), futile=(futile,))
     content = asdict(kept) | {"something_new": 1}
     content["futile"][0]["something_else"] = [2]
     assert state_that_was_kept(in_memory, json.dumps(content)) == kept

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assignor_core.deciding.observation import DecisionPolicy
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.resources import Resource
 from streaming import tables
 from streaming.contract import LOAD_MEMORY

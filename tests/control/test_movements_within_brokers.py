@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import structlog
 
-from assignor_core.deciding.step import DELETED_AFTER_MS
+from assignor_core.deciding.gates import DELETED_AFTER_MS
 from assignor_core.execution.events import Event
 from assignor_core.live import PartitionKey, ReplicaKey
 from assignor_core.log_dir_movement import LogDirMovement

@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from assignor_core.deciding.observation import DecisionPolicy, Mode
+from assignor_core.deciding.policy import DecisionPolicy, Mode
 from assignor_core.deciding.reasons import Reason
-from assignor_core.deciding.trigger import TriggerState, step
-from assignor_core.deciding.windows import ClosedWindow, skew_window
+from assignor_core.deciding.state import TriggerState
 from assignor_core.execution.reconcile import Limits
+from assignor_core.load_history.windows import ClosedWindow, skew_window
 from assignor_core.planner.policy import PlannerPolicy
 from streaming.control.policies import decision_policy, limits, planner_policy, relief_policy
 from streaming.demo.prepare import SHORT_STORY
 from streaming.settings import ControlSettings, PlannerSettings, Settings
+from tests.core.judging import step
 
 
 def test_without_settings_the_core_decides_and_executes_by_its_own_defaults() -> None:

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from assignor_core.deciding.observation import DecisionPolicy
-from assignor_core.deciding.recurring import NO_HISTORY, recurrence_of
-from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
+from assignor_core.load_history.recurring import NO_HISTORY, recurrence_of
 from assignor_core.resources import Resource
 from streaming import tables
 from streaming.contract import BROKER_LOAD_HOURLY, RECURRING_LOAD

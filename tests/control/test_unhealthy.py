@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from assignor_core.deciding.health import LAGGING_KEPT_MAX, obstacle, with_lagging
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.gates import obstacle
+from assignor_core.deciding.policy import TriggerPolicy
+from assignor_core.deciding.state import LAGGING_KEPT_MAX, TriggerState, with_lagging
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from streaming.settings import Settings
 from tests.control.test_deciding import (
@@ -27,6 +27,7 @@ from tests.control.test_deciding import (
     with_control,
     without,
 )
+from tests.core.states import lagging_since
 
 __all__ = ["settings"]  # the fixture
 
@@ -97,7 +98,7 @@ def test_a_plan_that_waits_for_its_hours_waits_on_while_a_partition_is_offline(
     assert decide(own, cluster, EVENING_MS, windows=3 if wanted else 1) is None
     assert last(own)["reason"] == "unhealthy"
     assert "1 partition is offline, first t-5" in last(own)["detail"]
-    assert json.loads(last(own)["state_json"])["waiting_plan_id"] == waiting
+    assert json.loads(last(own)["state_json"])["waiting"]["plan_id"] == waiting
     with_isr(cluster, (3, 1))
     due = decide(own, cluster, EVENING_MS + MINUTE_MS)
     assert due is not None
@@ -121,8 +122,8 @@ def test_of_many_partitions_that_lag_those_that_do_so_for_longest_are_kept() -> 
     policy = TriggerPolicy()
     before = with_lagging(policy, TriggerState(evaluated_ms=1_000), first, 1_000)
     state = with_lagging(policy, before, replace(first, partitions=rows), 2_000)
-    assert len(state.lagging_since_ms) == LAGGING_KEPT_MAX
-    assert [row for row in state.lagging_since_ms if row[2] == 1_000] == [("t", n, 1_000) for n in range(990, 1_000)]
+    assert len(lagging_since(state)) == LAGGING_KEPT_MAX
+    assert [row for row in lagging_since(state) if row[2] == 1_000] == [("t", n, 1_000) for n in range(990, 1_000)]
     shown = obstacle(state, first, 2_000, relieves=False)
     assert shown is not None
     assert shown.startswith("10 partitions are under-replicated, first t-990, ")

@@ -172,7 +172,9 @@ def test_plans_stay_while_an_execution_of_them_is_kept_or_they_may_still_be_carr
         synthetic.append("movement", [movement("of-another-cluster", old_ms)])
         history(synthetic, "e-1", old_ms, "approved", "started", "done", plan_id="carried-out")
         history(synthetic, "e-2", LONG_AGO_MS, "refused", plan_id="expired-with-its-execution")
-        synthetic.decision(LATELY_MS, state_json=json.dumps({"waiting_plan_id": "waits"}))
+        synthetic.decision(
+            LATELY_MS, state_json=json.dumps({"waiting": {"plan_id": "waits", "load": 1.0, "failed": [], "reason": ""}})
+        )
     assert run(root) == {"plan": 2, "movement": 2, "execution": 1}
     assert ids(root, "plan", "plan_id") == {"carried-out", "waits", "valid", "again"}
     assert ids(root, "movement", "plan_id") == {"carried-out", "waits", "again", "of-another-cluster"}

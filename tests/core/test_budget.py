@@ -2,7 +2,7 @@
 
 import pytest
 
-from assignor_core.deciding.budget import DayBudget
+from assignor_core.deciding.policy import DayBudget
 from assignor_core.planner.policy import PlannerPolicy
 
 

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from assignor_core.deciding.policy import TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.trigger import TriggerState, step
-from assignor_core.deciding.trigger_policy import TriggerPolicy
-from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
+from assignor_core.deciding.state import TriggerState
+from assignor_core.load_history.windows import ClosedWindow, skew_window, without_catch_up
 from assignor_core.model import Capacity
 from assignor_core.resources import Resource
 from assignor_core.skew import relative_bounds, relative_loads
+from tests.core.judging import step
 
 RESOURCES = (Resource.BYTES_IN, Resource.BYTES_OUT)
 EVEN = {1: 1e6, 2: 1e6, 3: 1e6}

@@ -1,10 +1,9 @@
 """Decisions made again on windows to follow by head; a whole fortnight is in `tests/control`."""
 
-from assignor_core.deciding.observation import DecisionPolicy, Mode
+from assignor_core.deciding.policy import DecisionPolicy, Mode, TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.simulation import Decided, decided_again
-from assignor_core.deciding.trigger_policy import TriggerPolicy
-from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.load_history.windows import ClosedWindow
+from assignor_core.replays import Decided, decided_again
 from assignor_core.resources import Resource
 
 MINUTE_MS = 60_000

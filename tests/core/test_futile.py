@@ -5,20 +5,22 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from assignor_core.deciding.futile import (
-    PAUSE_MAX_MS,
+from assignor_core.deciding.needs import Need
+from assignor_core.deciding.observation import Observation
+from assignor_core.deciding.plan_requests import attempt_of
+from assignor_core.deciding.policy import DecisionPolicy, Mode
+from assignor_core.deciding.reasons import Reason, Verdict
+from assignor_core.deciding.state import (
     TRIES_AT_ONCE,
+    TRIES_PAUSE_MAX_MS,
     Attempt,
     Futile,
+    TriggerState,
     Wanted,
     noted,
     paused,
 )
-from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation
-from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.step import step
-from assignor_core.deciding.trigger import Evaluation, TriggerState
-from assignor_core.deciding.worth import attempt_of
 from assignor_core.live import LiveCluster
 from assignor_core.proposed_plan import ProposedPlan
 from tests.core.test_step import HOT, LIVE, MINUTE_MS, NOON_MS, POLICY, Given, at, observed, proposed
@@ -62,7 +64,7 @@ def test_tries_come_ever_more_seldom() -> None:
     story = Story()
     assert story.goes_on(DAY_WINDOWS) == (Verdict.HOLD, Reason.MIN_GAIN)
     assert story.planned[: TRIES_AT_ONCE + 7] == [*range(TRIES_AT_ONCE + 1), 6, 10, 18, 34, 66, 126]
-    assert len(story.planned) <= TRIES_AT_ONCE + 6 + DAY_WINDOWS * MINUTE_MS // PAUSE_MAX_MS
+    assert len(story.planned) <= TRIES_AT_ONCE + 6 + DAY_WINDOWS * MINUTE_MS // TRIES_PAUSE_MAX_MS
 
 
 def test_what_is_held_says_why_and_when_the_next_try_is() -> None:
@@ -108,7 +110,7 @@ def test_brokers_that_take_turns_as_the_worst_have_a_pause_each() -> None:
     story, turns = Story(), ({1: 3e6, 2: 1e6, 3: 1e6}, {1: 1e6, 2: 3e6, 3: 1e6})
     for minute in range(600):
         story.goes_on(1, load=turns[minute % 2])
-    assert len(story.planned) <= 2 * (TRIES_AT_ONCE + 6 + 600 * MINUTE_MS // PAUSE_MAX_MS)
+    assert len(story.planned) <= 2 * (TRIES_AT_ONCE + 6 + 600 * MINUTE_MS // TRIES_PAUSE_MAX_MS)
 
 
 def test_eight_brokers_and_resources_are_remembered() -> None:
@@ -170,9 +172,9 @@ def test_an_attempt_is_about_what_decided(
     resource: str | None, max_over_mean: float | None, breached_broker: int | None, of_load: tuple[str, int],
     excess: float,
 ) -> None:  # fmt: skip
-    evaluation = Evaluation(Verdict.PLAN, Reason.SKEWED, "", resource, max_over_mean)
+    need = Need(Reason.SKEWED, "", (), resource, max_over_mean)
     seen = observed(HOT, HOT, HOT, changed_ms=7)
-    attempt = attempt_of(evaluation, replace(TriggerState(), breached_broker=breached_broker), seen)
+    attempt = attempt_of(need, replace(TriggerState(), breached_broker=breached_broker), seen)
     wanted = Wanted("skewed", *of_load, len(LIVE.broker_racks), len(LIVE.partitions), 7)
     assert attempt == Attempt(wanted, excess, MINUTE_MS, NOON_MS)
 
@@ -187,4 +189,4 @@ def test_pauses_end_where_nothing_is_known_of_them() -> None:
 def test_the_state_is_kept_as_json() -> None:
     story = Story()
     story.goes_on(12)
-    assert TriggerState(**json.loads(json.dumps(asdict(story.state)))) == story.state
+    assert TriggerState.read(json.loads(json.dumps(asdict(story.state)))) == story.state

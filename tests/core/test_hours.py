@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from assignor_core.deciding.hours import CELLS_MAX, DAY_HOURS, NO_HOURS, HourlyRates, merged, with_hours
+from assignor_core.live_plans.measured_loads import CELLS_MAX, DAY_HOURS, NO_HOURS, HourlyRates, merged, with_hours
 from assignor_core.load import NEGLIGIBLE
 from assignor_core.model import RATE_KEYS
 

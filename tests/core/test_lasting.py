@@ -9,19 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.lasting import LastingPolicy, placement_states
-from assignor_core.deciding.maintenance import window_of
-from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
-from assignor_core.deciding.planning import propose_elections
+from assignor_core.deciding.needs import placement_states
+from assignor_core.deciding.observation import GivenUp, Observation, PlanRequest
+from assignor_core.deciding.policy import DecisionPolicy, LastingPolicy, Mode, TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
+from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.trigger_policy import TriggerPolicy
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import InputError
 from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.live_plans.planning import propose_elections
 from assignor_core.load import broker_loads, cluster_arrays
+from assignor_core.load_history.windows import ClosedWindow
+from assignor_core.maintenance import window_of
 from assignor_core.model import Broker, BrokerState, ClusterState, Partition, PartitionLoad
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan

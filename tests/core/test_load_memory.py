@@ -10,11 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.deciding.doubt import PLAN_WINDOWS_MAX, is_noise, is_passing, plan_windows, remembered_noise
-from assignor_core.deciding.load_memory import LoadMemory, Watched
-from assignor_core.deciding.load_memory.episodes import HORIZON_WINDOWS, LASTING, Episodes
-from assignor_core.deciding.load_memory.levels import KEPT_MS, KNOWN_AFTER_WINDOWS, Levels
-from assignor_core.deciding.skew_windows import SkewWindow
+from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX, is_noise, is_passing, plan_windows, remembered_noise
+from assignor_core.load_history.load_memory import (
+    HORIZON_WINDOWS,
+    KEPT_MS,
+    KNOWN_AFTER_WINDOWS,
+    LASTING,
+    Episodes,
+    Levels,
+    LoadMemory,
+    Watched,
+)
+from assignor_core.load_history.windows import SkewWindow
 
 WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
 MINUTE_MS = 60_000

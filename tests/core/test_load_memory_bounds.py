@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assignor_core.deciding.doubt import is_noise, is_passing, plan_windows, remembered_noise
-from assignor_core.deciding.entering import Over, Surroundings, doubted, entering
-from assignor_core.deciding.load_memory import LoadMemory, Watched
-from assignor_core.deciding.load_memory.episodes import LASTING, Episodes, OpenEpisode
-from assignor_core.deciding.load_memory.levels import Levels
+from assignor_core.deciding.observation import Surroundings
+from assignor_core.deciding.policy import Detector, TriggerPolicy
 from assignor_core.deciding.reasons import Reason
-from assignor_core.deciding.skew_windows import SkewWindow
-from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
+from assignor_core.deciding.skewed import Over, doubted, entering, is_noise, is_passing, plan_windows, remembered_noise
+from assignor_core.load_history.load_memory import LASTING, Episodes, Levels, LoadMemory, OpenEpisode, Watched
+from assignor_core.load_history.windows import SkewWindow
 
 REFERENCE = 1.2
 WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)

@@ -4,20 +4,22 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.log_dirs import disks_of_brokers, full_in_words, full_log_dirs, propose_within
-from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
+from assignor_core.deciding.gates import DELETED_AFTER_MS
+from assignor_core.deciding.needs import full_in_words, full_log_dirs
+from assignor_core.deciding.observation import GivenUp, Observation, PlanRequest
+from assignor_core.deciding.policy import DecisionPolicy, Mode
 from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.step import DELETED_AFTER_MS, Decision, step
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.deciding.state import TriggerState
+from assignor_core.deciding.step import Decision, step
 from assignor_core.disks import FutureReplica, LogDirDescription, LogDirs
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster, LivePartition, Reassignment
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.log_dir_movement import LogDirMovement
-from assignor_core.log_dirs.planning import FillPolicy, WithinBroker, relieve
+from assignor_core.log_dirs.planning import FillPolicy, WithinBroker, disks_of_brokers, propose_within, relieve
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import Resource
+from tests.core.states import remembered
 
 NOW_MS = 6_000_000
 FULL = LogDirDescription("/a", 1_000, 50, {("t", 0): 200, ("t", 1): 300, ("_x", 0): 400})
@@ -115,7 +117,7 @@ def test_what_holds_plans_back_holds_this_one_back() -> None:
 
 def test_under_replicated_partitions_elsewhere_do_not_hold_it_back() -> None:
     behind = replace(LIVE, partitions={**LIVE.partitions, ("t", 1): LivePartition((1, 2), 1, (1,))})
-    lasting = TriggerState(lagging_since_ms=(("t", 1, NOW_MS - 600_000),), evaluated_ms=NOW_MS - 60_000)
+    lasting = remembered(lagging_since_ms=(("t", 1, NOW_MS - 600_000),), evaluated_ms=NOW_MS - 60_000)
     _, decision = decided(replace(POLICY, mode=Mode.APPLY), live=behind, state=lasting)
     assert decision.evaluation.reason is Reason.LOG_DIR_FULL
     assert decision.may_act

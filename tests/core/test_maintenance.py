@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.deciding.maintenance import (
+from assignor_core.errors import InputError
+from assignor_core.maintenance import (
     DAYS,
     MaintenanceWindow,
     may_act,
@@ -15,7 +16,6 @@ from assignor_core.deciding.maintenance import (
     open_window,
     window_of,
 )
-from assignor_core.errors import InputError
 
 YEAR_MS = 366 * 86_400_000
 TIMES_MS = st.integers(0, 100 * YEAR_MS)

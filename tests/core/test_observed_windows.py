@@ -2,16 +2,22 @@
 
 import pytest
 
-from assignor_core.deciding.health import LAGGING_KEPT_MAX, obstacle, with_lagging
-from assignor_core.deciding.noise import load_noise
-from assignor_core.deciding.observation import DecisionPolicy, Observation, brokers_counted, missing_brokers
-from assignor_core.deciding.skew_windows import SkewWindow
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.trigger_policy import TriggerPolicy
-from assignor_core.deciding.windows import ClosedWindow, skew_figures, skew_window, without_catch_up
+from assignor_core.deciding.gates import obstacle
+from assignor_core.deciding.observation import Observation, brokers_counted, missing_brokers
+from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
+from assignor_core.deciding.state import LAGGING_KEPT_MAX, TriggerState, with_lagging
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
+from assignor_core.load_history.windows import (
+    ClosedWindow,
+    SkewWindow,
+    load_noise,
+    skew_figures,
+    skew_window,
+    without_catch_up,
+)
 from assignor_core.model import Capacity
 from assignor_core.resources import Resource
+from tests.core.states import lagging_since, remembered
 
 WINDOW = ClosedWindow(
     60_000,
@@ -84,20 +90,20 @@ def lagging_cluster(count: int) -> LiveCluster:
 
 def test_partitions_are_known_to_lag_since_they_were_first_seen_to() -> None:
     policy, two = TriggerPolicy(), lagging_cluster(2)
-    state = with_lagging(policy, TriggerState(lagging_since_ms=(("t", 1, 500), ("t", 7, 500))), two, 1_000)
-    assert state.lagging_since_ms == (("t", 0, 1_000), ("t", 1, 500))
-    assert with_lagging(policy, state, lagging_cluster(0), 2_000).lagging_since_ms == ()
+    state = with_lagging(policy, remembered(lagging_since_ms=(("t", 1, 500), ("t", 7, 500))), two, 1_000)
+    assert lagging_since(state) == (("t", 0, 1_000), ("t", 1, 500))
+    assert lagging_since(with_lagging(policy, state, lagging_cluster(0), 2_000)) == ()
     # After a gap without evaluations nobody knows whether they lagged all the time.
     late_ms = policy.stale_after_ms + 1
-    assert with_lagging(policy, state, two, late_ms).lagging_since_ms == (("t", 0, late_ms), ("t", 1, late_ms))
+    assert lagging_since(with_lagging(policy, state, two, late_ms)) == (("t", 0, late_ms), ("t", 1, late_ms))
 
 
 def test_of_many_that_lag_those_behind_longest_are_kept() -> None:
     assert LAGGING_KEPT_MAX == 100
-    before = TriggerState(lagging_since_ms=(("t", 150, 500), ("t", 149, 600)))
+    before = remembered(lagging_since_ms=(("t", 150, 500), ("t", 149, 600)))
     state = with_lagging(TriggerPolicy(), before, lagging_cluster(151), 1_000)
-    assert len(state.lagging_since_ms) == 100
-    assert state.lagging_since_ms[-3:] == (("t", 97, 1_000), ("t", 149, 600), ("t", 150, 500))
+    assert len(lagging_since(state)) == 100
+    assert lagging_since(state)[-3:] == (("t", 97, 1_000), ("t", 149, 600), ("t", 150, 500))
 
 
 def test_an_obstacle_is_named_with_its_first_partition_and_time() -> None:
@@ -105,7 +111,7 @@ def test_an_obstacle_is_named_with_its_first_partition_and_time() -> None:
     live = LiveCluster("c", {1: None, 2: None}, offline)
     assert obstacle(TriggerState(), live, 0, relieves=False) == "2 partitions are offline, first t-1"
     assert obstacle(TriggerState(), live, 0, relieves=True) is None
-    state = TriggerState(lagging_since_ms=(("t", 0, 1_000), ("u", 0, 0), ("v", 0, 3_000)))
+    state = remembered(lagging_since_ms=(("t", 0, 1_000), ("u", 0, 0), ("v", 0, 3_000)))
     found = obstacle(state, lagging_cluster(1), 3_000, relieves=False)
     assert found == "2 partitions are under-replicated, first u-0, for 0.1 min"
-    assert obstacle(TriggerState(lagging_since_ms=(("t", 0, 5),)), lagging_cluster(1), 5, relieves=False) is None
+    assert obstacle(remembered(lagging_since_ms=(("t", 0, 5),)), lagging_cluster(1), 5, relieves=False) is None

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from assignor_core.deciding.doubt import PLAN_WINDOWS_MAX
-from assignor_core.deciding.lasting import PlacementStates
-from assignor_core.deciding.load_memory import LoadMemory
-from assignor_core.deciding.observation import DecisionPolicy, Observation, PlanRequest
+from assignor_core.deciding.needs import PlacementStates
+from assignor_core.deciding.observation import Observation, PlanRequest
 from assignor_core.deciding.plan_requests import plan_request
+from assignor_core.deciding.policy import DecisionPolicy, Detector, TriggerPolicy
 from assignor_core.deciding.reasons import Reason
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
-from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX
+from assignor_core.deciding.state import TriggerState
 from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.load_history.load_memory import LoadMemory
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.planner.policy import PlannerPolicy
 from tests.core.test_load_memory import levels_of, noisy

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.deciding.agreement import load_disagreement, mean_disagreement
-from assignor_core.deciding.planning import Model, PartitionLoads, build_model, propose_on
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import LogDirDescription
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
+from assignor_core.live_plans.measured_loads import load_disagreement, mean_disagreement
+from assignor_core.live_plans.planning import Model, PartitionLoads, build_model, propose_on
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from assignor_core.deciding.planning import Model, PartitionLoads, build_model, propose_on
-from assignor_core.deciding.tiered import local_bytes_note
-from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import LogDirDescription
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
+from assignor_core.live_plans.planning import Model, PartitionLoads, build_model, propose_on
+from assignor_core.live_plans.tiered_logs import local_bytes_note
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import TAKE_NONE, Movement
 from assignor_core.planner import PlannerPolicy

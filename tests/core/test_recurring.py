@@ -10,17 +10,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.deciding.entering import Surroundings
-from assignor_core.deciding.load_memory import Watched
+from assignor_core.deciding.observation import Surroundings
+from assignor_core.deciding.policy import Detector, TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.recurring import NO_HISTORY, RecurringLoad, recurrence_of
-from assignor_core.deciding.recurring.history import BROKERS_MAX, KEPT_DAYS, DayLoad
-from assignor_core.deciding.recurring.mended import FollowedSkew, moved, unmended
-from assignor_core.deciding.recurring.recurrence import RECURRENCES_MIN, SLOTS_MAX
-from assignor_core.deciding.recurring.slots import DAY_MS, DAY_SLOTS, SLOT_MS, slots_of
-from assignor_core.deciding.skew_windows import SkewWindow
-from assignor_core.deciding.trigger import Evaluation, TriggerState, after_plan, step
-from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
+from assignor_core.deciding.state import TriggerState, after_plan
+from assignor_core.deciding.step import Tried
+from assignor_core.load_history.load_memory import Watched
+from assignor_core.load_history.recurring import (
+    BROKERS_MAX,
+    DAY_MS,
+    DAY_SLOTS,
+    KEPT_DAYS,
+    NO_HISTORY,
+    RECURRENCES_MIN,
+    SLOT_MS,
+    SLOTS_MAX,
+    DayLoad,
+    FollowedSkew,
+    RecurringLoad,
+    moved,
+    recurrence_of,
+    slots_of,
+    unmended,
+)
+from assignor_core.load_history.windows import SkewWindow
+from tests.core.judging import tried
 
 WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
 POLICY = TriggerPolicy(stale_after_ms=4 * SLOT_MS)
@@ -194,16 +208,16 @@ def evaluated(
     *,
     slot: int = TODAY + TWO,
     policy: TriggerPolicy = POLICY,
-) -> tuple[TriggerState, Evaluation]:
+) -> tuple[TriggerState, Tried]:
     """Three windows of a minute in this slot."""
     minute_ms = SLOT_MS // 10
     rows = tuple(window(slot * SLOT_MS + minute_ms * (5 + index), share, length_ms=minute_ms) for index in range(3))
     surroundings = replace(Surroundings(recurring=history), **around)
-    return step(policy, TriggerState(), rows, surroundings, now_ms=rows[-1].window_end_ms)
+    return tried(policy, TriggerState(), rows, surroundings, now_ms=rows[-1].window_end_ms)
 
 
 def test_a_burst_that_comes_each_day_makes_no_plan_and_is_named() -> None:
-    _, evaluation = evaluated(SEVEN_NIGHTS, 1.8)
+    evaluation = evaluated(SEVEN_NIGHTS, 1.8)[1].evaluation
     assert (evaluation.verdict, evaluation.reason) == (Verdict.HOLD, Reason.RECURRING)
     assert evaluation.detail == (
         "bytes_in max/mean 1.800; broker 1 over 1.3 in 3 of the last 3 windows; "
@@ -225,7 +239,7 @@ def test_a_burst_that_comes_each_day_makes_no_plan_and_is_named() -> None:
 def test_what_is_not_known_so_is_planned_for(
     history: RecurringLoad, share: float, policy: TriggerPolicy, around: dict[str, Any]
 ) -> None:
-    _, evaluation = evaluated(history, share, around, policy=policy)
+    evaluation = evaluated(history, share, around, policy=policy)[1].evaluation
     assert (evaluation.verdict, evaluation.reason) == (Verdict.PLAN, Reason.SKEWED)
 
 
@@ -233,13 +247,15 @@ def test_a_recurring_skew_of_hours_is_planned_for_once_a_week_if_that_is_carried
     morning = learned(days(MONDAY, 7, range(48, ELEVEN)))
     slot = TODAY + 50
     now_ms = slot * SLOT_MS
-    _, evaluation = evaluated(morning, 1.8, slot=slot)
-    assert (evaluation.verdict, evaluation.recurring_broker) == (Verdict.PLAN, 1)
+    _, planned_for = evaluated(morning, 1.8, slot=slot)
+    evaluation = planned_for.evaluation
+    assert planned_for.need is not None
+    assert (evaluation.verdict, planned_for.need.recurring_broker) == (Verdict.PLAN, 1)
     assert evaluation.detail.endswith("; comes each day 08:00 to 11:00 UTC, known from 7 days")
 
     def verdict(planned_ms: int, changed_ms: int) -> Verdict:
         planned = {"recurring_planned_ms": {1: planned_ms}, "changed_ms": changed_ms}
-        return evaluated(morning, 1.8, planned, slot=slot)[1].verdict
+        return evaluated(morning, 1.8, planned, slot=slot)[1].evaluation.verdict
 
     day_ago = now_ms - DAY_MS
     assert verdict(day_ago, day_ago - 1) is Verdict.PLAN, "nobody has carried it out"

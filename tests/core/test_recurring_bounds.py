@@ -5,16 +5,26 @@ from dataclasses import replace
 
 import pytest
 
-from assignor_core.deciding.entering import Over, Surroundings, recurrence
-from assignor_core.deciding.load_memory import Watched
-from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.recurring import RecurringLoad, recurrence_of
-from assignor_core.deciding.recurring.history import DayLoad, OpenSlot
-from assignor_core.deciding.recurring.mended import FollowedSkew, unmended
-from assignor_core.deciding.recurring.slots import DAY_MS, DAY_SLOTS, SLOT_MS, slots_of
-from assignor_core.deciding.skew_windows import SkewWindow
-from assignor_core.deciding.trigger import Evaluation, TriggerState, step
-from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.observation import Surroundings
+from assignor_core.deciding.policy import TriggerPolicy
+from assignor_core.deciding.reasons import Evaluation, Reason, Verdict
+from assignor_core.deciding.skewed import Over, recurrence
+from assignor_core.deciding.state import TriggerState
+from assignor_core.load_history.load_memory import Watched
+from assignor_core.load_history.recurring import (
+    DAY_MS,
+    DAY_SLOTS,
+    SLOT_MS,
+    DayLoad,
+    FollowedSkew,
+    OpenSlot,
+    RecurringLoad,
+    recurrence_of,
+    slots_of,
+    unmended,
+)
+from assignor_core.load_history.windows import SkewWindow
+from tests.core.judging import step
 
 WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
 POLICY = TriggerPolicy(stale_after_ms=4 * SLOT_MS)

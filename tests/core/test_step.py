@@ -5,20 +5,21 @@ from typing import Any
 
 import pytest
 
-from assignor_core.deciding.giving_up import PAUSE_MIN_MS, GivenUp
-from assignor_core.deciding.maintenance import window_of
-from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
+from assignor_core.deciding.needs import Need
+from assignor_core.deciding.observation import PAUSE_MIN_MS, GivenUp, Observation, PlanRequest
+from assignor_core.deciding.plan_requests import not_worth_it
+from assignor_core.deciding.policy import DecisionPolicy, Mode, TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
+from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.trigger import Evaluation, TriggerState
-from assignor_core.deciding.trigger_policy import TriggerPolicy
-from assignor_core.deciding.windows import ClosedWindow
-from assignor_core.deciding.worth import not_worth_it
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
+from assignor_core.load_history.windows import ClosedWindow
+from assignor_core.maintenance import window_of
 from assignor_core.plan import TAKE_NONE, Movement, Plan
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
+from tests.core.states import lagging_since, remembered, waiting_id, waiting_of
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 NOON_MS = 12 * HOUR_MS
@@ -121,8 +122,8 @@ def summary(decision: Decision) -> tuple[Verdict, Reason, str]:
 
 def waiting(load: float = 1e6, **changed: Any) -> TriggerState:
     """A plan waits, made at this mean load."""
-    state = TriggerState(waiting_plan_id=PLAN_ID, waiting_load=load, evaluated_ms=NOON_MS - MINUTE_MS)
-    return replace(state, **changed)
+    before = {"waiting_plan_id": PLAN_ID, "waiting_load": load, "evaluated_ms": NOON_MS - MINUTE_MS}
+    return remembered(**{**before, **changed})
 
 
 def kept(created_ms: int = NOON_MS - 180_000, **changed: Any) -> dict[str, KeptPlan]:
@@ -252,10 +253,10 @@ def test_outside_the_maintenance_windows_a_plan_waits() -> None:
     opens = "maintenance window 22:00-23:00, which opens in 10.0 h"
     assert summary(decision) == (Verdict.PLAN, Reason.MAINTENANCE_WINDOW, f"{SKEWED}; the plan waits for {opens}")
     assert (decision.proposed, decision.may_act) == (proposed(), False)
-    assert (state.waiting_plan_id, state.waiting_failed) == (PLAN_ID, ())
-    assert state.waiting_load == pytest.approx(5e6 / 3)
+    assert (waiting_id(state), waiting_of(state).failed) == (PLAN_ID, ())
+    assert waiting_of(state).load == pytest.approx(5e6 / 3)
     state, decision = decided(Given(), observed(HOT, HOT, HOT), waiting(), replace(own, mode=Mode.PROPOSE))
-    assert (decision.may_act, state.waiting_plan_id) == (True, None)
+    assert (decision.may_act, waiting_id(state)) == (True, None)
 
 
 def test_the_plan_that_was_made_at_the_highest_load_waits() -> None:
@@ -265,10 +266,10 @@ def test_the_plan_that_was_made_at_the_highest_load_waits() -> None:
     opens = "maintenance window 22:00-23:00, which opens in 10.0 h"
     detail = f"plan {PLAN_ID[:12]}, made at a higher load, waits for {opens}; {SKEWED}"
     assert summary(decision) == (Verdict.HOLD, Reason.MAINTENANCE_WINDOW, detail)
-    assert (given.requests, state.waiting_plan_id) == ([], PLAN_ID)
+    assert (given.requests, waiting_id(state)) == ([], PLAN_ID)
     state, decision = decided(given, observed(HOT, HOT, HOT), waiting(load=1e6), own)
     assert decision.evaluation.verdict is Verdict.PLAN
-    assert state.waiting_load == pytest.approx(5e6 / 3)
+    assert waiting_of(state).load == pytest.approx(5e6 / 3)
 
 
 def test_a_plan_stays_within_what_is_left_of_the_budget_of_the_day() -> None:
@@ -308,7 +309,7 @@ def test_a_plan_that_waited_waits_on_while_it_copies_more_than_is_left_of_the_da
     own = replace(POLICY, bytes_per_day_max=150)
     given = Given(kept=kept(), copied_bytes=51)
     state, decision = decided(given, observed(EVEN, EVEN, EVEN), waiting(), own)
-    assert (decision.evaluation.reason, state.waiting_plan_id) == (Reason.DAY_BUDGET, PLAN_ID)
+    assert (decision.evaluation.reason, waiting_id(state)) == (Reason.DAY_BUDGET, PLAN_ID)
     assert decision.evaluation.detail.startswith(f"plan {PLAN_ID[:12]} waits: automatic plans have copied")
     given.copied_bytes = 50
     _, decision = decided(given, observed(EVEN, EVEN, EVEN), waiting(), own)
@@ -325,7 +326,7 @@ def test_a_plan_that_waited_is_due_once() -> None:
     assert decision.evaluation.resource == "bytes_in"
     assert decision.evaluation.max_over_mean == pytest.approx(1.8)
     assert (decision.proposed, decision.may_act, given.requests) == (proposed(), True, [])
-    assert (state.waiting_plan_id, state.waiting_load, state.cooldown_end_ms) == (None, 0.0, NOON_MS + 1_000)
+    assert (waiting_id(state), waiting_of(state).load, state.cooldown_end_ms) == (None, 0.0, NOON_MS + 1_000)
     _, decision = decided(given, observed(EVEN), waiting())
     assert decision.evaluation.detail.startswith(f"there are no maintenance windows any more: plan {PLAN_ID[:12]}, ")
     assert (decision.evaluation.resource, decision.evaluation.max_over_mean) == (None, None)
@@ -335,13 +336,13 @@ def test_a_plan_that_waited_goes_on_waiting_while_it_can_not_begin() -> None:
     given = Given(kept=kept())
     moving = replace(LIVE, partitions={**LIVE.partitions, ("t", 1): replace(at(2, 3), adding_replicas=(3,))})
     state, decision = decided(given, observed(EVEN, EVEN, EVEN, live=moving), waiting())
-    assert (state.waiting_plan_id, decision.evaluation.reason) == (PLAN_ID, Reason.BALANCED)
+    assert (waiting_id(state), decision.evaluation.reason) == (PLAN_ID, Reason.BALANCED)
     _, decision = decided(given, observed(HOT, HOT, HOT, live=moving), waiting())
     assert (decision.evaluation.reason, given.requests) == (Reason.IN_PROGRESS, [])
     state, decision = decided(given, observed(EVEN, EVEN, EVEN, live=WITH_OFFLINE), waiting())
     detail = f"plan {PLAN_ID[:12]} waits: {OFFLINE}; {BALANCED}"
     assert summary(decision) == (Verdict.HOLD, Reason.UNHEALTHY, detail)
-    assert state.waiting_plan_id == PLAN_ID
+    assert waiting_id(state) == PLAN_ID
     # A plan for new skew would wait as well, and that reason stands alone.
     _, decision = decided(given, observed(HOT, HOT, HOT, live=WITH_OFFLINE), waiting())
     assert summary(decision) == (Verdict.HOLD, Reason.UNHEALTHY, f"{OFFLINE}; {SKEWED}")
@@ -350,13 +351,13 @@ def test_a_plan_that_waited_goes_on_waiting_while_it_can_not_begin() -> None:
 def test_a_plan_that_waited_is_dropped_where_it_is_unknown_or_does_not_fit() -> None:
     state, decision = decided(Given(), observed(EVEN), waiting())
     assert [(row.plan_id, row.reason) for row in decision.dropped] == [(PLAN_ID, "is unknown")]
-    assert (state.waiting_plan_id, decision.evaluation.reason) == (None, Reason.BALANCED)
+    assert (waiting_id(state), decision.evaluation.reason) == (None, Reason.BALANCED)
     gone = tuple(Movement("u", number, (1,), (2,), 1.0) for number in range(6))
     _, decision = decided(Given(kept=kept(movements=gone)), observed(EVEN), waiting())
     assert decision.dropped[0].reason == "u-0 is gone; u-1 is gone; u-2 is gone; u-3 is gone; u-4 is gone"
     # In another mode a person decides, and it is no news.
     state, decision = decided(Given(), observed(EVEN), waiting(), replace(POLICY, mode=Mode.PROPOSE))
-    assert (state.waiting_plan_id, decision.dropped) == (None, ())
+    assert (waiting_id(state), decision.dropped) == (None, ())
 
 
 def test_a_plan_that_waits_is_dropped_once_a_broker_that_it_fills_is_drained() -> None:
@@ -366,13 +367,13 @@ def test_a_plan_that_waits_is_dropped_once_a_broker_that_it_fills_is_drained() -
         assert [(row.plan_id, row.reason) for row in decision.dropped] == [
             (PLAN_ID, "would go to broker 3, which is drained")
         ]
-        assert (state.waiting_plan_id, decision.proposed, decision.evaluation.reason) == (None, None, Reason.BALANCED)
+        assert (waiting_id(state), decision.proposed, decision.evaluation.reason) == (None, None, Reason.BALANCED)
         # What leaves a drained broker, or stays on one, is no reason.
         _, decision = decided(given, replace(observed(EVEN), drained=frozenset({1, 2, 4})), waiting(), policy)
         assert decision.dropped == ()
     unknown = replace(observed(EVEN), drained=frozenset({3}))
     state, _ = decided(Given(), unknown, waiting(), replace(POLICY, maintenance=NIGHT))
-    assert state.waiting_plan_id == PLAN_ID, "what is unknown is dropped once it is due"
+    assert waiting_id(state) == PLAN_ID, "what is unknown is dropped once it is due"
 
 
 def test_a_plan_for_failed_brokers_is_due_unless_too_many_are_away_or_one_is_back() -> None:
@@ -389,13 +390,14 @@ def test_a_plan_for_failed_brokers_is_due_unless_too_many_are_away_or_one_is_bac
     assert decision.evaluation.reason is Reason.BROKER_FAILED
     strict = replace(POLICY, trigger=replace(TRIGGER, relief_max_away_share=0.2))
     kept_on, decision = decided(given, observed(EVEN, live=AWAY), state, strict)
-    assert (kept_on.waiting_plan_id, decision.proposed) == (PLAN_ID, None)
-    dropped, decision = decided(given, observed(EVEN), replace(state, waiting_failed=(4, 5)))
+    assert (waiting_id(kept_on), decision.proposed) == (PLAN_ID, None)
+    both = replace(state, waiting=replace(waiting_of(state), failed=(4, 5)))
+    dropped, decision = decided(given, observed(EVEN), both)
     assert [(row.plan_id, row.reason) for row in decision.dropped] == [(PLAN_ID, "broker 4 is no longer missing")]
-    assert (dropped.waiting_plan_id, dropped.waiting_load, dropped.waiting_failed) == (None, 0.0, ())
+    assert (waiting_id(dropped), waiting_of(dropped).load, waiting_of(dropped).failed) == (None, 0.0, ())
 
 
-GONE = TriggerState(missing_since_ms=((4, 0),), evaluated_ms=NOON_MS - MINUTE_MS, changed_ms=NOON_MS)
+GONE = remembered(missing_since_ms=((4, 0),), evaluated_ms=NOON_MS - MINUTE_MS, changed_ms=NOON_MS)
 LONG_AWAY = "away for longer than 30 min: broker 4 (720 min)"
 
 
@@ -409,7 +411,7 @@ def test_replicas_of_failed_brokers_are_planned_for_on_the_newest_windows() -> N
     lost = replace(AWAY, partitions={**AWAY.partitions, ("t", 3): LivePartition((4,), NO_LEADER, ())})
     assert decided(Given(), observed(EVEN, live=lost), GONE)[1].evaluation.verdict is Verdict.PLAN
     state, decision = decided(Given(), observation, GONE, replace(POLICY, maintenance=NIGHT))
-    assert (state.waiting_failed, state.waiting_load) == ((4,), 1e6)
+    assert (waiting_of(state).failed, waiting_of(state).load) == ((4,), 1e6)
 
 
 def test_a_plan_for_failed_brokers_may_wait_while_no_load_is_known() -> None:
@@ -417,7 +419,7 @@ def test_a_plan_for_failed_brokers_may_wait_while_no_load_is_known() -> None:
     own = replace(POLICY, maintenance=NIGHT)
     observation = Observation.of(AWAY, (window,), own, drained=frozenset(), changed_ms=0, now_ms=NOON_MS)
     state, decision = decided(Given(), observation, GONE, own)
-    assert (decision.evaluation.reason, state.waiting_load) == (Reason.MAINTENANCE_WINDOW, 0.0)
+    assert (decision.evaluation.reason, waiting_of(state).load) == (Reason.MAINTENANCE_WINDOW, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -468,7 +470,7 @@ def test_a_plan_is_judged_by_the_resource_that_it_is_for() -> None:
 
 
 def test_what_is_needed_is_named_as_it_is_set_unless_noise_asks_for_more() -> None:
-    skewed = Evaluation(Verdict.PLAN, Reason.SKEWED, "", "bytes_in", 1.8)
+    skewed = Need(Reason.SKEWED, "", (), "bytes_in", 1.8)
     shown = [not_worth_it(proposed(movements=()), skewed, 0.25, noise) for noise in (0.25, 0.251)]
     assert shown == [
         "no plan lowers max/mean of bytes_in by 0.25 or more; its lower bound is 1.0",
@@ -547,7 +549,7 @@ def test_what_a_clock_that_was_ahead_has_noted_holds_nothing_back(waited: bool) 
     start = waiting() if waited else TriggerState(evaluated_ms=NOON_MS - MINUTE_MS)
     ahead, _ = decided(Given(kept=kept()), observed(EVEN, EVEN, EVEN, live=behind, now_ms=NOON_MS + day_ms), start)
     noted = (("t", 1, NOON_MS + day_ms),)
-    assert ahead.lagging_since_ms == noted
+    assert lagging_since(ahead) == noted
     state, _ = decided(Given(), observed(HOT, HOT, HOT, live=behind), ahead)
     _, decision = decided(Given(), observed(HOT, HOT, HOT, live=behind, now_ms=NOON_MS + MINUTE_MS), state)
     detail = "1 partition is under-replicated, first t-1, for 1.0 min"

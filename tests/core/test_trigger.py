@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.deciding.entering import Surroundings
+from assignor_core.deciding.observation import Surroundings
+from assignor_core.deciding.policy import TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.skew_windows import SkewWindow
-from assignor_core.deciding.trigger import TriggerState, after_plan, brokers_failed, step
-from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.state import Timers, TriggerState, WaitingPlan, after_plan, brokers_failed, offline_since_ms
 from assignor_core.errors import InputError
+from assignor_core.load_history.windows import SkewWindow
+from tests.core.judging import step
+from tests.core.states import remembered
 
 POLICY = TriggerPolicy(enter_ratio=1.3, exit_ratio=1.15, windows_over=2, windows_considered=3, cooldown_ms=100)
 
@@ -181,7 +183,7 @@ def test_a_broker_that_is_away_for_too_long_has_failed_and_comes_first() -> None
     policy = TriggerPolicy(broker_failure_grace_ms=100, cooldown_ms=50)
     even, gone = windows(1.0, 1.0), Surroundings(missing_brokers=frozenset({4}), alive_count=3)
     state, evaluation = step(policy, TriggerState(), even, gone, now_ms=1_000)
-    assert (state.missing_since_ms, evaluation.reason) == (((4, 1_000),), Reason.BALANCED)
+    assert (tuple(offline_since_ms(state).items()), evaluation.reason) == (((4, 1_000),), Reason.BALANCED)
     state, evaluation = step(policy, state, even, gone, now_ms=1_099)
     assert evaluation.reason is Reason.BALANCED
     state, evaluation = step(policy, state, even, gone, now_ms=1_100)
@@ -192,16 +194,16 @@ def test_a_broker_that_is_away_for_too_long_has_failed_and_comes_first() -> None
     busy = Surroundings(reassigning_count=1, missing_brokers=frozenset({4}))
     assert step(policy, state, even, busy, now_ms=1_150)[1].reason is Reason.IN_PROGRESS
     state, evaluation = step(policy, state, even, now_ms=1_151)
-    assert (state.missing_since_ms, evaluation.reason) == ((), Reason.BALANCED)
+    assert (tuple(offline_since_ms(state).items()), evaluation.reason) == ((), Reason.BALANCED)
 
 
 def test_time_that_an_execution_has_watched_counts_as_time_away() -> None:
     policy = TriggerPolicy(broker_failure_grace_ms=100)
     gone = Surroundings(missing_brokers=frozenset({4}), alive_count=3, away_since_ms={4: 900, 5: 1})
     state, evaluation = step(policy, TriggerState(), windows(1.0), gone, now_ms=1_000)
-    assert (state.missing_since_ms, evaluation.reason) == (((4, 900),), Reason.BROKER_FAILED)
-    known = TriggerState(missing_since_ms=((4, 950),), evaluated_ms=990)
-    assert step(policy, known, windows(1.0), gone, now_ms=1_000)[0].missing_since_ms == ((4, 950),)
+    assert (tuple(offline_since_ms(state).items()), evaluation.reason) == (((4, 900),), Reason.BROKER_FAILED)
+    known = remembered(missing_since_ms=((4, 950),), evaluated_ms=990)
+    assert offline_since_ms(step(policy, known, windows(1.0), gone, now_ms=1_000)[0]) == {4: 950}
 
 
 def test_a_broker_that_comes_back_in_time_starts_anew() -> None:
@@ -211,7 +213,7 @@ def test_a_broker_that_comes_back_in_time_starts_anew() -> None:
     for now_ms, around in ((1_000, gone), (1_060, Surroundings()), (1_070, gone), (1_160, gone)):
         state, evaluation = step(policy, state, windows(1.0), around, now_ms=now_ms)
         assert evaluation.reason is Reason.BALANCED
-    assert state.missing_since_ms == ((4, 1_070),)
+    assert tuple(offline_since_ms(state).items()) == ((4, 1_070),)
 
 
 def test_time_without_evaluations_does_not_count_as_time_away() -> None:
@@ -222,7 +224,7 @@ def test_time_without_evaluations_does_not_count_as_time_away() -> None:
     state, _ = step(policy, TriggerState(), windows(1.0), gone, now_ms=60_000)
     # Control stood still for two hours; broker 4 is just being restarted, again.
     state, evaluation = step(policy, state, windows(1.0), gone, now_ms=7_260_000)
-    assert state.missing_since_ms == ((4, 7_260_000),)
+    assert tuple(offline_since_ms(state).items()) == ((4, 7_260_000),)
     assert evaluation.reason is not Reason.BROKER_FAILED
     for now_ms in range(7_320_000, 9_060_001, 60_000):
         newest = (replace(windows(1.0)[0], window_end_ms=now_ms),)
@@ -232,7 +234,7 @@ def test_time_without_evaluations_does_not_count_as_time_away() -> None:
 
 def test_while_a_broker_may_come_back_skew_is_no_reason_to_plan() -> None:
     gone = Surroundings(missing_brokers=frozenset({4}), alive_count=3)
-    state, evaluation = step(POLICY, TriggerState(missing_since_ms=((4, 20),)), windows(1.5, 1.5), gone, now_ms=30_020)
+    state, evaluation = step(POLICY, remembered(missing_since_ms=((4, 20),)), windows(1.5, 1.5), gone, now_ms=30_020)
     assert state.breached_since_ms == 10
     assert (evaluation.reason, evaluation.detail) == (
         Reason.INCOMPLETE,
@@ -265,7 +267,7 @@ def test_after_a_clock_was_ahead_the_time_of_a_broker_that_is_away_starts_again(
 ) -> None:
     policy = TriggerPolicy(broker_failure_grace_ms=1_800_000)
     gone = Surroundings(missing_brokers=frozenset({4}), alive_count=9)
-    state = TriggerState(missing_since_ms=known_ms, evaluated_ms=NOW_MS - 60_000)
+    state = remembered(missing_since_ms=known_ms, evaluated_ms=NOW_MS - 60_000)
     ahead, _ = step(policy, state, on_the_minute(0, 1.0), gone, now_ms=NOW_MS + DAY_MS)
     assert first_plan(policy, ahead, gone, 1.0) == 31
     # What an execution has noted by the same clock is no better.
@@ -296,5 +298,32 @@ def test_after_a_clock_was_ahead_a_cooldown_is_no_longer_than_it_is_set() -> Non
 
 @given(st.integers(1, 10**12), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 10**12)), max_size=3))
 def test_the_state_survives_its_json(now_ms: int, missing: list[tuple[int, int]]) -> None:
-    state = TriggerState(now_ms, "bytes_in", 3, now_ms, tuple(missing), "plan", 1.5, (4, 7))
-    assert TriggerState(**json.loads(json.dumps(asdict(state)))) == state
+    timers = Timers(tuple(sorted(("offline", (broker,), min(since_ms, now_ms)) for broker, since_ms in missing)))
+    state = TriggerState(now_ms, "bytes_in", 3, None, now_ms, timers, WaitingPlan("plan", 1.5, (4, 7)))
+    state = replace(state, recurring_planned_ms=((1, now_ms),))
+    assert TriggerState.read(json.loads(json.dumps(asdict(state)))) == state
+
+
+def test_a_state_of_an_earlier_version_is_folded_into_the_one_of_now() -> None:
+    """A row of 2026-11-28, with a plan that waits, brokers that are away and partitions that lag."""
+    row = {
+        "breached_since_ms": 10, "breached_resource": "bytes_in", "breached_broker": 1, "broker_since_ms": 20,
+        "cooldown_end_ms": 90, "missing_since_ms": [[4, 30], [5, 31]], "waiting_plan_id": "p", "waiting_load": 2.0,
+        "waiting_failed": [4], "waiting_reason": "", "lasting_since_ms": [["empty_broker", 40]],
+        "lagging_since_ms": [["t", 0, 50]], "recurring_planned_ms": [[2, 60]], "futile": [], "changed_ms": 70,
+        "evaluated_ms": 80,
+    }  # fmt: skip
+    rows = (
+        ("lagging", ("t", 0), 50), ("lasting", ("empty_broker",), 40), ("offline", (4,), 30), ("offline", (5,), 31),
+    )  # fmt: skip
+    assert TriggerState.read(json.loads(json.dumps(row))) == TriggerState(
+        10, "bytes_in", 1, 20, 90, Timers(rows), WaitingPlan("p", 2.0, (4,)), ((2, 60),), (), 70, 80
+    )
+    assert TriggerState.read({}) == TriggerState()
+
+
+def test_of_many_subjects_a_timer_keeps_those_that_last_longest() -> None:
+    timers = Timers((("lagging", ("t", 3), 5), ("offline", (1,), 2)))
+    kept = timers.folded("lagging", {("t", number): 9 for number in range(5)}, continuous=True, most=2)
+    assert kept.rows == (("lagging", ("t", 0), 9), ("lagging", ("t", 3), 5), ("offline", (1,), 2))
+    assert timers.at_most(3).rows == (("lagging", ("t", 3), 3), ("offline", (1,), 2))

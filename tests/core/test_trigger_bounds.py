@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from assignor_core.deciding.entering import Surroundings, entering
-from assignor_core.deciding.reasons import LASTING_REASONS, Reason, Verdict
-from assignor_core.deciding.skew_windows import SkewWindow
-from assignor_core.deciding.trigger import Evaluation, TriggerState, step
-from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
+from assignor_core.deciding.observation import Surroundings
+from assignor_core.deciding.policy import Detector, TriggerPolicy
+from assignor_core.deciding.reasons import LASTING_REASONS, Evaluation, Reason, Verdict
+from assignor_core.deciding.skewed import entering
+from assignor_core.deciding.state import TriggerState, offline_since_ms
 from assignor_core.errors import InputError
+from assignor_core.load_history.windows import SkewWindow
+from tests.core.judging import step
+from tests.core.states import remembered, waiting_of
 
 POLICY = TriggerPolicy(enter_ratio=1.3, exit_ratio=1.15, windows_over=2, windows_considered=3)
 HOUR_MS = 3_600_000
@@ -90,7 +93,7 @@ def test_a_window_without_figures_is_even_and_as_complete_as_its_brokers() -> No
 
 def test_at_first_nothing_is_remembered() -> None:
     state = TriggerState()
-    assert (state.cooldown_end_ms, state.waiting_load, state.changed_ms, state.evaluated_ms) == (0, 0.0, 0, 0)
+    assert (state.cooldown_end_ms, waiting_of(state).load, state.changed_ms, state.evaluated_ms) == (0, 0.0, 0, 0)
     around = Surroundings()
     assert (around.reassigning_count, around.changed_ms, around.alive_count) == (0, 0, 0)
 
@@ -175,7 +178,7 @@ def test_data_are_stale_once_they_are_older_than_allowed() -> None:
 
 
 def test_brokers_that_send_nothing_hold_back_no_relief_and_stale_data_does() -> None:
-    away = TriggerState(missing_since_ms=((4, 0),), evaluated_ms=50)
+    away = remembered(missing_since_ms=((4, 0),), evaluated_ms=50)
     around = Surroundings(missing_brokers=frozenset({4}), alive_count=19)
     policy = replace(POLICY, broker_failure_grace_ms=100, stale_after_ms=200)
     incomplete = windows(1.0, reporting=10)
@@ -185,12 +188,12 @@ def test_brokers_that_send_nothing_hold_back_no_relief_and_stale_data_does() -> 
 
 
 def test_time_away_goes_on_over_a_gap_as_long_as_data_stay_fresh() -> None:
-    away = TriggerState(missing_since_ms=((4, 1_000),), evaluated_ms=2_000)
+    away = remembered(missing_since_ms=((4, 1_000),), evaluated_ms=2_000)
     around = Surroundings(missing_brokers=frozenset({4}), alive_count=3)
     longest_ms = 2_000 + POLICY.stale_after_ms
     for now_ms, since_ms in ((longest_ms, 1_000), (longest_ms + 1, longest_ms + 1)):
         state, _ = step(POLICY, away, windows(1.0), around, now_ms=now_ms)
-        assert (state.missing_since_ms, state.evaluated_ms) == (((4, since_ms),), now_ms)
+        assert (tuple(offline_since_ms(state).items()), state.evaluated_ms) == (((4, since_ms),), now_ms)
 
 
 def test_what_holds_back_is_named_with_its_figures() -> None:
@@ -228,7 +231,7 @@ def test_after_a_move_it_is_named_for_how_long_no_window_has_begun() -> None:
 def test_failed_brokers_are_named_with_the_time_they_are_away() -> None:
     minutes_ms = 33_000 * 60_000
     policy = replace(POLICY, broker_failure_grace_ms=minutes_ms, stale_after_ms=minutes_ms)
-    away = TriggerState(missing_since_ms=((4, 0), (5, 60_000)), evaluated_ms=minutes_ms)
+    away = remembered(missing_since_ms=((4, 0), (5, 60_000)), evaluated_ms=minutes_ms)
     around = Surroundings(missing_brokers=frozenset({4, 5}), alive_count=18)
     newest = (replace(windows(1.0)[0], window_end_ms=minutes_ms),)
     found = evaluated(newest, away, around, policy=policy, now_ms=minutes_ms + 60_000)
@@ -238,7 +241,7 @@ def test_failed_brokers_are_named_with_the_time_they_are_away() -> None:
 
 def test_a_broker_that_may_come_back_is_named_with_the_time_it_is_away() -> None:
     policy = replace(POLICY, broker_failure_grace_ms=2 * HOUR_MS, stale_after_ms=2 * HOUR_MS)
-    away = TriggerState(missing_since_ms=((4, HOUR_MS // 2),), evaluated_ms=HOUR_MS)
+    away = remembered(missing_since_ms=((4, HOUR_MS // 2),), evaluated_ms=HOUR_MS)
     around = Surroundings(missing_brokers=frozenset({4}), alive_count=18)
     found = evaluated(windows(1.5, 1.5), away, around, policy=policy, now_ms=HOUR_MS * 3 // 2)
     assert found.detail == "broker 4 has been away for 3600 s: it may come back"

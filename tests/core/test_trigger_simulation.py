@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.deciding.noise import load_noise
-from assignor_core.deciding.observation import DecisionPolicy, PlanRequest
-from assignor_core.deciding.simulation import SCENARIOS, Report, Trace, World, generate, simulate
-from assignor_core.deciding.simulation.replay import UNDER_WAY, EvenPlans, evened
-from assignor_core.deciding.skew_windows import SkewWindow
-from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
-from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.deciding.observation import PlanRequest
+from assignor_core.deciding.policy import DecisionPolicy, Detector, TriggerPolicy
 from assignor_core.errors import InputError
+from assignor_core.load_history.windows import ClosedWindow, SkewWindow, load_noise
 from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.replays import SCENARIOS, Report, Trace, World, generate, simulate
+from assignor_core.replays.window_replay import UNDER_WAY, EvenPlans, evened
 from assignor_core.skew import skew_of
 from tests.benchmarks.bench_trigger import POLICIES, figures_of, row_of, why_of
 from tests.benchmarks.foresight import drift_with_foresight, foresight_row

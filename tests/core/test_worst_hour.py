@@ -2,7 +2,7 @@
 
 import pytest
 
-from assignor_core.deciding.worst_hour import judged
+from assignor_core.live_plans.planning import judged
 from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import Movement, Plan
 from assignor_core.planner import propose

@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.state import TriggerState
 from assignor_core.execution.caution import LatencyBound
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan

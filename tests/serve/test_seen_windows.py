@@ -74,6 +74,29 @@ def test_a_decision_has_the_loads_of_its_own_window_and_its_plan(synthetic: Synt
     assert not {"skew_json", "state_json", "plan_json"} & {*seen, *seen["plan"]}
 
 
+def test_a_decision_has_the_needs_that_it_looked_at(synthetic: Synthetic) -> None:
+    assert ask(synthetic, decide(synthetic))["trace"] == [], "a row of an earlier version"
+    row = {
+        "need": "skewed",
+        "is_found": True,
+        "text": "hot",
+        "passed": ["low load"],
+        "held_by": "cooldown",
+        "why": "8 s",
+    }
+    for later, text in enumerate((json.dumps([row, 7]), "{", "[[]]", '{"need": 1}'), start=1):
+        synthetic.decision(NOW_MS + later, trace=text)
+        assert ask(synthetic, f"{synthetic.cluster}-{NOW_MS + later}")["trace"] == ([row] if later == 1 else [])
+    assert not any("trace" in item for item in listed(synthetic))
+
+
+def listed(synthetic: Synthetic) -> list[dict[str, Any]]:
+    settings = settings_for(synthetic.root)
+    answer = get(app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS), "/api/v1/decisions")
+    items: list[dict[str, Any]] = answer.json()["items"]
+    return items
+
+
 def test_of_delta_tables_it_is_the_same(skewed_tables: str, skewed_snapshot: Snapshot) -> None:
     settings = settings_for(Path(skewed_tables).parent)
     app = app_of(skewed_snapshot, settings, now_ms=NOW_MS)

@@ -68,6 +68,30 @@ def test_the_plan_that_waits_is_shown_with_the_command_that_carries_it_out(
     assert status["decision"]["plan_id"] is None, "what the newest evaluation has made"
 
 
+def test_with_why_each_need_is_shown_with_the_gate_that_held_it(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
+    synthetic = Synthetic(settings.storage.tables)
+
+    def shown(*, why: bool) -> str:
+        target = StringIO()
+        Console(file=target, width=200).print(drawn(read_status(settings, now_ms=NOW_MS, why=why)))
+        return target.getvalue()
+
+    assert "skewed" not in shown(why=True), "no decision yet"
+    synthetic.decision(NOW_MS - 120_000)
+    assert "  no trace: an earlier version decided" in shown(why=True)
+    denied = {"need": "broker_failed", "is_found": False, "text": "", "passed": [], "held_by": None, "why": ""}
+    held = {**denied, "need": "skewed", "is_found": True, "text": "hot", "passed": ["sound data", "low load"]}
+    held = {**held, "held_by": "cooldown", "why": "for 8 s more"}
+    synthetic.decision(NOW_MS - 60_000, reason="cooldown", trace=json.dumps([denied, held]))
+    lines = shown(why=True).splitlines()
+    assert "  broker failed: no need" in map(str.rstrip, lines)
+    assert "  skewed: hot; passed: sound data, low load; held by cooldown: for 8 s more" in map(str.rstrip, lines)
+    assert "passed" not in shown(why=False)
+    assert read_status(settings, now_ms=NOW_MS, why=True)["decision"]["trace"] == [denied, held]
+    assert "trace" not in read_status(settings, now_ms=NOW_MS)["decision"]
+
+
 def test_the_price_of_the_plan_that_waits_is_shown_beside_it(tables_in_memory: str) -> None:
     settings = settings_for(tables_in_memory)
     cheaper = [{"gain_share": 0.81, "movements": 2, "bytes_to_move": 24_600_000.0}]

@@ -58,6 +58,7 @@ def test_every_command_can_be_loaded_and_has_help(capsys: pytest.CaptureFixture[
         (["sql", "DROP TABLE decision"], "exactly one SELECT"),
         (["demo", "--topics", "a"], "'a' is not two different names"),
         (["status", "--json", "--watch"], "--json and --watch can't go together"),
+        (["status", "--why", "--groups"], "--why and --groups can't go together"),
         (["simulate", str(SCENARIO), "--json", "--trace"], "--json and --trace can't go together"),
         (["simulate", str(SCENARIO), "--out", "x"], "--out writes the scenario of --group"),
         (["backtest", "--hours", "nan"], "--hours nan: is no number"),

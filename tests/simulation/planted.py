@@ -8,7 +8,8 @@ from typing import Any
 from unittest import mock
 
 from assignor_core import marker
-from assignor_core.deciding import giving_up, health, planning
+from assignor_core.deciding import gates
+from assignor_core.deciding.observation import GivenUp
 from assignor_core.execution import progress, reconcile, refusals, room, staging, within_brokers
 from assignor_core.execution.events import ABORT_SEQUENCE, Event
 from assignor_core.execution.life_cycle import Execution
@@ -16,6 +17,7 @@ from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
 from assignor_core.execution.within_brokers import RoomWithin
 from assignor_core.live import LiveCluster
+from assignor_core.live_plans import planning
 from assignor_core.plan import Plan
 from streaming.control import (
     absences,
@@ -298,7 +300,7 @@ PLANTED = (
     Planted("topics' ids are not compared", "4", looks, "topics_made_again", lambda _: lambda _ids, _live: (), 8),
     Planted("the lease's row is not read again", "5", Lease, "check", _only_the_clock, 15),
     Planted(
-        "mode apply plans at once after each execution that it gives up", "6", giving_up.GivenUp, "reason",
+        "mode apply plans at once after each execution that it gives up", "6", GivenUp, "reason",
         lambda _: lambda _self, _now_ms: None, 5346,
     ),
     Planted("an execution is begun twice in one write", "4", Journal, "_append", _begun_twice_in_one_write, 3),
@@ -345,7 +347,7 @@ PLANTED = (
         "replaced_broker_back", lambda _: lambda *_: None, 2, story=run_relief_story,
     ),
     Planted(
-        "relief waits for what failed brokers held", "8 lost replicas are made anew", health, "offline",
+        "relief waits for what failed brokers held", "8 lost replicas are made anew", gates, "offline",
         _without_excuse, 6, also=((reconcile, "offline", _without_excuse),), story=run_relief_story,
     ),
     Planted(

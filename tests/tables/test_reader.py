@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.state import TriggerState
 from streaming import tables
 from streaming.contract import TABLES
 from streaming.control.wiring import journal_of

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assignor_core.deciding.state import TriggerState
 from assignor_core.execution.life_cycle import Phase
 from streaming import tables
 from streaming.cli import run
@@ -121,7 +122,7 @@ def test_control_takes_the_lease_and_the_state_of_that_release(root: str, facts:
     journal.make_tables()
     newest = journal.last_decision()
     assert newest is not None
-    assert journal.trigger_state() == type(journal.trigger_state())(**json.loads(newest["state_json"]))
+    assert journal.trigger_state() == TriggerState.read(json.loads(newest["state_json"]))
     clock_ms: int = facts["made_at_ms"]
 
     def clock() -> int:

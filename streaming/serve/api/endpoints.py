@@ -72,7 +72,7 @@ def _decision() -> dict[str, Any]:
         "description": "Skew figures of the newest window by resource",
         "additionalProperties": shapes.one(figures),
     }
-    return {name: shape for name, shape in members.items() if name != "skew_json"} | {"skew": skew}
+    return {name: shape for name, shape in members.items() if name not in ("skew_json", "trace")} | {"skew": skew}
 
 
 def _seen() -> dict[str, Any]:
@@ -86,8 +86,19 @@ def _seen() -> dict[str, Any]:
         "relative_load": {**by_resource, "description": "Load per mean by resource, 1 is even"},
         "is_counted": {"type": "boolean", "description": "Whether it was alive, and not being drained"},
     }
+    traced: dict[str, dict[str, Any]] = {
+        "need": {"type": "string", "description": "Reason of the need, or waiting_plan"},
+        "is_found": {"type": "boolean", "description": "Whether the cluster had this need"},
+        "text": {"type": "string", "description": "What it was, with its figures"},
+        "passed": {"type": "array", "items": {"type": "string"}, "description": "Gates that let it pass, in order"},
+        "held_by": shapes.text("Gate that held it; null where none did"),
+        "why": {"type": "string", "description": "Why it was held, or why there was no such need"},
+    }
     return members | {
         "skew": {**members["skew"], "additionalProperties": shapes.one(figures)},
+        "trace": shapes.rows(
+            traced, "Needs that were looked at, the most urgent first; empty of earlier versions", tuple(traced)
+        ),
         "window_start_ms": shapes.integer("Start of the window; ms since 1970; null where its rows are gone"),
         "is_window_kept": {"type": "boolean", "description": "Whether the rows of the window are still there"},
         "brokers": shapes.rows(broker, "The highest load per mean of the deciding resource first", tuple(broker)),

@@ -188,6 +188,7 @@ def _before(given: Values) -> Before:
 def _decision(row: Mapping[str, Any]) -> dict[str, Any]:
     shown = figures(row)
     skew = stored_object(shown.pop("skew_json", None)) or {}
+    shown.pop("trace", None)  # a page of a hundred decisions would be mostly that
     return {**shown, "skew": {name: ratios for name, ratios in skew.items() if isinstance(ratios, dict)}}
 
 

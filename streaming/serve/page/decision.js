@@ -35,6 +35,12 @@ function brokers(seen) {
     rows.length ? el("p", { class: "line soft" }, `The line in each bar is the threshold, ${ratio(seen.threshold_enter)} per mean.`) : null,
     seen.brokers_left_out ? none(`${counted(seen.brokers_left_out, "broker with less load is", "brokers with less load are")} not shown.`) : null];
 }
+function why(seen) {
+  const outcome = row => !row.is_found ? el("span", { class: "soft" }, row.why ? `no need: ${row.why}` : "no need") :
+    row.held_by ? el("span", {}, el("span", { class: "badge warn" }, row.held_by), ` ${row.why}`) : el("span", { class: "badge bad" }, "makes the plan");
+  const rows = seen.trace.map(row => [words(row.need), row.text || "–", row.passed.join(", ") || "–", outcome(row)]);
+  return [el("h3", {}, "Why, need by need"), rows.length ? views.scroll("Why", table(["need", "what it is", "gates passed", "outcome"], rows)) : none("The row of this decision keeps no trace: an earlier version wrote it.")];
+}
 function plan(seen) {
   if (!seen.plan_id) return [el("h3", {}, "Plan"), none("No plan came of it.")];
   const made = seen.plan, figures = made && `${changes(made)}; ${bytes(made.bytes_to_move)} to copy`;
@@ -50,6 +56,6 @@ function earlier(seen) {
 }
 async function read(where) {
   const seen = await views.read("decisions/seen", { decision_id: where.value });
-  return [...head(seen), ...skew(seen), ...brokers(seen), ...plan(seen), ...earlier(seen)].filter(Boolean);
+  return [...head(seen), ...why(seen), ...skew(seen), ...brokers(seen), ...plan(seen), ...earlier(seen)].filter(Boolean);
 }
 views.add("decision", { title: () => "What the planner saw", read });

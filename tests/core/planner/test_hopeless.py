@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.deciding.worst_hour import judged
+from assignor_core.live_plans.planning import judged
 from assignor_core.model import Broker, BrokerState, ClusterState, PartitionLoad, figures_of
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose

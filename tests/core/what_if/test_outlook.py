@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from assignor_core.deciding.lasting import LastingPolicy
+from assignor_core.deciding.policy import LastingPolicy
 from assignor_core.model import Capacity
 from assignor_core.what_if import Changes
 from assignor_core.what_if.outlook import BROKERS_MAX, DAYS_AHEAD, bounds, brokers_needed, growth_of, headroom

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.deciding.maintenance import window_of
-from assignor_core.deciding.observation import DecisionPolicy
-from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
 from assignor_core.errors import InputError
 from assignor_core.execution.reconcile import Limits
+from assignor_core.maintenance import window_of
 from assignor_core.resources import Resource
 from assignor_core.what_if import Changes, History, Pace, Planning, Replay, changed, replay
 from assignor_core.what_if.history import HOUR_MS

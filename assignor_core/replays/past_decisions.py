@@ -8,19 +8,20 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from assignor_core.deciding.doubt import PLAN_WINDOWS_MAX
-from assignor_core.deciding.load_memory import LoadMemory
-from assignor_core.deciding.observation import DecisionPolicy, Observation, PlanRequest, brokers_counted
+from assignor_core.deciding.observation import Observation, PlanRequest, brokers_counted
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
-from assignor_core.deciding.recurring import RecurringLoad
-from assignor_core.deciding.simulation.replay import EvenPlans, evened
+from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX
+from assignor_core.deciding.state import TriggerState, after_plan
 from assignor_core.deciding.step import step
-from assignor_core.deciding.trigger import TriggerState, after_plan
-from assignor_core.deciding.windows import ClosedWindow, skew_window
 from assignor_core.errors import LoadsDisagree
 from assignor_core.live import LiveCluster
 from assignor_core.load import Floats
+from assignor_core.load_history.load_memory import LoadMemory
+from assignor_core.load_history.recurring import RecurringLoad
+from assignor_core.load_history.windows import ClosedWindow, skew_window
 from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.replays.window_replay import EvenPlans, evened
 
 OF_WINDOWS = frozenset(
     {

@@ -13,12 +13,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from assignor_core.deciding.agreement import LedBytesIn, mean_disagreement
-from assignor_core.deciding.followers import NO_FOLLOWERS, FollowerLoads, read_from_followers
-from assignor_core.deciding.hours import NO_HOURS, HourlyRates, with_hours
-from assignor_core.deciding.tiered import AskUploads, none_known, with_uploads
-from assignor_core.deciding.windows import ClosedWindow
-from assignor_core.deciding.worst_hour import judged
 from assignor_core.disks import LogDirs, all_hide_log_dirs, catching_up, largest_replicas, rooms, silent_brokers
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import (
@@ -30,6 +24,19 @@ from assignor_core.live import (
     offline_text,
     partition_name,
 )
+from assignor_core.live_plans.measured_loads import (
+    NO_FOLLOWERS,
+    NO_HOURS,
+    FollowerLoads,
+    HourlyRates,
+    LedBytesIn,
+    mean_disagreement,
+    read_from_followers,
+    with_hours,
+)
+from assignor_core.live_plans.tiered_logs import AskUploads, none_known, with_uploads
+from assignor_core.load import cluster_arrays
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.model import (
     LOAD_KEYS,
     RATE_KEYS,
@@ -40,11 +47,17 @@ from assignor_core.model import (
     Load,
     Partition,
     PartitionLoad,
+    first_window,
 )
-from assignor_core.plan import TAKE_NONE, Movement, Plan, Wave
+from assignor_core.plan import TAKE_NONE, Figures, Movement, Plan, Wave, apply_to
 from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.planner.bounds import lower_bounds
+from assignor_core.planner.placement import Placement
+from assignor_core.planner.problem import fair_shares
+from assignor_core.planner.proposal import figures_of_skew, loads_by_broker, with_drained
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.resources import Resource
+from assignor_core.skew import skew_of_arrays
 from assignor_core.wording import first_named
 
 UNKNOWN_SHARE_MAX = 0.10
@@ -384,3 +397,35 @@ def _state(broker: int, live: LiveCluster, drained: frozenset[int]) -> BrokerSta
     if broker not in live.broker_racks:
         return BrokerState.DEAD
     return BrokerState.DRAINING if broker in drained else BrokerState.ALIVE
+
+
+WorstHour = Mapping[str, Figures]
+"""Figures of the most uneven column of each resource, "before" and "after" the plan."""
+
+
+def judged(plan: Plan, cluster: ClusterState, policy: PlannerPolicy) -> tuple[Plan, WorstHour | None]:
+    """`plan`, made for `cluster` by `policy`, with the figures of its first window, and those of the worst one.
+
+    The plan itself and None where `cluster` has a single window.
+    """
+    if cluster.windows == 1:
+        return plan, None
+    all_hours = with_drained(cluster, policy)
+    now = first_window(all_hours)
+    arrays = cluster_arrays(now)
+    moved = cluster_arrays(apply_to(now, plan))
+    placement, excluded = Placement(arrays), policy.excluded_brokers
+    share = fair_shares(arrays, policy, placement)
+    bounds = lower_bounds(arrays, placement, share, crowded=bool(plan.problems))
+    on_now = replace(
+        plan,
+        skew_before=figures_of_skew(skew_of_arrays(arrays, excluded=excluded)),
+        skew_after=figures_of_skew(skew_of_arrays(moved, excluded=excluded)),
+        lower_bound=bounds,
+        loads_before=loads_by_broker(arrays),
+        loads_after=loads_by_broker(moved),
+    )
+    return on_now, {
+        "before": figures_of_skew(skew_of_arrays(cluster_arrays(all_hours), excluded=excluded)),
+        "after": figures_of_skew(skew_of_arrays(cluster_arrays(apply_to(all_hours, plan)), excluded=excluded)),
+    }

@@ -1,16 +1,51 @@
-"""Closed windows of load, and their skew over the brokers that count.
+"""Closed windows of load, their skew over the brokers that count, and the noise from window to window.
 
-A window holds what is known; a broker without a known load is absent, never 0. Knows no table and no threshold.
+A window holds what is known: a broker without a known load is absent, never 0. This module knows no table, no plan and
+no threshold.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
-from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.model import Capacity
 from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import relative_bounds, relative_loads, skew_of
+
+
+@dataclass(frozen=True, slots=True)
+class SkewWindow:
+    """One closed window: each broker's load over the mean and the mean itself, by resource; how many reported."""
+
+    window_end_ms: int
+    ratios: Mapping[str, Mapping[int, float]]
+    """resource: broker: load over mean load; utilisation where capacities are known."""
+    mean_load: Mapping[str, float]
+    brokers_expected: int
+    brokers_reporting: int
+    length_ms: int = 0
+    ratios_at_most: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """resource: broker: highest possible ratio, of resources whose loads have bounds; `ratios` has the lowest."""
+
+    @property
+    def window_start_ms(self) -> int:
+        """Start of the window, inclusive."""
+        return self.window_end_ms - self.length_ms
+
+    @property
+    def completeness(self) -> float:
+        """Share of the expected brokers that reported, 0 to 1."""
+        return min(1.0, self.brokers_reporting / self.brokers_expected) if self.brokers_expected else 0.0
+
+    def max_over_mean(self, resource: str) -> float:
+        """The one figure of a resource, at least where loads have bounds alone; 1 where nothing is known."""
+        return max(1.0, max(self.ratios.get(resource, {}).values(), default=1.0))
+
+    def figure_name(self, resource: str) -> str:
+        """What `max_over_mean` is called in a sentence."""
+        return "max/mean at least" if resource in self.ratios_at_most else "max/mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +158,27 @@ def without_catch_up(window: ClosedWindow, catch_up_bytes_per_sec: Mapping[int, 
         loads={**window.loads, Resource.BYTES_OUT: lasting},
         bounds={**window.bounds, Resource.BYTES_OUT: bounds},
     )
+
+
+SIGMA_PER_MEDIAN = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+
+
+def load_noise(windows: Sequence[SkewWindow], resource: str) -> float:
+    """Standard deviation of the change of a broker's share of the load from window to window, as a fraction of it.
+
+    Taken from the median, so a broker whose load has just risen for good does not count as noise. 0 of fewer than two
+    windows.
+
+    >>> loads = ((1.0, 1.0, 1.0), (1.1, 1.0, 0.9), (1.0, 1.0, 1.0))
+    >>> windows = [SkewWindow(10, {"bytes_in": dict(enumerate(row))}, {}, 3, 3) for row in loads]
+    >>> round(load_noise(windows, "bytes_in"), 3)
+    0.141
+    """
+    changes = [
+        2 * abs(after[broker] - before[broker]) / (after[broker] + before[broker])
+        for before, after in pairwise(window.ratios.get(resource, {}) for window in windows)
+        for broker in sorted(before.keys() & after.keys())
+        if before[broker] > 0 and after[broker] > 0
+    ]
+    return SIGMA_PER_MEDIAN * median(changes) if changes else 0.0

@@ -15,23 +15,21 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.deciding.doubt import PLAN_WINDOWS_MAX
-from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.load_memory import LoadMemory
-from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
-from assignor_core.deciding.recurring import RecurringLoad
-from assignor_core.deciding.simulation.loads import Trace
-from assignor_core.deciding.skew_windows import SkewWindow
+from assignor_core.deciding.observation import GivenUp, Observation, PlanRequest
+from assignor_core.deciding.policy import DecisionPolicy, Mode, TriggerPolicy
+from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX
+from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import step
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.trigger_policy import TriggerPolicy
-from assignor_core.deciding.windows import ClosedWindow, skew_window
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster
 from assignor_core.load import Floats
+from assignor_core.load_history.load_memory import LoadMemory
+from assignor_core.load_history.recurring import RecurringLoad
+from assignor_core.load_history.windows import ClosedWindow, SkewWindow, skew_window
 from assignor_core.plan import Movement, Plan
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
+from assignor_core.replays.traces import Trace
 
 CARRYING_SHARE = 0.05
 """A broker with less of the mean load takes nothing from others: a multiple of next to nothing is no load of theirs."""
@@ -91,7 +89,7 @@ class Report:
 def simulate(trace: Trace, policy: DecisionPolicy | TriggerPolicy, world: World | None = None) -> Report:
     """Run `policy` over `trace`, acting on each plan; of a trigger's policy alone, without maintenance hours.
 
-    >>> from assignor_core.deciding.simulation.loads import generate
+    >>> from assignor_core.replays.traces import generate
     >>> report = simulate(generate("steps", seed=1, windows=700), TriggerPolicy())
     >>> report.triggers, report.false_triggers, report.flaps, report.found_after_windows
     (3, 0, 0, (3, 3, 3))

@@ -4,9 +4,9 @@ Pure: loads come from a seed or from the caller. `loads` makes them, `replay` ru
 `deciding_again` makes recorded decisions again.
 """
 
-from assignor_core.deciding.simulation.deciding_again import OF_WINDOWS, Decided, decided_again
-from assignor_core.deciding.simulation.loads import SCENARIOS, Trace, generate
-from assignor_core.deciding.simulation.replay import Report, World, simulate
+from assignor_core.replays.past_decisions import OF_WINDOWS, Decided, decided_again
+from assignor_core.replays.traces import SCENARIOS, Trace, generate
+from assignor_core.replays.window_replay import Report, World, simulate
 
 __all__ = [
     "OF_WINDOWS",
