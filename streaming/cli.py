@@ -13,13 +13,15 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import click
 from click.exceptions import NoSuchCommand
 
 from assignor_core.errors import CoreError, InputError
 from streaming.commands.console import echo
-from streaming.commands.imports import leave_out
 from streaming.errors import RebalancerError, SettingsRefused
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -37,6 +39,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "drain": ("streaming.commands.lifecycle:drain", "Empty a broker or a log dir, and keep it empty."),
     "undrain": ("streaming.commands.lifecycle:undrain", "End a drain, and move nothing."),
     "add": ("streaming.commands.lifecycle:add", "Give a new or drained broker its share."),
+    "restart-check": (
+        "streaming.commands.restart_check:restart_check_command",
+        "Whether a broker may be restarted now, and why not.",
+    ),
     "backtest": ("streaming.commands.backtest:backtest", "The trigger over the load of the past, under any settings."),
     "what-if": ("streaming.commands.what_if:what_if", "Recorded hours with brokers, traffic or topics changed."),
     "check": ("streaming.commands.check:check", "Cluster, topics, tables, leftover throttles, permissions."),
@@ -44,7 +50,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "place": ("streaming.commands.place:place", "JSON lines in, one replica placement a line out."),
     "simulate": ("streaming.commands.simulate:simulate", "A group's rebalances under each protocol and assignor."),
     "sql": ("streaming.commands.sql:sql", "SELECT over the Delta tables, no Spark needed."),
-    "tables": ("streaming.commands.tables_upgrade:tables", "Tables of an earlier release: what they lack, and add it."),
+    "tables": (
+        "streaming.commands.tables_upgrade:tables",
+        "Tables of an earlier release: add what they lack; register tables in a catalog.",
+    ),
     "token": ("streaming.commands.token:token", "API tokens: create, list, revoke."),
     "user": ("streaming.commands.user:user", "People who sign in on the page: add, list, remove, role, password."),
     "config": ("streaming.commands.config:config", "Effective settings and where each came from."),
@@ -52,11 +61,38 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 WITHOUT_PANDAS = frozenset(
-    {"collect", "control", "serve", "status", "lag", "sql", "tables", "apply", "abort", "drain", "add", "what-if"}
-)
+    {
+        "collect", "control", "serve", "status", "lag", "sql", "tables", "apply", "abort", "drain", "add", "what-if",
+        "restart-check",
+    }
+)  # fmt: skip
 """Commands that end in no Spark, alone in their process."""
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What standard output answers where a file is behind it that takes no more."""
+
+
+class _Absent(MetaPathFinder):
+    """Finds nothing under these names, and ends the search."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+
+    def find_spec(
+        self, fullname: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """None for every other module; raises ModuleNotFoundError."""
+        if fullname in self._names:
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+        return None
+
+
+def leave_out(*names: str) -> None:
+    """From now on these modules count as not installed in this process.
+
+    pyarrow imports pandas, if it is there, to see whether a value is one of its: 0.3 s of CPU and 40 MiB for a process
+    in which no value is. pyspark alone needs it.
+    """
+    sys.meta_path.insert(0, _Absent(frozenset(names)))
 
 
 class LazyCommands(click.Group):

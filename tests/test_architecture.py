@@ -77,7 +77,7 @@ ONLY_IN = {
     "prometheus_client": ("streaming/serve/", "streaming/collect/jmx.py", "streaming/demo/measure.py"),
     "starlette": ("streaming/serve/",),
     "duckdb": ("streaming/commands/",),
-    "joserfc": ("streaming/serve/oidc/",),
+    "joserfc": ("streaming/serve/access/",),
     "matplotlib": ("streaming/demo/report.py", "streaming/simulate/plot.py", "streaming/simulate/replay_plot.py"),
     "deltalake": ("streaming/tables/", "streaming/pipeline/", "streaming/serve/", "streaming/commands/"),
 }  # fmt: skip
@@ -199,6 +199,17 @@ def test_libraries_stay_where_they_belong(shell: list[Module]) -> None:
         if not module.name.startswith(ONLY_IN.get(name.partition(".")[0], ""))
     ]
     assert not misplaced
+
+
+def test_sign_in_has_one_door(shell: list[Module]) -> None:
+    """Who may ask is decided behind `streaming.serve.access`: others take what its `__init__` names."""
+    inner = tuple(f"streaming.serve.access.{path.stem}" for path in (ROOT / "streaming/serve/access").glob("[!_]*.py"))
+    assert inner
+    outside = [module for module in shell if not module.name.startswith("streaming/serve/access/")]
+    assert not [
+        f"{module.name} imports {name}" for module in outside for name in module.imports
+        if name.startswith(tuple(f"{one}." for one in inner)) or name in inner
+    ]  # fmt: skip
 
 
 def room(name: str) -> str:

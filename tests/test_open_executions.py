@@ -9,7 +9,7 @@ import pytest
 from assignor_core.execution.events import ABORT_SEQUENCE
 from streaming import tables
 from streaming.tables.memory import forget
-from streaming.views.open_executions import CLOCKS_APART_MS, WHOLE_LOOK_INTERVAL_MS, OpenExecutions
+from streaming.views.executions import CLOCKS_APART_MS, WHOLE_LOOK_INTERVAL_MS, OpenExecutions
 from tests.serve.synthetic import NOW_MS, Synthetic
 
 

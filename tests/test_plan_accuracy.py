@@ -13,7 +13,7 @@ from assignor_core.planner import propose
 from assignor_core.proposed_plan import ProposedPlan
 from streaming import cli
 from streaming.commands import plan as plan_module
-from streaming.commands.plan_model import show
+from streaming.commands.plan import show
 from streaming.serve.samples import samples
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import DAY_MS, Settings

@@ -37,7 +37,7 @@ import numpy as np
 
 from assignor_core.planner.frontier import within_budgets
 from assignor_core.planner.repair import repair
-from assignor_core.planner.round_task import anchored, changed_of, loads_of, part_of, state_of_rows, task_of
+from assignor_core.planner.round_task import anchored, changed_of, part_of, state_of_rows, task_of
 from assignor_core.planner.rounds import Case, Outcome, Rounds
 from assignor_core.planner.search import Search
 from assignor_core.planner.targets import targets_of
@@ -69,7 +69,7 @@ def balance(search: Search, tuning: Tuning = TUNING) -> Case | None:
     if policy.rules_only:
         return None
     case = _case_of(search, tuning)
-    search.apply_rows(_best(case).rows)
+    search.placement.take(_best(case).rows)
     return case
 
 
@@ -95,7 +95,7 @@ def _choose_destinations(search: Search, tuning: Tuning) -> None:
     rounds = Rounds(case, case.task._replace(is_movable=moved, budget=totals), case.start.rows)
     best = rounds.run_all(tuning.ramp)
     if best.key < case.start.key:
-        search.apply_rows(best.rows)
+        search.placement.take(best.rows)
 
 
 def _best(case: Case) -> Outcome:
@@ -200,6 +200,6 @@ def _even(case: Case, best: Outcome) -> Outcome:
 
 def _unevenness(case: Case, outcome: Outcome) -> float:
     """Fair shares by which the worst load of a broker in use is above its own, counts left out."""
-    problem, loads = case.search.problem, loads_of(case.task, outcome.rows)
+    problem, loads = case.search.problem, outcome.loads
     at = np.ix_(problem.arrays.alive, ~problem.arrays.columns.counts)
     return float(((loads[at] - problem.share[at]) / problem.share[at]).max(initial=0.0))

@@ -45,7 +45,12 @@ def diagnose(problem: Problem, placement: Placement, bounds: Mapping[str, float]
         return ()
     targets = band_lines(problem, bounds)
     lines = _left_over(problem, placement, targets)
-    lines += [*_full_disks(problem), *_lost_racks(problem, placement), *_without_rack(problem)]
+    lines += [
+        *_leaders_elsewhere(problem, placement),
+        *_full_disks(problem),
+        *_lost_racks(problem, placement),
+        *_without_rack(problem),
+    ]
     if leaves_replicas_behind(problem.arrays, placement):
         return tuple(lines)
     racks = [] if problem.crowded(placement).any() else [*_small_racks(problem, placement), *_reads(problem, placement)]
@@ -152,6 +157,20 @@ def _left_over(problem: Problem, placement: Placement, targets: Floats) -> list[
             lines.append(
                 f"{_stay(len(brokers))} above the band in {resource.words}, the worst is broker {broker}, "
                 f"{excess[worst]:.3f} fair shares above its limit: {_cause(problem)}"
+            )
+    return lines
+
+
+def _leaders_elsewhere(problem: Problem, placement: Placement) -> list[str]:
+    """How many leaders are not in the rack that is wanted most for their topics."""
+    lines = []
+    for (topics, racks), (partitions, ranks) in zip(problem.policy.leader_racks, problem.leader_ranks(), strict=True):
+        leaders = placement.replicas[partitions, 0]
+        away = int((ranks[leaders] > 0).sum())
+        if away:
+            named = first_named(sorted(topics), HEAVY_MAX)
+            lines.append(
+                f"{away} of {len(leaders)} leaders of {named} are not in rack {racks[0]}, which they should be"
             )
     return lines
 

@@ -34,7 +34,7 @@ def ordered_movements(
 
     >>> search = state_of((1,), (1,), loads=(5.0, 5.0))
     >>> problem, placement = search.problem, search.placement
-    >>> placement.move(0, 0, 1)
+    >>> placement.take(np.array([[1], [0]]))
     >>> (movement,), (wave,), _ = ordered_movements(problem, placement, problem.crowded(placement))
     >>> movement.old_replicas, movement.new_replicas, movement.bytes_to_move, movement.kind
     ((1,), (2,), 500.0, 'replica')
@@ -52,8 +52,10 @@ def ordered_movements(
         )
     )
     cut, left_out = cut_waves(problem, placement, start, pending)
-    for movement in left_out:
-        placement.restore(movement.partition)
+    if left_out:
+        rows, at = placement.replicas.copy(), [movement.partition for movement in left_out]
+        rows[at] = placement.original[at]
+        placement.take(rows)
     movements: list[Movement] = []
     waves: list[Wave] = []
     loads = start.copy()

@@ -16,7 +16,7 @@ import numpy as np
 
 from assignor_core.load import Ints
 from assignor_core.plan import CheaperPlan, Plan
-from assignor_core.planner.round_task import RoundTask, changed_of, copies_of, loads_of
+from assignor_core.planner.round_task import RoundTask, changed_of, copies_of
 from assignor_core.planner.rounds import FULL_SLOPE, Case, Outcome, Rounds
 from assignor_core.planner.tuning import Turn
 
@@ -36,7 +36,7 @@ def cheaper_plans(case: Case, plan: Plan) -> tuple[CheaperPlan, ...]:
     before = problem.total_cost(placement.original_loads)
     rows: dict[float, CheaperPlan] = {}
     for outcome in frontier(case):
-        share = (before - problem.total_cost(loads_of(case.task, outcome.rows))) / gain
+        share = (before - problem.total_cost(outcome.loads)) / gain
         movements, copies = int(changed_of(case.task, outcome.rows).sum()), copied_bytes(case.task, outcome.rows)
         # Of placements that copy the same bytes only the last one stays: the frontier gets better from one to the next.
         rows[copies] = CheaperPlan(share, movements, copies)

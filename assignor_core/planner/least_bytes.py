@@ -29,9 +29,8 @@ def least_bytes(search: Search) -> float:
     Broker 1 holds four partitions alike. It may keep its share, which is two, and 3 % more:
 
     >>> state = state_of((1,), (1,), (1,), (1,))
-    >>> state.placement.move(0, 0, 1), state.placement.move(1, 0, 1)
-    (None, None)
-    >>> round(float(least_bytes(Search(state.problem, state.placement)) / state.placement.disk_bytes[0]), 3)
+    >>> state.placement.take(np.array([[1], [1], [0], [0]]))
+    >>> round(float(least_bytes(state) / state.placement.disk_bytes[0]), 3)
     1.94
     """
     placement = search.placement

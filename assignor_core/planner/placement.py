@@ -1,19 +1,17 @@
-"""A placement that can be edited: replica lists, and loads kept current with each edit.
+"""A placement that can be changed: replica lists, and the loads that follow from them.
 
 Loads are fractions of the cluster's total per column, so that bytes/s compare with bytes and with counts, and they lie
-on a grid, so that sums are exact. An edit therefore adds and subtracts what it changes, and its reversal gives back the
-same bits; nothing is summed up anew. The module knows what an edit does to loads, not whether it is good or allowed.
+on a grid, so that sums are exact in any order. The module knows loads, not rules.
 
-Invariant: `loads` is what `replicas` puts on brokers, after every edit (tests/core/planner/test_properties.py).
+Invariant: `loads` is what `replicas` puts on brokers (tests/core/planner/test_placement.py).
 """
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.load import NEGLIGIBLE, NO_BROKER, ClusterArrays, Floats, broker_loads
+from assignor_core.load import NEGLIGIBLE, NO_BROKER, ClusterArrays, Floats, Ints, broker_loads
 from assignor_core.planner.rack_reads import ServedInRacks
 from assignor_core.resources import Resource
 
@@ -35,16 +33,6 @@ def on_grid(fractions: Floats) -> Floats:
     return rounded
 
 
-class Edit(NamedTuple):
-    """The smallest change of a replica list."""
-
-    partition: int
-    slot: int
-    """Place in the replica list; 0 is the leader."""
-    target: int
-    """Broker that takes the replica of that slot. With NO_BROKER the replica stays where it is and becomes leader."""
-
-
 class Placement:
     """Replica lists and the loads that follow from them; mutable.
 
@@ -54,9 +42,9 @@ class Placement:
     >>> leaders = placement.arrays.columns.of(Resource.LEADERS)
     >>> placement.loads[:, leaders].tolist()
     [[1.0], [0.0]]
-    >>> placement.lead(0, slot=1)
-    >>> placement.replicas.tolist(), placement.loads[:, leaders].tolist()
-    ([[1, 0], [0, 1]], [[0.5], [0.5]])
+    >>> placement.take(np.array([[1, 0], [0, 1]]))
+    >>> placement.loads[:, leaders].tolist()
+    [[0.5], [0.5]]
     >>> placement.changed().tolist()
     [0]
     """
@@ -77,12 +65,8 @@ class Placement:
         """P x C load on each broker that follows."""
         self.in_racks = None if arrays.rack_reads is None else ServedInRacks(arrays, arrays.rack_reads, scale, on_grid)
         """What replicas serve to consumers of their racks besides; None where followers serve nobody."""
-        self.loads = broker_loads(
-            replace(arrays, leader_load=self.leading, follower_load=self.following, rack_reads=None)
-        )
+        self.loads = self._loads_of(self.replicas)
         """B x C."""
-        if self.in_racks is not None:
-            self.in_racks.add_all(self.loads, self.replicas)
         self.original_loads = self.loads.copy()
         disk = arrays.columns.of(Resource.DISK)
         # The fullest window counts: a copy has to fit whenever it is made.
@@ -95,52 +79,34 @@ class Placement:
         """Partitions with a replica on `broker`, ascending; all rows are read, P x R."""
         return np.flatnonzero((self.replicas == broker).any(axis=1))
 
-    def slots_of(self, partitions: Indices, broker: int) -> Indices:
-        """Place of `broker` in the replica list of each partition: 0 where it leads."""
-        slots: Indices = np.argmax(self.replicas.take(partitions, axis=0) == broker, axis=1)
-        return slots
+    def take(self, rows: Ints) -> None:
+        """Have the replicas and the leaders of these rows (P x R) from now on; the loads follow.
 
-    def loads_at(self, partitions: Indices, slots: Indices) -> Floats:
-        """N x C what each replica puts on its broker."""
-        # `take` copies whole rows: it needs half the time of an index in brackets, and every look comes by here.
-        loads: Floats = self.following.take(partitions, axis=0)
-        leads = np.flatnonzero(slots == 0)
-        loads[leads] = self.leading.take(partitions[leads], axis=0)
+        Of other followers the order means nothing: replicas that stay keep their places in the original list, and new
+        ones take the places of those that leave.
+
+        >>> placement = state_of((1, 2, 3), brokers=4).placement
+        >>> placement.take(np.array([[0, 3, 1]]))
+        >>> placement.replicas.tolist()
+        [[0, 1, 3]]
+        """
+        self.replicas = self.original.copy()
+        for partition in np.flatnonzero((rows != self.original).any(axis=1)).tolist():
+            row = [broker for broker in rows[partition].tolist() if broker != NO_BROKER]
+            old = self.original[partition, : len(row)].tolist()
+            arriving = iter([broker for broker in row if broker not in old])
+            placed = [broker if broker in row else next(arriving) for broker in old]
+            leader = placed.index(row[0])
+            placed[0], placed[leader] = placed[leader], placed[0]
+            self.replicas[partition, : len(row)] = placed
+        self.loads = self._loads_of(self.replicas)
+
+    def _loads_of(self, rows: Ints) -> Floats:
+        own = replace(self.arrays, leader_load=self.leading, follower_load=self.following, rack_reads=None)
+        loads = broker_loads(own, rows)
         if self.in_racks is not None:
-            self.in_racks.add_at(loads, partitions, slots)
+            self.in_racks.add_all(loads, rows)
         return loads
-
-    def move(self, partition: int, slot: int, target: int) -> None:
-        """The replica in `slot` goes to `target`, and keeps its slot."""
-        source = int(self.replicas[partition, slot])
-        load = self.leading[partition] if slot == 0 else self.following[partition]
-        self.loads[source] -= load
-        self.loads[target] += load
-        self._take_served(partition)
-        self.replicas[partition, slot] = target
-        self._put_served(partition)
-
-    def lead(self, partition: int, slot: int) -> None:
-        """The follower in `slot` becomes leader; the leader takes its slot."""
-        old, new = int(self.replicas[partition, 0]), int(self.replicas[partition, slot])
-        change = self.leading[partition] - self.following[partition]
-        self.loads[old] -= change
-        self.loads[new] += change
-        self._take_served(partition)
-        self.replicas[partition, 0], self.replicas[partition, slot] = new, old
-        self._put_served(partition)
-
-    def restore(self, partition: int) -> None:
-        """Put the replicas of `partition` back to where they were at first."""
-        for slot, broker in enumerate(self.replicas[partition]):
-            if broker != NO_BROKER:
-                self.loads[broker] -= (self.leading if slot == 0 else self.following)[partition]
-        self._take_served(partition)
-        self.replicas[partition] = self.original[partition]
-        self._put_served(partition)
-        for slot, broker in enumerate(self.replicas[partition]):
-            if broker != NO_BROKER:
-                self.loads[broker] += (self.leading if slot == 0 else self.following)[partition]
 
     def changed(self) -> Indices:
         """Partitions whose replica list differs from the original one."""
@@ -155,14 +121,3 @@ class Placement:
             copied = (brokers != NO_BROKER) & (self.original[changed] != brokers[:, None]).all(axis=1)
             np.add.at(inflow, brokers[copied], self.disk_bytes[changed[copied]])
         return inflow
-
-    def _take_served(self, partition: int) -> None:
-        """Before its replicas are changed: what they serve in their racks leaves the loads."""
-        if self.in_racks is not None and self.in_racks.is_bound[partition]:
-            self.in_racks.shift(self.loads, partition, self.replicas[partition], -1.0)
-
-    def _put_served(self, partition: int) -> None:
-        """After it: what they serve now comes into the loads."""
-        if self.in_racks is not None and self.in_racks.is_bound[partition]:
-            self.in_racks.update(partition, self.replicas[partition])
-            self.in_racks.shift(self.loads, partition, self.replicas[partition], 1.0)

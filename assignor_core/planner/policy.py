@@ -36,6 +36,10 @@ class PlannerPolicy:
     """The same for leaders and replicas: a soft cap, since equal counts are dear and worth little."""
     replicas_max: int | None = None
     """Most replicas on any one broker; one that has more takes none. None means no limit."""
+    keep_racks: bool = False
+    """Replicas move within their racks only."""
+    leader_racks: tuple[tuple[frozenset[str], tuple[str, ...]], ...] = ()
+    """Topics, and the racks that should lead them, the most wanted first. Loads below their targets go first."""
     headroom: float = 0.0
     """Fraction of each capacity that a plan leaves free: no broker above capacity x (1 - headroom)."""
     movements_max: int | None = None
@@ -92,6 +96,8 @@ class PlannerPolicy:
                 raise InputError(f"planner policy {name}: found {budget}, allowed is 0 or more")
         if self.replicas_max is not None and self.replicas_max < 1:
             raise InputError(f"planner policy replicas_max: found {self.replicas_max}, allowed is 1 or more")
+        if not all(racks for _, racks in self.leader_racks):
+            raise InputError("planner policy leader_racks: found no rack, allowed are one or more")
         if self.wave_movements_max < 1:
             raise InputError(
                 f"planner policy wave_movements_max: found {self.wave_movements_max}, allowed is 1 or more"
@@ -155,6 +161,8 @@ class PlannerPolicy:
             for names, one, more in words
             if names
         ]
+        if self.keep_racks:
+            named.append("replicas stay in their racks")
         if self.pinned_partitions:
             named.append(counted(len(self.pinned_partitions), "partition is pinned", "partitions are pinned"))
         return tuple(named)

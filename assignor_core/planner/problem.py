@@ -1,8 +1,8 @@
 """What a plan may change, from a cluster and a policy: the hard rules as arrays, and how a placement is judged.
 
 Hard rules: no second replica of a partition on a broker, racks never worse, capacities, who may take, give or lead.
-`repair` asks for brokers that may take a replica here; the search has the same rules as walls (`round_task`).
-Room on disks counts with the budgets (`spending`), since what is copied uses it up.
+`repair` keeps them, and the search has them as walls (`round_task`). Room on disks counts with the budgets, since what
+is copied uses it up.
 
 What a plan gains is told by one figure, a sum over brokers and columns of the squared excess over the goal in fair
 shares. Squared, because the worst broker decides how much a cluster can take; one sum, because a movement shifts all
@@ -100,30 +100,16 @@ class Problem:
         brokers = np.flatnonzero(self.share.any(axis=1))
         return float(self.cost(loads[brokers], brokers).sum())
 
-    def new_holders(self, placement: Placement, partitions: Indices) -> Flags:
-        """N x B: brokers that may take replicas and hold none of the partition."""
-        replicas = placement.replicas[partitions]
-        allowed = np.broadcast_to(self.may_take, (len(partitions), len(self.may_take))).copy()
-        rows = np.arange(len(partitions))
-        for slot in range(replicas.shape[1]):
-            held = replicas[:, slot] != NO_BROKER
-            allowed[rows[held], replicas[held, slot]] = False
-        return allowed
-
-    def with_room(self, placement: Placement, loads: Floats, targets: Indices) -> Flags:
-        """N x T: targets whose capacity has room for each of `loads` (N x C).
-
-        One that is above its capacity takes what adds nothing to that load. A disk above its capacity takes nothing,
-        not even what is empty: sizes are from a look before.
-        """
-        room = np.ones((len(loads), len(targets)), dtype=np.bool_)
-        # Column by column: N x T x C at once would be the largest array of a plan.
-        for column in np.flatnonzero(np.isfinite(self.ceiling).any(axis=0)):
-            free = self.ceiling[targets, column] - placement.loads[targets, column]
-            if self.arrays.columns.resources[column] is not Resource.DISK:
-                free = np.maximum(free, 0.0)
-            room &= loads[:, column][:, None] <= free
-        return room
+    def leader_ranks(self) -> list[tuple[Flags, NDArray[np.int64]]]:
+        """For each entry of `leader_racks` its partitions (P) and, by broker (B), how many racks are wanted more."""
+        names = [self.arrays.rack_names[rack] for rack in self.arrays.racks]
+        ranks = []
+        for topics, racks in self.policy.leader_racks:
+            wanted = [f"rack {rack}" for rack in racks]
+            of_brokers = [wanted.index(name) if name in wanted else len(wanted) for name in names]
+            partitions = np.array([row.topic in topics for row in self.arrays.partitions], dtype=np.bool_)
+            ranks.append((partitions, np.array(of_brokers, dtype=np.int64)))
+        return ranks
 
     def new_holders_possible(self, placement: Placement, partitions: Indices) -> Indices:
         """N: brokers in use that hold a replica of each partition or may by the policy, however full they are."""

@@ -1,9 +1,9 @@
-"""What replicas serve to the consumers of their racks, kept current with each edit of a placement.
+"""What replicas serve to the consumers of their racks, wherever they are.
 
 A partition that followers serve has loads that depend on where its replicas are, not on their roles alone. A move
 within a rack takes what is served along, and a new leader changes nothing of it unless two replicas share a rack. So
 the search moves such replicas within their racks only (`round_trials`), where what it scores is exact.
-Repair may have to leave a rack: what is served then goes to the leader, which the loads show once the edit is made.
+Repair may have to leave a rack: what is served then goes to the leader, which `repair` looks at before.
 
 Fractions of the total, on the grid of `placement`. The module knows loads, not rules.
 """
@@ -23,7 +23,7 @@ Flags = NDArray[np.bool_]
 
 
 class ServedInRacks:
-    """For M partitions that followers serve, what each of R replicas serves to its rack over W windows; mutable."""
+    """For M partitions that followers serve, what each of R replicas serves to its rack over W windows."""
 
     def __init__(
         self, arrays: ClusterArrays, reads: RackReads, scale: Floats, to_grid: Callable[[Floats], Floats]
@@ -35,7 +35,6 @@ class ServedInRacks:
         self._reads = replace(reads, rates=to_grid(reads.rates * scale[self._columns]))
         self._place: Indices = np.full(len(arrays.partitions), NO_BROKER, dtype=np.int64)
         self._place[reads.partitions] = np.arange(len(reads.partitions))
-        self._served = self._by_slot(slice(None), reads.rows, arrays.replicas[reads.partitions])
         self.is_bound: Flags = self._place != NO_BROKER
         """P: replicas should stay in their racks."""
 
@@ -46,32 +45,14 @@ class ServedInRacks:
 
     def add_all(self, loads: Floats, replicas: Ints) -> None:
         """Adds what all `replicas` (P x R) serve to `loads` (B x C)."""
-        add_reads(loads, self._arrays, replicas[self._reads.partitions], self._served)
-
-    def add_at(self, loads: Floats, partitions: Indices, slots: Indices) -> None:
-        """Adds to `loads` (N x C) what the replica in each of `slots` serves."""
-        places = self._place[partitions]
-        at = np.flatnonzero(places != NO_BROKER)
-        if len(at):
-            loads[at[:, None], self._columns] += self._served[places[at], slots[at]]
-
-    def shift(self, loads: Floats, partition: int, replicas: Ints, sign: float) -> None:
-        """Adds `sign` times what the `replicas` (R) of one partition serve to `loads` (B x C)."""
-        place = int(self._place[partition])
-        for slot, broker in enumerate(replicas.tolist()):
-            if broker != NO_BROKER:
-                loads[broker, self._columns] += sign * self._served[place, slot]
-
-    def update(self, partition: int, replicas: Ints) -> None:
-        """Note that one partition has these `replicas` (R) now."""
-        place = int(self._place[partition])
-        self._served[place] = self._of(place, replicas)[0]
+        held = replicas[self._reads.partitions]
+        add_reads(loads, self._arrays, held, self._by_slot(slice(None), self._reads.rows, held))
 
     def add_to_brokers(
         self, loads: Floats, places: list[int], partition: int, replicas: list[int], sign: float
     ) -> None:
         """Adds `sign` times what one partition's `replicas` would serve to the rows of `loads` at `places`."""
-        row = np.full(self._served.shape[1], NO_BROKER, dtype=np.int32)
+        row = np.full(self._arrays.replicas.shape[1], NO_BROKER, dtype=np.int32)
         row[: len(replicas)] = replicas
         served = self._of(int(self._place[partition]), row)
         for slot, place in enumerate(places):

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from assignor_core.follower_reads import in_rack
 from assignor_core.load import NO_BROKER, Floats, Ints
-from assignor_core.planner.placement import Flags, Indices, Placement
+from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
+from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.planner.problem import Problem
 from assignor_core.planner.search import Search
 from assignor_core.planner.tuning import Tuning
 from assignor_core.resources import Resource
@@ -86,6 +88,10 @@ class RoundTask(NamedTuple):
     """B bytes that may be copied there."""
     budget: Floats
     """Most movements, most bytes."""
+    lead_group: Indices
+    """P: the row of `lead_price` that holds for the partition."""
+    lead_price: Floats
+    """K x B price of a leadership, in fair shares of disk; all 0 in the first row."""
     dual_price: Floats
     """B x C price of a fair share of load, by the dual; 0 where it is not used."""
 
@@ -135,18 +141,16 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
     target = np.where(counts, problem.goal, np.maximum(targets, problem.limit))
     most = np.minimum(problem.ceiling, np.maximum(problem.limit + excess * share, target))
     most = np.where(counts, problem.ceiling, most)
-    inflow_max = np.inf if policy.inflow_max is None else policy.inflow_max
-    budget = [np.inf if most_of is None else float(most_of) for most_of in (policy.movements_max, policy.bytes_max)]
-    reads = _reads_of(placement)
+    reads, (lead_group, lead_price) = _reads_of(placement), _lead_prices(problem, tuning)
     task = RoundTask(
         original=placement.original,
         leading=placement.leading + reads.led,
         following=placement.following,
         sizes=placement.disk_bytes,
-        copy_price=search.spending.in_fair_shares(placement.disk_bytes),
+        copy_price=price_of_copies(placement),
         bulk=_bulk(placement, share[:, ~counts]),
         is_movable=problem.may_balance & ~reads.is_pinned,
-        stays_in_racks=np.diff(reads.begin) > 0,
+        stays_in_racks=(np.diff(reads.begin) > 0) | policy.keep_racks,
         read_begin=reads.begin,
         read_racks=reads.racks,
         read_loads=reads.loads,
@@ -163,13 +167,48 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
         limit=np.where(counts, problem.goal, problem.limit),
         target=target,
         most=most,
-        room=np.minimum(arrays.disk_room_bytes, inflow_max),
-        budget=np.array(budget),
+        room=room_of(problem),
+        budget=budgets_of(policy),
+        lead_group=lead_group,
+        lead_price=lead_price,
         dual_price=np.zeros_like(share),
     )
     # numba compiles anew for arrays of another layout, or for arrays that can't be written.
     task = RoundTask._make(np.array(field, order="C") for field in task)
     return task._replace(fixed=placement.loads - loads_of(task, placement.replicas))
+
+
+def price_of_copies(placement: Placement) -> Floats:
+    """P fair shares of disk that one copy of each partition takes: alike in any unit of bytes."""
+    replicas = (placement.original != NO_BROKER).sum(axis=1)
+    fair_share = float((placement.disk_bytes * replicas).sum()) / max(1, int(placement.arrays.alive.sum()))
+    # Without any bytes on disk a copy costs nothing, in whatever unit.
+    return on_grid(placement.disk_bytes / (fair_share if fair_share > 0 else 1.0))
+
+
+def room_of(problem: Problem) -> Floats:
+    """B bytes that may be copied to each broker.
+
+    What leaves a broker makes no room: Kafka deletes it a minute later, and maybe from another of its log dirs.
+    """
+    most = problem.policy.inflow_max
+    room: Floats = np.minimum(problem.arrays.disk_room_bytes, np.inf if most is None else most)
+    return room
+
+
+def budgets_of(policy: PlannerPolicy) -> Floats:
+    """Most movements and most bytes of a plan; infinite where the policy sets none."""
+    return np.array([np.inf if most is None else float(most) for most in (policy.movements_max, policy.bytes_max)])
+
+
+def _lead_prices(problem: Problem, tuning: Tuning) -> tuple[Indices, Floats]:
+    """(P, K x B) as `lead_group` and `lead_price`: a leadership costs more for each rack that is wanted more."""
+    group = np.zeros(len(problem.movable), dtype=np.int64)
+    prices: list[Floats] = [np.zeros(len(problem.share))]
+    for partitions, ranks in problem.leader_ranks():
+        group[partitions] = len(prices)
+        prices.append(tuning.leader_rack_price * ranks.astype(np.float64))
+    return group, np.stack(prices)
 
 
 def _bulk(placement: Placement, share: Floats) -> Floats:
@@ -299,7 +338,17 @@ def part_of(task: RoundTask, some: Indices) -> RoundTask:
     """The task with the partitions `some` alone, as if all others carried nothing."""
     lengths = np.diff(task.read_begin)
     reads = np.flatnonzero(np.isin(np.repeat(np.arange(len(lengths)), lengths), some))
-    by_partition = ("original", "leading", "following", "sizes", "copy_price", "bulk", "is_movable", "stays_in_racks")
+    by_partition = (
+        "original",
+        "leading",
+        "following",
+        "sizes",
+        "copy_price",
+        "bulk",
+        "is_movable",
+        "stays_in_racks",
+        "lead_group",
+    )
     fields = {name: getattr(task, name)[some] for name in by_partition}
     fields["read_begin"] = np.concatenate(([0], np.cumsum(lengths[some]))).astype(np.int64)
     fields |= {name: getattr(task, name)[reads] for name in ("read_racks", "read_loads")}

@@ -88,7 +88,7 @@ def run_round(task: RoundTask, step: RoundStep, state: RoundState) -> int:
     for number in range(step.trials):
         if number % refresh == 0:
             priced = _write_priced(task, state)
-            if priced == 0 and state.totals[0] == 0.0:
+            if priced == 0 and state.totals[0] == 0.0 and len(task.lead_price) == 1:
                 break
         if number % tenth == 0 and number > 0:
             if accepted - before <= step.idle_share * tenth and step.idle_share > 0.0:
@@ -193,7 +193,7 @@ def _number_th(rows: Ints, others: Ints, p: int, number: int) -> int:
     slot, left = 0, number
     while True:
         broker = int(rows[p, slot])
-        if broker != NO_BROKER and not _holds(others, p, broker):
+        if broker != NO_BROKER and not holds(others, p, broker):
             if left == 0:
                 return broker
             left -= 1
@@ -247,14 +247,14 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
     cost_s = _cost_of_source(task, step, state, s)
     base = cost_s - state.cost[s]
     # No broker's cost falls by what it takes, so what the source gains must pay for the copy.
-    if given == NO_BROKER and _holds(task.original, p, s) and base + step.copy_part * task.copy_price[p] > threshold:
+    if given == NO_BROKER and holds(task.original, p, s) and base + step.copy_part * task.copy_price[p] > threshold:
         return 0
     best, chosen, cost_chosen, copies_chosen = threshold, NO_BROKER, 0.0, 0
     for _ in range(step.targets_tried if given == NO_BROKER else 1):
         t = given if given != NO_BROKER else int(task.takers[_below(state, len(task.takers))])
         if t == s or not _may_arrive(task, state, p, s, t):
             continue
-        copies = copies_more(task, p, s, t)
+        copies = copies_more(task.original, p, s, t)
         rise = base + _price_rise(task, step, state, p, copies, _leader_then(state, p, slot, t))
         if rise > best or not _fits(task, state, s, t):
             continue
@@ -287,8 +287,8 @@ def _exchange(task: RoundTask, step: RoundStep, state: RoundState, threshold: fl
     slot, other = _slot_of(state.rows, p, s), _slot_of(state.rows, q, t)
     _write_replica(task, state, p, slot, s)
     _subtract_replica(task, state, q, other, t)
-    copies_p = copies_more(task, p, s, t)
-    copies_q = copies_more(task, q, t, s)
+    copies_p = copies_more(task.original, p, s, t)
+    copies_q = copies_more(task.original, q, t, s)
     rise = _price_rise(task, step, state, p, copies_p, _leader_then(state, p, slot, t))
     rise += _price_rise(task, step, state, q, copies_q, _leader_then(state, q, other, s))
     if rise - state.cost[s] - state.cost[t] > threshold:
@@ -316,7 +316,7 @@ def _led_by(task: RoundTask, state: RoundState, leader: int, follower: int) -> i
     """
     for _ in range(PARTNERS if state.held_count[leader] > 0 else 0):
         q = int(state.held[leader, _below(state, state.held_count[leader])])
-        if state.rows[q, 0] == leader and task.is_movable[q] and _holds(state.rows, q, follower):
+        if state.rows[q, 0] == leader and task.is_movable[q] and holds(state.rows, q, follower):
             return q if _may_lead(task, q, leader, follower) else NO_BROKER
     return NO_BROKER
 
@@ -330,13 +330,13 @@ def _may_lead(task: RoundTask, p: int, old: int, new: int) -> bool:
 @compiled
 def _may_leave(task: RoundTask, p: int, s: int) -> bool:
     """Whether the replica of p may leave s."""
-    return bool(task.may_give[s]) or not _holds(task.original, p, s)
+    return bool(task.may_give[s]) or not holds(task.original, p, s)
 
 
 @compiled
 def _may_arrive(task: RoundTask, state: RoundState, p: int, s: int, t: int) -> bool:
     """Whether the replica of p on s may go to t, by all rules but capacity and budgets."""
-    is_home = _holds(task.original, p, t)
+    is_home = holds(task.original, p, t)
     if not (task.may_take[t] or (is_home and task.may_hold[t])) or state.held_count[t] >= state.held.shape[1]:
         return False
     if not is_home and state.inflow[t] + task.sizes[p] > task.room[t]:
@@ -409,13 +409,15 @@ def _price_rise(task: RoundTask, step: RoundStep, state: RoundState, p: int, cop
     is_changed = state.foreign[p] + copies > 0 or leader != task.original[p, 0]
     change = int(is_changed) - int(state.changed_place[p] != NO_BROKER)
     rise: float = step.change_price * change + step.copy_part * task.copy_price[p] * copies
+    prices, group = task.lead_price, task.lead_group[p]
+    rise += prices[group, leader] - prices[group, state.rows[p, 0]]
     return rise
 
 
 @compiled
-def copies_more(task: RoundTask, p: int, old: int, new: int) -> int:
+def copies_more(original: Ints, p: int, old: int, new: int) -> int:
     """How many copies more p has if its replica on `old` goes to `new`: one, none, or one less."""
-    return int(not _holds(task.original, p, new)) - int(not _holds(task.original, p, old))
+    return int(not holds(original, p, new)) - int(not holds(original, p, old))
 
 
 @compiled
@@ -474,11 +476,11 @@ def _shift_replica(task: RoundTask, state: RoundState, p: int, slot: int, old: i
     state.held[old, place] = state.held[old, state.held_count[old]]
     state.held[new, state.held_count[new]] = p
     state.held_count[new] += 1
-    if not _holds(task.original, p, old):
+    if not holds(task.original, p, old):
         state.inflow[old] -= task.sizes[p]
         state.totals[1] -= task.sizes[p]
         state.foreign[p] -= 1
-    if not _holds(task.original, p, new):
+    if not holds(task.original, p, new):
         state.inflow[new] += task.sizes[p]
         state.totals[1] += task.sizes[p]
         state.foreign[p] += 1
@@ -505,7 +507,8 @@ def _list_changed(task: RoundTask, state: RoundState, p: int) -> None:
 
 
 @compiled
-def _holds(rows: Ints, p: int, broker: int) -> bool:
+def holds(rows: Ints, p: int, broker: int) -> bool:
+    """Whether `broker` stands in row p."""
     for slot in range(rows.shape[1]):  # noqa: SIM110 - numba compiles no generator
         if rows[p, slot] == broker:
             return True

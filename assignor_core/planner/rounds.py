@@ -44,6 +44,8 @@ class Outcome(NamedTuple):
     """The price of copies and of changed partitions, in fair shares of disk; a part of the cost."""
     rows: Ints
     """P x R."""
+    loads: Floats
+    """B x C."""
 
     @property
     def key(self) -> tuple[float, float]:
@@ -173,9 +175,9 @@ class Rounds:
         price_loads(task, judge, state)
         copied = float((state.foreign * task.copy_price).sum())
         paid = copied + change * float(state.totals[0])
-        cost = float(state.cost.sum()) + paid
+        cost = float(state.cost.sum()) + paid + float(task.lead_price[task.lead_group, state.rows[:, 0]].sum())
         above = case.above(state.loads) if case.keeps_walls(state) else np.inf
-        return Outcome(above, cost, case.excess(state.loads), paid, state.rows.copy())
+        return Outcome(above, cost, case.excess(state.loads), paid, state.rows.copy(), state.loads.copy())
 
     def run_all(self, turns: Iterable[Turn]) -> Outcome:
         """Rounds one after the other, then closing rounds until one gains next to nothing; the best of these."""

@@ -31,7 +31,7 @@ class PendingMovement(NamedTuple):
     """A changed partition that waits for its wave, and what moving it does to brokers.
 
     >>> placement = state_of((1,), (1,), loads=(5.0, 5.0)).placement
-    >>> placement.move(0, 0, 1)
+    >>> placement.take(np.array([[1], [0]]))
     >>> movement = pending_movement(placement, 0)
     >>> disk = placement.arrays.columns.of(Resource.DISK)
     >>> movement.brokers.tolist(), movement.change[:, disk].tolist(), movement.arriving.tolist()

@@ -93,6 +93,10 @@ OWN_CODES: Mapping[str, Mapping[str, str]] = {
         "1": "with `--apply`: the execution was aborted or failed",
         "3": "with `--apply`: the plan was refused, or the answer was no",
     },
+    "restart-check": {
+        "0": "the broker may be restarted now",
+        "3": "it should not be restarted now, also not after `--wait`; the line says why",
+    },
     "backtest": {"0": REPORTED},
     "what-if": {"0": REPORTED},
     "check": {"0": "every check passed", "1": "a check failed or could not be made"},

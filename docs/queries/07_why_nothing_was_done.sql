@@ -1,5 +1,5 @@
 -- Why was nothing done? Every evaluation has a row and a reason.
-SELECT verdict, reason, count(*) AS evaluations, max(decided_at) AS last_at
+SELECT kafka_cluster, verdict, reason, count(*) AS evaluations, max(decided_at) AS last_at
 FROM decision
-GROUP BY verdict, reason
-ORDER BY evaluations DESC, verdict, reason
+GROUP BY kafka_cluster, verdict, reason
+ORDER BY evaluations DESC, kafka_cluster, verdict, reason

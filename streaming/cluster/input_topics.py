@@ -1,9 +1,12 @@
-"""Creates the two input topics where they are missing. It knows their settings, and nothing of their records."""
+"""Creates the two input topics where they are missing, and reads which partitions and times their records have.
 
-from collections.abc import Collection
+It knows the settings of topics, and nothing of what the records mean.
+"""
+
+from collections.abc import Collection, Mapping
 
 import structlog
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import NoError, TopicAlreadyExistsError, for_code
 
@@ -48,6 +51,31 @@ def stamped_by_producers(admin: KafkaAdminClient, names: Collection[str]) -> tup
     if hidden:
         raise ClusterRequestFailed(f"the cluster does not show {TIMESTAMP_TYPE} of topic {hidden[0]}")
     return tuple(name for name, values in sorted(answers.items()) if values[TIMESTAMP_TYPE]["value"] != BROKERS_TIME)
+
+
+def partitions_of(admin: KafkaAdminClient, names: Collection[str]) -> dict[str, list[int]]:
+    """Return the partitions of each of the topics that exists. Raises as `create_input_topics`."""
+    with translated("describe topics", role="pipeline"):
+        described = admin.describe_topics(sorted(names))
+    return {
+        topic["name"]: sorted(row["partition_index"] for row in topic["partitions"])
+        for topic in described
+        if not topic["error_code"]
+    }
+
+
+def first_offsets(
+    admin: KafkaAdminClient, partitions: Collection[tuple[str, str]], since_ms: int
+) -> Mapping[tuple[str, str], int]:
+    """Return the first offset whose record has Kafka's timestamp `since_ms` or a later one, by topic and partition.
+
+    Partitions without such a record are left out. Partitions are named by text, as Spark does. Raises as
+    `create_input_topics`.
+    """
+    wanted = {TopicPartition(topic, int(partition)): since_ms for topic, partition in partitions}
+    with translated("find offsets by time", role="pipeline"):
+        found = admin.list_partition_offsets(wanted) if wanted else {}
+    return {(key.topic, str(key.partition)): row.offset for key, row in found.items() if row.offset >= 0}
 
 
 def _create(admin: KafkaAdminClient, name: str, topics: TopicSettings, *, replicas_max: int) -> None:

@@ -1,25 +1,38 @@
-"""Acts that serve is asked for by HTTP, through the journal and the planning of the commands.
+"""Acts of people: at the command line, and by HTTP through serve, by the journal and the planning of the commands.
 
-An approval, an abort or a note is a row: the control that holds the lease acts on it, now or after a take-over.
+An approval, an abort or a note is a row: the control that holds the lease acts on it, now or after a take-over. Each
+act has a row in `audit` before it and one after it.
 """
 
-from collections.abc import Callable
+import hashlib
+import socket
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assignor_core.errors import CoreError
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.wording import counted
-from streaming.commands.approved_before import approved_before
-from streaming.serve.api.actions import Outcome
+from streaming.commands.options import live_cluster
+from streaming.errors import TableUnavailable
+from streaming.runtime import clocks
+from streaming.runtime.api_tokens import Role
+from streaming.runtime.os_user import os_user
+from streaming.serve.access import Person
+from streaming.serve.api.audit import Act, Audit, Outcome
 from streaming.settings import Settings
 from streaming.tables import TableReader, of_cluster, to_ms
 from streaming.views.past_rows import read_execution_of
 from streaming.views.plans import plan_ids
 
 if TYPE_CHECKING:
-    from assignor_core.proposed_plan import ProposedPlan
+    from assignor_core.proposed_plan import KeptPlan, ProposedPlan
     from streaming.views.intents import Intent
+
+COMMAND_LINE = "command line"
 
 
 class JournalActions:
@@ -30,13 +43,11 @@ class JournalActions:
 
     def make_plan(self, *, now_ms: int) -> Outcome:
         """The plan that control would make, of the newest windows and the placement as it is."""
-        from streaming.commands.live_cluster import live_cluster
         from streaming.control.planning import propose_and_keep
         from streaming.control.policies import policy_on
         from streaming.control.wiring import window_tables_of
 
         settings = self._settings
-
         with live_cluster(settings) as cluster:
             proposed = propose_and_keep(
                 cluster,
@@ -189,3 +200,70 @@ def _named(execution: Execution) -> dict[str, Any]:
 
 def _end(execution: Execution) -> str:
     return "" if execution.end is None else f"{execution.end.event.value}"
+
+
+def person() -> str:
+    """Who asks, for control's journal: the user of the operating system, and the machine."""
+    return f"{os_user()} ({COMMAND_LINE} on {socket.gethostname()})"
+
+
+@dataclass(slots=True)
+class Noted:
+    """An act that has begun; `outcome` is what is noted when it has ended."""
+
+    outcome: Outcome
+
+
+@contextmanager
+def noted(settings: Settings, action: str, target: str, outcome: Outcome) -> Iterator[Noted]:
+    """Note in `audit` that an act begins, and at the end what came of it: `outcome`, or why it failed.
+
+    Raises TableUnavailable where the act can't be noted: then it must not be done.
+    """
+    begun = Noted(outcome)
+    digest = hashlib.sha256(f"{action}\0{target}".encode()).hexdigest()
+    who = Person(os_user(), Role.OPERATOR, COMMAND_LINE, socket.gethostname())
+    act = Act(action, target, who, uuid.uuid4().hex, digest)
+    audit = Audit(settings.storage.tables, settings.kafka.cluster_name)
+
+    def end(outcome: Outcome) -> None:
+        answer = {"state": outcome.state, "detail": outcome.detail, **outcome.fields}
+        audit.end(act, outcome, answer, now_ms=clocks.now_ms())
+
+    audit.begin(act, now_ms=clocks.now_ms())
+    try:
+        yield begun
+    except BaseException as error:
+        failed = Outcome("failed", f"{type(error).__name__}: {error}", 500)
+        with suppress(TableUnavailable):
+            end(failed)
+        raise
+    with suppress(TableUnavailable):  # the act is done
+        end(begun.outcome)
+
+
+def keeping_plan(
+    settings: Settings, action: str, target: str | None = None, *, now_ms: int
+) -> "Callable[[ProposedPlan], None]":
+    """Stores a plan in the tables as an act of the person at this command line; `target` None stands for its id."""
+    from streaming.control.wiring import journal_of
+
+    def keep(proposed: "ProposedPlan") -> None:
+        with noted(settings, action, target or proposed.plan.plan_id, planned(proposed)):
+            journal_of(settings).write_plan(proposed, decision=None, now_ms=now_ms)
+
+    return keep
+
+
+def executions_of(executions: Sequence[Execution], kept: "KeptPlan") -> list[Execution]:
+    """Those of this plan, in their order."""
+    return [row for row in executions if row.plan_id == kept.plan.plan_id]
+
+
+def approved_before(executions: Sequence[Execution], kept: "KeptPlan") -> Execution | None:
+    """The newest execution of this plan that is open, or has ended since the plan was made; None where there is none.
+
+    `executions` are all, oldest first. A plan that was made anew since is new, though it may have the same id.
+    """
+    of_plan = reversed(executions_of(executions, kept))
+    return next((row for row in of_plan if not row.ended or row.approved_ms >= kept.created_ms), None)

@@ -2,7 +2,8 @@
 
 `apply` writes the approval into the journal. Where a control is running it carries the plan out, and this command
 follows; where none is (or it has died), this command takes the lease and does what control would: what is open has its
-turn, one after the other. A command that ends before its execution prints it.
+turn, one after the other. A command that ends before its execution prints it. A plan from a file is read and checked
+whole, before anything of it is kept.
 """
 
 import json
@@ -16,20 +17,23 @@ from contextlib import nullcontext, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import structlog
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
+from assignor_core.errors import InputError
 from assignor_core.execution.events import Event
+from assignor_core.model import INT64_MAX, cluster_from_json
+from assignor_core.plan import Plan, plan_from_json, plan_to_json, validate
 from assignor_core.price import plan_duration_ms
+from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
 from assignor_core.wording import bytes_text, counted
-from streaming.commands.approved_before import approved_before, executions_of
-from streaming.commands.asking import confirmed
-from streaming.commands.console import echo
-from streaming.commands.options import in_use, json_option, settings_from, settings_options
-from streaming.commands.plan_price import duration_text
+from streaming.commands.console import confirmed, echo
+from streaming.commands.in_words import duration_text
+from streaming.commands.options import check_tables, in_use, json_option, settings_from, settings_options
 from streaming.errors import LeaseLost, RefusedForSafety, UsageProblem
 from streaming.runtime import clocks
 from streaming.settings import Settings
@@ -37,7 +41,6 @@ from streaming.settings import Settings
 if TYPE_CHECKING:
     from assignor_core.execution.events import EventRecord, Figures
     from assignor_core.execution.life_cycle import Execution
-    from assignor_core.plan import Plan
     from assignor_core.proposed_plan import KeptPlan
     from streaming.cluster.ports import ClusterReader, ControlledCluster
     from streaming.control.carrier import Carrier
@@ -48,7 +51,6 @@ if TYPE_CHECKING:
     Ended = tuple[Execution, EventRecord]
 
 log = structlog.get_logger()
-
 POLL_INTERVAL_S = 1.0
 EXIT_CODES = {Event.DONE: 0, Event.REFUSED: 3}
 """By the event that ends the execution; any other is a failure."""
@@ -96,14 +98,13 @@ def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_j
     from assignor_core.maintenance import may_act, next_opening
     from streaming.cluster.clients import admin_client
     from streaming.cluster.permissions import check_may_execute
-    from streaming.commands.noted_acts import noted, person
-    from streaming.commands.tables_there import check_tables
+    from streaming.commands.acting import noted, person
     from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.policies import maintenance_windows
     from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.secrets import secrets_of
-    from streaming.serve.api.actions import Outcome
+    from streaming.serve.api.audit import Outcome
 
     configure_logging(settings.log, secrets_of(settings))
     journal = journal_of(settings)
@@ -143,7 +144,6 @@ def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_j
 def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Stop what is being carried out: cancel moves in flight, take throttles away. Finished moves stay."""
     from streaming.cluster.clients import admin_client
-    from streaming.commands.tables_there import check_tables
     from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging
@@ -271,8 +271,8 @@ class _Following:
 
     def ask_to_stop(self, execution: "Execution") -> None:
         """Write the request of the person at this command line."""
-        from streaming.commands.noted_acts import noted, person
-        from streaming.serve.api.actions import Outcome
+        from streaming.commands.acting import noted, person
+        from streaming.serve.api.audit import Outcome
 
         detail = f"execution {execution.execution_id} is asked to stop"
         with noted(self._settings, "abort", execution.execution_id, Outcome("abort_asked", detail)):
@@ -306,6 +306,8 @@ def _show_executions(journal: "Journal", approved: "KeptPlan") -> None:
     """What has come of this plan before, and what it waits for. Raises RefusedForSafety if it was carried out since it
     was made; what an abort has left of it may be carried out.
     """
+    from streaming.commands.acting import approved_before, executions_of
+
     executions = journal.executions(now_ms=clocks.now_ms())
     ended = [row for row in executions_of(executions, approved) if row.ended]
     if ended:
@@ -343,7 +345,6 @@ def _plan_of_file(file: str, journal: "Journal", settings: Settings) -> "tuple[K
     from assignor_core.errors import PlanTampered
     from assignor_core.plan import HASH_VERSION, checked_content
     from assignor_core.proposed_plan import KeptPlan
-    from streaming.commands.plan_file import read_plan_file
 
     proposed = read_plan_file(file, settings.kafka.cluster_name)
     plan, now_ms = proposed.plan, clocks.now_ms()
@@ -364,7 +365,7 @@ def _plan_of_file(file: str, journal: "Journal", settings: Settings) -> "tuple[K
 
 
 def _propose_again(cluster: "ClusterReader", settings: Settings) -> None:
-    from streaming.commands.noted_acts import keeping_plan
+    from streaming.commands.acting import keeping_plan
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import policy_on
     from streaming.control.wiring import window_tables_of
@@ -385,7 +386,7 @@ def _propose_again(cluster: "ClusterReader", settings: Settings) -> None:
     _show(plan)
 
 
-def _show(plan: "Plan") -> None:
+def _show(plan: Plan) -> None:
     """What carrying it out would do: how much, what it brings, and each movement."""
     from streaming.commands.plan_text import movement_lines
 
@@ -402,3 +403,105 @@ def _show(plan: "Plan") -> None:
     )
     for line in movement_lines(plan, shutil.get_terminal_size().columns):
         echo(line)
+
+
+class _Ratio(BaseModel):
+    max_over_mean: FiniteFloat | None = None
+
+
+class _Observed(BaseModel):
+    leaders: list[tuple[str, int, int]]
+    partition_counts: dict[str, int]
+    brokers_missing: list[int] = []
+    kafka_cluster_id: str | None = None
+    topic_ids: dict[str, str] = {}
+
+
+class _Rests(BaseModel):
+    """What a plan rests on, in its place in the file."""
+
+    observed: _Observed | None = None
+
+
+class _Besides(BaseModel):
+    """What is kept of a plan besides its movements. What only some writers of plans know may be absent."""
+
+    elapsed_ms: Annotated[float, Field(ge=0, le=INT64_MAX)] = 0.0
+    skew_before: dict[str, _Ratio]
+    skew_after: dict[str, _Ratio]
+    lower_bound: dict[str, FiniteFloat]
+    loads_before: dict[str, dict[int, FiniteFloat]] = {}
+    loads_after: dict[str, dict[int, FiniteFloat]] = {}
+    least_bytes: Annotated[FiniteFloat, Field(ge=0)] | None = None
+
+
+def read_plan_file(file: str, cluster_name: str) -> ProposedPlan:
+    """The contract's "Result of plan" in `file`, for the cluster of that name.
+
+    Raises UsageProblem in one line; PlanTampered where content and id disagree.
+    """
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+        content = _from_json(text)
+        if isinstance(content, dict):
+            _Rests.model_validate_json(text, strict=True)
+        plan = plan_from_json(content)
+        besides = _Besides.model_validate_json(text, strict=True)
+        plan_to_json(plan)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise _misfit(file, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except (KeyError, TypeError):
+        raise _misfit(file, "lower_bound: names a resource of which skew_after holds no max_over_mean") from None
+    except (OSError, ValueError, OverflowError, RecursionError, InputError) as error:
+        raise _misfit(file, str(error)) from None
+    if plan.cluster_id not in ("", cluster_name):
+        raise _misfit(file, f"is for cluster {plan.cluster_id!r}, kafka.cluster_name is {cluster_name!r}")
+    problem = _unsound(plan)
+    if problem:
+        raise _misfit(file, problem)
+    return ProposedPlan(plan, elapsed_ms=besides.elapsed_ms)
+
+
+def _from_json(text: str) -> Any:
+    """What the text holds; raises ValueError. Who sends the text for people to a file learns what to ask for."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"is no JSON, which `rebalancer plan --out FILE` writes: {error}") from None
+
+
+def _unsound(plan: Plan) -> str | None:
+    """Why no cluster may be changed so, if so: asked of the smallest cluster that the plan could be for."""
+    if plan.bytes_to_move > INT64_MAX:
+        return f"bytes_to_move: found {plan.bytes_to_move:g}"
+    if not plan.movements:
+        return None
+    named = {broker for movement in plan.movements for broker in (*movement.old_replicas, *movement.new_replicas)}
+    before = {
+        (movement.topic, movement.partition): {
+            "topic": movement.topic,
+            "partition": movement.partition,
+            "replicas": list(movement.old_replicas),
+            "load": {"bytes_in_per_sec": 0.0, "bytes_out_per_sec": 0.0, "disk_bytes": movement.bytes_to_move},
+        }
+        for movement in plan.movements
+    }
+    try:
+        cluster = cluster_from_json(
+            {
+                "cluster_id": plan.cluster_id,
+                "brokers": [{"broker_id": broker} for broker in sorted(named)],
+                "partitions": list(before.values()),
+            }
+        )
+    except InputError as error:
+        return str(error)
+    problems = validate(plan, cluster)
+    if problems:
+        return problems[0]
+    return None
+
+
+def _misfit(file: str, problem: str) -> UsageProblem:
+    return UsageProblem(f"plan file {file}: {problem}")

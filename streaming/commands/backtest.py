@@ -1,16 +1,22 @@
-"""`rebalancer backtest`: the trigger over the load that the tables have kept, under these settings or others."""
+"""`rebalancer backtest`: the trigger over the load that the tables have kept, under these settings or others.
+
+With --plans real plans and moves, several policies side by side; with --decisions those of the past made again.
+"""
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.wording import counted
+from streaming.commands.console import echo, print_whole, write_whole
+from streaming.commands.in_words import duration_text
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
@@ -18,11 +24,15 @@ from streaming.settings import HOUR_MS, Settings, TriggerSettings
 
 if TYPE_CHECKING:
     from assignor_core.replays import Trace
-    from assignor_core.what_if import History
+    from assignor_core.what_if import History, Replay
+    from streaming.control.replaying import DecidedAgain
 
 HOURS_MAX = 24 * 366 * 10
 GENERATED_HOURS_MAX = 24 * 7 * 8
 """A generated window of a broker takes some 10 us."""
+POLICIES_MAX = 10
+SHOWN_MAX = 20
+"""Most decisions that the table shows; --json prints all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +121,6 @@ def backtest(
     if decisions and (with_plans or made_up):
         raise UsageProblem(f"{'--plans' if with_plans else '--generate'} and --decisions can't go together")
     if with_plans:
-        from streaming.commands.backtest_plans import backtest_plans
-
         history_for = partial(_history, made_up=made_up, since_ms=since_ms)
         kind = "generated" if made_up else "recorded"
         return backtest_plans(config_file, assignments, policies, history_for, png_file, kind=kind, as_json=as_json)
@@ -120,8 +128,6 @@ def backtest(
         raise UsageProblem(f"{'--policy' if policies else '--png'}: goes with --plans only")
     settings = settings_from(config_file, assignments)
     if decisions:
-        from streaming.commands.backtest_decisions import backtest_decisions
-
         return backtest_decisions(settings, since_ms, as_json=as_json)
     trace = made_up.trace(settings.pipeline.window_ms) if made_up else _recorded(settings, hours, since_ms)
     return _replay(settings, trace, as_json)
@@ -191,3 +197,110 @@ def _policy_text(trigger: TriggerSettings) -> str:
     thresholds = f"enter {trigger.enter_ratio}, exit {trigger.exit_ratio}"
     windows = f"{trigger.windows_over} of {trigger.windows_considered} windows"
     return f"{thresholds}, {windows}, cooldown {trigger.cooldown_ms / 60_000:g} min"
+
+
+def backtest_plans(
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    policies: tuple[str, ...],
+    history_for: "Callable[[Settings], History]",
+    png_file: Path | None,
+    *,
+    kind: str,
+    as_json: bool,
+) -> int:
+    """Prints what each policy would have done in the hours of `history_for`, which are of this `kind`.
+
+    Each policy is "KEY=VALUE KEY=VALUE" besides the settings of the command.
+    """
+    from streaming.commands.what_if import replay_data
+    from streaming.control.what_if import replayed
+
+    if len(policies) > POLICIES_MAX:
+        raise UsageProblem(f"--policy: found {len(policies)}, allowed are at most {POLICIES_MAX}")
+    named = [("as set", settings_from(config_file, assignments))]
+    named += [(text, settings_from(config_file, (*assignments, *text.split()))) for text in policies]
+    first = named[0][1]
+    history = history_for(first)
+    runs = [(name, settings, replayed(history, settings)[0]) for name, settings in named]
+    if png_file is not None:
+        from streaming.simulate.plot import png_of
+        from streaming.simulate.replay_plot import plot_replays
+
+        drawn = [(name, replay) for name, _, replay in runs]
+        figure = plot_replays(drawn, history.cluster_name, enter_ratio=first.trigger.enter_ratio)
+        write_whole("--png", png_file, png_of(figure))
+    if as_json:
+        data: list[dict[str, Any]] = [{"policy": name, **replay_data(replay)} for name, _, replay in runs]
+        click.echo(json.dumps({"brokers": len(history.brokers), "policies": data}))
+    else:
+        _print_plans(history, kind, runs)
+    return 0
+
+
+def _print_plans(history: "History", kind: str, runs: "Sequence[tuple[str, Settings, Replay]]") -> None:
+    hours = counted(len(history.hour_start_ms), f"{kind} hour", f"{kind} hours")
+    echo(f"{hours} of {counted(len(history.brokers), 'broker', 'brokers')}")
+    columns = (
+        "policy", "plans", "given up", "movements", "GB copied", "in skew", "even after", "max/mean, worst", "last",
+    )  # fmt: skip
+    print_whole(columns, [_row(*run) for run in runs])
+
+
+def _row(name: str, settings: Settings, replay: "Replay") -> tuple[str, ...]:
+    resources = settings.trigger.resources
+    after = replay.even_after_ms
+    return (
+        name,
+        str(len(replay.plans)),
+        str(sum(plan.given_up for plan in replay.plans)),
+        str(sum(plan.movements for plan in replay.plans)),
+        f"{replay.copied_bytes / 1e9:,.2f}",
+        duration_text(replay.windows_in_skew * settings.pipeline.window_ms),
+        "never" if after is None else duration_text(after),
+        f"{max(replay.max_over_mean[resource].max() for resource in resources):.2f}",
+        f"{max(replay.max_over_mean[resource][-1] for resource in resources):.2f}",
+    )
+
+
+def backtest_decisions(settings: Settings, since_ms: int, *, as_json: bool) -> int:
+    """Prints how many decisions are the same, and those that are not."""
+    from streaming.control.policies import decision_policy
+    from streaming.control.replaying import decisions_again
+
+    rows = decisions_again(settings, decision_policy(settings, ()), since_ms=since_ms)
+    if not rows:
+        raise NothingToPlanOn(f"--decisions: found none in that time in {settings.storage.tables}")
+    differing = [row for row in rows if not row.is_same]
+    if as_json:
+        same = len(rows) - len(differing)
+        data = {"decisions": len(rows), "same": same, "different": list(map(_data, differing))}
+        click.echo(json.dumps(data))
+    else:
+        _print_decisions(rows, differing)
+    return 0
+
+
+def _print_decisions(rows: "Sequence[DecidedAgain]", differing: "Sequence[DecidedAgain]") -> None:
+    same = counted(len(rows) - len(differing), "of them is", "of them are")
+    echo(f"{counted(len(rows), 'decision', 'decisions')}, {same} the same now")
+    if differing:
+        shown = ("decided_at", "reason_then", "reason_now", "detail_now")
+        listed = [[data[name] for name in shown] for data in map(_data, differing[:SHOWN_MAX])]
+        print_whole(("decided at", "then", "now", "detail now"), listed)
+    if len(differing) > SHOWN_MAX:
+        echo(f"... and {len(differing) - SHOWN_MAX} more; --json prints all")
+
+
+def _data(row: "DecidedAgain") -> dict[str, Any]:
+    from streaming.tables import utc
+
+    return {
+        "decided_at": utc(row.then.decided_ms).isoformat(timespec="seconds"),
+        "verdict_then": row.then.verdict.value,
+        "reason_then": row.then.reason.value,
+        "detail_then": row.then.detail,
+        "verdict_now": row.now.verdict.value,
+        "reason_now": row.now.reason.value,
+        "detail_now": row.now.detail,
+    }

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from assignor_core.disks import all_hide_log_dirs
-from assignor_core.live import LiveCluster
+from assignor_core.live import NO_LEADER, LiveCluster, lagging_text, offline, offline_text
+from assignor_core.racks import some_without_rack
 from assignor_core.wording import counted
 from streaming import tables
 from streaming.cluster.clients import admin_client
@@ -22,10 +23,9 @@ from streaming.cluster.ports import ClusterReader, MarkerReader, ReadableCluster
 from streaming.cluster.releases import broker_releases, missing_features, release_finding
 from streaming.collect.prometheus import PrometheusSource
 from streaming.collect.prometheus import finding as prometheus_finding
-from streaming.commands.bytes_out_known import bytes_out_finding
-from streaming.commands.check_health import brokers_alive, partitions_healthy, reached
-from streaming.commands.check_samples import input_topics, reports
+from streaming.collect.shards import Shard
 from streaming.commands.console import echo
+from streaming.commands.in_words import broker_names, bytes_out_finding
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.contract import TABLES
 from streaming.errors import RebalancerError
@@ -33,7 +33,7 @@ from streaming.pipeline.guards import topics_read
 from streaming.runtime import clocks
 from streaming.runtime.jars import check_extra_jars, class_path, jar_paths, java_command
 from streaming.runtime.printable import printable
-from streaming.settings import CollectSettings, PlannerSettings, Settings, StorageSettings, TopicSettings
+from streaming.settings import CollectSettings, PlannerSettings, Settings, StorageSettings
 from streaming.tables import TableReader
 from streaming.tables.conditional_puts import try_conditional_put
 from streaming.tables.object_stores import S3_SCHEMES
@@ -43,6 +43,8 @@ from streaming.views.identity import check_cluster_id, expected_cluster_id, know
 
 DETAIL_CHARACTERS_MAX = 300
 """Kafka's refusals repeat the whole request."""
+OLD_WINDOWS = 5
+"""A window that ended longer ago shows how it was: no collector or pipeline runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +118,13 @@ def _findings(settings: Settings, roles: tuple[str, ...], level: Level = Level.E
         yield _guarded("cluster id", lambda: _cluster_id(cluster, settings))
         yield _guarded("brokers alive", lambda: brokers_alive(cluster.describe()))
         yield _guarded("partitions healthy", lambda: partitions_healthy(cluster.describe()))
-        yield _guarded("input topics", lambda: _input_topics(cluster, settings))
+        yield _guarded("input topics", lambda: input_topics(_topics(cluster), settings))
         if level.includes(Level.LOAD):
             yield _reassignments(cluster)
             yield _guarded("log dirs readable", lambda: _log_dirs(cluster, settings.planner))
-        yield _guarded("brokers reported", lambda: _reports(cluster, settings))
+        yield _guarded(
+            "brokers reported", lambda: reports(cluster.describe().broker_racks, settings, now_ms=clocks.now_ms())
+        )
         if level.includes(Level.LOAD):
             yield _guarded("bytes out", lambda: bytes_out_finding(_load(settings)))
         if settings.collect.prometheus_url is not None:
@@ -136,9 +140,10 @@ def _findings(settings: Settings, roles: tuple[str, ...], level: Level = Level.E
 def _rights(admin: Any, settings: Settings, roles: tuple[str, ...], wanted: Level = Level.EXECUTE) -> Iterator[Finding]:
     """What each role lacks up to the level that is wanted, and the level that all of them reach together."""
     lacking: list[Missing] = []
+    own, foreign = (settings.topics.byte_rate, settings.topics.consumer_lag), tuple(settings.topics.foreign)
     for role in roles:
         try:
-            missing = _missing(admin, settings.topics, role)
+            missing = missing_permissions(admin, role, input_topics=own, foreign_topics=foreign, observes_only=False)
         except RebalancerError as error:
             yield Finding(f"permissions: {role}", False, str(error)[:DETAIL_CHARACTERS_MAX])
             return
@@ -169,16 +174,6 @@ def level_finding(
     if wanted is Level.EXECUTE and not (mode == "apply" and Level.EXECUTE in levels):
         lowest = Level.LAG  # the findings of the roles name what is missing
     return Finding("level of rights", reached.level is not None and reached.level.includes(lowest), str(reached))
-
-
-def _missing(admin: Any, topics: TopicSettings, role: str) -> tuple[Missing, ...]:
-    return missing_permissions(
-        admin,
-        role,
-        input_topics=(topics.byte_rate, topics.consumer_lag),
-        foreign_topics=tuple(topics.foreign),
-        observes_only=False,
-    )
 
 
 def _guarded(name: str, run: Callable[[], tuple[bool | None, str]]) -> Finding:
@@ -278,15 +273,10 @@ def _log_dirs(cluster: ClusterReader, planner: PlannerSettings) -> tuple[bool, s
     return True, f"{counted(sized, 'replica has', 'replicas have')} a size"
 
 
-def _input_topics(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
-    return input_topics({topic for topic, _ in cluster.describe().partitions}, settings)
-
-
 def _brokers_time(admin: Any, cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
     """Whether brokers stamp the records of the input topics: no clock that is ahead can be judged by itself."""
-    existing = {topic for topic, _ in cluster.describe().partitions}
     kafka, names = settings.kafka, topics_read(settings.topics)
-    wrong = stamped_by_producers(admin, existing.intersection(names))
+    wrong = stamped_by_producers(admin, _topics(cluster).intersection(names))
     if not wrong:
         return True, "brokers stamp the records of every input topic"
     login = "" if kafka.security_protocol == "PLAINTEXT" else " --command-config admin.properties"
@@ -311,8 +301,8 @@ def _reassignments(cluster: ClusterReader) -> Finding:
     return Finding(name, not moving, f"{count} being reassigned" if moving else "none runs")
 
 
-def _reports(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
-    return reports(cluster.describe().broker_racks, settings, now_ms=clocks.now_ms())
+def _topics(cluster: ClusterReader) -> frozenset[str]:
+    return frozenset(topic for topic, _ in cluster.describe().partitions)
 
 
 def _load(settings: Settings) -> LoadPart:
@@ -358,7 +348,7 @@ def _throttles(cluster: ReadableCluster, settings: Settings) -> tuple[bool, str]
 
     between, within = cluster.throttle_rates(), cluster.log_dir_rates()
     rates = between.keys() | within.keys()
-    replicas = cluster.throttled_replicas({topic for topic, _ in cluster.describe().partitions})
+    replicas = cluster.throttled_replicas(_topics(cluster))
     if not rates and not replicas:
         return True, "none"
     running = [row for row in journal_of(settings).executions(now_ms=clocks.now_ms()) if not row.ended]
@@ -380,3 +370,74 @@ def _stray_text(cluster: MarkerReader, settings: Settings) -> str:
     if any(marker.lease_id == own for marker in cluster.markers()):
         return "and control removes them within 10 minutes once nothing copies"
     return "and not from these tables: remove them with kafka-configs.sh once no rebalancer is at work"
+
+
+def reached(live: LiveCluster) -> tuple[bool, str]:
+    """How large the cluster is that answered; names brokers without a rack beside others that have one."""
+    racks = {rack for rack in live.broker_racks.values() if rack}
+    sizes = ((live.broker_racks, "broker"), (racks, "rack"), (live.partitions, "partition"))
+    without = [f"broker {broker}" for broker, rack in sorted(live.broker_racks.items()) if not rack]
+    mixed = some_without_rack(without, len(racks) + len(without))
+    detail = ", ".join(counted(len(rows), one, f"{one}s") for rows, one in sizes)
+    return True, detail if mixed is None else f"{detail}; {mixed}"
+
+
+def brokers_alive(live: LiveCluster) -> tuple[bool, str]:
+    """Whether every broker that holds replicas is alive."""
+    away = live.hosts_away()
+    if not away:
+        return True, f"all that hold replicas, {counted(len(live.broker_racks), 'broker', 'brokers')}"
+    held = sum(bool(away.intersection(row.replicas)) for row in live.partitions.values())
+    verb = "is" if len(away) == 1 else "are"
+    return False, f"{broker_names(away)} {verb} down, with replicas of {counted(held, 'partition', 'partitions')}"
+
+
+def partitions_healthy(live: LiveCluster) -> tuple[bool, str]:
+    """Whether every partition has a leader, and every replica of the others is in sync."""
+    without_leader = offline(live)
+    short = [
+        key for key, row in live.partitions.items() if row.leader != NO_LEADER and len(row.isr) < len(row.replicas)
+    ]
+    problems = [offline_text(without_leader)] if without_leader else []
+    problems += [lagging_text(len(short), short[0])] if short else []
+    return not problems, "; ".join(problems) or "every replica is in sync"
+
+
+def input_topics(existing: Collection[str], settings: Settings) -> tuple[bool, str]:
+    """Whether the topics that the pipeline reads are among the `existing` ones.
+
+    Our own may be missing until a first window has closed: the collector makes them at its start.
+    """
+    own = [name for name in (settings.topics.byte_rate, settings.topics.consumer_lag) if name not in existing]
+    foreign = [f"{name} (of topics.foreign)" for name in sorted(settings.topics.foreign) if name not in existing]
+    if own and not foreign and _load(settings).window_end_ms is None:
+        return True, f"not there yet: {', '.join(own)} (`rebalancer collect` makes them)"
+    missing = [*(f"{name} (`rebalancer collect` makes it)" for name in own), *foreign]
+    return not missing, f"missing: {', '.join(missing)}" if missing else "all there"
+
+
+def reports(brokers: Collection[int], settings: Settings, *, now_ms: int) -> tuple[bool, str]:
+    """Whether the newest closed window has each of the brokers that are alive, and each from one collector."""
+    load = _load(settings)
+    if load.window_start_ms is None or load.window_end_ms is None:
+        return True, "no window of load has closed yet"
+    age_ms = now_ms - load.window_end_ms
+    if age_ms > OLD_WINDOWS * settings.pipeline.window_ms + settings.pipeline.watermark_ms:
+        return True, f"nothing to compare: the newest window ended {age_ms / 1000:,.0f} s ago"
+    twice = load.brokers_reported_twice
+    if twice:
+        return False, f"more than one collector reports {broker_names(twice)}: collect.shard must differ"
+    silent = sorted(set(brokers) - {row.broker for row in load.brokers if row.last_sample_ms >= load.window_start_ms})
+    if silent:
+        not_taken = _shards_not_taken(brokers, silent, settings.collect)
+        return False, f"no collector reports {broker_names(silent)}{not_taken}"
+    return True, f"one collector reports each of {counted(len(brokers), 'broker', 'brokers')}"
+
+
+def _shards_not_taken(brokers: Collection[int], silent: Collection[int], collect: CollectSettings) -> str:
+    """Shards all of whose brokers are silent, in words; nothing where one collector is to report all."""
+    count = Shard.of(collect.shard).count
+    shards = [Shard(number, count) for number in range(1, count + 1)]
+    members = {shard: {broker for broker in brokers if shard.takes_broker(broker)} for shard in shards}
+    idle = [str(shard) for shard, own in members.items() if own and own <= set(silent)]
+    return f": does a collector run with collect.shard {' and '.join(idle)}?" if count > 1 and idle else ""

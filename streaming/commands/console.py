@@ -1,19 +1,28 @@
-"""The console of all commands: text is shown as it is, and whole where no terminal folds it.
+"""What commands print and write, and the question before an act. Text is whole where no terminal folds it; files, too.
+
 
 Names of groups, topics and files hold what rich would take for markup (`[dev]billing`, `pay/[/b]`, `:key:`) and what a
 terminal would act on.
 """
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cache
 from itertools import repeat
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaming.errors import UsageProblem
 from streaming.runtime.printable import printable, printable_lines
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+    from rich.text import Text
 
 WIDTH_IN_FILES = 100_000
 """In files and pipes one line a row stays one line, whatever stands in it."""
@@ -27,12 +36,28 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 def console() -> "Console":
     """A console on standard output that reads no markup, no emoji and no control codes out of what it prints."""
-    from streaming.commands.rich_console import PrintableConsole
-
-    made = PrintableConsole(markup=False, emoji=False)
+    made = _printable_console()(markup=False, emoji=False)
     if not made.is_terminal:
         made.width = WIDTH_IN_FILES
     return made
+
+
+@cache
+def _printable_console() -> "type[Console]":
+    """rich strips only some control characters, and lets escape sequences through: this console shows them instead."""
+    from rich.console import Console
+
+    class PrintableConsole(Console):
+        def render_str(self, text: str, **options: Any) -> "Text":
+            """As rich does, before widths are measured."""
+            return super().render_str(printable_lines(text), **options)
+
+        def render(self, renderable: "RenderableType", options: "ConsoleOptions | None" = None) -> "Iterable[Segment]":
+            """As rich does. What is left in ready-made `Text` is made printable here; columns may be off by then."""
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else segment._replace(text=printable_lines(segment.text))
+
+    return PrintableConsole
 
 
 def print_whole(columns: Sequence[str], rows: Sequence[Sequence[str]], styles: Sequence[str] = ()) -> None:
@@ -58,3 +83,48 @@ def _unfolded(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int)
     ids = {name: place for place, name in enumerate(columns) if name.endswith("_id")}
     taken = sum(2 + max((len(row[place]) for row in rows), default=0) for place in ids.values())
     return frozenset(ids) if taken + OTHERS_WIDTH * (len(columns) - len(ids)) <= width else frozenset()
+
+
+def confirmed(question: str, *, yes: bool, err: bool = False) -> bool:
+    """Whether a person agrees, or has with --yes; a no is noted in one line. Raises UsageProblem where nobody answers.
+
+    `err`: ask on standard error, as standard output is for a program.
+    """
+    if yes:
+        return True
+    try:
+        agreed = click.confirm(question, err=err)
+    except click.Abort as abort:
+        if sys.stdin is not None and (sys.stdin.isatty() or not isinstance(abort.__context__, EOFError)):
+            raise  # Ctrl-C
+        echo("", err=err)  # the question has no line end
+        raise UsageProblem("no terminal to ask on: use --yes") from None
+    if not agreed:
+        echo("not carried out: nothing was changed on the cluster", err=True)
+    return agreed
+
+
+def write_whole(option: str, file: Path, content: bytes) -> None:
+    """Write `content`; a reader never finds half of it. Raises UsageProblem that names the `option`.
+
+    What a link leads to is replaced, not the link. A device or a pipe stays what it is and is written to.
+    """
+    target = Path(os.path.realpath(file))
+    try:
+        if target.exists() and not target.is_file():
+            target.write_bytes(content)
+        else:
+            _replace(target, content)
+    except OSError as error:
+        raise UsageProblem(f"{option} {file}: {error.strerror}") from None
+
+
+def _replace(file: Path, content: bytes) -> None:
+    part = file.with_name(f".{file.name}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, file)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()
+        raise

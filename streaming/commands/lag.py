@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,27 +14,47 @@ import click
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
+from streaming.runtime.printable import printable
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
     from assignor_core.lag import BurrowStatus
     from streaming.tables import TableReader
-    from streaming.views.group_lag import LagPicture
-    from streaming.views.lag_windows import LagWindows
+    from streaming.views.group_picture import LagPicture, LagRules
+    from streaming.views.group_ranking import Choice, GroupVerdict
+    from streaming.views.group_store import LagWindows
 
 Row = Mapping[str, Any]
 GROUPS_SHOWN = 200
+ALL = re.compile("")
+SORTS = ("verdict", "lag", "time", "name")
+RECORDS = "records"
+STYLES = {"ok": "green", "unknown": "dim", "warn": "yellow"}
+"""Of verdicts; all others are red."""
 
 
 @click.command()
 @click.option("--group", "group_id", help="This group by partition, worst first.")
 @click.option("--match", "pattern", default="", help="Only groups that match this regular expression.")
+@click.option("--topic", help="Only this topic: groups that read it, and how they do on it.")
+@click.option("--status", "statuses", multiple=True, metavar="VERDICT", help="Only with this verdict; may be repeated.")
+@click.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    default=SORTS[0],
+    show_default=True,
+    help="First the worst, those with most lag, those with the oldest lag, or by name.",
+)
 @click.option(
     "--limit",
     default=GROUPS_SHOWN,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Show so many groups, the worst; 0: all. JSON holds all.",
+    help="Show so many groups, the first; 0: all. JSON holds all.",
 )
 @click.option(
     "--compat", type=click.Choice(["burrow"]), help="Verdicts by Burrow's rules, its faults included: see docs/lag.md."
@@ -46,102 +67,124 @@ def lag(
     *,
     group_id: str | None,
     pattern: str,
+    topic: str | None,
+    statuses: tuple[str, ...],
+    sort: str,
     limit: int,
     compat: str | None,
     as_json: bool,
 ) -> int:
     """Consumer groups by verdict, worst first, and why. Reads the tables; needs neither Spark nor the cluster."""
-    from streaming.commands.tables_there import check_tables
+    from streaming.commands.options import check_tables
 
     settings = settings_from(config_file, assignments)
-    matches = _pattern(pattern)
+    burrow = compat is not None
+    matches, wanted = _pattern(pattern), _statuses(statuses, burrow=burrow)
     check_tables(settings)
-    groups_max = 0 if as_json else limit
-    report = read_lag(settings, group_id=group_id, matches=matches, burrow=compat is not None, groups_max=groups_max)
+    report = read_lag(
+        settings, group_id=group_id, matches=matches, topic=topic, statuses=wanted, sort=sort, burrow=burrow,
+        groups_max=0 if as_json else limit,
+    )  # fmt: skip
     if as_json:
         click.echo(json.dumps(report, indent=2))
         return 0
     from streaming.commands.console import console
-    from streaming.commands.lag_view import drawn
 
-    console().print(drawn(report, now_ms=clocks.now_ms()))
+    console().print(drawn(report, now_ms=clocks.now_ms(), first="worst" if sort == SORTS[0] else "first"))
     return 0
 
 
 def read_lag(
-    settings: Settings, *, group_id: str | None, matches: re.Pattern[str], burrow: bool = False, groups_max: int = 0
+    settings: Settings,
+    *,
+    group_id: str | None = None,
+    matches: re.Pattern[str] = ALL,
+    topic: str | None = None,
+    statuses: frozenset[str] = frozenset(),
+    sort: str = SORTS[0],
+    burrow: bool = False,
+    groups_max: int = 0,
 ) -> dict[str, Any]:
-    """What is shown, as plain data: all groups, or the partitions of one; raises UsageProblem for one not there.
+    """What is shown, as plain data: groups, or the partitions of one; raises UsageProblem for one not there.
 
-    With `groups_max` above 0 so many of the groups that match, the worst; the others are counted.
+    With `groups_max` above 0 so many of the groups that are chosen, the first; the others are counted.
     """
     from streaming.tables import TableReader
-    from streaming.views.lag_rules import LagRules
-    from streaming.views.lag_windows import LagWindows, read_picture_of_group
+    from streaming.views.group_picture import LagRules
+    from streaming.views.group_ranking import Choice
+    from streaming.views.group_store import LagWindows
 
     reader, cluster = TableReader(settings.storage.tables), settings.kafka.cluster_name
-    of_groups = LagRules.of(settings.lag)
-    rules: dict[str, Any] = {"kafka_cluster": cluster, "rules": "burrow" if burrow else "default"}
+    rules = LagRules.of(settings.lag)
+    head = {"kafka_cluster": cluster, "rules": "burrow" if burrow else "default"}
     if group_id is not None:
-        # With causes come members and assignors, which the view of all groups does without.
-        from streaming.views.one_group import read_one_group
-
-        picture = read_picture_of_group(
-            reader, cluster, group_id, window_ms=settings.pipeline.window_ms, rules=of_groups
-        )
-        if picture is None:
-            raise _unknown_group(reader, group_id, settings)
-        burrow_of = _burrow(picture) if burrow else None
-        head = rules | {"newest_event_ms": picture.newest_event_ms}
-        return head | read_one_group(reader, settings, picture, group_id, burrow_of=burrow_of)
+        choice = Choice(statuses=statuses, sort=sort)
+        return head | _one_group(reader, settings, group_id, choice, rules=rules, topic=topic, burrow=burrow)
+    choice = Choice(lambda group: matches.search(group) is not None, statuses, sort)
     # What verdicts need first: the age of a lag takes far more windows, and is shown of some groups.
-    windows = LagWindows(reader, cluster, window_ms=settings.pipeline.window_ms, verdicts_only=True, rules=of_groups)
+    windows = LagWindows(reader, cluster, window_ms=settings.pipeline.window_ms, verdicts_only=True, rules=rules)
     windows.refresh()
-    if burrow or groups_max == 0:
+    is_complete = burrow or groups_max == 0 or sort == "time"
+    if is_complete:
         windows.complete()
     picture = windows.picture()
-    head = rules | {"newest_event_ms": picture.newest_event_ms if picture else None}
     if picture is None:
-        return {**head, "groups": [], "groups_seen": 0}
+        return {**head, "newest_event_ms": None, "groups": [], "groups_seen": 0, "groups_matching": 0, "statuses": {}}
+    return head | _groups(windows, picture, choice, topic, burrow=burrow, rows_max=groups_max, is_complete=is_complete)
+
+
+def _groups(
+    windows: "LagWindows", picture: "LagPicture", choice: "Choice", topic: str | None, *, burrow: bool, rows_max: int,
+    is_complete: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """The groups that are chosen. Where older windows were not read, they are read of the groups that are shown."""
+    from streaming.views.group_columns import LOG_ENDS
+    from streaming.views.group_ranking import SEVERITY, count_groups, ranked_groups, verdicts_by_group
+    from streaming.views.json_values import to_json
+
+    of_topic = picture.of_topic(topic)
+    chosen: Sequence[Any] = choice.of(_burrow_groups(of_topic) if burrow else ranked_groups(of_topic.partitions))
+    shown = chosen[: rows_max or None]
+    counts = Counter(row.status for row in chosen)
+    report = {
+        "newest_event_ms": picture.newest_event_ms,
+        "groups_seen": count_groups(picture.partitions),
+        "groups_matching": len(chosen),
+        "statuses": {status: counts[status] for status in sorted(counts, key=lambda status: -SEVERITY[status])},
+    }
     if burrow:
-        groups = _burrow_groups(picture)
-        return head | _worst(groups, [row for row in groups if matches.search(row["group"])], groups_max)
-    return head | _verdicts(windows, picture, matches, groups_max)
+        return report | {"groups": to_json(shown)}
+    if not is_complete and shown:
+        windows.complete([row.group for row in shown if not row.lag_seconds_is_final], columns=LOG_ENDS)
+        complete = windows.picture([row.group for row in shown])
+        of_topic = complete.of_topic(topic) if complete else of_topic
+        shown = choice.of(ranked_groups(of_topic.partitions))
+    return report | {"groups": to_json(verdicts_by_group(of_topic, shown))}
 
 
-def _verdicts(
-    windows: "LagWindows", picture: "LagPicture", matches: re.Pattern[str], groups_max: int
-) -> dict[str, Any]:
-    """Groups that match; where not all are asked for, reasons and older lags are looked for of those that are shown."""
-    from streaming.views.as_json import to_json
-    from streaming.views.groups import verdicts_by_group
-    from streaming.views.lag_columns import LOG_ENDS
-    from streaming.views.worst_groups import ranked_groups
+def _one_group(
+    reader: "TableReader", settings: Settings, group_id: str, choice: "Choice", *, rules: "LagRules",
+    topic: str | None, burrow: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """One group, with those of its partitions that are chosen."""
+    from streaming.views.group_ranking import Choice
+    from streaming.views.group_store import read_picture_of_group
+    from streaming.views.one_group import read_one_group
 
-    if not groups_max:
-        verdicts = verdicts_by_group(picture)
-        matching = [row for row in verdicts if matches.search(row.group)]
-        return {"groups": to_json(matching), "groups_seen": len(verdicts)}
-    ranked = ranked_groups(picture.partitions)
-    report = _worst(ranked, [row for row in ranked if matches.search(row.group)], groups_max)
-    shown = report["groups"]
-    windows.complete([row.group for row in shown if not row.lag_seconds_is_final], columns=LOG_ENDS)
-    complete = windows.picture([row.group for row in shown]) if shown else None
-    return report | {"groups": to_json(verdicts_by_group(complete) if complete else ())}
-
-
-def _worst(groups: Sequence[Any], matching: Sequence[Any], groups_max: int) -> dict[str, Any]:
-    """The first `groups_max` of those that match; all, where it is 0."""
-    report = {"groups": matching[: groups_max or None], "groups_seen": len(groups)}
-    if not 0 < groups_max < len(matching):
-        return report
-    statuses = Counter(row["status"] if isinstance(row, dict) else row.status for row in matching)
-    return report | {"groups_matching": len(matching), "statuses": statuses}
+    cluster, window_ms = settings.kafka.cluster_name, settings.pipeline.window_ms
+    picture = read_picture_of_group(reader, cluster, group_id, window_ms=window_ms, rules=rules)
+    if picture is None:
+        raise _unknown_group(reader, group_id, settings)
+    burrow_of = _burrow(picture) if burrow else None
+    report = read_one_group(reader, settings, picture, group_id, burrow_of=burrow_of)
+    if choice != Choice() or topic is not None:
+        report["partitions"] = choice.of_partitions(report["partitions"], topic)
+    return {"newest_event_ms": picture.newest_event_ms, **report}
 
 
 def _unknown_group(reader: "TableReader", group_id: str, settings: Settings) -> UsageProblem:
     """Says whether there are groups at all, and which one may have been meant."""
-    from streaming.views.group_standings import read_group_names
+    from streaming.views.group_memberships import read_group_names
 
     cluster = settings.kafka.cluster_name
     known = read_group_names(reader, cluster, window_ms=settings.pipeline.window_ms)
@@ -152,38 +195,33 @@ def _unknown_group(reader: "TableReader", group_id: str, settings: Settings) -> 
     return UsageProblem(f"group {group_id!r} is not among the {len(known)} seen lately: {meant}")
 
 
-def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:
-    """One row a group; there is no word why, as Burrow gives none but the worst partition's verdict."""
+def _burrow_groups(picture: "LagPicture") -> "list[GroupVerdict]":
+    """The groups with Burrow's verdicts; why is the verdict of the worst partition alone, as Burrow says no more."""
     from assignor_core.lag import burrow_group_status
-    from streaming.views.groups import states_by_group
+    from streaming.views.group_ranking import verdicts_by_group
 
     burrow_of = _burrow(picture)
-    states = states_by_group(picture.partitions)
-    by_group: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
+    judged: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
     for row in picture.partitions.to_pylist():
-        by_group.setdefault(row["group_id"], []).append((burrow_of(row), row))
+        judged.setdefault(row["group_id"], []).append((burrow_of(row), row))
     groups = []
-    for group, judged in by_group.items():
-        status, worst = max(judged, key=lambda pair: (pair[0], pair[1]["lag_records"] or 0))
-        known = [row["lag_records"] for _, row in judged if row["lag_records"] is not None]
-        waited = [row["lag_seconds"] for _, row in judged if row["lag_seconds"] is not None]
-        groups.append({
-            "group": group,
-            "status": burrow_group_status(one for one, _ in judged).name.lower(),
-            "why": f"{worst['topic']}-{worst['partition']}: {status.name}",
-            "state": states[group],
-            "partitions": len(judged),
-            "statuses": dict(Counter(one.name.lower() for one, _ in sorted(judged, key=lambda pair: -pair[0]))),
-            "lag_records": sum(known) if known else None,
-            "lag_seconds": max(waited, default=None),
-        })  # fmt: skip
-    order = ("err", "warn", "ok", "notfound")
-    return sorted(groups, key=lambda row: (order.index(row["status"]), -(row["lag_records"] or 0), row["group"]))
+    for verdict in verdicts_by_group(picture, has_reasons=False):
+        partitions = judged[verdict.group]
+        status, worst = max(partitions, key=lambda pair: (pair[0], pair[1]["lag_records"] or 0))
+        groups.append(
+            replace(
+                verdict,
+                status=burrow_group_status(one for one, _ in partitions).name.lower(),
+                why=f"{worst['topic']}-{worst['partition']}: {status.name}",
+                statuses=Counter(one.name.lower() for one in sorted((one for one, _ in partitions), reverse=True)),
+            )
+        )
+    return groups
 
 
 def _burrow(picture: "LagPicture") -> "Callable[[Row], BurrowStatus]":
     """Burrow's verdict on a partition of the picture."""
-    from streaming.views.group_lag import burrow_status_of
+    from streaming.views.group_picture import burrow_status_of
 
     history = picture.history()
     return lambda row: burrow_status_of(history, row, now_ms=picture.newest_event_ms)
@@ -194,3 +232,128 @@ def _pattern(pattern: str) -> re.Pattern[str]:
         return re.compile(pattern)
     except re.error as error:
         raise UsageProblem(f"--match: {pattern!r} is no regular expression: {error}") from None
+
+
+def _statuses(given: Sequence[str], *, burrow: bool) -> frozenset[str]:
+    from assignor_core.lag import BurrowStatus, LagStatus
+
+    known = [one.name.lower() for one in (BurrowStatus if burrow else LagStatus)]
+    unknown = [one for one in given if one.lower() not in known]
+    if unknown:
+        raise UsageProblem(f"--status: {unknown[0]!r} is no verdict; there are {', '.join(known)}")
+    return frozenset(one.lower() for one in given)
+
+
+def drawn(report: dict[str, Any], *, now_ms: int, first: str = "worst") -> "RenderableType":
+    """All groups, or one with its causes and partitions; on top how old the newest sample is. `first` is what those are
+    that are shown where some are left out."""
+    from rich.text import Text
+
+    from assignor_core.lag.reasons import duration
+
+    newest_ms = report["newest_event_ms"]
+    if newest_ms is None:
+        return Text(f"cluster {report['kafka_cluster']}: no consumer group in the tables yet")
+    age = f"newest sample {duration(max(0, now_ms - newest_ms) / 1000)} ago"
+    if "partitions" in report:
+        return _drawn_group(report, age)
+    if not report["groups"]:
+        return Text(f"cluster {report['kafka_cluster']}: none of {report['groups_seen']} groups matches; {age}")
+    return _drawn_groups(report, age, first)
+
+
+def _drawn_groups(report: dict[str, Any], age: str, first: str) -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    rows, matching = report["groups"], report["groups_matching"]
+    counts = ", ".join(f"{count} {status}" for status, count in report["statuses"].items())
+    unit = _unit(rows)
+    table = _table(unit, "group")
+    for row in rows:
+        table.add_row(*_cells(row, unit, row["group"]), printable(row["why"]))
+    shown = str(matching) if matching == report["groups_seen"] else f"{matching} of {report['groups_seen']}"
+    noun = "group" if shown == "1" else "groups"
+    head = Text(f"cluster {report['kafka_cluster']}: {shown} {noun}, {counts}; {age}")
+    if matching == len(rows):
+        return Group(head, table)
+    return Group(head, table, Text(f"the {len(rows)} {first} of {matching}; all with --limit 0, some with --match"))
+
+
+def _drawn_group(report: dict[str, Any], age: str) -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    from assignor_core.wording import many
+
+    rows, members = report["partitions"], report["group_members"]
+    lags = [row["lag_records"] for row in rows if row["lag_records"] is not None]
+    unit = _unit(rows)
+    noun = "record" if unit == RECORDS else "offset"
+    behind = f"{many(sum(lags), noun)} behind" if lags else "lag unknown"
+    known = "members unknown" if members is None else many(members, "member")
+    parts = (report["state"] or "state unknown", known, many(len(rows), "partition"))
+    kind = f"{report['group_type']} group" if report["group_type"] else "group"
+    lines = [f"{kind} {report['group']}: {', '.join(parts)}, {behind}; {age}"]
+    for one in report["causes"]:
+        lines += [f"{one['cause']}: {one['subject']}, {one['figure']}", f"  {one['helps']}"]
+    if report["members"]:
+        lines.append(_advised(report["members"]))
+    table = _table(unit, "partition", "member")
+    for row in rows:
+        cells = _cells(row, unit, f"{row['topic']}-{row['partition']}")
+        table.add_row(*cells, printable(_member(row)), printable(row["why"]))
+    return Group(*(Text(printable(line)) for line in lines), table)
+
+
+def _member(row: dict[str, Any]) -> str:
+    """The owner and its host; whether the partition is on its way to another one (KIP-848)."""
+    target = row.get("target_member_id")
+    going = " (moves)" if target is not None and target != row["member_id"] else ""
+    host = f" at {row['client_host']}" if row.get("client_host") else ""
+    return f"{row['client_id'] or ''}{host}{going}".strip()
+
+
+def _unit(rows: list[dict[str, Any]]) -> str | None:
+    """What all lags are numbers of; None where some are of records and others of offsets."""
+    units = {row["lag_unit"] for row in rows if row["lag_records"]}
+    return None if len(units) > 1 else next(iter(units), RECORDS)
+
+
+def _table(unit: str | None, first: str, *more: str) -> "Table":
+    from rich.table import Table
+
+    table = Table("verdict", first, box=None, pad_edge=False)
+    table.add_column("lag" if unit is None else f"lag, {unit}", justify="right")
+    table.add_column("in time", justify="right")
+    for name in (*more, "why"):
+        table.add_column(name)
+    return table
+
+
+def _cells(row: dict[str, Any], unit: str | None, name: str) -> "tuple[Text | str, ...]":
+    """Verdict, name, lag and its age. A lag has its unit where the column has none."""
+    from rich.text import Text
+
+    from assignor_core.lag.reasons import duration
+
+    records, seconds = row["lag_records"], row["lag_seconds"]
+    count = "unknown" if records is None else f"{records:,}"
+    return (
+        Text(row["status"], style=STYLES.get(row["status"], "red")),
+        printable(name),
+        f"{count} {row['lag_unit']}" if unit is None and records else count,
+        "unknown" if seconds is None else duration(seconds),
+    )
+
+
+def _advised(advice: dict[str, Any]) -> str:
+    """The number of members needed and what each option costs."""
+    if advice["needed"] is None:
+        heaviest = advice["heaviest_partition_ratio"]
+        return f"members: no number is enough, one partition alone takes {heaviest:.0%} of what a member can read"
+    options = [
+        f"{one['members']}: fullest {one['heaviest_ratio']:.0%}, R-score {one['r_score']:.2f}"
+        for one in advice["options"]
+    ]
+    return f"members: {advice['needed']} needed; " + "; ".join(options)

@@ -4,7 +4,10 @@
 broker is for, so that a drained one stays empty until it is added again. A drained log dir is cordoned on its broker.
 """
 
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Collection
+from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,23 +15,39 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assignor_core.plan import RACKS_LOST
-from streaming.commands.carrying_out import show_and_carry_out
-from streaming.commands.console import echo
-from streaming.commands.live_cluster import live_cluster
-from streaming.commands.options import force_option, json_option, settings_from, settings_options
-from streaming.errors import UsageProblem
+from assignor_core.wording import counted
+from streaming.commands.apply import apply
+from streaming.commands.console import confirmed, echo
+from streaming.commands.in_words import loads_lines
+from streaming.commands.options import (
+    check_tables,
+    force_option,
+    in_use,
+    json_option,
+    live_cluster,
+    settings_from,
+    settings_options,
+)
+from streaming.commands.plan import show
+from streaming.errors import ClusterRequestFailed, RefusedForSafety, UsageProblem
 from streaming.runtime import clocks
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
+    from assignor_core.disks import LogDirDescription, LogDirs
     from assignor_core.live import LiveCluster
+    from assignor_core.log_dirs.planning import BrokerDisks, WithinBroker
     from assignor_core.planner import PlannerPolicy
     from assignor_core.proposed_plan import ProposedPlan
+    from streaming.cluster.ports import ControlledCluster
     from streaming.views.intents import Intent
 
 apply_option = click.option("--apply", "carry_out", is_flag=True, help="Carry the plan out, after asking.")
 yes_option = click.option("--yes", is_flag=True, help="Don't ask.")
 log_dir_option = click.option("--log-dir", metavar="PATH", help="Only this log dir of the broker.")
+CORDON_LOOKS = 20
+CORDON_PAUSE_S = 0.5
+"""Brokers hear of a changed setting a moment later."""
 
 
 @click.command()
@@ -47,8 +66,6 @@ def drain(context: click.Context, /, broker: int, log_dir: str | None, **options
     --log-dir all in it goes to the broker's other log dirs, and the broker puts nothing new into it (Kafka 4.3).
     """
     if log_dir is not None:
-        from streaming.commands.log_dirs import drain_log_dir
-
         if options.pop("on_old_windows"):
             raise UsageProblem("--force: is for plans that rest on windows of load, and this one rests on none")
         return drain_log_dir(context, broker, log_dir, **options)
@@ -64,14 +81,11 @@ def drain(context: click.Context, /, broker: int, log_dir: str | None, **options
 @settings_options
 def undrain(broker: int, log_dir: str | None, config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """End the drain of BROKER, or of one of its log dirs, and move nothing: it may get replicas again."""
-    from streaming.commands.tables_there import check_tables
     from streaming.tables import TableReader
     from streaming.views.intents import Intent, drained_brokers
 
     settings = settings_from(config_file, assignments)
     if log_dir is not None:
-        from streaming.commands.log_dirs import undrain_log_dir
-
         return undrain_log_dir(broker, log_dir, settings)
     check_tables(settings)
     drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name)
@@ -111,7 +125,7 @@ def _run(
     """Plan, show and, where asked to, carry out; `policy` None stands for that of `add`, `how` goes to
     `show_and_carry_out`.
     """
-    from streaming.commands.noted_acts import keeping_plan
+    from streaming.commands.acting import keeping_plan
 
     settings = settings_from(config_file, assignments)
     action, now_ms = context.info_name or intent.value, clocks.now_ms()
@@ -119,23 +133,14 @@ def _run(
     proposed = plan_for_broker(settings, broker, policy, keep=keep, now_ms=now_ms, on_old_windows=on_old_windows)
     unfit = None if policy is None else why_not_emptied(broker, proposed)
     prepare = partial(_note, settings, broker, intent, action)
-    return show_and_carry_out(
-        context,
-        settings,
-        proposed,
-        str(broker),
-        unfit,
-        prepare,
-        config_file=config_file,
-        assignments=assignments,
-        **how,
-    )
+    how |= {"config_file": config_file, "assignments": assignments}
+    return show_and_carry_out(context, settings, proposed, str(broker), unfit, prepare, **how)
 
 
 def _note(settings: Settings, broker: int, intent: "Intent", action: str) -> None:
-    from streaming.commands.noted_acts import noted, person
+    from streaming.commands.acting import noted, person
     from streaming.control.intents import note_intent
-    from streaming.serve.api.actions import Outcome
+    from streaming.serve.api.audit import Outcome
 
     done = f"broker {broker} is noted for {intent.value}"
     with noted(settings, action, str(broker), Outcome("noted", done)):
@@ -204,3 +209,182 @@ def _check_known(broker: int, live: "LiveCluster", *, alive: bool) -> None:
     if broker not in known:
         state = "alive" if alive else "there"
         raise UsageProblem(f"broker {broker}: is not {state}, allowed are {', '.join(map(str, sorted(known)))}")
+
+
+def drain_log_dir(
+    context: click.Context,
+    broker: int,
+    path: str,
+    *,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    **how: Any,
+) -> int:
+    """Plan, show and, where asked to, cordon the log dir and move all that it holds to the broker's others.
+
+    `how` goes to `show_and_carry_out`.
+    """
+    settings = settings_from(config_file, assignments)
+    with live_cluster(settings) as cluster:
+        proposed = _proposed(cluster, settings, broker, path)
+    problems = proposed.plan.problems
+    unfit = f"log dir {path} of broker {broker} can't be emptied: {'; '.join(problems)}" if problems else None
+    arguments, prepare = f"{broker} --log-dir {path}", partial(_cordon_first, settings, broker, path)
+    how |= {"config_file": config_file, "assignments": assignments}
+    return show_and_carry_out(context, settings, proposed, arguments, unfit, prepare, **how)
+
+
+def _target(broker: int, path: str) -> str:
+    """The log dir as the audit names it."""
+    return f"{broker} {path}"
+
+
+def _cordon_first(settings: Settings, broker: int, path: str) -> None:
+    from streaming.commands.acting import noted
+    from streaming.serve.api.audit import Outcome
+
+    done = Outcome("cordoned", f"broker {broker} puts no new replicas into {path} any more")
+    with live_cluster(settings) as cluster, noted(settings, "drain", _target(broker, path), done) as act:
+        if not cordon(cluster, broker, path, cordoned=True):
+            unseen = f"broker {broker} does not show a cordon: it may still put new replicas into {path}"
+            act.outcome = Outcome("not_cordoned", unseen)
+    echo(act.outcome.detail, err=True)
+
+
+def undrain_log_dir(broker: int, path: str, settings: Settings) -> int:
+    """Let the broker put new replicas into the log dir again; raises RefusedForSafety where it does not."""
+    from streaming.commands.acting import noted
+    from streaming.serve.api.audit import Outcome
+
+    done = Outcome("undrained", f"broker {broker} may put new replicas into {path} again")
+    with live_cluster(settings) as cluster:
+        _row_of(cluster, broker, path)
+        with noted(settings, "undrain", _target(broker, path), done):
+            if not cordon(cluster, broker, path, cordoned=False):
+                still = f"log dir {path} of broker {broker} is still cordoned: see its cordoned.log.dirs"
+                raise RefusedForSafety(still)
+    echo(done.detail, err=True)
+    return 0
+
+
+def cordon(
+    cluster: "ControlledCluster",
+    broker: int,
+    path: str,
+    *,
+    cordoned: bool,
+    pause: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Set or remove the cordon (KIP-1066); whether the broker shows it so. One before Kafka 4.3 knows none."""
+    if _row_of(cluster, broker, path).is_cordoned == cordoned:
+        return True
+    try:
+        cluster.cordon_log_dir(broker, path, cordoned=cordoned)
+    except ClusterRequestFailed as error:
+        echo(f"broker {broker} refuses the cordon: {error}", err=True)
+        return False
+    for _ in range(CORDON_LOOKS):
+        if _row_of(cluster, broker, path).is_cordoned == cordoned:
+            return True
+        pause(CORDON_PAUSE_S)
+    return False
+
+
+def _proposed(cluster: "ControlledCluster", settings: Settings, broker: int, path: str) -> "ProposedPlan":
+    """The plan, kept in the tables; raises UsageProblem, RefusedForSafety, NothingToPlanOn."""
+    from assignor_core.log_dirs.planning import FillPolicy, empty
+    from streaming.commands.acting import keeping_plan
+
+    live = cluster.describe()
+    row = _row_of(cluster, broker, path)
+    if row.is_offline:
+        raise RefusedForSafety(f"log dir {path} of broker {broker} is offline: nothing can be copied from there")
+    make = partial(empty, path=path, policy=FillPolicy(reserve=settings.planner.disk_reserve))
+    keep = keeping_plan(settings, "drain", _target(broker, path), now_ms=clocks.now_ms())
+    return keep_within(settings.kafka.cluster_name, live, cluster.log_dirs(), {broker}, make, keep=keep)
+
+
+def keep_within(
+    cluster_name: str,
+    live: "LiveCluster",
+    log_dirs: "LogDirs",
+    brokers: Collection[int],
+    make: "Callable[[BrokerDisks], WithinBroker]",
+    *,
+    excluded_topics: Collection[str] = (),
+    keep: "Callable[[ProposedPlan], object]",
+) -> "ProposedPlan":
+    """What `make` plans for each of these brokers, as one plan, which `keep` stores if it moves anything."""
+    from assignor_core.log_dirs.planning import propose_within
+
+    proposed = propose_within(live, log_dirs, brokers, make, cluster_name=cluster_name, excluded_topics=excluded_topics)
+    if proposed.plan.movement_count:
+        keep(proposed)
+    return proposed
+
+
+def _row_of(cluster: "ControlledCluster", broker: int, path: str) -> "LogDirDescription":
+    rows = cluster.log_dirs([broker], ()).get(broker, ())
+    known = {row.path: row for row in rows}
+    if not known:
+        raise UsageProblem(f"broker {broker}: is not alive, or does not show its log dirs")
+    if path not in known:
+        raise UsageProblem(f"--log-dir {path}: broker {broker} has no such log dir, it has {', '.join(sorted(known))}")
+    return known[path]
+
+
+def show_and_carry_out(
+    context: click.Context,
+    settings: Settings,
+    proposed: "ProposedPlan",
+    arguments: str,
+    unfit: str | None,
+    prepare: Callable[[], None],
+    *,
+    carry_out: bool,
+    yes: bool,
+    as_json: bool,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+) -> int:
+    """Show a plan that is kept in the tables; where asked to, `prepare` and carry it out. Returns the exit code.
+
+    `arguments` are those that the command was called with, `unfit` is why the plan is not to be carried out.
+    """
+    from streaming.views.accuracy import accuracy_beside_plan
+
+    # Plans within brokers promise no skew, and none is measured after them.
+    accuracy = None if proposed.plan.within_brokers else accuracy_beside_plan(settings)
+    about = tuple(loads_lines(proposed, settings.pipeline.window_ms, now_ms=clocks.now_ms()))
+    show(proposed, out_file=None, as_json=as_json, accuracy=accuracy, about=about)
+    if not carry_out:
+        command = f"rebalancer {context.info_name} {arguments} --apply{in_use()}"
+        echo(f"nothing has been changed{_what_next(proposed, unfit, command)}", err=True)
+        return 0
+    if unfit is not None:
+        raise RefusedForSafety(unfit)
+    moves = proposed.plan.movement_count
+    size = counted(moves, "movement", "movements")
+    if not confirmed(f"Carry out {size} on the live cluster?", yes=yes, err=True):
+        return 3
+    prepare()
+    if not moves:
+        return 0
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # of JSON standard output has one object, the plan
+        answer: int = context.invoke(
+            apply,
+            plan=proposed.plan.plan_id,
+            config_file=config_file,
+            assignments=assignments,
+            yes=True,
+            revalidate=False,
+        )
+    return answer
+
+
+def _what_next(proposed: "ProposedPlan", unfit: str | None, command: str) -> str:
+    if unfit is not None:
+        return f", and --apply would be refused: {unfit}"
+    if proposed.plan.movement_count:
+        return f"; to carry it out: {command}"
+    return f", and there is nothing to move; to have it noted alone: {command}"

@@ -1,23 +1,26 @@
-"""Options that several commands share."""
+"""Options that several commands share, and what they lead to: settings, tables that are there, the live cluster."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from streaming.config import load_settings
+from streaming.errors import UsageProblem
 from streaming.runtime.files import restrict_new_files
 from streaming.runtime.secrets import Masking
 from streaming.settings import Settings
 from streaming.settings.secret_names import SECRET_NAME, may_hold_secret
 
+if TYPE_CHECKING:
+    from streaming.cluster.ports import ControlledCluster
+
 Command = Callable[..., Any]
-
 CONFIG_VARIABLE = "REBALANCER_CONFIG"
-
 config_option = click.option(
     "--config",
     "config_file",
@@ -25,7 +28,6 @@ config_option = click.option(
     envvar=CONFIG_VARIABLE,
     help=f"Settings file, YAML; also by {CONFIG_VARIABLE}.  [default: built-in settings and REBALANCER_… variables]",
 )
-
 set_option = click.option(
     "--set",
     "assignments",
@@ -34,11 +36,9 @@ set_option = click.option(
     help="Override one setting, for instance --set control.mode=observe; wins over file and environment. "
     "Lists as a,b; null or nothing unsets what may be without a value.",
 )
-
 force_option = click.option(
     "--force", "on_old_windows", is_flag=True, help="Plan on windows that are older than the trigger accepts, too."
 )
-
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text for people.")
 
 
@@ -90,3 +90,50 @@ def in_use() -> str:
     shown = (one for one in assignments if _may_be_shown(one))
     options = [*(("--config", str(file)) if given else ()), *(part for one in shown for part in ("--set", one))]
     return f" {shlex.join(options)}" if options else ""
+
+
+@contextmanager
+def live_cluster(settings: Settings) -> "Iterator[ControlledCluster]":
+    """The cluster of the settings; raises ClusterUnreachable, AnotherCluster."""
+    from streaming.cluster.clients import admin_client
+    from streaming.control.identity import cluster_of
+
+    admin = admin_client(settings.kafka)
+    try:
+        yield cluster_of(admin, settings)
+    finally:
+        admin.close()
+
+
+def check_tables(settings: Settings) -> None:
+    """Raises UsageProblem where no table is below storage.tables, or where all rows are of other clusters;
+    TableUnavailable.
+
+    Tables without any row pass: that is a set-up before its first window. Asked table by table until one has a row of
+    this cluster, by the logs' statistics as a rule; the other clusters' names are read for the message only.
+    """
+    from streaming.contract import TABLES
+    from streaming.tables import TableReader
+    from streaming.tables.places import full_place
+
+    root, cluster = settings.storage.tables, settings.kafka.cluster_name
+    reader, there = TableReader(root), []
+    for table in reversed([table for table in TABLES.values() if "kafka_cluster" in table.column_names()]):
+        if reader.version(table.name) is None:
+            continue
+        if reader.newest_of_cluster(table.name, table.time_column, cluster) is not None:
+            return
+        there.append(table.name)
+    if not there:
+        raise UsageProblem(
+            f"no tables in {full_place(root)} (for cluster {cluster!r}): is storage.tables right? "
+            "`rebalancer run` makes them with its first window"
+        )
+    others: set[str] = set()
+    for name in there:
+        others |= set(reader.arrow(name, columns=["kafka_cluster"])["kafka_cluster"].unique().to_pylist())
+    if others:
+        listed = ", ".join(sorted(others))
+        raise UsageProblem(
+            f"the tables in {root} hold nothing of cluster {cluster!r}, only of {listed}: is kafka.cluster_name right?"
+        )

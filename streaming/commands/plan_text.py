@@ -12,7 +12,7 @@ from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.wording import bytes_text, counted
-from streaming.commands.plan_price import accuracy_line, duration_text, price_texts
+from streaming.commands.in_words import accuracy_line, duration_text, price_texts
 
 if TYPE_CHECKING:
     from rich.console import Console

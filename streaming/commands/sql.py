@@ -5,7 +5,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import count
@@ -23,7 +23,6 @@ from pyarrow.fs import FileType, PyFileSystem
 
 from streaming import tables
 from streaming.commands.options import settings_from, settings_options
-from streaming.commands.tables_named import tables_named
 from streaming.contract import TABLES, Column, ColumnType, Table
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
@@ -33,6 +32,8 @@ from streaming.tables.places import full_place, local_folder
 
 ROWS_SHOWN_MAX = 1_000
 ERROR_CHARACTERS_MAX = 500
+READ_NO_TABLE = frozenset({"generate_series", "range", "unnest"})
+"""Table functions that read their arguments alone. Others may read the catalog, or a table named by a text."""
 
 
 class QueryCommand(click.Command):
@@ -309,3 +310,54 @@ def _list_tables(output_format: str) -> int:
 def _described(table: Table) -> dict[str, Any]:
     columns = [{"name": row.name, "type": str(row.type), "comment": row.comment} for row in table.columns]
     return {"name": table.name, "comment": table.comment, "columns": columns}
+
+
+def tables_named(query: str, known: Set[str], connection: duckdb.DuckDBPyConnection) -> Set[str] | None:
+    """Those of the tables `known`, lower-case names, that one SELECT may read.
+
+    None where it may read more than it names: SHOW, query_table(), duckdb_views(), information_schema and the like, a
+    name that is neither known nor defined by its WITH, or what the parser can't describe. Raises no error of the query:
+    running it does. `connection.get_table_names` would bind the query with columns that it makes up, and fails on
+    JOIN ... USING.
+
+    >>> known = {"plan", "movement", "decision"}
+    >>> query = "WITH a AS (FROM plan) SELECT * FROM a JOIN Main.Movement USING (id)"
+    >>> sorted(tables_named(query, known, duckdb.connect()))
+    ['movement', 'plan']
+    >>> tables_named("FROM plan, query_table('movement')", known, duckdb.connect())
+    """
+    try:
+        [(answer,)] = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchall()
+    except duckdb.Error:
+        return None
+    parsed = json.loads(answer)
+    if parsed["error"]:
+        return None
+    named: set[str] = set()
+    defined: set[str] = set()
+    for part in _parts(parsed):
+        kind = part.get("type")
+        if kind == "SHOW_REF" or (kind == "TABLE_FUNCTION" and _function(part) not in READ_NO_TABLE):
+            return None
+        if kind == "BASE_TABLE":
+            named.add(part["table_name"].lower())
+        if "cte_map" in part:
+            defined.update(entry["key"].lower() for entry in part["cte_map"]["map"])
+    # A name of WITH may be a table's, too: elsewhere in the query it is the table.
+    return named & known if named <= known | defined else None
+
+
+def _function(part: dict[str, Any]) -> str:
+    return str(part["function"].get("function_name")).lower()
+
+
+def _parts(parsed: Any) -> Iterator[dict[str, Any]]:
+    """Every object of the parsed query, those within others too."""
+    waiting = [parsed]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield part
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)

@@ -1,30 +1,58 @@
-"""`rebalancer status`: brokers, load, skew, last decision, plan and execution at a glance, from the tables alone."""
+"""`rebalancer status`: brokers, load, skew, last decision, plan and execution at a glance, from the tables alone.
+
+With --groups each group's rebalances of the last hours and its membership now.
+"""
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming.commands.broker_names import broker_names
-from streaming.commands.options import json_option, settings_from, settings_options
+from assignor_core.resources import REPORTED, Resource
+from assignor_core.wording import bytes_text, counted
+from streaming.commands.in_words import (
+    OLD_FIGURES,
+    accuracy_line,
+    broker_names,
+    bytes_out_text,
+    bytes_out_unknown,
+    is_old,
+    price_texts,
+)
+from streaming.commands.options import check_tables, in_use, json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
 from streaming.runtime.printable import printable
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.table import Table
+    from rich.text import Text
 
     from assignor_core.execution.life_cycle import Execution
-    from streaming.tables import TableReader
+    from assignor_core.group.events import GroupEvent
+    from streaming.tables import Row, TableReader
     from streaming.views.broker_load import LoadPart
+    from streaming.views.group_history import GroupPast
 
 WATCH_INTERVAL_S = 2.0
 DECISION_SHOWN = ("decided_at", "verdict", "reason", "detail", "plan_id")
+GROUPS_SHOWN = 200
+"""On a terminal: a row takes about a millisecond."""
+NAMED_MAX = 10
+BAR_WIDTH = 30
+BAR_WIDTH_MIN = 8
+"""Narrower bars would hide skew: there are none then."""
+BAR_TITLE = "bytes in"
+BETWEEN_COLUMNS = 2
+FIGURES = ("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes")
 
 
 @click.command()
@@ -37,8 +65,6 @@ def status(
     config_file: Path | None, assignments: tuple[str, ...], as_json: bool, of_groups: bool, why: bool, watch: bool
 ) -> int:
     """Brokers, load, skew, last decision, plan and execution. Reads the tables; needs neither Spark nor the cluster."""
-    from streaming.commands.tables_there import check_tables
-
     if as_json and watch:
         raise UsageProblem("status: --json and --watch can't go together: a program asks again itself")
     if why and of_groups:
@@ -47,11 +73,9 @@ def status(
     check_tables(settings)
 
     def read() -> Any:
-        if not of_groups:
-            return read_status(settings, now_ms=clocks.now_ms(), why=why)
-        from streaming.commands.status_groups import read_groups_status
-
-        return read_groups_status(settings)
+        if of_groups:
+            return read_groups_status(settings)
+        return read_status(settings, now_ms=clocks.now_ms(), why=why)
 
     if as_json:
         click.echo(json.dumps(read(), indent=2, default=str))
@@ -60,11 +84,7 @@ def status(
 
     from streaming.commands.console import console
 
-    draw: Callable[[Any], RenderableType] = drawn
-    if of_groups:
-        from streaming.commands.status_groups import drawn_groups
-
-        draw = drawn_groups
+    draw: Callable[[Any], RenderableType] = drawn_groups if of_groups else drawn
     if not watch:
         console().print(draw(read()))
         return 0
@@ -80,10 +100,6 @@ def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[s
     With `why` the decision has the needs that it looked at.
     """
     from assignor_core.execution.life_cycle import in_focus
-    from assignor_core.resources import Resource
-    from streaming.commands.bytes_out_known import bytes_out_unknown
-    from streaming.commands.status_plan import shown_plan
-    from streaming.commands.window_age import is_old
     from streaming.tables import TableReader
     from streaming.views.accuracy import accuracy_data, read_accuracy
     from streaming.views.broker_load import read_load
@@ -139,7 +155,6 @@ def _load_of(load: "LoadPart", broker: int) -> dict[str, float | None]:
 
     1 is even, by capacity where all brokers have one.
     """
-    from assignor_core.resources import Resource
 
     skew = load.skew.get(Resource.BYTES_IN)
     deviation = skew.deviation.get(broker) if skew else None
@@ -168,7 +183,6 @@ def _event_shown(execution: "Execution") -> dict[str, Any]:
 
 
 def _ratios(execution: "Execution") -> dict[str, dict[str, float | None]]:
-    from assignor_core.resources import REPORTED
 
     ratios = execution.shown.figures.max_over_mean
     return {resource.value: {when: row.get(resource) for when, row in ratios.items()} for resource in REPORTED}
@@ -180,11 +194,6 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
     from rich.text import Text
 
     from assignor_core.lag.reasons import duration
-    from streaming.commands.load_table import LoadTable
-    from streaming.commands.plan_price import accuracy_line
-    from streaming.commands.status_log_dirs import log_dir_lines
-    from streaming.commands.status_plan import plan_line
-    from streaming.commands.window_age import OLD_FIGURES
     from streaming.views.decisions import trace_lines
 
     ratio, age = status["bytes_in_max_over_mean"], status["window_age_s"]
@@ -241,7 +250,6 @@ def _age_text(status: dict[str, Any], at: datetime) -> str:
 
 def _collecting_lines(status: dict[str, Any]) -> list[str]:
     """Brokers of the newest window that not exactly one collector reports, or whose bytes out nobody knows."""
-    from streaming.commands.bytes_out_known import bytes_out_text
 
     lines = []
     if status["silent_brokers"]:
@@ -254,3 +262,179 @@ def _collecting_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"more than one collector reports {brokers}: collect.shard must differ")
     unknown = bytes_out_text(status["bytes_out_unknown"])
     return [*lines, unknown] if unknown else lines
+
+
+def read_groups_status(settings: Settings) -> list[dict[str, Any]]:
+    """One entry a group, most rebalances first; empty where no window is."""
+    from streaming.tables import TableReader
+    from streaming.views.group_history import look_back_ms, read_group_pasts
+
+    span_ms = look_back_ms(settings.pipeline.window_ms)
+    return [_entry(past, span_ms) for past in read_group_pasts(TableReader(settings.storage.tables), settings)]
+
+
+def drawn_groups(entries: list[dict[str, Any]]) -> "RenderableType":
+    """A row a group, those with most rebalances, and below it what could be better."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from streaming.tables import utc
+
+    if not entries:
+        return Text("no window of group_lag in the tables yet")
+    shown = entries[:GROUPS_SHOWN]
+    table = Table("group", "type", "state", "members", "rebalances", "last", "why", box=None, pad_edge=False)
+    for entry in shown:
+        last = entry["events"][-1] if entry["events"] else None
+        when = f"{utc(last['until_ms']):%H:%M:%S}" if last else ""
+        why = last["cause"] if last else ""
+        counts = (_known(entry["members"]), str(entry["rebalances"]))
+        kind = (printable(entry["group_type"] or ""), printable(entry["state"] or "unknown"))
+        table.add_row(printable(entry["group"]), *kind, *counts, when, why)
+    hours = entries[0]["look_back_ms"] / 3_600_000
+    lines = [Text(f"rebalances seen between windows of the last {hours:g} h; times UTC")]
+    lines += [Text(printable(f"{entry['group']}: {hint}")) for entry in shown for hint in entry["hints"]]
+    if len(shown) < len(entries):
+        lines.append(Text(f"{len(shown)} of {len(entries)} groups, those with most rebalances; --json has all"))
+    return Group(table, Text(), *lines)
+
+
+def _known(count: int | None) -> str:
+    return "unknown" if count is None else str(count)
+
+
+def _entry(past: "GroupPast", span_ms: int) -> dict[str, Any]:
+    advised = past.advice
+    return {
+        "group": past.group,
+        "state": past.state,
+        "group_type": past.group_type,
+        "members": past.members,
+        "rebalances": advised.rebalances,
+        "restarts": advised.restarts,
+        "partitions_moved": advised.partitions_moved,
+        "stopped_if_eager": advised.stopped_if_eager,
+        "flapping": dict(advised.flapping),
+        "hints": list(advised.hints),
+        "look_back_ms": span_ms,
+        "events": [_event(event) for event in past.events],
+    }
+
+
+def _event(event: "GroupEvent") -> dict[str, Any]:
+    return {
+        "after_ms": event.after_ms,
+        "until_ms": event.until_ms,
+        "cause": event.cause.value,
+        "rebalances": event.rebalances,
+        "members_in": list(event.members_in),
+        "members_out": list(event.members_out),
+        "restarted": list(event.restarted),
+        "partitions_moved": event.partitions_moved,
+        "partitions_unowned": event.partitions_unowned,
+    }
+
+
+def log_dir_lines(status: Mapping[str, Any]) -> list[str]:
+    """One line for each such log dir; of many the first.
+
+    >>> row = {"broker": 2, "path": "/d1", "state": "online", "used_ratio": 0.9}
+    >>> log_dir_lines({"log_dirs": [row], "log_dir_fill_max": 0.85})
+    ['log dir /d1 of broker 2 is 90% full']
+    """
+    lines = list(_lines(status))
+    return lines[:NAMED_MAX] + ([f"... and {len(lines) - NAMED_MAX} log dirs more"] if len(lines) > NAMED_MAX else [])
+
+
+def _lines(status: Mapping[str, Any]) -> Iterator[str]:
+    from streaming.views.log_dirs import ONLINE
+
+    fill_max = status["log_dir_fill_max"]
+    for row in status["log_dirs"]:
+        used = row["used_ratio"]
+        full = used is not None and fill_max is not None and used > fill_max
+        words = [*([row["state"]] if row["state"] != ONLINE else []), *([f"{used:.0%} full"] if full else [])]
+        if words:
+            yield f"log dir {row['path']} of broker {row['broker']} is {', '.join(words)}"
+
+
+def shown_plan(plan: "Row", price: Mapping[str, Any], *, now_ms: int) -> dict[str, Any]:
+    """A plan that waits, with what it costs, as plain data."""
+    from streaming.tables import to_ms
+
+    return {
+        "plan_id": plan["plan_id"],
+        "created_at": plan["created_at"],
+        "expires_at": plan["expires_at"],
+        "expires_in_s": (to_ms(plan["expires_at"]) - now_ms) / 1000,
+        "movements": plan["movement_count"],
+        "leader_movements": plan["leader_movement_count"],
+        "bytes_to_move": plan["bytes_to_move"],
+        **price,
+        "max_over_mean": {
+            resource.value: {when: plan[f"{resource}_max_over_mean_{when}"] for when in ("before", "after")}
+            for resource in REPORTED
+        },
+    }
+
+
+def plan_line(plan: Mapping[str, Any]) -> str:
+    """In one line, with the command that carries it out."""
+    short = plan["plan_id"][:12]
+    ratios = plan["max_over_mean"][Resource.BYTES_IN]
+    known = None not in ratios.values()
+    return ", ".join(
+        (
+            f"plan {short}: {counted(plan['movements'], 'movement', 'movements')}",
+            bytes_text(plan["bytes_to_move"]),
+            *price_texts(plan, whole_bytes=plan["bytes_to_move"]),
+            *([f"bytes in max/mean {ratios['before']:.2f} -> {ratios['after']:.2f}"] if known else ()),
+            f"expires in {max(0, round(plan['expires_in_s'] / 60))} min: rebalancer apply {short}{in_use()}",
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTable:
+    """Drawn when the width of the terminal is known; `loads` as in `status --json`, by broker."""
+
+    loads: Mapping[str, Mapping[str, float | None]]
+    threshold: float
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        """The table, as wide as there is room."""
+        from rich.measure import Measurement
+
+        room = options.max_width - Measurement.get(console, options, self._table()).maximum - BETWEEN_COLUMNS
+        if room < BAR_WIDTH_MIN:
+            yield self._table()
+        else:
+            yield self._table(self._bars(min(room, BAR_WIDTH), "#" if options.ascii_only else "█"))
+
+    def _table(self, bars: "Sequence[Text]" = ()) -> "Table":
+        from rich.table import Table
+
+        title = [BAR_TITLE] if bars else []
+        table = Table("broker", "bytes in/s", "bytes out/s", "disk", *title, box=None, pad_edge=False)
+        for (broker, row), bar in zip_longest(self.loads.items(), bars):
+            table.add_row(broker, *(_number(row[name]) for name in FIGURES), *([bar] if bars else []))
+        return table
+
+    def _bars(self, width: int, block: str) -> "list[Text]":
+        """One for each broker, the highest `width` wide; none where the rate is unknown.
+
+        Per mean, as skew is: a broker of twice the capacity with twice the load has a bar like the others.
+        """
+        from rich.text import Text
+
+        known = [row["bytes_in_per_mean"] or 0.0 for row in self.loads.values()]
+        highest = max(known, default=0.0) or 1.0
+        return [Text(block * round(width * value / highest), style=self._style(value)) for value in known]
+
+    def _style(self, per_mean: float) -> str:
+        return "red" if per_mean > self.threshold else "green"
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.0f}"

@@ -7,6 +7,7 @@ import click
 
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
+from streaming.commands.tables_register import register
 from streaming.contract import TABLE_FORMAT, TABLES
 from streaming.errors import TableUnavailable, UsageProblem
 from streaming.runtime.printable import printable
@@ -18,7 +19,10 @@ from streaming.tables.upgrade import lacking
 
 @click.group()
 def tables() -> None:
-    """The Delta tables of this and of earlier releases."""
+    """The Delta tables: what those of an earlier release lack, and how a catalog learns of them."""
+
+
+tables.add_command(register)
 
 
 @tables.command()

@@ -8,7 +8,7 @@ from assignor_core.resources import Resource
 from streaming import tables
 from streaming.control.windows import WindowTables
 from streaming.tables import TableReader
-from streaming.views.bytes_out_bounds import COLUMNS, Bounds, bounds_of
+from streaming.views.broker_windows import BOUNDED_BY, Bounds, bounds_of
 
 
 class BytesOutBounds:
@@ -42,4 +42,4 @@ class BytesOutBounds:
             & tables.equal("window_start", tables.utc(start_ms))
             & tables.equal("role", "leader")
         )
-        return bounds_of(reader.encoded("partition_load", columns=COLUMNS, where=where), self._tables.readers_max)
+        return bounds_of(reader.encoded("partition_load", columns=BOUNDED_BY, where=where), self._tables.readers_max)

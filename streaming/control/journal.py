@@ -35,11 +35,11 @@ from streaming.control.times_ahead import TimesAhead
 from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
 from streaming.views import executions as view
 from streaming.views.decisions import newest_decision
+from streaming.views.executions import OpenExecutions
+from streaming.views.json_values import WRONG_SHAPE
 from streaming.views.log_dirs import log_dir_rows
 from streaming.views.movements import movement_rows, plan_of_movements
-from streaming.views.open_executions import OpenExecutions
 from streaming.views.plans import kept_plan, plan_ids
-from streaming.views.stored_json import WRONG_SHAPE
 
 log = structlog.get_logger()
 

@@ -15,7 +15,7 @@ from assignor_core.lag.history import Floats, Ints
 from streaming import tables
 from streaming.contract.records import PARTITION_MAX
 from streaming.control.windows import WindowTables
-from streaming.views.lag_columns import OFFSETS, LagWindow, PartitionKeys, windows_of
+from streaming.views.group_columns import OFFSETS, LagWindow, PartitionKeys, windows_of
 
 TABLE, TIME = "group_lag", "window_start"
 

@@ -88,13 +88,19 @@ def policy_on(settings: Settings, live: LiveCluster) -> PlannerPolicy:
 
 
 def planner_policy(planner: PlannerSettings, topics: Iterable[str]) -> PlannerPolicy:
-    """Policy of the planner; excluded topics are those of `topics` that match the settings' pattern."""
-    excluded = re.compile(planner.excluded_topics)
+    """Policy of the planner; patterns of topics become those of `topics` that match them, the first one of several."""
+    excluded, left, leader_racks = re.compile(planner.excluded_topics), sorted(set(topics)), []
+    for pattern, racks in planner.leader_racks.items():
+        matching = frozenset(topic for topic in left if re.search(pattern, topic))
+        leader_racks.append((matching, tuple(racks)))
+        left = [topic for topic in left if topic not in matching]
     return PlannerPolicy(
         band=planner.band,
         leader_band=planner.leader_band,
         count_band=planner.count_band,
         replicas_max=planner.replicas_max,
+        keep_racks=planner.keep_racks,
+        leader_racks=tuple(leader_racks),
         headroom=planner.headroom,
         movements_max=planner.movements_max,
         bytes_max=planner.bytes_max,

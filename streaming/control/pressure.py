@@ -18,9 +18,8 @@ from assignor_core.live import LivePartition, PartitionKey
 from streaming import tables
 from streaming.control.windows import WindowTables, stale_after_ms
 from streaming.errors import UsageProblem
-from streaming.views.group_lag import POPULATED
-from streaming.views.lag_columns import KEY
-from streaming.views.lag_verdicts import CURRENT_WINDOWS
+from streaming.views.group_columns import KEY
+from streaming.views.group_picture import CURRENT_WINDOWS, POPULATED
 
 READ_INTERVAL_MS = 5_000
 BASELINE_WINDOWS = 3

@@ -11,7 +11,7 @@ from assignor_core.lag import LagStatus, PartitionVerdict, brokers_falling_behin
 from assignor_core.live import LiveCluster, PartitionKey
 from streaming import tables
 from streaming.control.windows import WindowTables
-from streaming.views.lag_windows import read_picture
+from streaming.views.group_store import read_picture
 
 COLUMNS = ["group_id", "topic", "partition", "status", "lag_records"]
 BATCH_ROWS = 10_000

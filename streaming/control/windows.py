@@ -11,9 +11,8 @@ from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.resources import MEASURED
 from streaming import tables
 from streaming.contract.rates import BYTES_IN
-from streaming.views.broker_windows import COLUMNS, closed, loads
-from streaming.views.bytes_out_bounds import reads_unknown
-from streaming.views.lag_rules import NO_RULES, LagRules
+from streaming.views.broker_windows import COLUMNS, closed, loads, reads_unknown
+from streaming.views.group_picture import NO_RULES, LagRules
 
 TABLE = "broker_load"
 LOOKBACK_WINDOWS_EXTRA = 10

@@ -29,7 +29,7 @@ from streaming.control.throttle import AdaptiveRates, Throttle
 from streaming.control.windows import WindowTables
 from streaming.settings import Settings
 from streaming.views.broker_windows import capacities_of
-from streaming.views.lag_rules import LagRules
+from streaming.views.group_picture import LagRules
 
 
 def journal_of(settings: Settings) -> Journal:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from streaming import tables
 from streaming.contract import NOTIFICATION
 from streaming.notify.occurrences import Occurrence
+from streaming.views.json_values import stored_object
 from streaming.views.notifications import BEGUN, FAILED, GIVEN_UP, OVER, SENT
-from streaming.views.stored_json import stored_object
 
 PAUSE_MIN_MS = 5_000
 PAUSE_MAX_MS = 300_000

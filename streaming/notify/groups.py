@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from streaming.notify.occurrences import Occurrence
-from streaming.views.groups import GroupTopic
+from streaming.views.group_ranking import GroupTopic
 
 STOPPED = frozenset({"stop", "stall"})
 LAG_MIN_RECORDS = 1_000

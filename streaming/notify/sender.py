@@ -16,7 +16,7 @@ from streaming.runtime.secrets import webhook_key, webhook_url
 from streaming.settings import Settings
 from streaming.settings.notify import WebhookSettings
 from streaming.tables import TableReader
-from streaming.views.groups import GroupTopic
+from streaming.views.group_ranking import GroupTopic
 from streaming.views.notifications import FAILED, GIVEN_UP, KNOWN_FOR, SENT
 
 log = structlog.get_logger()

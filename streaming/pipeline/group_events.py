@@ -21,8 +21,7 @@ from streaming.contract import GROUP_EVENT, GROUP_LAG
 from streaming.errors import TableUnavailable
 from streaming.pipeline.maintenance import Maintenance
 from streaming.settings import PipelineSettings
-from streaming.views.group_looks import LOOK_COLUMNS
-from streaming.views.group_samples import GroupSamples
+from streaming.views.group_history import LOOK_COLUMNS, GroupSamples
 
 log = structlog.get_logger()
 

@@ -19,28 +19,32 @@ from pyarrow import compute as pc
 
 from streaming import tables
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
-from streaming.errors import RefusedForSafety, TableUnavailable, UsageProblem
+from streaming.errors import RefusedForSafety, TableUnavailable
 from streaming.pipeline.checkpoint_files import CheckpointFiles
-from streaming.pipeline.offsets import Offsets, newest_planned
+from streaming.pipeline.checkpoint_notes import (
+    MADE_WITH,
+    NOTED_SINCE,
+    STATE_PARTITIONS,
+    TOPIC_IDS,
+    TWO_WAYS_OUT,
+    note,
+    noted,
+    query_files,
+    read_up_to,
+)
+from streaming.pipeline.offsets import Offsets
 from streaming.settings import PipelineSettings, StorageSettings, TopicSettings
 
-FINGERPRINT = "fingerprint.json"
 WINDOWS_VERSION = 6
 """To be raised with any change of keys, aggregates or sources that an older checkpoint's state can't be read with."""
 STILL_MADE = frozenset({3, 4, 5})
 """Earlier versions that checkpoints go on with: the queries still make their state (`windows.py`)."""
 
-TWO_WAYS_OUT = (
-    "set it back, or name a new folder in storage.checkpoints: it reads the topics from their start, and a window that "
-    "is fuller in the tables stays as it is"
-)
 WAYS_OUT_OF_WINDOWS = (
     "set it back, or name new folders in storage.checkpoints and storage.tables both: windows of two lengths in one "
     "table would count everything twice"
 )
 TABLES_OF_QUERIES = {"consumer_lag": (GROUP_LAG,), "byte_rate": (PARTITION_LOAD, BROKER_LOAD)}
-NOTED_SINCE = "batches_noted_since"
-"""Key in the fingerprint: for each query the first batch since which every batch leaves its id in every table."""
 WAYS_OUT_OF_TIME = (
     "Restore both from copies of the same time, or name a new folder in storage.checkpoints: it reads the topics from "
     "their start, and a window that is fuller in the tables stays as it is"
@@ -60,23 +64,23 @@ def check_fingerprint(checkpoints: str, wanted: Mapping[str, object], topic_ids:
     Returns the version of the windows to go on with. `wanted` comes from `fingerprint`, `topic_ids` from the function
     of this name.
     """
-    noted = _noted(checkpoints)
-    if noted is None:
-        _note(checkpoints, {"made_with": dict(wanted), "topic_ids": dict(topic_ids)})
+    content = noted(checkpoints)
+    if content is None:
+        note(checkpoints, {MADE_WITH: dict(wanted), TOPIC_IDS: dict(topic_ids)})
         return WINDOWS_VERSION
-    before_version = noted["made_with"].get("windows_version")
+    before_version = content[MADE_WITH].get("windows_version")
     version: int = before_version if before_version in STILL_MADE else WINDOWS_VERSION
     wanted = {**wanted, "windows_version": version}
-    for key in sorted({*wanted, *noted["made_with"]}):
-        value, before = wanted.get(key), noted["made_with"].get(key)
+    for key in sorted({*wanted, *content[MADE_WITH]} - {STATE_PARTITIONS}):
+        value, before = wanted.get(key), content[MADE_WITH].get(key)
         if before != value:
             raise RefusedForSafety(
                 f"{key} is {value!r}, the checkpoints in {checkpoints} were made with {before!r}: "
                 + (WAYS_OUT_OF_WINDOWS if key == "pipeline.window_ms" else TWO_WAYS_OUT)
             )
     check_topic_ids(checkpoints, topic_ids)
-    if topic_ids.keys() - noted["topic_ids"].keys():  # not known at an earlier version's start
-        _note(checkpoints, noted | {"topic_ids": {**topic_ids, **noted["topic_ids"]}})
+    if topic_ids.keys() - content[TOPIC_IDS].keys():  # not known at an earlier version's start
+        note(checkpoints, content | {TOPIC_IDS: {**topic_ids, **content[TOPIC_IDS]}})
     return version
 
 
@@ -85,14 +89,14 @@ def check_topic_ids(checkpoints: str, topic_ids: Mapping[str, str], last_good: O
 
     `last_good` are the offsets read when the ids were last right. Later records may be of either topic.
     """
-    fingerprint_noted = _noted(checkpoints)
-    if fingerprint_noted is None:
+    content = noted(checkpoints)
+    if content is None:
         return
-    noted = fingerprint_noted["topic_ids"]
+    before = content[TOPIC_IDS]
     for topic, topic_id in topic_ids.items():
-        if topic in noted and noted[topic] != topic_id:
+        if topic in before and before[topic] != topic_id:
             raise RefusedForSafety(
-                f"topic {topic} was deleted and made again (id {noted[topic]}, now {topic_id}). Read of the "
+                f"topic {topic} was deleted and made again (id {before[topic]}, now {topic_id}). Read of the "
                 f"old one: {_read_up_to(checkpoints, topic, last_good)}; what it held after that is lost. To read "
                 "the new one from its start name a new folder in storage.checkpoints"
             )
@@ -138,13 +142,13 @@ def check_tables_fit_checkpoints(storage: StorageSettings) -> None:
     would be skipped. If the checkpoint has finished later batches, the table was rolled back, and nothing would write
     their windows again. Call it after `check_fingerprint`.
     """
-    files = CheckpointFiles(storage.checkpoints)
-    noted_since = _noted_since(storage.checkpoints, files)
+    noted_since = _noted_since(storage.checkpoints)
     for query, query_tables in {**TABLES_OF_QUERIES, "rejects": (REJECTED_RECORD,)}.items():
-        query_id = _query_id(files.below(query))
+        files = query_files(storage.checkpoints, query)
+        query_id = _query_id(files)
         if query_id is None:
             continue
-        planned, finished = _newest(files, query, "offsets"), _newest(files, query, "commits")
+        planned, finished = _newest(files, "offsets"), _newest(files, "commits")
         for table in query_tables:
             delta = tables.open_table(storage.tables, table.name)
             if delta is None:
@@ -169,11 +173,12 @@ def transaction_id(query_id: str, table: Table) -> str:
 
 
 def fingerprint(topics: TopicSettings, settings: PipelineSettings) -> dict[str, object]:
-    """What a checkpoint's state depends on. The watermark may change: Spark takes the new delay from then on."""
+    """What a checkpoint's state depends on. The watermark may change: Spark takes the new delay from then on. The
+    number of state partitions may change, too (`state_partitions.py`).
+    """
     values: dict[str, object] = {
         "windows_version": WINDOWS_VERSION,
         "pipeline.window_ms": settings.window_ms,
-        "pipeline.shuffle_partitions": settings.shuffle_partitions,
         "topics.byte_rate": topics.byte_rate,
         "topics.consumer_lag": topics.consumer_lag,
     }
@@ -210,10 +215,9 @@ def offsets_read(checkpoints: str) -> Offsets:
 def offsets_by_query(checkpoints: str) -> dict[str, Offsets]:
     """The same of each query that has window tables."""
     ends: dict[str, Offsets] = {query: {} for query in TABLES_OF_QUERIES}
-    files = CheckpointFiles(checkpoints)
     for query in ends:
         with suppress(OSError, ValueError):
-            ends[query] = newest_planned(files.below(query))
+            ends[query] = read_up_to(checkpoints, query)
     return ends
 
 
@@ -242,21 +246,22 @@ def _read_up_to(checkpoints: str, topic: str, last_good: Offsets | None) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _noted_since(checkpoints: str, files: CheckpointFiles) -> dict[str, int]:
+def _noted_since(checkpoints: str) -> dict[str, int]:
     """Return `NOTED_SINCE` of each query; a checkpoint of an earlier version notes its batches from the next one on."""
-    noted = _noted(checkpoints)
-    if noted is None:
+    content = noted(checkpoints)
+    if content is None:
         return {}
-    if NOTED_SINCE not in noted:
-        noted = {**noted, NOTED_SINCE: {query: _newest(files, query, "commits") + 1 for query in TABLES_OF_QUERIES}}
-        _note(checkpoints, noted)
-    since: dict[str, int] = noted[NOTED_SINCE]
+    if NOTED_SINCE not in content:
+        newest = {query: _newest(query_files(checkpoints, query), "commits") for query in TABLES_OF_QUERIES}
+        content = {**content, NOTED_SINCE: {query: batch + 1 for query, batch in newest.items()}}
+        note(checkpoints, content)
+    since: dict[str, int] = content[NOTED_SINCE]
     return since
 
 
-def _newest(files: CheckpointFiles, query: str, log_name: str) -> int:
-    """Return the newest batch in a log of the query's checkpoint, -1 where there is none."""
-    return max(files.below(query).numbers(log_name), default=-1)
+def _newest(checkpoint: CheckpointFiles, log_name: str) -> int:
+    """Return the newest batch in a log of the checkpoint, -1 where there is none."""
+    return max(checkpoint.numbers(log_name), default=-1)
 
 
 def _query_id(checkpoint: CheckpointFiles) -> str | None:
@@ -265,20 +270,3 @@ def _query_id(checkpoint: CheckpointFiles) -> str | None:
         return str(json.loads(checkpoint.read("metadata"))["id"])
     except (OSError, ValueError, KeyError, TypeError):  # Spark says what is wrong with the file
         return None
-
-
-def _noted(checkpoints: str) -> dict[str, Any] | None:
-    """What the fingerprint holds; None where there is none. Raises UsageProblem, TableUnavailable."""
-    try:
-        content: dict[str, Any] = json.loads(CheckpointFiles(checkpoints).read(FINGERPRINT))
-        return {**content, "made_with": dict(content["made_with"]), "topic_ids": dict(content["topic_ids"])}
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageProblem(
-            f"checkpoint file {checkpoints}/{FINGERPRINT} can't be read ({type(error).__name__}): {TWO_WAYS_OUT}"
-        ) from None
-
-
-def _note(checkpoints: str, content: Mapping[str, object]) -> None:
-    CheckpointFiles(checkpoints).write(FINGERPRINT, json.dumps(content, indent=2, sort_keys=True) + "\n")

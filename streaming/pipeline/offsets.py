@@ -24,6 +24,18 @@ def offsets_of(noted: str | Mapping[str, Mapping[str, int]] | None) -> Offsets:
     }
 
 
+def by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Return the offsets in the form that Spark writes and reads.
+
+    >>> by_topic({("load", "0"): 7, ("load", "1"): 9})
+    {'load': {'0': 7, '1': 9}}
+    """
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        topics.setdefault(topic, {})[partition] = offset
+    return topics
+
+
 def planned(checkpoint: CheckpointFiles, batch_id: int) -> Offsets:
     """Where the batch ends, over all sources; raises OSError where it isn't noted, TableUnavailable where an object
     store doesn't answer.
@@ -44,3 +56,11 @@ def newest_planned(checkpoint: CheckpointFiles) -> Offsets:
     """Where the newest batch ends; empty where there has been none. Raises as `planned` does."""
     batches = checkpoint.numbers("offsets")
     return planned(checkpoint, max(batches)) if batches else {}
+
+
+def watermark_ms(checkpoint: CheckpointFiles, batch_id: int) -> int:
+    """Return the watermark with which the batch is planned, 0 before there is one. Raises as `planned` does, and
+    ValueError or KeyError where Spark's file has another form.
+    """
+    settings = json.loads(checkpoint.read(f"offsets/{batch_id}").splitlines()[1])
+    return int(settings["batchWatermarkMs"])

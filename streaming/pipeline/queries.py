@@ -3,18 +3,21 @@
 Two topics in one query would share a watermark: an idle one would hold back the other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
 from streaming.pipeline.checkpoint_files import CheckpointFiles
+from streaming.pipeline.checkpoint_notes import WINDOW_QUERIES, begin_of, query_files
 from streaming.pipeline.delta_tables import create_window_table, shaped
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
+from streaming.pipeline.offsets import Offsets
 from streaming.pipeline.rejects import RejectsWriter
 from streaming.pipeline.sound_ranges import Range, wait_until_read
 from streaming.pipeline.sources import BYTE_RATES, LAGS, InputTopics, accepted_rows, rejected_rows, summed_rows
@@ -47,14 +50,17 @@ def start_queries(
     *,
     now_ms: Callable[[], int],
     counted: CountedSamples | None = None,
+    begins: Mapping[str, Offsets] | None = None,
 ) -> list[StreamingQuery]:
-    """Start all three; each has its checkpoint and goes on where it stopped. `counted` collects the samples of batches.
+    """Start all three; each has its checkpoint and continues where it stopped. `counted` collects the samples of
+    batches.
 
-    `windows_version` is that of the checkpoints, as `check_fingerprint` returns it.
+    `windows_version` is that of the checkpoints, as `check_fingerprint` returns it. `begins` has the offsets at which
+    a window query without a batch begins, by query: see `state_partitions.begins`.
 
     The windows come first: what was rejected is of no hurry, and reading it costs as much.
     """
-    queries = Queries(source, storage, windows_version, now_ms=now_ms, counted=counted)
+    queries = Queries(source, storage, windows_version, now_ms=now_ms, counted=counted, begins=begins)
     context = source.session.sparkContext
     context.setLocalProperty("spark.scheduler.pool", "windows")
     windows = [queries.start_byte_rate(), queries.start_consumer_lag()]
@@ -73,8 +79,10 @@ class Queries:
         *,
         now_ms: Callable[[], int],
         counted: CountedSamples | None = None,
+        begins: Mapping[str, Offsets] | None = None,
     ) -> None:
         self._source = source
+        self._begins = begins or {}
         self._storage = storage
         self._windows_version = windows_version
         self._now_ms = now_ms
@@ -84,21 +92,21 @@ class Queries:
 
     def start_byte_rate(self) -> StreamingQuery:
         """Windows of partitions and of brokers."""
-        settings = self._source.pipeline
+        settings, source = self._source.pipeline, self._source_of("byte_rate")
         if self._is_foreign:
-            load = mixed_load_windows(accepted_rows(self._source, BYTE_RATES), settings, self._windows_version)
+            load = mixed_load_windows(accepted_rows(source, BYTE_RATES), settings, self._windows_version)
         else:
-            load = load_windows(summed_rows(self._source, BYTE_RATES), settings, self._windows_version)
+            load = load_windows(summed_rows(source, BYTE_RATES), settings, self._windows_version)
         replicas, totals = Target(PARTITION_LOAD, with_topic=True), Target(BROKER_LOAD, with_topic=False)
         return self._start_windows("byte_rate", load, (replicas, totals))
 
     def start_consumer_lag(self) -> StreamingQuery:
         """Windows of groups."""
-        settings = self._source.pipeline
+        settings, source = self._source.pipeline, self._source_of("consumer_lag")
         if self._is_foreign:
-            lag = mixed_lag_windows(accepted_rows(self._source, LAGS), settings, self._windows_version)
+            lag = mixed_lag_windows(accepted_rows(source, LAGS), settings, self._windows_version)
         else:
-            lag = lag_windows(summed_rows(self._source, LAGS), settings, self._windows_version)
+            lag = lag_windows(summed_rows(source, LAGS), settings, self._windows_version)
         return self._start_windows("consumer_lag", lag, (Target(GROUP_LAG, with_topic=None),))
 
     def start_rejects(self, windows: list[StreamingQuery]) -> StreamingQuery:
@@ -108,6 +116,9 @@ class Queries:
         writer = RejectsWriter(self._storage.tables, self._source.pipeline, self._now_ms)
         checkpoint = CheckpointFiles(self._storage.checkpoints).below("rejects")
         trigger_ms = self._source.pipeline.trigger_interval_ms
+        # As noted: Spark reports no start of a first batch that is repeated after a kill, either.
+        notes = [begin_of(self._storage.checkpoints, query) for query in WINDOW_QUERIES]
+        begun = {key: offset for begin in notes for key, offset in begin.items()}
 
         def write(batch: DataFrame, batch_id: int) -> None:
             # In a sound set-up no record is rejected, and to learn that would cost as much as the windows. (The window
@@ -117,6 +128,7 @@ class Queries:
                     windows,
                     checkpoint,
                     batch_id,
+                    begin=begun,
                     # The newest of its records may be of the windows' next batch.
                     patience_s=max(REJECTS_PATIENCE_S, REJECTS_TRIGGERS * trigger_ms / 1000),
                     patience_busy_s=REJECTS_PATIENCE_BUSY_S,
@@ -149,11 +161,15 @@ class Queries:
         return (
             windows.writeStream.queryName(name)
             .outputMode("update")
-            .option("checkpointLocation", f"{self._storage.checkpoints}/{name}")
+            .option("checkpointLocation", query_files(self._storage.checkpoints, name).place)
             .trigger(processingTime=f"{self._source.pipeline.trigger_interval_ms} milliseconds")
             .foreachBatch(self._writer(name, targets).write)
             .start()
         )
+
+    def _source_of(self, query: str) -> InputTopics:
+        """The topics, read from where this query begins."""
+        return replace(self._source, begin=self._begins.get(query, {}))
 
     @property
     def _is_foreign(self) -> bool:
@@ -163,7 +179,6 @@ class Queries:
     def _writer(self, name: str, targets: tuple[Target, ...]) -> WindowWriter:
         root, settings = self._storage.tables, self._source.pipeline
         of_groups = any(target.table is GROUP_LAG for target in targets)
-        checkpoints = CheckpointFiles(self._storage.checkpoints)
         return WindowWriter(
             name,
             [Place.of(target, root) for target in targets],
@@ -173,7 +188,7 @@ class Queries:
             now_ms=self._now_ms,
             group_events=GroupEventKeeper(root, self._source.kafka.cluster_name, settings) if of_groups else None,
             # A record of ours is a sample of one window; one of another tool may hold many.
-            checkpoint=None if self._source.topics.foreign else checkpoints.below(name),
+            checkpoint=None if self._source.topics.foreign else query_files(self._storage.checkpoints, name),
         )
 
     def _maintenance(self, table: Table) -> Maintenance:

@@ -9,8 +9,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FrameType
+from typing import Any, TypeVar
 
 import structlog
 from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from assignor_core.intervals import is_due
 from streaming.cluster.clients import admin_client, reaching
+from streaming.cluster.input_topics import first_offsets, partitions_of
 from streaming.errors import ClusterUnreachable, TableUnavailable, UsageProblem
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.causes import reason
@@ -36,19 +38,24 @@ from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.offsets import Offsets
 from streaming.pipeline.one_at_a_time import LeaseOn, StillOurs, only_pipeline, only_writer
 from streaming.pipeline.queries import start_queries
-from streaming.pipeline.session import JVM_FAILED, check_file_systems
+from streaming.pipeline.session import JVM_FAILED, check_file_systems, executor_cores
 from streaming.pipeline.sources import InputTopics
 from streaming.pipeline.starting import StartingSession
+from streaming.pipeline.state_partitions import begins_of, settle_state_partitions
 from streaming.runtime import clocks
 from streaming.settings import KafkaSettings, Settings
 
 log = structlog.get_logger()
+
+Answer = TypeVar("Answer")
 
 EXIT_QUERY_FAILED = 4
 POLL_INTERVAL_S = 1.0
 TOPIC_POLL_S = 2.0
 TOPIC_CHECK_INTERVAL_MS = 30_000
 STOP_GRACE_S = 25.0
+READ_TASKS_MAX = 200
+"""Most tasks that read a topic by default: each keeps a connection to a broker, and memory for what it fetches."""
 
 
 def run_pipeline(settings: Settings, lease_on: LeaseOn | None = None) -> int:
@@ -95,9 +102,9 @@ def _run_queries(
     try:
         check_file_systems(session, storage)
         counted = CountedSamples()
-        source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
-        queries = start_queries(source, storage, windows_version, now_ms=clocks.now_ms, counted=counted)
-        log.info("pipeline_started", queries=[query.name for query in queries])
+        source, begins = _settled(session, settings)
+        queries = start_queries(source, storage, windows_version, now_ms=clocks.now_ms, counted=counted, begins=begins)
+        log.info("pipeline_started", queries=[query.name for query in queries], read_tasks=source.read_tasks)
         if settings.pipeline.skew_max_ms > settings.pipeline.watermark_ms // 2:
             log.warning(
                 "clock_skew_above_watermark",
@@ -109,6 +116,25 @@ def _run_queries(
     except JVM_FAILED as error:  # a checkpoint that Spark won't begin with, or a JVM that was killed
         log.error("query_failed", error=reason(error))
         return EXIT_QUERY_FAILED
+
+
+def _settled(session: SparkSession, settings: Settings) -> tuple[InputTopics, dict[str, Offsets]]:
+    """The topics, read by as many tasks as executors have cores, and where window queries without a batch begin.
+
+    Settles the number of partitions of the state, too. Raises ClusterUnreachable, ClusterRequestFailed.
+    """
+    kafka, checkpoints = settings.kafka, settings.storage.checkpoints
+    cores = executor_cores(session)
+
+    def found(partitions: Collection[tuple[str, str]], since_ms: int) -> Mapping[tuple[str, str], int]:
+        return _answer(kafka, lambda admin: first_offsets(admin, partitions, since_ms))
+
+    number = settle_state_partitions(checkpoints, settings.pipeline, cores=cores, first_offsets=found)
+    names = topics_read(settings.topics)
+    begins = begins_of(checkpoints, lambda: _answer(kafka, lambda admin: partitions_of(admin, names)))
+    session.conf.set("spark.sql.shuffle.partitions", number)
+    read_tasks = settings.pipeline.read_tasks_min or min(cores, READ_TASKS_MAX)
+    return InputTopics(session, kafka, settings.topics, settings.pipeline, read_tasks=read_tasks), begins
 
 
 def stop_queries(session: SparkSession, queries: list[StreamingQuery]) -> None:
@@ -161,10 +187,15 @@ def _wait_for_topics(
 
 
 def _topic_ids(kafka: KafkaSettings, names: Sequence[str]) -> dict[str, str]:
+    return _answer(kafka, lambda admin: topic_ids(admin, names))
+
+
+def _answer(kafka: KafkaSettings, request: Callable[[Any], Answer]) -> Answer:
+    """What `request` returns of an admin client, which is closed then. Raises ClusterUnreachable."""
     admin = admin_client(kafka)
     try:
         with reaching(kafka):
-            return topic_ids(admin, names)
+            return request(admin)
     finally:
         with reaching(kafka):
             admin.close()

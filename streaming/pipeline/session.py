@@ -8,6 +8,8 @@ import os
 import re
 import shlex
 import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -29,9 +31,12 @@ LOOPBACK = "127.0.0.1"
 PYTHON_DAEMON = "streaming.pipeline.python_daemon"
 POOLS = Path(__file__).resolve().with_name("pools.xml")
 """Shares of the cores, by query."""
+EXECUTORS_PATIENCE_S, EXECUTORS_POLL_S = 15.0, 1.0
 LOG_SETTINGS = Path(__file__).resolve().with_name("log4j2.properties")
 JVM_FAILED = (PySparkException, Py4JError, ConnectionError)
 """What Spark's calls raise: a query's failure, one of the JVM, and that of a JVM that is gone."""
+SHUFFLE_PARTITIONS = 2
+"""Until the queries start, whose number is settled then (`state_partitions.py`)."""
 MASTER = re.compile(r"local(\[(\*|\d+)(, *(\*|\d+))?\])?|local-cluster\[[\d ,]+\]|spark://.+|k8s://.+|yarn")
 
 
@@ -70,6 +75,51 @@ def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
             f"storage.checkpoints: Spark can't write to {place} ({reason(error)}): name a folder, or add Hadoop's file "
             "system of this scheme to Spark's jars, see docs/object-store.md"
         ) from None
+
+
+def executor_cores(session: SparkSession) -> int:
+    """Return how many cores the executors have: as set, else those of the executors that are there, for which it waits
+    up to `EXECUTORS_PATIENCE_S`.
+    """
+    context = session.sparkContext
+    master = context.master or ""
+    configured = configured_cores(master, dict(context.getConf().getAll()))
+    if configured is None and not master.startswith("local"):
+        _wait_for_executors(session)
+    return configured or context.defaultParallelism
+
+
+def configured_cores(master: str, options: Mapping[str, str]) -> int | None:
+    """Return how many cores the executors will have by these options of Spark, None where it depends on the cluster.
+
+    >>> configured_cores("yarn", {"spark.executor.instances": "3", "spark.executor.cores": "4"})
+    12
+    >>> configured_cores("spark://host:7077", {}), configured_cores("local-cluster[2,1,1024]", {})
+    (None, 2)
+    """
+    if master.startswith("local-cluster["):
+        workers, cores = (int(number) for number in master.partition("[")[2].split(",")[:2])
+        return workers * cores
+    if master.startswith("spark://"):
+        most = options.get("spark.cores.max")
+        return int(most) if most else None
+    if master.startswith(("yarn", "k8s://")):
+        dynamic = options.get("spark.dynamicAllocation.enabled") == "true"
+        instances = options.get("spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances")
+        return int(instances) * int(options.get("spark.executor.cores", "1")) if instances else None
+    return None
+
+
+def _wait_for_executors(session: SparkSession) -> None:
+    """Wait until executors have registered and no more of them come. Spark lists the driver among them."""
+    context = session.sparkContext
+    deadline, seen = time.monotonic() + EXECUTORS_PATIENCE_S, 0
+    while time.monotonic() < deadline:
+        now = len(context._jsc.sc().statusTracker().getExecutorInfos())
+        if now > 1 and now == seen:
+            return
+        seen = now
+        time.sleep(EXECUTORS_POLL_S)
 
 
 def _started(settings: PipelineSettings, storage: StorageSettings) -> SparkSession:
@@ -117,7 +167,7 @@ def _options(settings: PipelineSettings, storage: StorageSettings) -> dict[str, 
         "spark.sql.session.timeZone": "UTC",
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": POOLS.as_uri(),
-        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions or SHUFFLE_PARTITIONS),
         # The default of 50 made each commit to a small table take 10 s and more on 2 cores.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.adaptive.enabled": "false",

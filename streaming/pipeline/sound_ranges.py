@@ -50,19 +50,21 @@ def wait_until_read(
     *,
     patience_s: float,
     patience_busy_s: float,
+    begin: Offsets | None = None,
 ) -> Range:
-    """What is known of the batch that `checkpoint` has planned; waits until the window queries have read it.
+    """What is known of the batch that `checkpoint` has planned; waits until the window queries have read it. `begin`
+    has the offsets at which the first batches of the window queries begin, where they don't begin at the earliest.
 
     It waits `patience_s` for queries that stand still, and `patience_busy_s` as long as one of them works on a batch.
     """
     try:
         end = planned(checkpoint, batch_id)
-        begin = planned(checkpoint, batch_id - 1) if batch_id else {}
+        start = planned(checkpoint, batch_id - 1) if batch_id else {}
     except (OSError, ValueError, TableUnavailable):  # no longer there, or not to be read now
         return Range.SUSPECT
     began_s = busy_s = time.monotonic()
     while (
-        known := judge([report for query in queries for report in query.recentProgress], begin, end)
+        known := judge([report for query in queries for report in query.recentProgress], start, end, begin)
     ) is Range.UNREAD:
         now_s = time.monotonic()
         if any(query.status["isTriggerActive"] for query in queries):
@@ -74,8 +76,9 @@ def wait_until_read(
     return known
 
 
-def judge(reports: Sequence[Any], begin: Offsets, end: Offsets) -> Range:
-    """From progress reports of queries that read each partition in order, one query a topic.
+def judge(reports: Sequence[Any], begin: Offsets, end: Offsets, first: Offsets | None = None) -> Range:
+    """Judge the range from `begin` to `end` by progress reports of queries that read each partition in order, one query
+    a topic. `first` has the offsets at which their first batches begin, where they don't begin at the earliest.
 
     >>> report = {
     ...     "durationMs": {"addBatch": 9}, "observedMetrics": {"judged": {"rejected_rows": 0, "accepted_rows": 50}},
@@ -87,14 +90,14 @@ def judge(reports: Sequence[Any], begin: Offsets, end: Offsets) -> Range:
     sound: dict[tuple[str, str], tuple[int, int]] = {}
     for report in reports:
         if "addBatch" in report["durationMs"]:
-            _extend(sound, report)
+            _extend(sound, report, first or {})
     wanted = {key: (begin.get(key, EARLIEST), stop) for key, stop in end.items() if stop > begin.get(key, EARLIEST)}
     if any(key not in sound or sound[key][1] < stop for key, (_, stop) in wanted.items()):
         return Range.UNREAD
     return Range.SOUND if all(sound[key][0] <= start for key, (start, _) in wanted.items()) else Range.SUSPECT
 
 
-def _extend(sound: dict[tuple[str, str], tuple[int, int]], report: Mapping[str, Any]) -> None:
+def _extend(sound: dict[tuple[str, str], tuple[int, int]], report: Mapping[str, Any], first: Offsets) -> None:
     """Each partition's newest unbroken range; empty at the end of a batch with misfits."""
     observed = dict(report["observedMetrics"]).values()
     # The figures of a batch that nobody evaluated are zero.
@@ -103,7 +106,7 @@ def _extend(sound: dict[tuple[str, str], tuple[int, int]], report: Mapping[str, 
     for source in report["sources"]:
         begin, end = offsets_of(source["startOffset"]), offsets_of(source["endOffset"])
         for key, stop in end.items():
-            start = begin.get(key, EARLIEST)
+            start = begin.get(key, max(EARLIEST, first.get(key, EARLIEST)))
             known = sound.get(key)
             unbroken_since = known[0] if known and known[1] == start else start
             sound[key] = (unbroken_since if all_fitted else stop, stop)

@@ -7,7 +7,7 @@ in Arrow, is sent with the job, while foreign formats need this package there.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from streaming.contract import RECORD_VERSION
 from streaming.contract.records import BYTE_RATE, CONSUMER_LAG, EVENT_TIME_MIN_MS, FOREIGN_BYTE_RATE, RecordShape
 from streaming.pipeline import sums
 from streaming.pipeline.adapters import PARSERS, Context, Misfit, Record
+from streaming.pipeline.offsets import Offsets, by_topic
 from streaming.pipeline.records import KAFKA_COLUMNS, VALUE_BYTES_MAX, accepted, credible_time, judged, rejected
 from streaming.pipeline.spark_types import record_schema
 from streaming.pipeline.windows import LAG_SUMS, LOAD_SUMS, sums_of_one
@@ -58,13 +59,19 @@ class InputTopics:
     kafka: KafkaSettings
     topics: TopicSettings
     pipeline: PipelineSettings
+    read_tasks: int = 1
+    """Least number of tasks that read a topic at a time. Spark divides partitions if a topic has fewer."""
+    begin: Offsets = field(default_factory=dict)
+    """Where a query without a checkpoint begins, for every partition of its topics; empty: at the topics' start."""
 
     def raw_rows(self, *names: str) -> DataFrame:
-        """Kafka's columns, from each topic's start where there is no checkpoint yet."""
+        """Kafka's columns, from `begin` on where there is no checkpoint yet."""
+        begin = by_topic({(topic, number): first for (topic, number), first in self.begin.items() if topic in names})
         return (
             self.session.readStream.format("kafka")
             .options(**kafka_options(self.kafka, *names))
-            .option("startingOffsets", "earliest")
+            .option("startingOffsets", json.dumps(begin) if begin else "earliest")
+            .option("minPartitions", self.read_tasks)
             .option("failOnDataLoss", "true")
             .option("maxOffsetsPerTrigger", self.pipeline.records_per_batch_max)
             .load()

@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from streaming.serve.families import EARLIER_RESOURCE_NAMES, FAMILIES
 from streaming.serve.samples import Sample
 from streaming.serve.snapshot import Snapshot
-from streaming.views.group_offsets import BY_PARTITION, BY_TOPIC, OF_LOG
+from streaming.views.group_ranking import BY_PARTITION, BY_TOPIC, OF_LOG
 
 CLUSTER, GROUP = "cluster", "group"
 KINDS = (CLUSTER, GROUP, BY_TOPIC, BY_PARTITION, OF_LOG)

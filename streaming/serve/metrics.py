@@ -22,8 +22,7 @@ from prometheus_client.registry import Collector
 
 from streaming.serve.compatible import compatible_metrics, with_network_labels
 from streaming.serve.families import FAMILIES, Family
-from streaming.serve.group_samples import GroupSamples, group_samples
-from streaming.serve.samples import Sample, samples, tally
+from streaming.serve.samples import GroupSamples, Sample, group_samples, samples, tally
 from streaming.serve.snapshot import Snapshot
 from streaming.settings import Settings
 

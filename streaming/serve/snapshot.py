@@ -17,9 +17,9 @@ from streaming.settings import Settings
 from streaming.tables import TableReader, TableState, unfit_as_unavailable
 from streaming.views.broker_load import LoadPart, LoadReader
 from streaming.views.control import ControlPart, ControlReader
-from streaming.views.groups import GroupPart, GroupReader
+from streaming.views.group_memberships import GroupMembership, MembershipReader
+from streaming.views.group_ranking import GroupPart, GroupReader
 from streaming.views.log_dirs import LogDirState, read_log_dirs
-from streaming.views.memberships import GroupMembership, MembershipReader
 from streaming.views.notifications import WebhookState, read_webhooks
 from streaming.views.streams import StreamPart, StreamReader, read_table_states
 

@@ -11,9 +11,9 @@ from typing import Any
 from assignor_core.resources import Resource
 from streaming.serve.api.pages import ITEMS_BYTES_MAX, as_json
 from streaming.serve.snapshot import Snapshot
-from streaming.views.as_json import to_json
 from streaming.views.broker_load import BrokerLoad, LoadPart
-from streaming.views.groups import GroupTopic
+from streaming.views.group_ranking import GroupTopic
+from streaming.views.json_values import to_json
 from streaming.views.log_dirs import LogDirState
 
 Rows = list[dict[str, Any]]

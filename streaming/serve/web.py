@@ -9,10 +9,13 @@
 /api/v1/...  lists with history, from the tables, and a stream of events: see `streaming.serve.api`
 """
 
-from collections.abc import Callable
+import ipaddress
+import socket
+from collections.abc import Callable, Collection
 from functools import cache
 from importlib.resources import files
 
+import structlog
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -20,24 +23,28 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streaming.serve.api.actions import Actions
+from streaming.serve import access
+from streaming.serve.access import SignIn
+from streaming.serve.api.audit import Actions
 from streaming.serve.api.events import Events
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import answer
 from streaming.serve.api.problems import answer_problem
 from streaming.serve.api.routes import api_routes
-from streaming.serve.api.sign_in import SignIn
-from streaming.serve.closed import ClosedReading
-from streaming.serve.hosts import AllowedHosts
 from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import Snapshot
 from streaming.serve.status import status_of, weights_of
 from streaming.settings import ServeSettings, Settings
 
+log = structlog.get_logger()
+EVERY_NAME = "*"
+NAMED_MAX = 10
+"""So many refused names are logged; whoever sends the requests chooses them."""
+REFUSED = "421: this host name is not allowed; serve.allowed_hosts lists names besides localhost and addresses\n"
 FRESH_INTERVALS = 10
 FRESH_MIN_MS = 30_000
-
 POLICY = (
     "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; "
     "connect-src 'self'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -46,35 +53,6 @@ POLICY = (
 widths as styles. Forms are sent by script alone: a browser that sends one itself might put a password into an
 address."""
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-
-
-def page_routes() -> list[Route]:
-    """A route for the page and for each of its styles and scripts: the files of the folder `page`, read once."""
-    return [
-        Route("/" if name == "page.html" else f"/{name}", _answering(text, _kind(name)))
-        for name, text in page_files().items()
-    ]
-
-
-def _kind(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
-def _answering(text: str, kind: str) -> Callable[[Request], Response]:
-    headers = {"X-Content-Type-Options": "nosniff"}
-    headers |= {"Content-Security-Policy": POLICY} if kind == "html" else {"Cache-Control": "no-cache"}
-
-    def answering(_request: Request) -> Response:
-        return Response(text, headers=headers, media_type=TYPES[kind])
-
-    return answering
-
-
-@cache
-def page_files() -> dict[str, str]:
-    """Name: text of each file of the page."""
-    folder = files("streaming.serve").joinpath("page")
-    return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if _kind(file.name) in TYPES}
 
 
 def build_app(
@@ -127,20 +105,11 @@ def build_app(
         exception_handlers={HTTPException: answer_problem},
         middleware=[
             Middleware(AllowedHosts, [settings.serve.host, *settings.serve.allowed_hosts]),
-            *_fresh_keys(sign_in, clock),
-            *([Middleware(ClosedReading, sign_in, clock)] if settings.serve.reading == "signed_in" else []),
+            *access.middleware(sign_in, clock, is_closed=settings.serve.reading == "signed_in"),
         ],
     )
     app.state.events = events
     return app
-
-
-def _fresh_keys(sign_in: SignIn, clock: Callable[[], int]) -> list[Middleware]:
-    if sign_in.issuer_tokens is None:
-        return []
-    from streaming.serve.oidc.tokens import FreshKeys
-
-    return [Middleware(FreshKeys, sign_in.issuer_tokens, clock)]
 
 
 def _problems(snapshot: Snapshot, serve: ServeSettings, *, now_ms: int) -> list[str]:
@@ -151,3 +120,85 @@ def _problems(snapshot: Snapshot, serve: ServeSettings, *, now_ms: int) -> list[
     if serve.reading == "signed_in":  # a reason may name folders, hosts and topics
         return stale + [f"{part}: can't be read" for part, _ in failures]
     return stale + [f"{part}: {reason}" for part, reason in failures]
+
+
+def page_routes() -> list[Route]:
+    """A route for the page and for each of its styles and scripts: the files of the folder `page`, read once."""
+    return [
+        Route("/" if name == "page.html" else f"/{name}", _answering(text, _kind(name)))
+        for name, text in page_files().items()
+    ]
+
+
+def _kind(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _answering(text: str, kind: str) -> Callable[[Request], Response]:
+    headers = {"X-Content-Type-Options": "nosniff"}
+    headers |= {"Content-Security-Policy": POLICY} if kind == "html" else {"Cache-Control": "no-cache"}
+
+    def answering(_request: Request) -> Response:
+        return Response(text, headers=headers, media_type=TYPES[kind])
+
+    return answering
+
+
+@cache
+def page_files() -> dict[str, str]:
+    """Name: text of each file of the page."""
+    folder = files("streaming.serve").joinpath("page")
+    return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if _kind(file.name) in TYPES}
+
+
+class AllowedHosts:
+    """ASGI middleware: 421 (RFC 9110, misdirected request) for a `Host` that is not allowed.
+
+    A page of another site must not read this one (DNS rebinding). Such a page lies at a name whose owner lets it point
+    to this machine, so the browser sends that name. An address can't be made to point elsewhere, so addresses are
+    always allowed: Prometheus that scrapes by address needs no setting. Starlette's TrustedHostMiddleware is no help:
+    it knows no IPv6 address, no "any address", and answers 400.
+    """
+
+    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
+        self._app = app
+        self._names = frozenset(name.lower() for name in names) | {"localhost", socket.gethostname().lower()}
+        self._logged: set[str] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what may pass."""
+        host = Request(scope).headers.get("host", "") if scope["type"] == "http" else ""
+        if not host or self.allows(host):  # every browser sends it
+            await self._app(scope, receive, send)
+            return
+        if host not in self._logged and len(self._logged) < NAMED_MAX:
+            self._logged.add(host)
+            log.warning("host_refused", host=host[:255])
+        await PlainTextResponse(REFUSED, status_code=421)(scope, receive, send)
+
+    def allows(self, host: str) -> bool:
+        """Whether a `Host`, with or without a port, is an address or an allowed name."""
+        name = name_of(host)
+        if EVERY_NAME in self._names or is_address(name) or name in self._names:
+            return True
+        return any(name.endswith(own[1:]) for own in self._names if own.startswith("*."))
+
+
+def name_of(host: str) -> str:
+    """The name or address of a `Host`, in lower case, without the port and without the dot at its end.
+
+    >>> name_of("Rebalancer.example.:9464"), name_of("[::1]:9464"), name_of("10.0.0.1")
+    ('rebalancer.example', '::1', '10.0.0.1')
+    """
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.rpartition(":")[0 if ":" in host else 2].lower().removesuffix(".")
+
+
+def is_address(name: str) -> bool:
+    """Whether this is an IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -184,7 +184,20 @@ class PipelineSettings(Section):
         description="A sample further ahead of Kafka's time of it, or of the batch's time, is rejected; null: half of "
         "watermark_ms. A sender that is ahead by more than that makes samples of all others late",
     )
-    shuffle_partitions: int = Field(2, ge=1, le=10_000, description="Frozen into the checkpoint at the first start")
+    shuffle_partitions: int | None = Field(
+        None,
+        ge=1,
+        le=10_000,
+        description="Number of partitions of the state. A start with another number begins new checkpoints and reads "
+        "the open windows again; null: what the checkpoints have, and in new ones one for each core of the executors",
+    )
+    read_tasks_min: int | None = Field(
+        None,
+        ge=1,
+        le=10_000,
+        description="Least number of tasks that read a topic at a time, also if it has fewer partitions; null: one for "
+        "each core of the executors",
+    )
     records_per_batch_max: int = Field(2_000_000, ge=1, description="Most records read in one micro-batch and topic")
     python_on_executors: bool = Field(
         True, description="Our records are parsed and summed in Python with Arrow; false: in the JVM alone, slower"

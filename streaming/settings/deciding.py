@@ -118,6 +118,11 @@ class PlannerSettings(Section):
     replicas_max: int | None = Field(
         None, ge=1, description="Most replicas on any one broker; one that has more takes none; null: no limit"
     )
+    keep_racks: bool = Field(False, description="Replicas move within their racks only")
+    leader_racks: dict[RegularExpression, Annotated[list[str], Field(min_length=1)]] = Field(
+        default={},
+        description="topic pattern: racks that should lead, the most wanted first; balance of loads goes first",
+    )
     headroom: float = Field(0.0, ge=0, lt=1, description="Share of each capacity that plans leave free")
     wave_movements_max: int = Field(1000, ge=1, le=1_000_000, description="Most movements of one wave of a plan")
     throttle_bytes_per_sec: int | None = Field(

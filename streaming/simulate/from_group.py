@@ -11,7 +11,7 @@ from typing import Any
 
 from streaming.errors import UsageProblem
 from streaming.tables import TableReader, at_least, equal, of_cluster
-from streaming.views.group_looks import LOOK_COLUMNS, look_of
+from streaming.views.group_history import LOOK_COLUMNS, look_of
 
 WINDOWS_BACK = 5
 """A group that has no sample in the newest windows is gone."""

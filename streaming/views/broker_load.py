@@ -25,10 +25,10 @@ from streaming.contract.records import (
 )
 from streaming.settings import PlannerSettings, Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster, one_of
-from streaming.views.as_json import LEFT_OUT_OF_STATUS, SHOWN_AMONG_ITS_FIELDS
-from streaming.views.broker_windows import COLUMNS, Row, capacities, capacities_of, closed, loads
-from streaming.views.bytes_out_bounds import reads_unknown
+from streaming.views.broker_windows import COLUMNS, Row, capacities, capacities_of, closed, loads, reads_unknown
+from streaming.views.json_values import LEFT_OUT_OF_STATUS, SHOWN_AMONG_ITS_FIELDS
 from streaming.views.partition_loads import HotPartition, PartitionLoadReader, PartitionLoads, TopicLoad
+from streaming.views.spans import of_window
 
 HISTORY_WINDOWS = 60
 FIRST_SAMPLE_INTERVALS = 1.5
@@ -202,12 +202,7 @@ def read_leaders(
     before there is one."""
     if load.window_start_ms is None:
         return {}
-    where = (
-        of_cluster(kafka_cluster)
-        & equal("window_start", tables.utc(load.window_start_ms))
-        & equal("role", "leader")
-        & one_of("topic", topics)
-    )
+    where = of_window(kafka_cluster, load.window_start_ms) & equal("role", "leader") & one_of("topic", topics)
     rows = reader.rows("partition_load", columns=("broker", "topic", "partition", "last_event_time_ms"), where=where)
     rows.sort(key=lambda row: (row["last_event_time_ms"], row["broker"]))
     return {(row["topic"], row["partition"]): row["broker"] for row in rows}

@@ -1,6 +1,6 @@
 """The control part of a snapshot: newest decision, newest plan, the execution under way, and totals of all there were.
 
-Totals are counts of the table rows of a period (`streaming.views.totals`), so they survive restarts of every process.
+Totals are counts of the table rows of a period (`streaming.views.spans`), so they survive restarts of every process.
 Only rows newer than those already counted are read again; deciding and acting is control's own business.
 """
 
@@ -19,8 +19,9 @@ from streaming.settings import Settings
 from streaming.tables import TableReader, above, at_least, equal, of_cluster, one_of
 from streaming.views.accuracy import AccuracyReader
 from streaming.views.executions import KnownExecutions, event_columns
+from streaming.views.past_rows import figures
 from streaming.views.plans import plan_price
-from streaming.views.totals import counted_since
+from streaming.views.spans import counted_since
 
 RECENT_EVENTS = 20
 CLOCK_LAG_MAX_MS = 600_000
@@ -139,7 +140,7 @@ class ControlReader:
         self._decisions.update((row["verdict"], row["reason"], row["resource"] or "") for row in rows)
         newest = tables.newest(rows, "decided_at")
         if newest is not None:
-            self._decided_at, self._decision = newest["decided_at"], _figures(newest)
+            self._decided_at, self._decision = newest["decided_at"], figures(newest)
 
     def _read_plans(self) -> None:
         # Plans that nobody carried out expire with the decisions.
@@ -152,7 +153,7 @@ class ControlReader:
         newest = tables.newest(rows, "created_at")
         if newest is not None:
             price = plan_price(self._reader, self._cluster, newest["plan_id"])
-            self._planned_at, self._plan = newest["created_at"], {**_figures(newest), **price}
+            self._planned_at, self._plan = newest["created_at"], {**figures(newest), **price}
 
     def _read_events(self) -> None:
         # Several events may bear one time, and clocks of machines differ: events of the last minutes are read again,
@@ -218,17 +219,4 @@ def _newest_events(execution: Execution) -> tuple[Figures, ...]:
 
 def _event(execution: Execution, record: EventRecord) -> Figures:
     columns = event_columns(execution, record)
-    return _figures({name: columns[name] for name in _EXECUTION})
-
-
-def _figures(row: Mapping[str, Any]) -> Figures:
-    """`decided_at` becomes `decided_ms`, `event_time` `event_ms`, `window_end` `window_end_ms`."""
-    figures: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, datetime) or name in ("window_end", "breach_started_at", "cooldown_end_at"):
-            figures[f"{name.removesuffix('_at').removesuffix('_time')}_ms"] = (
-                None if value is None else tables.to_ms(value)
-            )
-        else:
-            figures[name] = value
-    return figures
+    return figures({name: columns[name] for name in _EXECUTION})

@@ -21,6 +21,7 @@ from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.contract import EXECUTION
 from streaming.errors import TableUnavailable
+from streaming.views.spans import of_span
 
 TABLE = EXECUTION.name
 WHEN = ("before", "predicted", "measured")
@@ -42,6 +43,10 @@ DAYS_BACK = (2, 20, 200, 2000)
 """How far before the newest measurement others are looked for; the next only where fewer than asked for were found."""
 _OF_UNFINISHED = ("execution_id", "sequence", "event", "event_time", "throttled_brokers")
 _SHOW_AN_END = ENDING_EVENTS | EVENTS_AFTER_THE_END
+CLOCKS_APART_MS = 60_000
+"""Rows that a clock dates so much too early are seen at once."""
+WHOLE_LOOK_INTERVAL_MS = 60_000
+"""All other rows are seen within this time."""
 
 
 def read_executions(reader: tables.TableReader, kafka_cluster: str, *, now_ms: int) -> list[Execution]:
@@ -106,8 +111,8 @@ def changed_ms(reader: tables.TableReader, kafka_cluster: str, *, now_ms: int) -
 
 def changes_ms(reader: tables.TableReader, kafka_cluster: str, *, since_ms: int) -> list[int]:
     """When executions ended since then after which replicas or leaders may lie elsewhere, ascending, ms."""
-    own = tables.of_cluster(kafka_cluster) & tables.at_least("event_time", tables.utc(since_ms))
-    where = own & tables.one_of("event", [Event.DONE.value, Event.ABORTED.value])
+    ended = tables.one_of("event", [Event.DONE.value, Event.ABORTED.value])
+    where = of_span(kafka_cluster, "event_time", since_ms) & ended
     return sorted(tables.to_ms(row["event_time"]) for row in reader.rows(TABLE, columns=["event_time"], where=where))
 
 
@@ -148,11 +153,10 @@ def newest_measured(reader: tables.TableReader, kafka_cluster: str, count: int) 
     return ids[:count]
 
 
-def begun_between(reader: tables.TableReader, kafka_cluster: str, since: datetime, until: datetime) -> list[Execution]:
+def begun_between(reader: tables.TableReader, kafka_cluster: str, since_ms: int, until_ms: int) -> list[Execution]:
     """Executions that were approved in between, the newest `BEGUN_MAX` of them; raises TableUnavailable."""
-    first = tables.of_cluster(kafka_cluster) & tables.equal("sequence", 0)
-    between = tables.at_least("event_time", since) & tables.below("event_time", until)
-    ids = _ids_newest_first(reader, first & between)
+    between = of_span(kafka_cluster, "event_time", since_ms, until_ms)
+    ids = _ids_newest_first(reader, between & tables.equal("sequence", 0))
     if not ids:
         return []
     return folded(reader.rows(TABLE, columns=COLUMNS, where=tables.one_of("execution_id", ids[:BEGUN_MAX])))
@@ -161,9 +165,8 @@ def begun_between(reader: tables.TableReader, kafka_cluster: str, since: datetim
 def _ids_newest_first(reader: tables.TableReader, where: tables.Condition) -> list[str]:
     """Ids of executions, by the times of these rows."""
     rows = reader.arrow(TABLE, columns=("execution_id", "event_time"), where=where)
-    ids: list[str] = rows.sort_by([("event_time", "descending"), ("execution_id", "ascending")])[
-        "execution_id"
-    ].to_pylist()
+    rows = rows.sort_by([("event_time", "descending"), ("execution_id", "ascending")])
+    ids: list[str] = rows["execution_id"].to_pylist()
     return ids
 
 
@@ -348,10 +351,7 @@ def event_columns(execution: Execution, record: EventRecord) -> dict[str, Any]:
             for name, ratio in ratio_columns(row, when).items()
         },
         "kafka_cluster_id": figures.kafka_cluster_id,
-        "movements_made": _listed(figures.movements_made),
-        "movements_undone": _listed(figures.movements_undone),
-        "movements_under_way": _listed(figures.movements_under_way),
-        "movements_cancelled": _listed(figures.movements_cancelled),
+        **{name: _listed(getattr(figures, name)) for name in OF_MOVEMENTS},
     }
 
 
@@ -413,11 +413,7 @@ def _unreadable(execution_id: str, error: Exception) -> TableUnavailable:
 
 
 def _recent(kafka_cluster: str, now_ms: int) -> tables.Condition:
-    return tables.of_cluster(kafka_cluster) & tables.at_least("event_time", _search_start(now_ms))
-
-
-def _search_start(now_ms: int) -> datetime:
-    return tables.utc(max(0, now_ms - SEARCH_MS))
+    return of_span(kafka_cluster, "event_time", max(0, now_ms - SEARCH_MS))
 
 
 def _unfinished_before(reader: tables.TableReader, kafka_cluster: str, now_ms: int) -> set[str]:
@@ -425,7 +421,7 @@ def _unfinished_before(reader: tables.TableReader, kafka_cluster: str, now_ms: i
 
     Reads few columns of all rows before: as columns, for the table may hold millions of rows.
     """
-    where = tables.of_cluster(kafka_cluster) & tables.at_most("event_time", _search_start(now_ms))
+    where = tables.of_cluster(kafka_cluster) & tables.at_most("event_time", tables.utc(max(0, now_ms - SEARCH_MS)))
     return _unfinished(reader.arrow(TABLE, columns=_OF_UNFINISHED, where=where))
 
 
@@ -444,3 +440,48 @@ def _unfinished(rows: pa.Table) -> set[str]:
 def _newest_sequences(events: pa.Table) -> dict[str, int]:
     newest = events.group_by("execution_id").aggregate([("sequence", "max")])
     return dict(zip(newest["execution_id"].to_pylist(), newest["sequence_max"].to_pylist(), strict=True))
+
+
+class OpenExecutions:
+    """Those of one Kafka cluster. Keep it, and ask again and again; not for two threads."""
+
+    def __init__(self, root: str, kafka_cluster: str) -> None:
+        self._kafka_cluster = kafka_cluster
+        self._reader = tables.TableReader(root)
+        self._known: dict[str, Execution] = {}
+        """What was open at the last look at all rows, or has changed since."""
+        self._version: int | None = None
+        self._looked_ms = 0
+        self._whole_version: int | None = None
+        self._whole_ms: int | None = None
+
+    def read(self, *, now_ms: int) -> list[Execution]:
+        """What has started comes first, then approvals, the oldest first. Raises TableUnavailable."""
+        self._reader.look_again()
+        version = self._reader.version(TABLE)
+        if version is None or self._is_whole_look_due(version, now_ms):
+            known_open = None if self._whole_ms is None else [row.execution_id for row in self._open()]
+            rows = read_open_executions(self._reader, self._kafka_cluster, now_ms=now_ms, known_open=known_open)
+            self._known = {row.execution_id: row for row in rows}
+            self._whole_version, self._whole_ms = version, None if version is None else now_ms
+        elif version != self._version:
+            self._take_in_new_rows(self._version or 0, min(now_ms, self._looked_ms))
+        self._version, self._looked_ms = version, now_ms
+        return sorted(self._open(), key=lambda row: (row.waiting, by_age(row)))
+
+    def _open(self) -> list[Execution]:
+        return [row for row in self._known.values() if not row.ended]
+
+    def _is_whole_look_due(self, version: int, now_ms: int) -> bool:
+        if self._whole_ms is None:
+            return True
+        return version != self._whole_version and abs(now_ms - self._whole_ms) >= WHOLE_LOOK_INTERVAL_MS
+
+    def _take_in_new_rows(self, version: int, since_ms: int) -> None:
+        where = of_span(self._kafka_cluster, "event_time", max(0, since_ms - CLOCKS_APART_MS))
+        rows = self._reader.rows_since(TABLE, version, where=where)
+        changed = list(grown(self._known, rows, self._whole_history))
+        self._known |= {execution.execution_id: execution for _, execution in changed}
+
+    def _whole_history(self, execution_id: str) -> list[dict[str, Any]]:
+        return self._reader.rows(TABLE, where=tables.equal("execution_id", execution_id))

@@ -25,19 +25,8 @@ from streaming.contract.rates import RATES
 from streaming.contract.records import OUT_OF_SYNC_REPLICAS
 from streaming.errors import UsageProblem
 from streaming.settings import DAY_MS, HOUR_MS
-from streaming.tables import (
-    ALL_ROWS,
-    Condition,
-    TableReader,
-    as_floats,
-    as_whole,
-    at_least,
-    below,
-    equal,
-    of_cluster,
-    one_of,
-    utc,
-)
+from streaming.tables import ALL_ROWS, Condition, TableReader, as_floats, as_whole, at_least, equal, one_of
+from streaming.views.spans import of_span, of_window, times_ms
 
 PERIODS_MAX = 1_500
 """Periods of one table that an answer reads."""
@@ -141,7 +130,7 @@ def read_history(
     values = [name for name in family.joined if name in there]
     first_ms = max(span.from_ms, span.since_ms or 0)
     first_ms -= first_ms % step_ms
-    own = of_cluster(kafka_cluster) & at_least(start, utc(first_ms)) & below(start, utc(span.to_ms)) & where
+    own = of_span(kafka_cluster, start, first_ms, span.to_ms) & where
     if "role" in there:
         columns = (start, *_PARTITION, _KNOWN_MS, *values)
         leaders = reader.arrow(table, columns=columns, where=own & equal("role", "leader"))
@@ -210,8 +199,7 @@ def _converted(rows: pa.Table, names: Sequence[str], convert: Callable[[pa.Chunk
 
 def _in_steps(rows: pa.Table, start: str, family: Family, values: Sequence[str], step_ms: int) -> pa.Table:
     rows = rows.sort_by([(start, "ascending"), *((key, "ascending") for key in family.keys)])
-    starts_ms = pc.divide(rows[start].cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
-    rows = rows.append_column("start_ms", pc.multiply(pc.divide(starts_ms, step_ms), step_ms))
+    rows = rows.append_column("start_ms", pa.array(times_ms(rows[start]) // step_ms * step_ms))
     by = ["start_ms", *family.keys]
     joined = [(name, family.joined[name]) for name in values]
     steps = rows.group_by(by, use_threads=False).aggregate([*joined, (start, "count")])
@@ -277,8 +265,7 @@ def _with_replicas(
 ) -> list[dict[str, Any]]:
     """The rows, each with the brokers that reported a replica of its partition in the window: the leader first."""
     listed: list[dict[str, Any]] = leaders.to_pylist()
-    of_window = of_cluster(kafka_cluster) & equal("window_start", utc(window_start_ms))
-    where = of_window & one_of("topic", {row["topic"] for row in listed})
+    where = of_window(kafka_cluster, window_start_ms) & one_of("topic", {row["topic"] for row in listed})
     brokers: dict[tuple[str, int], list[int]] = {(row["topic"], row["partition"]): [] for row in listed}
     for row in reader.rows(PARTITION_LOAD.name, columns=("broker", *_PARTITION), where=where) if listed else ():
         brokers.get((row["topic"], row["partition"]), []).append(row["broker"])
@@ -290,7 +277,7 @@ def _with_replicas(
 
 def _newest_leaders(reader: TableReader, kafka_cluster: str, window_start_ms: int, where: Condition) -> pa.Table:
     """One row for each partition. While a leader moves, two brokers report it in one window: the later one leads."""
-    own = of_cluster(kafka_cluster) & equal("window_start", utc(window_start_ms)) & equal("role", "leader") & where
+    own = of_window(kafka_cluster, window_start_ms) & equal("role", "leader") & where
     columns = ("topic", "partition", *_OF_LEADERS, "last_event_time_ms")
     rows = reader.arrow(PARTITION_LOAD.name, columns=columns, where=own)
     rows = rows.sort_by([("last_event_time_ms", "ascending"), ("broker", "ascending")])

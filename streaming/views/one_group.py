@@ -6,18 +6,28 @@ Owns what is shown of a group. Knows neither how groups are judged nor who asks.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from assignor_core.group.events import SHARE
 from assignor_core.lag import BurrowStatus, LagStatus
+from assignor_core.lag.diagnosis import Cause, Finding, GroupReading, Reading, diagnose
+from assignor_core.lag.members import MembersAdvice, advise_members
+from assignor_core.resources import Resource
 from streaming.settings import Settings
-from streaming.tables import TableReader
-from streaming.views.as_json import to_json
-from streaming.views.broker_load import LoadPart
-from streaming.views.group_lag import LagPicture, figures_of, reason_of
-from streaming.views.group_members import GroupFacts, read_group_facts
-from streaming.views.groups import lag_unit
-from streaming.views.lag_causes import advice_of, causes_of
+from streaming.tables import TableReader, at_least, equal, of_cluster
+from streaming.views.broker_load import LoadPart, read_leaders, read_load
+from streaming.views.group_memberships import known_members, read_rebalances
+from streaming.views.group_picture import LagPicture, current_since, figures_of, held_back, reason_of
+from streaming.views.group_ranking import lag_unit
+from streaming.views.json_values import to_json
 
-Row = Mapping[str, Any]
+REBALANCES_OVER_MS = 3_600_000
+NOT_MEMBERS = (Cause.SLOW_MEMBER, Cause.MEMBERS_HANG, Cause.REBALANCING, Cause.OPEN_TRANSACTION)
+"""Causes that no number of members helps against."""
 GROUP_FACTS = ("group_type", "group_members", "generation_id", "assignor", "topology_epoch")
+_OF_PARTITION = (
+    "group_instance_id", "rack_id", "target_member_id", "subscribed_topic_regex", "share_start_offset", "client_host",
+)  # fmt: skip
+_COLUMNS = ("topic", "partition", "member_id", "last_event_time_ms", "group_state", *GROUP_FACTS, *_OF_PARTITION)
+Row = Mapping[str, Any]
 
 
 def read_one_group(
@@ -36,15 +46,42 @@ def read_one_group(
     """
     rows: list[dict[str, Any]] = picture.with_figures().to_pylist()
     causes = causes_of(reader, settings, group_id, rows, newest_ms=picture.newest_event_ms, load=load)
-    facts = read_group_facts(reader, settings.kafka.cluster_name, group_id, window_ms=settings.pipeline.window_ms)
+    facts, owners = _read_facts(reader, settings.kafka.cluster_name, group_id, window_ms=settings.pipeline.window_ms)
     return {
         "group": group_id,
         "state": max(rows, key=lambda row: row["last_event_time_ms"])["group_state"],
-        **{name: getattr(facts, name) if facts else None for name in GROUP_FACTS},
+        **facts,
         "causes": to_json(causes),
         "members": to_json(advice_of(rows, causes)),
-        "partitions": _partitions(rows, facts, burrow_of),
+        "partitions": _partitions(rows, owners, burrow_of),
     }
+
+
+def _partitions(
+    rows: Sequence[Row], owners: Mapping[tuple[str, int], Row], burrow_of: Callable[[Row], BurrowStatus] | None
+) -> list[dict[str, Any]]:
+    order = sorted(rows, key=lambda row: (-row["status"], -(row["lag_records"] or 0), row["topic"], row["partition"]))
+    return [
+        {
+            "topic": row["topic"],
+            "partition": row["partition"],
+            "status": (burrow_of(row) if burrow_of else LagStatus(row["status"])).name.lower(),
+            "why": "" if burrow_of else reason_of(row),
+            "lag_records": row["lag_records"],
+            "lag_unit": lag_unit(row),
+            "lag_seconds": row["lag_seconds"],
+            "committed_offset": row["committed_offset"],
+            "log_end_offset": row["log_end_offset"],
+            "consumed_per_sec": row["consumed_per_sec"],
+            "produced_per_sec": row["produced_per_sec"],
+            "catch_up_seconds": figures_of(row).catch_up_seconds,
+            "last_commit_ms": None if row["commit_ms"] is None else int(row["commit_ms"]),
+            "member_id": row["member_id"],
+            "client_id": row["client_id"],
+            **owners.get((row["topic"], row["partition"]), {}),
+        }
+        for row in order
+    ]
 
 
 def members_of(partitions: Iterable[Row]) -> list[dict[str, Any]]:
@@ -79,28 +116,92 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _partitions(
-    rows: Sequence[dict[str, Any]], facts: GroupFacts | None, burrow_of: Callable[[Row], BurrowStatus] | None
-) -> list[dict[str, Any]]:
-    order = sorted(rows, key=lambda row: (-row["status"], -(row["lag_records"] or 0), row["topic"], row["partition"]))
-    return [
-        {
-            "topic": row["topic"],
-            "partition": row["partition"],
-            "status": (burrow_of(row) if burrow_of else LagStatus(row["status"])).name.lower(),
-            "why": "" if burrow_of else reason_of(row),
-            "lag_records": row["lag_records"],
-            "lag_unit": lag_unit(row),
-            "lag_seconds": row["lag_seconds"],
-            "committed_offset": row["committed_offset"],
-            "log_end_offset": row["log_end_offset"],
-            "consumed_per_sec": row["consumed_per_sec"],
-            "produced_per_sec": row["produced_per_sec"],
-            "catch_up_seconds": figures_of(row).catch_up_seconds,
-            "last_commit_ms": None if row["commit_ms"] is None else int(row["commit_ms"]),
-            "member_id": row["member_id"],
-            "client_id": row["client_id"],
-            **(facts.partitions.get((row["topic"], row["partition"]), {}) if facts else {}),
-        }
-        for row in order
-    ]
+def causes_of(
+    reader: TableReader,
+    settings: Settings,
+    group_id: str,
+    rows: list[dict[str, Any]],
+    *,
+    newest_ms: int,
+    load: LoadPart | None = None,
+) -> tuple[Finding, ...]:
+    """Causes of the lag of a group with these partitions of a `LagPicture`; none where it doesn't lag.
+
+    `load` is the newest closed window; it is read where it is not given.
+    """
+    load = load or read_load(reader, settings)
+    topics = sorted({row["topic"] for row in rows})
+    skew = load.skew.get(Resource.BYTES_IN)
+    rebalances = read_rebalances(reader, settings.kafka.cluster_name, group_id, since_ms=newest_ms - REBALANCES_OVER_MS)
+    reading = GroupReading(
+        group=group_id,
+        partitions=readings_of(rows, read_leaders(reader, settings.kafka.cluster_name, load, topics)),
+        broker_load_ratio={broker: 1.0 + lean for broker, lean in skew.deviation.items()} if skew else {},
+        rebalances_per_hour=rebalances * 3_600_000 / REBALANCES_OVER_MS,
+        rebalancing_seconds=max(row["rebalancing_ms"] or 0.0 for row in rows) / 1000,
+        shared_by=next((row["group_members"] for row in rows if row["group_type"] == SHARE), None),
+    )
+    return diagnose(reading)
+
+
+def advice_of(rows: list[dict[str, Any]], causes: Iterable[Finding]) -> MembersAdvice | None:
+    """How many members these partitions of a group with such causes need; None where that is unknown.
+
+    A member that lags reads as much as it can, so the most that any was seen to read is what a member can. Where one is
+    slow, or hangs, or all wait for a rebalance or a transaction, it is not members that are missing.
+    """
+    behind = any(row["status"] == LagStatus.WARN and row["member_id"] is not None for row in rows)
+    if not behind or any(diagnosis.cause in NOT_MEMBERS for diagnosis in causes):
+        return None
+    read: dict[str, float] = {}
+    for row in rows:
+        if row["member_id"] is not None:
+            read[row["member_id"]] = read.get(row["member_id"], 0.0) + (row["consumed_per_sec"] or 0.0)
+    capacity_per_sec = max(read.values(), default=0.0)
+    if not capacity_per_sec > 0:
+        return None
+    rates = {(row["topic"], row["partition"]): row["produced_per_sec"] for row in rows}
+    if None in rates.values():
+        return None
+    owners = {(row["topic"], row["partition"]): row["member_id"] for row in rows if row["member_id"] is not None}
+    return advise_members(rates, owners, capacity_per_sec)
+
+
+def readings_of(rows: list[dict[str, Any]], leaders: dict[tuple[str, int], int]) -> tuple[Reading, ...]:
+    """Partitions of a `LagPicture`, with its figures, as a diagnosis looks at them; `leaders` are broker ids."""
+    return tuple(
+        Reading(
+            topic=row["topic"],
+            partition=row["partition"],
+            status=LagStatus(row["status"]),
+            member_id=row["member_id"],
+            client_id=row["client_id"],
+            broker=leaders.get((row["topic"], row["partition"])),
+            consumed_per_sec=row["consumed_per_sec"],
+            produced_per_sec=row["produced_per_sec"],
+            held_back_records=held_back(row),
+        )
+        for row in rows
+    )
+
+
+def _read_facts(
+    reader: TableReader, kafka_cluster: str, group_id: str, *, window_ms: int
+) -> tuple[dict[str, Any], Mapping[tuple[str, int], Mapping[str, Any]]]:
+    """`GROUP_FACTS` of a group at its newest sample, and `_OF_PARTITION` of each partition's owner; None where unknown.
+
+    These columns are read of one group alone: verdicts do not need them. Raises TableUnavailable.
+    """
+    newest = reader.newest_of_cluster("group_lag", "window_start", kafka_cluster)
+    if newest is None:
+        return dict.fromkeys(GROUP_FACTS), {}
+    since = current_since(newest, window_ms=window_ms)
+    where = of_cluster(kafka_cluster) & equal("group_id", group_id) & at_least("window_start", since)
+    rows = sorted(reader.rows("group_lag", columns=_COLUMNS, where=where), key=lambda row: row["last_event_time_ms"])
+    if not rows:
+        return dict.fromkeys(GROUP_FACTS), {}
+    last = rows[-1]
+    owners = {row["member_id"] for row in rows if row["last_event_time_ms"] == last["last_event_time_ms"]} - {None}
+    members = known_members(last["group_state"], last["group_members"], len(owners))
+    partitions = {(row["topic"], row["partition"]): {name: row[name] for name in _OF_PARTITION} for row in rows}
+    return {name: last[name] for name in GROUP_FACTS} | {"group_members": members}, partitions

@@ -10,8 +10,9 @@ from pyarrow import compute as pc
 
 from streaming import tables
 from streaming.contract.records import OUT_OF_SYNC_REPLICAS, PARTITION_MAX, REMOTE_RECORDS, REMOTE_SIZE_BYTES
-from streaming.tables import TableReader, at_most, equal, of_cluster
-from streaming.views.bytes_out_bounds import Bounds, bounds_of
+from streaming.tables import TableReader, at_most
+from streaming.views.broker_windows import Bounds, bounds_of
+from streaming.views.spans import of_window
 
 TABLE = "partition_load"
 FAR_OFF = 1_000
@@ -77,7 +78,7 @@ class PartitionLoadReader:
         self, reader: TableReader, kafka_cluster: str, *, hottest_max: int, readers_max: int | None = None
     ) -> None:
         self._reader = reader
-        self._of_cluster = of_cluster(kafka_cluster)
+        self._kafka_cluster = kafka_cluster
         self._hottest_max = hottest_max
         self._readers_max = readers_max
         self._version: tuple[int, int | None] | None = None
@@ -94,7 +95,7 @@ class PartitionLoadReader:
         has_same_rows = files is not None and files == self._files and self._is_known(start_ms)
         if not has_same_rows:
             self._version = None
-            where = self._of_cluster & equal("window_start", tables.utc(start_ms)) & at_most("partition", PARTITION_MAX)
+            where = of_window(self._kafka_cluster, start_ms) & at_most("partition", PARTITION_MAX)
             rows = self._reader.encoded(TABLE, columns=_COLUMNS, where=where)
             self._known = _sums(rows, self._hottest_max, self._readers_max)
         self._version, self._files = version, files

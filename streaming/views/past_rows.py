@@ -10,14 +10,13 @@ from pyarrow import compute as pc
 
 from assignor_core.execution.events import EventRecord
 from assignor_core.execution.life_cycle import Execution
-from streaming.contract import AUDIT, DECISION, EXECUTION, MOVEMENT, PLAN, TABLES
+from streaming.contract import AUDIT, DECISION, EXECUTION, PLAN, TABLES
 from streaming.tables import (
     ALL_ROWS,
     Condition,
     TableReader,
     at_least,
     at_most,
-    below,
     equal,
     of_cluster,
     one_of,
@@ -25,6 +24,7 @@ from streaming.tables import (
     utc,
 )
 from streaming.views.executions import OF_MOVEMENTS, event_columns, folded
+from streaming.views.spans import of_span
 
 LEFT_OUT = frozenset({"plan_json", "state_json", "answer_json", *OF_MOVEMENTS})
 """Columns that are large, or of use to nobody but who writes them."""
@@ -81,7 +81,8 @@ def read_past(
 
     Ids and times are read of all rows, the other columns of a page alone.
     """
-    own = of_cluster(kafka_cluster) & past.where & where & _conditions(past.time, wanted)
+    own = of_span(kafka_cluster, past.time, wanted.from_ms, wanted.until_ms) & past.where & where
+    own &= ALL_ROWS if wanted.key is None else at_most(past.time, utc(wanted.key[0]))
     keys = reader.arrow(past.table, columns=(past.time, past.identity), where=own)
     keys = keys.sort_by([(past.time, "descending"), (past.identity, "descending")])
     if wanted.key is not None:
@@ -96,12 +97,6 @@ def read_past(
     return [by_key[key] for key in dict.fromkeys(page)]
 
 
-def _conditions(time: str, wanted: Before) -> Condition:
-    since = ALL_ROWS if wanted.from_ms is None else at_least(time, utc(wanted.from_ms))
-    until = ALL_ROWS if wanted.until_ms is None else below(time, utc(wanted.until_ms))
-    return since & until & (ALL_ROWS if wanted.key is None else at_most(time, utc(wanted.key[0])))
-
-
 def _is_below(keys: pa.Table, past: Past, key: Key) -> pa.Array:
     time = pa.scalar(utc(key[0]), keys[past.time].type)
     same_time = pc.and_(pc.equal(keys[past.time], time), pc.less(keys[past.identity], key[1]))
@@ -112,50 +107,6 @@ def read_row(reader: TableReader, past: Past, kafka_cluster: str, identity: str)
     """The newest row with this id; None where there is none. Raises TableUnavailable."""
     rows = read_past(reader, past, kafka_cluster, Before(), rows_max=1, where=equal(past.identity, identity))
     return rows[0] if rows else None
-
-
-def read_movements(reader: TableReader, plan_id: str, *, after: int, rows_max: int) -> list[dict[str, Any]]:
-    """Movements of a plan whose sequence is above `after`, in its order. Raises TableUnavailable."""
-    where = equal("plan_id", plan_id) & at_least("sequence", after + 1) & at_most("sequence", after + rows_max)
-    rows = reader.rows(MOVEMENT.name, where=where)
-    # A plan that was made again after its rows had expired has them once more.
-    return [row for _, row in sorted({row["sequence"]: row for row in rows}.items())]
-
-
-def read_chosen_movements(
-    reader: TableReader,
-    plan_id: str,
-    *,
-    topic_part: str,
-    is_by_bytes: bool,
-    after: tuple[int, int] | None,
-    rows_max: int,
-) -> tuple[list[dict[str, Any]], int]:
-    """Movements of topics whose names have `topic_part` in them, in any case, and how many there are in all.
-
-    In the plan's order, or the largest first; `after` is (bytes, sequence) of the last one before. At most 1,000 or so
-    are read whole. Raises TableUnavailable.
-    """
-    of_plan = equal("plan_id", plan_id)
-    keys = reader.arrow(MOVEMENT.name, columns=("sequence", "topic", "bytes_to_move"), where=of_plan)
-    keys = keys.filter(pc.match_substring(keys["topic"], topic_part, ignore_case=True))
-    # A plan that was made again after its rows had expired has them once more.
-    keys = keys.group_by(["sequence", "bytes_to_move"]).aggregate([])
-    order = [("bytes_to_move", "descending")] if is_by_bytes else []
-    rows = keys.sort_by([*order, ("sequence", "ascending")]).to_pylist()
-    if after is not None:
-        rows = [row for row in rows if _comes_after(row, after, is_by_bytes=is_by_bytes)]
-    chosen = [row["sequence"] for row in rows[:rows_max]]
-    if not chosen:
-        return [], keys.num_rows
-    read = reader.rows(MOVEMENT.name, where=of_plan & one_of("sequence", chosen))
-    by_sequence = {row["sequence"]: row for row in read}
-    return [by_sequence[sequence] for sequence in chosen], keys.num_rows
-
-
-def _comes_after(row: Mapping[str, Any], after: tuple[int, int], *, is_by_bytes: bool) -> bool:
-    own, other = (row["bytes_to_move"], row["sequence"]), after
-    return (-own[0], own[1]) > (-other[0], other[1]) if is_by_bytes else own[1] > other[1]
 
 
 def read_execution_of(reader: TableReader, kafka_cluster: str, execution_id: str) -> Execution | None:

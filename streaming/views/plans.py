@@ -1,10 +1,11 @@
-"""Rows of `plan`: which plans are kept, one of them, and the one that waits for a person.
+"""Rows of `plan`: which are kept, one of them, the one that waits for a person, and what a person looks at before.
 
 The JSON of a plan, the large column, is read of one plan alone.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
@@ -19,7 +20,7 @@ from assignor_core.resources import REPORTED
 from streaming.contract import PLAN
 from streaming.errors import TableUnavailable
 from streaming.tables import Row, TableReader, above, below, equal, of_cluster, one_of, starts_with, to_ms, utc
-from streaming.views.stored_json import WRONG_SHAPE, stored_object
+from streaming.views.json_values import WRONG_SHAPE, stored_object
 
 TABLE = PLAN.name
 FIGURES = (
@@ -27,6 +28,13 @@ FIGURES = (
     *(f"{resource}_max_over_mean_{when}" for resource in REPORTED for when in ("before", "after")),
 )  # fmt: skip
 """What is shown of a plan. Tables of every version have these columns."""
+BROKERS_MAX = 1_000
+"""Brokers of an answer; those that copy most come first."""
+LINES_MAX = 50
+"""Lines of a diagnosis: the planner writes far fewer."""
+LINE_LENGTH_MAX = 1_000
+CHEAPER_MAX = 20
+Content = Mapping[str, Any]
 
 
 def plan_ids(reader: TableReader, kafka_cluster: str, beginning: str = "") -> list[str]:
@@ -46,12 +54,7 @@ def read_plans(reader: TableReader, kafka_cluster: str) -> list[dict[str, Any]]:
 
 def kept_plan(reader: TableReader, kafka_cluster: str, plan_id: str) -> KeptPlan:
     """The plan with this id, in its newest row: made again it lives anew. Raises TableUnavailable where it is gone."""
-    row = reader.newest_row(
-        TABLE,
-        "created_at",
-        columns=("created_at", "expires_at", "plan_json"),
-        where=of_cluster(kafka_cluster) & equal("plan_id", plan_id),
-    )
+    row = _newest_row(reader, kafka_cluster, plan_id)
     if row is None:
         raise TableUnavailable(f"table {TABLE}: plan {plan_id} is gone")
     return KeptPlan(
@@ -89,9 +92,13 @@ def price_of(content: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def plan_content(reader: TableReader, kafka_cluster: str, plan_id: str) -> dict[str, Any] | None:
     """The JSON of a plan, as its newest row has it; None where there is none. Raises TableUnavailable."""
-    where = of_cluster(kafka_cluster) & equal("plan_id", plan_id)
-    row = reader.newest_row(TABLE, "created_at", columns=("created_at", "plan_json"), where=where)
+    row = _newest_row(reader, kafka_cluster, plan_id)
     return None if row is None else stored_object(row["plan_json"])
+
+
+def _newest_row(reader: TableReader, kafka_cluster: str, plan_id: str) -> Row | None:
+    where = of_cluster(kafka_cluster) & equal("plan_id", plan_id)
+    return reader.newest_row(TABLE, "created_at", columns=("created_at", "expires_at", "plan_json"), where=where)
 
 
 def plan_durations_ms(reader: TableReader, kafka_cluster: str, plan_ids: Collection[str]) -> dict[str, float | None]:
@@ -156,3 +163,78 @@ def _supersedes(execution: Execution, plan: Row) -> bool:
     taken = execution.plan_id == plan["plan_id"]
     started = execution.started_ms is not None
     return (taken or started) and execution.acted_ms >= to_ms(plan["created_at"])
+
+
+def plan_details(content: Content | None) -> dict[str, Any]:
+    """Members beside those of the row. What is unknown is null or empty, as in plans of an earlier version.
+
+    `brokers` has for each broker `received_bytes`, `sent_bytes`, and its load `before` and `after` by resource.
+    `is_readable` is false where the row holds no plan: somebody else has written it, or it was cut.
+    """
+    try:
+        if content is not None:
+            return {"is_readable": True, **_details(content)}
+    except WRONG_SHAPE:
+        pass
+    return {"is_readable": False, **_details({})}
+
+
+def _details(content: Content) -> dict[str, Any]:
+    price, brokers = price_of(content), _brokers(content)
+    return {
+        "least_bytes": price["least_bytes"],
+        "duration_ms": price["duration_ms"],
+        "throttle_bytes_per_sec": _throttle(content),
+        "cheaper": price["cheaper"][:CHEAPER_MAX],
+        "diagnosis": _lines(content.get("diagnosis", ())),
+        "problems": _lines(content.get("problems", ())),
+        "brokers": sorted(brokers[:BROKERS_MAX], key=lambda row: int(row["broker"])),
+        "brokers_left_out": max(0, len(brokers) - BROKERS_MAX),
+    }
+
+
+def _lines(texts: Iterable[str]) -> list[str]:
+    return [text[:LINE_LENGTH_MAX] for text in list(texts)[:LINES_MAX]]
+
+
+def _brokers(content: Content) -> list[dict[str, Any]]:
+    """Those that copy most come first."""
+    received: defaultdict[int, float] = defaultdict(float)
+    sent: defaultdict[int, float] = defaultdict(float)
+    for row in _copies(content):
+        received[int(row["broker"])] += row["received_bytes"]
+        sent[int(row["broker"])] += row["sent_bytes"]
+    before, after = (_by_broker(content.get(name, {})) for name in ("loads_before", "loads_after"))
+    rows = [
+        {
+            "broker": broker,
+            "received_bytes": received[broker],
+            "sent_bytes": sent[broker],
+            "before": before.get(broker, {}),
+            "after": after.get(broker, {}),
+        }
+        for broker in before.keys() | after.keys() | received.keys()
+    ]
+    return sorted(rows, key=lambda row: (-max(row["received_bytes"], row["sent_bytes"]), row["broker"]))
+
+
+def _by_broker(loads: Mapping[str, Mapping[str, float]]) -> dict[int, dict[str, float]]:
+    turned: defaultdict[int, dict[str, float]] = defaultdict(dict)
+    for resource, row in loads.items():
+        for broker, load in row.items():
+            turned[int(broker)][resource] = float(load)
+    return dict(turned)
+
+
+def _copies(content: Content) -> Iterator[Mapping[str, Any]]:
+    for wave in content.get("schedule", ()):
+        yield from wave["brokers"]
+
+
+def _throttle(content: Content) -> float | None:
+    """Of each broker: a wave takes as long as the broker that receives or sends most."""
+    for wave in content.get("schedule", ()):
+        most: float = max((max(row["received_bytes"], row["sent_bytes"]) for row in wave["brokers"]), default=0.0)
+        if wave["duration_ms"] and most:
+            return float(f"{most / wave['duration_ms'] * 1000:.6g}")
+    return None

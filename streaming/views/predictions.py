@@ -12,11 +12,12 @@ from assignor_core.what_if.predictions import Compared, HourLoads, Outlook, comp
 from assignor_core.what_if.replay import SHOWN
 from streaming.contract import BROKER_LOAD_HOURLY, PREDICTION
 from streaming.settings import DAY_MS, HOUR_MS, Settings
-from streaming.tables import Row, TableReader, at_least, below, of_cluster, to_ms, utc
+from streaming.tables import Row, TableReader, at_least, of_cluster, to_ms
 from streaming.views.broker_load import read_load
 from streaming.views.broker_windows import capacities_of, loads
 from streaming.views.executions import begun_between
 from streaming.views.intents import drained_brokers
+from streaming.views.spans import of_span
 
 PREDICTIONS_MAX = 5
 """Newest predictions that are compared."""
@@ -55,7 +56,7 @@ def _compared(
     kafka_cluster = settings.kafka.cluster_name
     predicted_ms = to_ms(row["predicted_at"])
     until_ms = predicted_ms + row["hours"] * HOUR_MS
-    executions = begun_between(reader, kafka_cluster, utc(predicted_ms), utc(until_ms))
+    executions = begun_between(reader, kafka_cluster, predicted_ms, until_ms)
     came = outlook_that_came(
         _hours_since(reader, kafka_cluster, predicted_ms, until_ms),
         capacities,
@@ -82,8 +83,7 @@ def _predicted(row: Row) -> Outlook:
 
 def _hours_since(reader: TableReader, kafka_cluster: str, since_ms: int, until_ms: int) -> list[HourLoads]:
     """Hours that began since then, of the last day that is recorded of them, oldest first."""
-    between = at_least("period_start", utc(since_ms)) & below("period_start", utc(until_ms))
-    where = of_cluster(kafka_cluster) & between
+    where = of_span(kafka_cluster, "period_start", since_ms, until_ms)
     newest = reader.newest(BROKER_LOAD_HOURLY.name, "period_start", where=where)
     if newest is None:
         return []

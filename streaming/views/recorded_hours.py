@@ -23,6 +23,7 @@ from streaming.settings import DAY_MS, HOUR_MS, Settings
 from streaming.tables import TableReader
 from streaming.views.broker_load import LoadPart, read_load
 from streaming.views.intents import drained_brokers
+from streaming.views.spans import of_span, of_window, times_ms
 
 CELLS_MAX = 40_000_000
 """Most hours times partitions that are read: 640 MB."""
@@ -92,7 +93,7 @@ def _placement(
     """Replicas of each partition that has a leader in the window, the leader first, and the size of its largest. Where
     a leader has moved, two brokers report it in one window: the later one leads.
     """
-    where = tables.of_cluster(kafka_cluster) & tables.equal("window_start", tables.utc(window_start_ms))
+    where = of_window(kafka_cluster, window_start_ms)
     names = ("topic", "partition", "broker", "role", SIZE_BYTES.name)
     rows = reader.arrow(PARTITION_LOAD.name, columns=(*names, "last_event_time_ms"), where=where)
     in_order = rows.sort_by([("last_event_time_ms", "ascending"), ("broker", "ascending")])
@@ -130,17 +131,12 @@ def _hours(
     rates: Floats = np.full((count, len(keys), len(RATE_KEYS)), np.nan)
     codes = _Codes(keys)
     for day_ms in range(first_ms, last_ms + 1, DAY_MS):
-        where = (
-            tables.of_cluster(kafka_cluster)
-            & tables.at_least("period_start", tables.utc(day_ms))
-            & tables.below("period_start", tables.utc(day_ms + DAY_MS))
-        )
+        where = of_span(kafka_cluster, "period_start", day_ms, day_ms + DAY_MS)
         rows = reader.arrow(
             PARTITION_LOAD_HOURLY.name, columns=("period_start", "topic", "partition", *RATE_KEYS), where=where
         )
         at = codes.rows_of(rows)
-        start_ms = rows["period_start"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy()
-        hour = (start_ms - first_ms) // HOUR_MS
+        hour = (times_ms(rows["period_start"]) - first_ms) // HOUR_MS
         for index, rate in enumerate(RATE_KEYS):
             rates[hour[at >= 0], at[at >= 0], index] = rows[rate].to_numpy().astype(np.float64)[at >= 0]
     recorded = np.flatnonzero(~np.isnan(rates).all(axis=(1, 2)))
@@ -157,14 +153,10 @@ def _wander(
     """
     window_ms = settings.pipeline.window_ms
     shape = (len(hours), HOUR_MS // window_ms, len(brokers))
-    where = (
-        tables.of_cluster(settings.kafka.cluster_name)
-        & tables.at_least("window_start", tables.utc(hours[0]))
-        & tables.below("window_start", tables.utc(hours[-1] + HOUR_MS))
-    )
+    where = of_span(settings.kafka.cluster_name, "window_start", hours[0], hours[-1] + HOUR_MS)
     figures = [figure for resource in WANDERING for figure in resource.figures]
     rows = reader.arrow(BROKER_LOAD.name, columns=("window_start", "broker", *figures), where=where)
-    start_ms = rows["window_start"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy()
+    start_ms = times_ms(rows["window_start"])
     broker = rows["broker"].to_numpy()
     hour = np.searchsorted(np.array(hours), start_ms, side="right") - 1
     number = (start_ms - np.array(hours)[hour]) // window_ms if len(hour) else hour

@@ -1,10 +1,16 @@
-"""The stream part of a snapshot: the newest batch report of each streaming query, rejected records, sizes of tables."""
+"""The stream part of a snapshot: the newest batch report of each streaming query, rejected records, sizes of tables.
+
+Every row of a query shows what its process has done so far, and every process writes rows of the same kind, at the same
+pace, whether its batches end or not. So rows are compared with those before them: they show a new process, and a batch
+that hangs.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import itemgetter
+from typing import Any
 
 from pyarrow import compute as pc
 
@@ -12,16 +18,57 @@ from streaming import tables
 from streaming.contract import TABLES
 from streaming.settings import Settings
 from streaming.tables import TableReader, TableState, above, at_least
-from streaming.views.batch_reports import TIME, QueryReports, first_report
-from streaming.views.stored_json import stored_object
-from streaming.views.totals import WEEK_MS, counted_since
+from streaming.views.json_values import stored_object
+from streaming.views.spans import WEEK_MS, counted_since
 
+Row = Mapping[str, Any]
+TIME = "finished_at"
 REPORT_LOOKBACK_MS = 86_400_000
 """A query whose last row is this much older than the newest row of all is still shown: longer, and it is gone. It must
 outlast a night, as what is gone is shown no longer, though the query is as silent as before."""
-
-
 _REJECTED = ("source_topic", "reason", "rejected_at", "records_not_kept")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReports:
+    """The newest row of one query, and what follows from those before it."""
+
+    row: Row
+    changed_at: datetime
+    """Time of the first row with the content of the newest."""
+    first_batch: int
+    """Batch that the process began with: number of those that were done before it."""
+    _begun_with: int
+
+    def followed_by(self, row: Row) -> "QueryReports":
+        """The same once `row` has come; one that is not newer changes nothing."""
+        if row[TIME] <= self.row[TIME]:
+            return self
+        begun_with = _begun_with(row)
+        return QueryReports(
+            row,
+            self.changed_at if _content(row) == _content(self.row) else row[TIME],
+            # Totals may lack a batch that has just ended, in one row: the next is right again, and lower.
+            min(self._begun_with, begun_with),
+            begun_with,
+        )
+
+
+def first_report(row: Row) -> QueryReports:
+    """The reports after the oldest row known alone."""
+    return QueryReports(row, row[TIME], _begun_with(row), _begun_with(row))
+
+
+def _begun_with(row: Row) -> int:
+    """Batches done in all less those that this process has done."""
+    ran = "addBatch" in (stored_object(row["phases_json"]) or {})  # an idle query names the batch that comes next
+    return int(row["batch_id"]) + ran - int(row["batches_total"])
+
+
+def _content(row: Row) -> dict[str, Any]:
+    # While a batch is under way nothing is reported, and the row repeats what was reported last. An idle query
+    # reports every 10 s, each time with how many ms it took to look for records.
+    return {name: value for name, value in row.items() if name != TIME}
 
 
 @dataclass(frozen=True, slots=True)

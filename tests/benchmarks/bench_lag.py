@@ -35,9 +35,9 @@ from streaming.contract import TABLES
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 from streaming.tables import TableReader
-from streaming.views.group_lag import COLUMNS
-from streaming.views.groups import verdicts_by_group
-from streaming.views.lag_windows import judge
+from streaming.views.group_picture import COLUMNS
+from streaming.views.group_ranking import verdicts_by_group
+from streaming.views.group_store import judge
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, settings_for
 from tests.topics import wait_until_known
 

@@ -167,7 +167,7 @@ def _ended(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> Search:
     arrays = cluster_arrays(cluster)
     placement = Placement(arrays)
     search = Search(problem_of(arrays, policy, placement), placement)
-    search.apply_rows(cluster_arrays(apply_to(cluster, plan)).replicas)
+    placement.take(cluster_arrays(apply_to(cluster, plan)).replicas)
     return search
 
 

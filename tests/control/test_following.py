@@ -12,14 +12,14 @@ import structlog
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.marker import MARKER_TTL_MS, Marker
 from streaming import tables
+from streaming.commands.acting import noted
 from streaming.commands.apply import _Following
-from streaming.commands.noted_acts import noted
 from streaming.control.clearing import CLEAR_TRIES_MAX
 from streaming.control.lease import Lease
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.runtime.os_user import os_user
-from streaming.serve.api.actions import Outcome
+from streaming.serve.api.audit import Outcome
 from streaming.settings import Settings
 from tests.control.noted_cluster import NotedCluster, approve
 

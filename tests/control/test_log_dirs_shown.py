@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from streaming.commands.status import read_status
-from streaming.commands.status_log_dirs import log_dir_lines
+from streaming.commands.status import log_dir_lines, read_status
 from streaming.control.wiring import decider_of, journal_of
 from streaming.serve.samples import samples as all_samples
 from streaming.serve.snapshot import read_snapshot

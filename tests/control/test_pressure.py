@@ -10,7 +10,7 @@ from assignor_core.live import LivePartition
 from streaming import tables
 from streaming.control.pressure import BASELINE_WINDOWS, READ_INTERVAL_MS, LagPressure
 from streaming.control.windows import STALE_WINDOWS, WindowTables
-from streaming.views.lag_verdicts import CURRENT_WINDOWS
+from streaming.views.group_picture import CURRENT_WINDOWS
 
 WINDOW_MS = 60_000
 STARTED_MS = 1_700_000_040_000

@@ -22,7 +22,7 @@ from streaming.control.wiring import journal_of
 from streaming.errors import LeaseLost
 from streaming.settings import Settings
 from streaming.tables.memory import MemoryTable, memory_store
-from streaming.views.open_executions import WHOLE_LOOK_INTERVAL_MS
+from streaming.views.executions import WHOLE_LOOK_INTERVAL_MS
 from tests.control.noted_cluster import NOON_MS, SKEW
 from tests.control.test_movements_within_brokers import ERRORS, cluster_of_two_log_dirs
 from tests.simulated_cluster import SimulatedClient

@@ -18,7 +18,7 @@ from streaming.cluster.clients import admin_client
 from streaming.collect.group_table import GroupView
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observe import observe
-from streaming.commands.status_groups import read_groups_status
+from streaming.commands.status import read_groups_status
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import UsageProblem
 from streaming.serve.snapshot import read_snapshot

@@ -14,8 +14,8 @@ from streaming.cli import run
 from streaming.commands.lag import read_lag
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
-from streaming.views.lag_causes import advice_of
-from streaming.views.lag_windows import LagWindows, read_picture_of_group
+from streaming.views.group_store import LagWindows, read_picture_of_group
+from streaming.views.one_group import advice_of
 from tests.lag.test_lag_windows import CountingReader
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
@@ -293,6 +293,105 @@ def test_only_what_matches_and_a_bad_pattern_is_told(settings: Settings, capsys:
     assert capsys.readouterr().out.startswith("cluster test: none of 5 groups matches; newest sample ")
     assert command(settings, "--match", "(") == 2
     assert "is no regular expression" in capsys.readouterr().err
+
+
+def listed(settings: Settings, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """Groups in the order of the report, whose counts must fit them; on the terminal the same in the same order."""
+    assert command(settings, "--json", *arguments) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["groups_seen"] == 5
+    assert report["groups_matching"] == len(report["groups"]) == sum(report["statuses"].values())
+    names = [row["group"] for row in report["groups"]]
+    assert command(settings, *arguments) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[2:]] == names
+    return names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["--status", "STALL", "--status", "warn"], ["stuck", "slow"]),
+        (["--status", "ok", "--match", "^s"], []),
+        (["--sort", "lag"], ["stuck", "back", "slow", "new", "well"]),
+        (["--sort", "name"], ["back", "new", "slow", "stuck", "well"]),
+        (["--topic", "t", "--sort", "name", "--status", "unknown", "--status", "rewind"], ["back", "new"]),
+        (["--topic", "other"], []),
+    ],
+)
+def test_groups_are_chosen_and_put_in_order(
+    arguments: list[str], names: list[str], settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert listed(settings, capsys, *arguments) == names
+
+
+def test_burrows_verdicts_are_chosen_and_put_in_order_too(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = listed(settings, capsys, "--compat", "burrow")
+    assert listed(settings, capsys, "--compat", "burrow", "--sort", "name") == sorted(every)
+    assert command(settings, "--compat", "burrow", "--json") == 0
+    status = {row["group"]: row["status"] for row in json.loads(capsys.readouterr().out)["groups"]}
+    errors = [name for name in every if status[name] == "err"]
+    assert errors
+    assert listed(settings, capsys, "--compat", "burrow", "--status", "err") == errors
+
+
+def test_the_oldest_lag_first_is_that_of_all_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Verdicts look back twelve minutes: both lags are older, one far older."""
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    with synthetic.together():
+        for index in range(30):
+            commits = {"a": 100 + 10 * min(index, 14), "b": 100 + 10 * min(index, 4), "c": 110 + 10 * index}
+            rows: list[tuple[str, str, int, int | None, int]] = [
+                (group, "t", 0, committed, 110 + 10 * index) for group, committed in commits.items()
+            ]
+            synthetic.group_lag(NOW_MS - (30 - index) * WINDOW_MS, rows)
+    assert command(settings, "--sort", "time", "--limit", "1") == 0
+    drawn = capsys.readouterr().out.splitlines()
+    assert drawn[2].split()[1] == "b"
+    assert "the 1 first of 3" in drawn[3]
+    assert command(settings, "--sort", "time", "--json") == 0
+    groups = json.loads(capsys.readouterr().out)["groups"]
+    assert [row["group"] for row in groups] == ["b", "a", "c"]
+    assert groups[0]["lag_seconds"] > groups[1]["lag_seconds"] > 12 * 60
+
+
+def test_a_group_is_shown_as_it_does_on_one_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    with synthetic.together():
+        for index in range(WINDOWS):
+            end = 1_000 * (index + 1)
+            rows: list[tuple[str, str, int, int | None, int]] = [
+                ("both", "bad", 0, 500, end), ("both", "good", 0, end, end), ("both", "good", 1, end - 7, end),
+                ("one", "bad", 0, end, end),
+            ]  # fmt: skip
+            synthetic.group_lag(NOW_MS - (WINDOWS - index) * WINDOW_MS, rows)
+    found = {}
+    for topic in ("bad", "good"):
+        for limit in ("0", "9"):
+            assert command(settings, "--topic", topic, "--limit", limit) == 0
+            found[topic] = [line.split()[:2] for line in capsys.readouterr().out.splitlines()[2:]]
+        assert command(settings, "--topic", topic, "--json") == 0
+        groups = json.loads(capsys.readouterr().out)["groups"]
+        assert [[row["status"], row["group"]] for row in groups] == found[topic]
+    assert found == {"bad": [["stall", "both"], ["ok", "one"]], "good": [["ok", "both"]]}
+    for arguments, partitions in (
+        (["--topic", "good"], [("good", 1), ("good", 0)]), (["--status", "stall"], [("bad", 0)]),
+        (["--sort", "name"], [("bad", 0), ("good", 0), ("good", 1)]), (["--topic", "none"], []),
+    ):  # fmt: skip
+        assert command(settings, "--group", "both", "--json", *arguments) == 0
+        rows_shown = json.loads(capsys.readouterr().out)["partitions"]
+        assert [(row["topic"], row["partition"]) for row in rows_shown] == partitions
+
+
+def test_an_unknown_verdict_is_refused_with_the_known_ones(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(settings, "--status", "err") == 2
+    assert "'err' is no verdict; there are ok, unknown, warn, stop, stall, rewind" in capsys.readouterr().err
+    assert command(settings, "--status", "rewound", "--compat", "burrow") == 2
 
 
 def test_before_the_first_window_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

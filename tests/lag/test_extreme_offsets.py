@@ -10,11 +10,10 @@ import pytest
 from streaming.contract.records import OFFSET_MAX, PARTITION_MAX
 from streaming.serve.snapshot import SnapshotReader
 from streaming.tables import ALL_ROWS, TableReader
-from streaming.views.group_offsets import BY_TOPIC
+from streaming.views.group_columns import PARTITION_BITS
+from streaming.views.group_ranking import BY_TOPIC, ranked_groups
+from streaming.views.group_store import read_picture
 from streaming.views.history import GROUPS, Span, read_history
-from streaming.views.lag_columns import PARTITION_BITS
-from streaming.views.lag_windows import read_picture
-from streaming.views.worst_groups import ranked_groups
 from tests.lag.test_command import command
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 

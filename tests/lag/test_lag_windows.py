@@ -18,8 +18,8 @@ from assignor_core.lag import LagHistory, LagPolicy, LagStatus, Standing, evalua
 from assignor_core.lag.waits import EarlierWaits
 from streaming.contract import TABLES
 from streaming.tables import ALL_ROWS, Condition, TableReader, create_table, instant, row_schema, utc
-from streaming.views.group_lag import POPULATED
-from streaming.views.lag_windows import LagWindows, read_picture
+from streaming.views.group_picture import POPULATED
+from streaming.views.group_store import LagWindows, read_picture
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
 
 CLUSTER = "test"
@@ -270,7 +270,7 @@ def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_names_of_groups_that_are_gone_are_forgotten(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("streaming.views.lag_columns.NAMES_SPARE", 4)
+    monkeypatch.setattr("streaming.views.group_columns.NAMES_SPARE", 4)
     synthetic, reader = Synthetic(str(tmp_path), CLUSTER), TableReader(str(tmp_path))
     windows = kept_windows(reader)
     for window in range(0, 400, 40):

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from streaming.tables import TableReader
-from streaming.views.as_json import to_json
-from streaming.views.groups import REASONS_BLOCK, verdicts_by_group
-from streaming.views.lag_windows import read_picture
+from streaming.views.group_ranking import REASONS_BLOCK, verdicts_by_group
+from streaming.views.group_store import read_picture
+from streaming.views.json_values import to_json
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 

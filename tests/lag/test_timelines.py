@@ -15,7 +15,7 @@ from streaming.collect.observation import Observation
 from streaming.collect.partition_table import PartitionTable, PartitionView, SizeTable
 from streaming.collect.records import consumer_lag_records
 from streaming.settings import LagSettings
-from streaming.views.lag_rules import LagRules
+from streaming.views.group_picture import LagRules
 from tests.lag.timelines import BEGAN_MS, Group, Log, always, causes, rate, seen, statuses
 
 MINUTE = 60

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from streaming.tables import TableReader
-from streaming.views.group_lag import COLUMNS
-from streaming.views.lag_windows import judge, read_picture
+from streaming.views.group_picture import COLUMNS
+from streaming.views.group_store import judge, read_picture
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 WINDOWS = 12

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assignor_core.lag import LagStatus
 from streaming.commands.lag import read_lag
 from streaming.tables import ALL_ROWS, Condition, TableReader
-from streaming.views.worst_groups import ranked_groups
+from streaming.views.group_ranking import ranked_groups
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 partitions = st.lists(
@@ -28,7 +28,8 @@ def test_the_worst_comes_first_then_most_lag_then_the_name(
     names, statuses, lags, final = zip(*rows, strict=True) if rows else ((), (), (), ())
     ranked = ranked_groups(pa.table({
         "group_id": pa.array(names, pa.string()), "status": pa.array(map(int, statuses), pa.int64()),
-        "lag_records": pa.array(lags, pa.int64()), "lag_seconds_is_final": pa.array(final, pa.bool_()),
+        "lag_records": pa.array(lags, pa.int64()),
+        "lag_seconds": pa.array(lags, pa.float64()), "lag_seconds_is_final": pa.array(final, pa.bool_()),
     })) if rows else []  # fmt: skip
     worst = {name: max(status for status, _, _ in rows) for name, rows in groups.items()}
     total = {name: sum(lag or 0 for _, lag, _ in rows) for name, rows in groups.items()}

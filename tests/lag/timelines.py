@@ -10,10 +10,9 @@ from assignor_core.lag import LagStatus
 from assignor_core.lag.diagnosis import Finding, GroupReading, diagnose
 from streaming import tables
 from streaming.contract import TABLES
-from streaming.views.group_lag import COLUMNS, LagPicture, reason_of
-from streaming.views.lag_causes import readings_of
-from streaming.views.lag_rules import NO_RULES, LagRules
-from streaming.views.lag_windows import judge
+from streaming.views.group_picture import COLUMNS, NO_RULES, LagPicture, LagRules, reason_of
+from streaming.views.group_store import judge
+from streaming.views.one_group import readings_of
 
 SAMPLE_S = 10
 WINDOW_S = 60

@@ -20,8 +20,8 @@ from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.records import consumer_lag_records
 from streaming.contract import TABLES
 from streaming.settings import Settings
-from streaming.views.group_lag import COLUMNS
-from streaming.views.lag_windows import judge
+from streaming.views.group_picture import COLUMNS
+from streaming.views.group_store import judge
 from tests.collect.look_records import byte_rate_records
 from tests.lag.windows import LoadWindows, Windows
 from tests.serve.synthetic import Synthetic

@@ -76,7 +76,7 @@ _TESTS = {
     "planner/balance": ("core/planner/test_rounds", "core/planner/test_stuck"),
     "planner/frontier": ("core/planner/test_frontier",),
     "planner/hopeless": ("core/planner/test_hopeless",),
-    "planner/placement": ("core/planner/test_placement_edits",),
+    "planner/placement": ("core/planner/test_placement",),
     "planner/rounds": ("core/planner/test_rounds",),
     "price": ("core/test_price",),
     "skew": ("core/test_load_skew",),

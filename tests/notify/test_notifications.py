@@ -24,7 +24,7 @@ from streaming.runtime.secrets import secrets_of
 from streaming.serve.samples import Sample, samples
 from streaming.serve.snapshot import SnapshotReader
 from streaming.settings import Settings
-from streaming.views.groups import GroupTopic
+from streaming.views.group_ranking import GroupTopic
 from streaming.views.notifications import WebhookState
 from tests.serve.synthetic import NOW_MS, Synthetic
 from tests.waiting import until

@@ -47,11 +47,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def test_files_of_checkpoints_are_read_written_and_listed_alike(place: str) -> None:
     files = CheckpointFiles(place)
     with pytest.raises(FileNotFoundError):
-        files.read("fingerprint.json")
+        files.read("notes.json")
     assert files.below("byte_rate").numbers("offsets") == []
     for text in ("first", "second, with ü"):
-        files.write("fingerprint.json", text)
-        assert files.read("fingerprint.json") == text
+        files.write("notes.json", text)
+        assert files.read("notes.json") == text
     offsets = files.below("byte_rate").below("offsets")
     for batch in (9, 10):
         offsets.write(str(batch), f'v1\n{{}}\n{{"t":{{"0":{batch}}}}}')

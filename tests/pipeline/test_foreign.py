@@ -1,6 +1,7 @@
 """Other tools' topics through the whole job: counters into rates across restarts and resets, misfits told."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.settings import Settings
 from tests.pipeline.test_adapters import sample
+from tests.pipeline.test_state_partitions import settled, start
 from tests.pipeline.test_windows import (
     BASE_MS,
     drain,
@@ -20,14 +22,13 @@ from tests.pipeline.test_windows import (
     own,
     send,
     session,
-    start,
     stop,
 )
 from tests.topics import wait_until_known
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-__all__ = ["own", "session"]  # the fixtures
+__all__ = ["own", "session", "settled"]  # the fixtures
 
 HOST = "http://kafka-2:8778/jolokia"
 
@@ -59,7 +60,10 @@ def foreign(own: Settings) -> Settings:
     return settings
 
 
-def test_counters_become_rates_and_misfits_are_told(session: SparkSession, foreign: Settings) -> None:
+@pytest.mark.parametrize("numbers", [(2, 2), (2, 3)], ids=["state goes on", "another number of state partitions"])
+def test_counters_become_rates_and_misfits_are_told(
+    settled: SparkSession, foreign: Settings, numbers: tuple[int, int]
+) -> None:
     from_telegraf, from_prometheus = foreign.topics.foreign
     send(foreign, foreign.topics.byte_rate, encode([load_record(1, 0, 1_000), load_record(2, None, 1_000)]))
     first: list[bytes | None] = [
@@ -78,15 +82,17 @@ def test_counters_become_rates_and_misfits_are_told(session: SparkSession, forei
     )
     held = [lag_record(number, 1_000, 5, 9, last_stable_offset=6) for number in (7, 8)]
     send(foreign, foreign.topics.consumer_lag, encode([*held, lag_record(8, 2_000, 5, 9)]))
-    queries = start(session, foreign)
+    queries, _ = start(settled, of_number(foreign, numbers[0]))
     drain(queries)
     stop(queries)
     # The sample before the window was read by the run before; at 16 s the counter was set to zero.
     send(foreign, from_telegraf, [telegraf(12_000, BytesIn=9_000), telegraf(16_000, BytesIn=400)])
-    queries = start(session, foreign)
+    queries, _ = start(settled, of_number(foreign, numbers[1]))
     drain(queries)
     stop(queries)
 
+    begun_again = (Path(foreign.storage.checkpoints) / "byte_rate-1").exists()
+    assert begun_again == (numbers[0] != numbers[1])
     loads = {
         (tables.to_ms(row["window_start"]) - BASE_MS, row["broker"]): row
         for row in tables.read(foreign.storage.tables, "broker_load")
@@ -110,6 +116,12 @@ def test_counters_become_rates_and_misfits_are_told(session: SparkSession, forei
         ("unknown_broker", "host"),
     ]
     assert len(rejected) == 2
+
+
+def of_number(settings: Settings, number: int) -> Settings:
+    """The same with so many partitions of the state."""
+    pipeline = settings.pipeline.model_copy(update={"shuffle_partitions": number})
+    return settings.model_copy(update={"pipeline": pipeline})
 
 
 def rates(row: dict[str, Any]) -> tuple[float | None, float | None, float | None, int]:

@@ -11,9 +11,9 @@ import pytest
 from streaming import tables
 from streaming.contract import BROKER_LOAD, PARTITION_LOAD
 from streaming.errors import RefusedForSafety, UsageProblem
+from streaming.pipeline.checkpoint_notes import FINGERPRINT, MADE_WITH, STATE_PARTITIONS
 from streaming.pipeline.delta_tables import WindowTable, create_window_table
 from streaming.pipeline.guards import (
-    FINGERPRINT,
     STILL_MADE,
     WINDOWS_VERSION,
     DescribesTopics,
@@ -74,11 +74,22 @@ def test_another_version_of_the_windows_is_refused(tmp_path: Path, version: int)
         check(settings, IDS)
 
 
-@pytest.mark.parametrize(("key", "value"), [("window_ms", 10_000), ("shuffle_partitions", 7)])
+@pytest.mark.parametrize(("key", "value"), [("window_ms", 10_000)])
 def test_what_the_state_depends_on_may_not_change(tmp_path: Path, key: str, value: int) -> None:
     check(own(tmp_path), IDS)
     with pytest.raises(RefusedForSafety, match=rf"pipeline\.{key} is {value}.*storage\.checkpoints"):
         check(own(tmp_path, **{key: value}), IDS)
+
+
+def test_another_number_of_state_partitions_is_not_refused(tmp_path: Path) -> None:
+    """An earlier version has noted the number at its first start."""
+    settings = own(tmp_path)
+    check(settings, IDS)
+    file = Path(settings.storage.checkpoints) / FINGERPRINT
+    content = json.loads(file.read_text())
+    content[MADE_WITH][STATE_PARTITIONS] = 2
+    file.write_text(json.dumps(content))
+    check(own(tmp_path, shuffle_partitions=7), IDS)
 
 
 def test_a_topic_made_again_is_named_with_what_had_been_read(tmp_path: Path) -> None:

@@ -62,8 +62,18 @@ def check_not_for_everyone(folder: Path) -> None:
     assert [path for path in paths if path.stat().st_mode & 0o007] == []
 
 
-def kill_and_compare(own: Settings, folder: Path, *, samples: int, blows: Sequence[Blow], chance: random.Random) -> int:
-    """Blows at random times after new rows, over many small batches; how many came before all had been read."""
+def kill_and_compare(
+    own: Settings,
+    folder: Path,
+    *,
+    samples: int,
+    blows: Sequence[Blow],
+    chance: random.Random,
+    numbers: Sequence[int | None] = (None,),
+) -> int:
+    """Blows at random times after new rows, over many small batches; how many came before all had been read. `numbers`
+    are those of state partitions, of one start after the other; the last one stays.
+    """
     settings = own.model_copy(
         update={
             "pipeline": own.pipeline.model_copy(
@@ -75,17 +85,17 @@ def kill_and_compare(own: Settings, folder: Path, *, samples: int, blows: Sequen
     held_back = records[-samples // 100 :]  # for the last process, to be sure that it reads before it is told to end
     make_topics(settings)
     produce(settings, settings.topics.byte_rate, records[: -len(held_back)], partitions=2)
-    process = start_pipeline(settings, folder)
+    process = start_pipeline(_with_number(settings, numbers[0]), folder)
     effective = 0
     try:
-        for blow in blows:
+        for start, blow in enumerate(blows, 1):
             before = wait_for_more(settings, process, than=samples_counted(settings), enough=samples - len(held_back))
             time.sleep(chance.uniform(0.0, 2.0))
             assert len(list(temporary_files(folder).iterdir())) == 1, "all of its own, nothing of those killed before"
             assert any(temporary_files(folder).rglob("librocksdbjni*"))
             blow(process)
             effective += before < samples - len(held_back)
-            process = start_pipeline(settings, folder)
+            process = start_pipeline(_with_number(settings, numbers[min(start, len(numbers) - 1)]), folder)
         produce(settings, settings.topics.byte_rate, held_back, partitions=2)
         while samples_counted(settings) < samples:
             wait_for_more(settings, process, than=samples_counted(settings), enough=samples)
@@ -96,6 +106,11 @@ def kill_and_compare(own: Settings, folder: Path, *, samples: int, blows: Sequen
         kill(process)
     assert_recounted(settings, records, folder)
     return effective
+
+
+def _with_number(settings: Settings, number: int | None) -> Settings:
+    pipeline = settings.pipeline.model_copy(update={"shuffle_partitions": number})
+    return settings.model_copy(update={"pipeline": pipeline})
 
 
 def wait_for_no_files(folder: Path) -> None:

@@ -19,29 +19,50 @@ pytestmark = pytest.mark.spark
 
 __all__ = ["session"]  # the fixture
 
+CLUSTERS = ("test", "second")
 QUERIES = sorted((PROJECT_ROOT / "docs" / "queries").glob("*.sql"))
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A day's worth of every table, in small."""
+    """A day's worth of every table, in small, of two clusters with brokers, topics and groups of the same names."""
     folder = str(tmp_path_factory.mktemp("tables"))
-    made = Synthetic(folder)
-    for index in range(3):
-        start_ms = NOW_MS + index * WINDOW_MS
-        made.broker_load(start_ms, {1: 5.8e6 + index, 2: 2.5e6, 3: None})
-        rates = [(1, "topic-A", 0, "leader", 3e6 + index), (2, "topic-A", 1, "leader", 1e6), (2, "t", 0, "leader", 5.0)]
-        made.partition_load(start_ms, rates)
-        made.group_lag(start_ms, [("slow", "topic-A", 0, 10, 100 * (index + 1)), ("even", "topic-A", 0, 9, 10)])
-        made.batch_row(start_ms)
-        made.decision(start_ms, reason="balanced" if index else "warming_up")
-    made.rejected(NOW_MS, ["not_json", "not_json", "future"])
-    made.plan(NOW_MS)
-    made.broker_load(NOW_MS + 86_400_000, {1: 1e6})  # the day before is over, and made
+    for factor, cluster in enumerate(CLUSTERS, 1):
+        write_cluster(Synthetic(folder, cluster), factor)
     Maintenance(folder, BROKER_LOAD, settings_for(Path(folder)).pipeline).run_if_due(now_ms=NOW_MS)
     for name in TABLES:
         tables.create_table(folder, name)
     return folder
+
+
+def write_cluster(made: Synthetic, factor: int) -> None:
+    """Rows of every table that a query reads; loads are `factor` times as high, and open windows have higher ones."""
+    for index in range(3):
+        start_ms = NOW_MS + index * WINDOW_MS
+        made.broker_load(start_ms, {1: factor * 5.8e6 + index, 2: factor * 2.5e6, 3: None})
+        write_partitions(made, start_ms, factor * (index + 1))
+        made.batch_row(start_ms)
+        reason = "balanced" if index else "warming_up"
+        made.decision(start_ms + WINDOW_MS, reason=reason, window_end=tables.utc(start_ms + WINDOW_MS))
+    open_ms = NOW_MS + 3 * WINDOW_MS
+    made.broker_load(open_ms, {1: factor * 5.8e9}, is_final=False)
+    write_partitions(made, open_ms, 9_000, is_final=False)
+    plan_id = f"{factor:064d}"
+    window = {"window_start": tables.utc(NOW_MS + WINDOW_MS), "window_end": tables.utc(NOW_MS + 2 * WINDOW_MS)}
+    made.rejected(NOW_MS, ["not_json", "not_json", "future"])
+    made.plan(NOW_MS, plan_id, **window)
+    made.movements(NOW_MS, [("topic-A", 0, [1, 2], [2, 3]), ("topic-A", 1, [2, 3], [3, 2])], plan_id)
+    for sequence, event in enumerate(("approved", "started", "done")):
+        made.event(NOW_MS + sequence * WINDOW_MS, sequence, event, plan_id=plan_id)
+    made.broker_load(NOW_MS + 86_400_000, {1: 1e6})  # the day before is over, and made
+
+
+def write_partitions(made: Synthetic, start_ms: int, factor: int, *, is_final: bool = True) -> None:
+    """One window of partitions and groups."""
+    rates = [(1, "topic-A", 0, "leader", 3e6 * factor), (2, "topic-A", 1, "leader", 1e6), (2, "t", 0, "leader", 5.0)]
+    made.partition_load(start_ms, rates, is_final=is_final)
+    lags = [("slow", "topic-A", 0, 10, 100 * factor), ("even", "topic-A", 0, 9, 10)]
+    made.group_lag(start_ms, lags, is_final=is_final)
 
 
 @pytest.fixture(scope="module")

@@ -53,6 +53,13 @@ def test_one_story(reports: list[Any], begin: Offsets, end: Offsets, verdict: Ra
     assert judge(reports, begin, end) is verdict
 
 
+@pytest.mark.parametrize(("begin", "verdict"), [(20, Range.SOUND), (19, Range.SUSPECT), (0, Range.SUSPECT)])
+def test_a_checkpoint_that_begins_in_the_middle_has_read_nothing_before(begin: int, verdict: Range) -> None:
+    """Spark reports no start of the first batch, wherever that begins."""
+    assert judge([report(None, {"0": 50})], of(p0=begin), of(p0=50), of(p0=20)) is verdict
+    assert judge([report(None, {"0": 50})], of(p0=begin), of(p0=50), of(p0=-2)) is Range.SOUND
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_nothing_with_a_misfit_is_ever_called_sound(seed: int) -> None:
     chance = random.Random(seed)

@@ -7,7 +7,7 @@ import httpx
 from starlette.applications import Starlette
 
 from streaming.commands.acting import JournalActions
-from streaming.serve.api.actions import Actions, Outcome
+from streaming.serve.api.audit import Actions, Outcome
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import Snapshot
 from streaming.serve.web import build_app

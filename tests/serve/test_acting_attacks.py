@@ -16,8 +16,8 @@ from starlette.applications import Starlette
 from streaming.cli import run
 from streaming.errors import TableUnavailable
 from streaming.runtime.api_tokens import Role, read_tokens, write_tokens
-from streaming.serve.api import requests, turns
-from streaming.serve.api.actions import Outcome
+from streaming.serve.api import requests
+from streaming.serve.api.audit import Outcome
 from streaming.serve.snapshot import read_snapshot
 from streaming.serve.web import page_files
 from streaming.tables.memory import memory_store
@@ -249,7 +249,7 @@ def while_a_plan_is_made(served: Served) -> Iterator[None]:
 
 
 def test_an_abort_does_not_wait_for_a_plan_that_is_being_made(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0.05)
+    monkeypatch.setattr(requests, "TURN_S", 0.05)
     with while_a_plan_is_made(served):
         assert state(served.post("executions/e-1/abort")) == (200, "abort_asked")
         assert refusal(served.post("plans")) == (503, "another act is not done yet: try again")
@@ -257,7 +257,7 @@ def test_an_abort_does_not_wait_for_a_plan_that_is_being_made(served: Served, mo
 
 def test_acts_that_wait_leave_threads_for_those_who_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each that waits holds a thread: beyond a few it is refused at once. Other acts have places of their own."""
-    monkeypatch.setattr(turns, "WAITING_MAX", 1)
+    monkeypatch.setattr(requests, "WAITING_MAX", 1)
     with while_a_plan_is_made(served):
         assert refusal(served.post("brokers/3/drain")) == (503, "too many acts wait: try again")
         assert served.post("brokers/3/undrain").status_code == 200

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from assignor_core.proposed_plan import ProposedPlan
-from streaming.commands import lifecycle, live_cluster
-from streaming.commands.noted_acts import keeping_plan
+from streaming.commands import acting, lifecycle
+from streaming.commands.acting import keeping_plan
 from streaming.control.planning import propose_live
 from streaming.control.policies import policy_of_plans, relief_policy
 from streaming.control.run import ControlLoop
@@ -44,7 +44,7 @@ class Simulated:
         def connected(_settings: Settings) -> Iterator[SimulatedClient]:
             yield self.client
 
-        monkeypatch.setattr(live_cluster, "live_cluster", connected)
+        monkeypatch.setattr(acting, "live_cluster", connected)
         monkeypatch.setattr(lifecycle, "live_cluster", connected)
 
     def carry_out(self) -> None:

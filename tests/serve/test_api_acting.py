@@ -226,7 +226,7 @@ def test_many_wrong_tokens_are_slowed_and_a_right_one_still_holds(served: Served
 def test_ten_thousand_addresses_are_remembered_and_no_more() -> None:
     from starlette.requests import Request
 
-    from streaming.serve.api import sign_in
+    from streaming.serve.access import sign_in
     from streaming.serve.api.problems import Problem
 
     guard = sign_in.SignIn(ServeSettings())

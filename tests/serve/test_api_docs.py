@@ -10,10 +10,10 @@ from starlette.applications import Starlette
 from streaming.runtime.api_tokens import Role, new_token, write_tokens
 from streaming.runtime.jars import PROJECT_ROOT
 from streaming.runtime.users import new_user, write_users
+from streaming.serve.access.signing import PATH
 from streaming.serve.api import events
 from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
-from streaming.serve.api.signing import PATH
 from streaming.serve.snapshot import Snapshot
 from tests.serve.asking import BASE_URL, Acted, app_of, ask
 from tests.serve.synthetic import NOW_MS, settings_for

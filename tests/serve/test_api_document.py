@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.runtime.api_tokens import Role
-from streaming.serve.api import events, sign_in
+from streaming.serve.access import sign_in
+from streaming.serve.api import events
 from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
 from streaming.serve.api.openapi import document

@@ -13,10 +13,9 @@ from streaming.commands.acting import JournalActions
 from streaming.config import load_settings
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
-from streaming.serve.hosts import NAMED_MAX
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import read_snapshot
-from streaming.serve.web import build_app
+from streaming.serve.web import NAMED_MAX, build_app
 from tests.serve.synthetic import NOW_MS, settings_for
 
 PATHS = ("/", "/metrics", "/api/status", "/api/weights", "/healthz")

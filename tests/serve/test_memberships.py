@@ -7,12 +7,12 @@ import pytest
 from streaming import tables
 from streaming.serve.snapshot import SnapshotReader, read_snapshot
 from streaming.settings import Settings
-from streaming.views import totals
-from streaming.views.memberships import GroupMembership
+from streaming.views import spans
+from streaming.views.group_memberships import GroupMembership
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 START_MS = NOW_MS - 10 * WINDOW_MS
-WEEK_MS = NOW_MS - NOW_MS % totals.WEEK_MS
+WEEK_MS = NOW_MS - NOW_MS % spans.WEEK_MS
 """Start of the week of `NOW_MS`."""
 
 

@@ -22,17 +22,16 @@ from assignor_core.deciding.reasons import Reason
 from streaming.commands.acting import JournalActions
 from streaming.commands.status import read_status
 from streaming.serve.families import FAMILIES, GROUPS, GROUPS_ALERTED
-from streaming.serve.group_samples import VERDICTS, GroupSamples, group_samples
 from streaming.serve.metrics import FORMS, Exposition, Form, bounded, registry_of
 from streaming.serve.metrics_doc import SECTIONS, render
-from streaming.serve.samples import Sample, samples
+from streaming.serve.samples import VERDICTS, GroupSamples, Sample, group_samples, samples
 from streaming.serve.snapshot import PARTS, Snapshot, SnapshotReader, read_snapshot
 from streaming.serve.web import build_app
 from streaming.settings import Settings
 from streaming.views.broker_load import LoadPart
 from streaming.views.control import ControlPart
-from streaming.views.groups import GroupPart, GroupTopic, GroupVerdict
-from streaming.views.memberships import GroupMembership
+from streaming.views.group_memberships import GroupMembership
+from streaming.views.group_ranking import GroupPart, GroupTopic, GroupVerdict
 from streaming.views.streams import StreamPart
 from tests.serve.asking import app_of, ask
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for

@@ -12,10 +12,10 @@ from structlog.testing import capture_logs
 
 from streaming.config import load_effective
 from streaming.runtime.secrets import secrets_of
-from streaming.serve.api import sessions
-from streaming.serve.api.attempts import OF_ADDRESS_MAX
-from streaming.serve.oidc import issuer as issuer_module
-from streaming.serve.oidc.tokens import ASKED_AGAIN_MS
+from streaming.serve.access import issuer as issuer_module
+from streaming.serve.access import sessions
+from streaming.serve.access.issuer import ASKED_AGAIN_MS
+from streaming.serve.access.signing import OF_ADDRESS_MAX
 from streaming.settings import ServeSettings
 from tests.issuer import CLIENT, SECRET, LocalIssuer, local_issuer, make_key
 from tests.serve.asking import BASE_URL, ask

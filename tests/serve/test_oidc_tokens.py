@@ -15,9 +15,9 @@ from joserfc.jwk import RSAKey
 from structlog.testing import capture_logs
 
 from streaming.runtime.api_tokens import Role
-from streaming.serve.oidc import issuer as issuer_module
-from streaming.serve.oidc.identity import TokenRefused
-from streaming.serve.oidc.tokens import ASKED_AGAIN_MS, KEYS_FRESH_MS, KEYS_KEPT_MS, KEYS_MAX, IssuerTokens
+from streaming.serve.access import issuer as issuer_module
+from streaming.serve.access.issuer import ASKED_AGAIN_MS, KEYS_FRESH_MS, KEYS_KEPT_MS, KEYS_MAX, IssuerTokens
+from streaming.serve.access.sign_in import TokenRefused
 from streaming.settings import ServeSettings
 from tests.http_environment import UNUSABLE
 from tests.issuer import AUDIENCE, LocalIssuer, local_issuer, make_key

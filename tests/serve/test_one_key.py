@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from streaming.runtime.api_tokens import Role
 from streaming.serve.api import audit
-from streaming.serve.api.actions import Outcome
+from streaming.serve.api.audit import Outcome
 from streaming.serve.snapshot import read_snapshot
 from streaming.tables import ensure_table
 from tests.racing import at_once

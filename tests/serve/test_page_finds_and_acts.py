@@ -13,7 +13,7 @@ import pytest
 
 from streaming.control.intents import note_intent
 from streaming.runtime import users
-from streaming.serve.api.actions import Outcome
+from streaming.serve.api.audit import Outcome
 from streaming.views.intents import Intent
 from tests.serve.asking import Acted
 from tests.serve.signed import Signed

@@ -20,7 +20,7 @@ from assignor_core.proposed_plan import ProposedPlan
 from streaming.commands.acting import JournalActions
 from streaming.runtime import users
 from streaming.runtime.processes import free_port
-from streaming.serve.api.actions import Actions
+from streaming.serve.api.audit import Actions
 from streaming.serve.metrics import Exposition
 from streaming.serve.run import Server
 from streaming.serve.snapshot import read_snapshot

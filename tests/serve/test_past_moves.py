@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
-from streaming.views import past_moves
+from streaming.views import movements
 from tests.serve.asking import app_of, get
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for
 from tests.serve.test_api import items, paged, problem
@@ -102,9 +102,9 @@ def test_pages_joined_are_the_list(
     assert (
         len(whole) == 7 * {"{}": 3, "{'broker': 3}": 2, "{'topic': 'payments'}": 1, "{'topic': 'none'}": 0}[str(query)]
     )
-    monkeypatch.setattr(past_moves, "EXECUTIONS_SHOWN", 2)
-    monkeypatch.setattr(past_moves, "EXECUTIONS_LOOKED_AT", 3)
-    monkeypatch.setattr(past_moves, "MOVEMENTS_TOGETHER", 5)
+    monkeypatch.setattr(movements, "EXECUTIONS_SHOWN", 2)
+    monkeypatch.setattr(movements, "EXECUTIONS_LOOKED_AT", 3)
+    monkeypatch.setattr(movements, "MOVEMENTS_TOGETHER", 5)
     assert paged(served, "/api/v1/movements", **query, limit=limit) == whole
 
 

@@ -11,7 +11,7 @@ from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.control.journal import Journal
 from streaming.serve.api.pages import BODY_BYTES_MAX, as_json
-from streaming.views.plan_details import BROKERS_MAX, plan_details
+from streaming.views.plans import BROKERS_MAX, plan_details
 from tests.core.planner.cases import founding
 from tests.serve.served import Served, refusal
 from tests.serve.synthetic import NOW_MS

@@ -9,7 +9,7 @@ import pytest
 from streaming.serve.api.pages import BODY_BYTES_MAX
 from streaming.serve.snapshot import Snapshot, read_snapshot
 from streaming.tables import utc
-from streaming.views.seen_windows import BROKERS_MAX, EARLIER_MAX
+from streaming.views.decisions import BROKERS_MAX, EARLIER_MAX
 from tests.serve.asking import app_of, get
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 from tests.serve.test_stored_json import WRONG

@@ -16,9 +16,9 @@ from streaming.cli import run
 from streaming.runtime import secret_files, users
 from streaming.runtime.api_tokens import Role
 from streaming.runtime.users import new_user, read_users, user_with, write_users
-from streaming.serve.api import attempts
-from streaming.serve.api.attempts import Attempts
-from streaming.serve.api.sessions import OF_USER_MAX
+from streaming.serve.access import signing
+from streaming.serve.access.sessions import OF_USER_MAX
+from streaming.serve.access.signing import Attempts
 from streaming.serve.web import page_files
 from streaming.settings import ServeSettings
 from tests.serve.asking import BASE_URL, ask
@@ -245,14 +245,14 @@ def test_of_ten_thousand_wrong_passwords_few_are_looked_at(signed: Signed, hashe
     browser = Browser(signed)
     hashed.clear()
     statuses = asyncio.run(many_wrong(signed, 10_000))
-    assert statuses == [401] * attempts.OF_USER_MAX + [429] * (10_000 - attempts.OF_USER_MAX)
-    assert len(hashed) == attempts.OF_USER_MAX
+    assert statuses == [401] * signing.OF_USER_MAX + [429] * (10_000 - signing.OF_USER_MAX)
+    assert len(hashed) == signing.OF_USER_MAX
     refused = signed.sign_in()
     assert refusal(refused)[0] == 429, "nor is the right one, or a guess would show"
     assert refused.headers["retry-after"] == "300"
     assert browser.is_signed_in()
     assert Browser(signed, "vic").is_signed_in()
-    signed.clock_ms += attempts.SPAN_MS
+    signed.clock_ms += signing.SPAN_MS
     assert Browser(signed).is_signed_in()
 
 
@@ -260,7 +260,7 @@ def test_an_address_that_tries_many_users_is_slowed_and_so_is_its_network(signed
     def status(number: int, network: str) -> int:
         return signed.sign_in(f"user-{number}", "wrong", client=(f"{network}::{number:x}", 1)).status_code
 
-    tries = attempts.OF_ADDRESS_MAX + 1
+    tries = signing.OF_ADDRESS_MAX + 1
     assert [status(number, "2001:db8:0:1") for number in range(1, tries + 1)] == [401] * (tries - 1) + [429]
     assert status(1, "2001:db8:0:2") == 401
     mapped = signed.sign_in("ada", client=("::ffff:10.0.0.1", 1))
@@ -268,7 +268,7 @@ def test_an_address_that_tries_many_users_is_slowed_and_so_is_its_network(signed
 
 
 def test_one_password_does_not_help_to_guess_another(signed: Signed) -> None:
-    for _ in range(attempts.OF_USER_MAX):
+    for _ in range(signing.OF_USER_MAX):
         assert signed.sign_in("vic").status_code == 200
         assert signed.sign_in("ada", "wrong").status_code == 401
     assert signed.sign_in("ada").status_code == 429
@@ -277,11 +277,11 @@ def test_one_password_does_not_help_to_guess_another(signed: Signed) -> None:
 
 def test_so_many_names_and_addresses_are_remembered_and_no_more() -> None:
     made = Attempts(1)
-    for number in range(attempts.KEYS_MAX + 50):
+    for number in range(signing.KEYS_MAX + 50):
         assert made.take(f"{number}", now_ms=NOW_MS)
-    assert len(made._times) == attempts.KEYS_MAX
+    assert len(made._times) == signing.KEYS_MAX
     assert made.take("0", now_ms=NOW_MS), "it was forgotten"
-    assert not made.take(f"{attempts.KEYS_MAX}", now_ms=NOW_MS)
+    assert not made.take(f"{signing.KEYS_MAX}", now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize(

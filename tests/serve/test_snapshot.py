@@ -13,10 +13,10 @@ from streaming import tables
 from streaming.control.upkeep import expire
 from streaming.serve.samples import samples
 from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot
-from streaming.views import lag_windows
-from streaming.views.as_json import to_json
+from streaming.views import group_store
 from streaming.views.control import ControlPart
-from streaming.views.groups import GroupPart
+from streaming.views.group_ranking import GroupPart
+from streaming.views.json_values import to_json
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
 
 START_MS = NOW_MS - 10 * WINDOW_MS
@@ -80,7 +80,7 @@ def test_rows_that_can_t_be_shown_hide_no_other_part(
     settings = settings_for(skewed_folder)
     reader = SnapshotReader(settings)
     with monkeypatch.context() as broken, capture_logs() as logged:
-        broken.setattr(lag_windows, "picture_of", mock.Mock(side_effect=error))
+        broken.setattr(group_store, "picture_of", mock.Mock(side_effect=error))
         first, second = reader.read(NOW_MS), reader.read(NOW_MS)
     assert first.failures.keys() == second.failures.keys() == {"groups", "memberships"}
     assert first.failures["groups"] == f"table group_lag: rows can't be shown: {type(error).__name__}: {error}"

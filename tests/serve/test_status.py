@@ -15,12 +15,8 @@ from rich.console import Console
 
 from streaming import tables
 from streaming.cli import run
-from streaming.commands.bytes_out_known import bytes_out_finding, bytes_out_text, bytes_out_unknown
-from streaming.commands.load_table import LoadTable
-from streaming.commands.plan_price import price_texts
-from streaming.commands.status import drawn, read_status
-from streaming.commands.status_groups import read_groups_status
-from streaming.commands.status_plan import plan_line
+from streaming.commands.in_words import bytes_out_finding, bytes_out_text, bytes_out_unknown, price_texts
+from streaming.commands.status import LoadTable, drawn, plan_line, read_groups_status, read_status
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from streaming.tables import TableReader

@@ -11,10 +11,10 @@ from assignor_core.skew import skew_of
 from streaming.serve.api.pages import BODY_BYTES_MAX, as_json
 from streaming.serve.snapshot import Snapshot, read_snapshot
 from streaming.serve.status import status_of
-from streaming.views.as_json import to_json
-from streaming.views.groups import GroupPart, GroupTopic, GroupVerdict
+from streaming.views.group_memberships import GroupMembership
+from streaming.views.group_ranking import GroupPart, GroupTopic, GroupVerdict
+from streaming.views.json_values import to_json
 from streaming.views.log_dirs import LogDirState
-from streaming.views.memberships import GroupMembership
 from streaming.views.partition_loads import HotPartition
 from tests.serve.asking import app_of, get
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for, skewed_cluster

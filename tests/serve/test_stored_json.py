@@ -10,7 +10,7 @@ from streaming.notify.deliveries import _occurrence
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
-from streaming.views.plan_details import LINE_LENGTH_MAX
+from streaming.views.plans import LINE_LENGTH_MAX
 from tests.serve.asking import app_of, get
 from tests.serve.served import Served
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for

@@ -11,8 +11,8 @@ from streaming.runtime.processes import free_port
 from streaming.serve.api.pages import as_json
 from streaming.serve.snapshot import read_snapshot
 from streaming.serve.status import weights_of
-from streaming.views.as_json import to_json
 from streaming.views.broker_load import LoadPart
+from streaming.views.json_values import to_json
 from streaming.weights import WeightSource, endpoint_weights, table_weights
 from tests.http_environment import UNUSABLE
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for

@@ -1,7 +1,7 @@
 """`rebalancer check` where brokers are down: who is named, and which partitions have no leader at all."""
 
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
-from streaming.commands.check_health import brokers_alive, partitions_healthy, reached
+from streaming.commands.check import brokers_alive, partitions_healthy, reached
 
 RACKS = {1: None, 2: None}
 IN_SYNC = LivePartition((1, 2), 1, (1, 2))

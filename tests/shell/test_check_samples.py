@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from streaming.commands.check_samples import input_topics, reports
+from streaming.commands.check import input_topics, reports
 from streaming.settings import Settings
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 

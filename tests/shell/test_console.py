@@ -9,7 +9,7 @@ import pytest
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.cli import run
-from streaming.commands.plan_model import show
+from streaming.commands.plan import show
 from streaming.commands.sql import run_query
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming import tables
-from streaming.commands import carrying_out, lifecycle, log_dirs
-from streaming.commands.log_dirs import cordon
+from streaming.commands import lifecycle
+from streaming.commands.lifecycle import cordon
 from streaming.commands.options import settings_from
 from streaming.commands.plan import plan, plan_log_dirs_on
 from streaming.control.wiring import journal_of
@@ -32,7 +32,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     def _cluster(_settings: object) -> Iterator[SimulatedClient]:
         yield SimulatedClient(made, errors=ERRORS)
 
-    monkeypatch.setattr(log_dirs, "live_cluster", _cluster)
+    monkeypatch.setattr(lifecycle, "live_cluster", _cluster)
     return made
 
 
@@ -68,7 +68,7 @@ def test_before_it_is_emptied_it_is_cordoned(cluster: SimulatedCluster, monkeypa
     with lifecycle.drain.make_context("drain", ["1", "--log-dir", "/disk-0", "--apply", "--yes"]) as context:
         of_brokers = ("broker", "log_dir", "on_old_windows")
         options = {key: value for key, value in context.params.items() if key not in of_brokers}
-        assert log_dirs.drain_log_dir(context, 1, "/disk-0", **options) == 0
+        assert lifecycle.drain_log_dir(context, 1, "/disk-0", **options) == 0
     assert applied == [True]
 
 
@@ -76,7 +76,7 @@ def test_one_that_is_empty_is_cordoned_and_nothing_is_carried_out(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     invoked: list[object] = []
-    monkeypatch.setattr(carrying_out, "apply", lambda **how: invoked.append(how))
+    monkeypatch.setattr(lifecycle, "apply", lambda **how: invoked.append(how))
     result = run("drain", "2", "--log-dir", "/disk-0", "--apply", "--yes")
     assert (result.return_value, invoked) == (0, [])
     assert cluster.contents.brokers[2].log_dirs[0].cordoned
@@ -126,7 +126,7 @@ def acts() -> list[tuple[str, ...]]:
 def test_a_drain_of_a_log_dir_and_its_end_are_in_the_audit(
     cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrying_out, "apply", lambda **_how: 0)
+    monkeypatch.setattr(lifecycle, "apply", lambda **_how: 0)
     run("drain", "1", "--log-dir", "/disk-0", "--apply", "--yes")
     assert acts() == [("drain", "1 /disk-0", "planned"), ("drain", "1 /disk-0", "cordoned")]
     run("undrain", "1", "--log-dir", "/disk-0")
@@ -141,7 +141,7 @@ def test_a_cordon_that_the_broker_refuses_is_in_the_audit_as_that(
     def before_43(_settings: object) -> Iterator[SimulatedClient]:
         yield Before43(cluster, refuses=True)
 
-    monkeypatch.setattr(log_dirs, "live_cluster", before_43)
+    monkeypatch.setattr(lifecycle, "live_cluster", before_43)
     run("drain", "2", "--log-dir", "/disk-0", "--apply", "--yes")
     assert acts() == [("drain", "2 /disk-0", "not_cordoned")], "a plan that moves nothing is not stored"
     cluster.contents.brokers[2].log_dirs[0].cordoned = True

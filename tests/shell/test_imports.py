@@ -9,7 +9,7 @@ import pytest
 from streaming.cli import COMMANDS, WITHOUT_PANDAS
 
 SHOWN = """
-from streaming.commands.imports import leave_out
+from streaming.cli import leave_out
 leave_out("pandas")
 import sys
 import pyarrow

@@ -16,7 +16,7 @@ from assignor_core.model import cluster_to_json
 from assignor_core.plan import plan_to_json
 from assignor_core.planner import propose
 from streaming.cli import COMMANDS, rebalancer, run
-from streaming.commands import lifecycle, log_dirs
+from streaming.commands import lifecycle
 from streaming.commands import plan as plan_module
 from streaming.control.intents import note_intent
 from streaming.runtime.api_tokens import Role, new_token, write_tokens
@@ -39,7 +39,7 @@ CALLS = [
     "status", "status --groups", "lag", "lag --group billing", "plan", "plan --model model.json", "plan --log-dirs",
     "apply plan.json", "abort", "drain 1", "drain 1 --log-dir /disk-0", "undrain 2", "add 3", "backtest",
     "backtest --plans", "what-if", "what-if --keep", "what-if --compare", "check", "simulate story.yaml",
-    "simulate story.yaml --trace", "sql --tables", "sql SELECT(1)", "tables upgrade --dry-run",
+    "simulate story.yaml --trace", "sql --tables", "sql SELECT(1)", "tables upgrade --dry-run", "tables register",
     "token create me", "token list", "user list", "config",
 ]  # fmt: skip
 
@@ -66,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def called_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def called_there(folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Commands are called in the folder, with two clusters in place of a live one, and answer no to what they ask."""
 
     @contextmanager
@@ -80,8 +80,8 @@ def called_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     monkeypatch.setattr(plan_module, "live_cluster", described)
-    monkeypatch.setattr(lifecycle, "live_cluster", described)
-    monkeypatch.setattr(log_dirs, "live_cluster", with_disks)
+    call = request.node.callspec.params["call"] if hasattr(request.node, "callspec") else ""
+    monkeypatch.setattr(lifecycle, "live_cluster", with_disks if "--log-dir" in call else described)
 
 
 def write_tables(settings: Settings) -> None:

@@ -13,13 +13,13 @@ from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.cli import run
 from streaming.commands import check
-from streaming.commands.plan_model import show
+from streaming.commands.plan import show
 from streaming.runtime.logs import configure_logging
 from streaming.runtime.printable import printable, printable_lines
 from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import LogSettings, Settings
-from streaming.views.as_json import to_json
+from streaming.views.json_values import to_json
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 from tests.simulate.group_windows import member, window
 

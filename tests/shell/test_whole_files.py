@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.commands.whole_files import write_whole
+from streaming.commands.console import write_whole
 from streaming.errors import UsageProblem
 
 

@@ -13,8 +13,7 @@ from streaming import tables
 from streaming.contract import GROUP_LAG
 from streaming.tables.arrow import row_schema
 from streaming.tables.data_files import with_texts_once
-from streaming.views.group_looks import LOOK_COLUMNS, look_of
-from streaming.views.group_samples import GroupSamples
+from streaming.views.group_history import LOOK_COLUMNS, GroupSamples, look_of
 from tests.simulate.group_windows import START_MS, WINDOW_MS, member
 
 GROUPS = ("a", "b", "c", "d-é", "E", "f")

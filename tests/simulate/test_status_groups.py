@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from streaming import cli, tables
-from streaming.commands import status_groups
+from streaming.commands import status as status_command
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.settings import PipelineSettings, Settings
 from streaming.tables import TableReader
-from streaming.views.group_pasts import read_group_past, read_group_pasts
-from streaming.views.group_standings import read_group_standings
+from streaming.views.group_history import read_group_past, read_group_pasts
+from streaming.views.group_memberships import read_group_standings
 from tests.simulate.group_windows import START_MS, WINDOW_MS, member, window
 
 
@@ -114,7 +114,7 @@ def test_a_group_that_is_gone_is_shown_while_its_rebalances_are(
 def test_a_terminal_shows_those_with_most_rebalances(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status_groups, "GROUPS_SHOWN", 1)
+    monkeypatch.setattr(status_command, "GROUPS_SHOWN", 1)
     for number in range(2):
         window(tmp_path, number, "calm", {0: member("a", 0)})
         window(tmp_path, number, "restless", {0: member("a", number)})

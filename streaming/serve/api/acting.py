@@ -14,15 +14,13 @@ from starlette.routing import Route
 from assignor_core.errors import CoreError
 from streaming.errors import RebalancerError, RefusedForSafety, UsageProblem
 from streaming.runtime.api_tokens import Role
-from streaming.serve.api.actions import Actions, Outcome
-from streaming.serve.api.audit import Act, Audit, Known
+from streaming.serve.access import HOW_TO_TURN_ON, Person, SignIn
+from streaming.serve.api.audit import Act, Actions, Audit, Known, Outcome
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import as_json
 from streaming.serve.api.parameters import OF_NAMES, Parameter
 from streaming.serve.api.problems import MEDIA_TYPE, Problem, problem_body
-from streaming.serve.api.requests import check_origin, idempotency_key, read_body
-from streaming.serve.api.sign_in import HOW_TO_TURN_ON, Person, SignIn
-from streaming.serve.api.turns import TRY_AGAIN, Turns
+from streaming.serve.api.requests import TRY_AGAIN, Turns, check_origin, idempotency_key, read_body
 
 log = structlog.get_logger()
 

@@ -1,21 +1,22 @@
-"""The table `audit`: who asked for which act, from where, when, and what came of it. It is the memory of keys too.
+"""Acts: what the API asks of control's journal and the cluster, and the table `audit`, the memory of keys too.
 
-The row before an act is what claims its key: of all serves on the same tables one writes it, and that one acts.
+serve knows neither journal nor cluster: the command hands it both. `audit` has who asked for which act, from where,
+when, and what came of it. The row before an act is what claims its key: of all serves on the same tables one writes it,
+and that one acts.
 """
 
 import hashlib
 import json
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from streaming import tables
 from streaming.contract import AUDIT
-from streaming.serve.api.actions import Outcome
-from streaming.serve.api.sign_in import Person
-from streaming.views.stored_json import stored_object
+from streaming.serve.access import Person
+from streaming.views.json_values import stored_object
 
 KEY_LIVES_MS = 24 * 3_600_000
 """So long a request that is sent again with its key gets the answer of the first."""
@@ -23,6 +24,45 @@ BEGUN_LIVES_MS = 600_000
 """So long an act that has not ended keeps its key; after that its serve is taken for gone. A plan may take minutes."""
 GIVEN_UP_MAX = 1_000
 DETAIL_LENGTH_MAX = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an act: `state` is one word, `detail` a sentence; `status` is that of HTTP."""
+
+    state: str
+    detail: str
+    status: int = 200
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """What else the answer names: `plan_id`, `execution_id`, ..."""
+
+
+class Actions(Protocol):
+    """Acts of one cluster. Each may raise RebalancerError and CoreError; `by` is who asked, for the journal."""
+
+    def make_plan(self, *, now_ms: int) -> Outcome:
+        """Make and keep the plan that control would make now."""
+        ...
+
+    def approve(self, plan_id: str, by: str, *, now_ms: int) -> Outcome:
+        """Ask for exactly this plan to be carried out."""
+        ...
+
+    def abort(self, execution_id: str, by: str, *, now_ms: int) -> Outcome:
+        """Ask for this execution to stop."""
+        ...
+
+    def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        """Make and keep a plan that empties the broker; `carry_out` notes the drain and approves the plan too."""
+        ...
+
+    def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        """Make and keep a plan that gives the broker its share; `carry_out` ends a drain and approves the plan too."""
+        ...
+
+    def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:
+        """End the drain of the broker; moves nothing."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from typing import Any
 
 from assignor_core.execution.seen_movements import MovementState
 from streaming.contract import AUDIT, DECISION, MOVEMENT, PLAN
-from streaming.serve.api import load, one_group, past, past_moves, shapes
+from streaming.serve.api import load, past, shapes
 from streaming.serve.api.load import Body, Values
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.parameters import HISTORY, NO_CONTROLS, OF_NAMES, PAGED, PAST, Parameter
 from streaming.serve.api.shapes import of_table
 from streaming.views import history
-from streaming.views.seen_windows import OF_EARLIER
+from streaming.views.decisions import OF_EARLIER
 
 PLAN_ID = Parameter(
     "plan_id", "The id of a plan, or a beginning of it that no other plan has", OF_NAMES,
@@ -155,12 +155,12 @@ ENDPOINTS = (
     ),
     Endpoint(
         "/api/v1/groups/partitions",
-        one_group.group_partitions,
+        load.group_partitions,
         (ONE_GROUP, *PAGED),
         shapes.GROUP_PARTITION,
         head=shapes.GROUP_HEAD,
     ),
-    Endpoint("/api/v1/groups/rebalances", one_group.group_rebalances, (ONE_GROUP, *PAST), shapes.REBALANCE),
+    Endpoint("/api/v1/groups/rebalances", load.group_rebalances, (ONE_GROUP, *PAST), shapes.REBALANCE),
     Endpoint("/api/v1/plans", past.plans, PAST, of_table(PLAN.name)),
     Endpoint("/api/v1/plans/{plan_id}", past.plan, (PLAN_ID,), _plan(), is_list=False),
     Endpoint(
@@ -190,7 +190,7 @@ ENDPOINTS = (
         (EXECUTION_ID, TOPIC_PART, STATE, *PAGED),
         shapes.EXECUTION_MOVEMENT,
     ),
-    Endpoint("/api/v1/movements", past_moves.past_moves, (TOPIC, PARTITION, MOVED_ON, *PAST), shapes.PAST_MOVE),
+    Endpoint("/api/v1/movements", past.past_moves, (TOPIC, PARTITION, MOVED_ON, *PAST), shapes.PAST_MOVE),
     Endpoint("/api/v1/decisions", past.decisions, PAST, _decision()),
     Endpoint("/api/v1/decisions/seen", past.seen, (DECISION_ID,), _seen(), is_list=False),
     Endpoint("/api/v1/audit", past.audit, PAST, _act(), needs_sign_in=True),

@@ -14,12 +14,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from streaming.contract import LEASE
-from streaming.serve.api.attempts import network_of
+from streaming.serve.access import SignIn, address_of, network_of
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import as_json
 from streaming.serve.api.parameters import read_query
 from streaming.serve.api.problems import Problem
-from streaming.serve.api.sign_in import SignIn, address_of
 from streaming.serve.snapshot import Snapshot
 
 PATH = "/api/v1/events"

@@ -3,15 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
+from streaming.serve.access import COOKIE, CSRF_HEADER, SESSION_PATH
 from streaming.serve.api.acting import ActEndpoint
 from streaming.serve.api.endpoints import Endpoint
 from streaming.serve.api.events import MEDIA_TYPE as EVENT_STREAM
 from streaming.serve.api.events import PATH as EVENTS_PATH
 from streaming.serve.api.problems import MEDIA_TYPE
 from streaming.serve.api.requests import KEY
-from streaming.serve.api.sessions import COOKIE
-from streaming.serve.api.sign_in import CSRF_HEADER
-from streaming.serve.api.signing import PATH as SESSION_PATH
 
 PROBLEM = {
     "type": "object",

@@ -1,4 +1,4 @@
-"""Plans, executions, decisions: what the tables have kept, the newest first."""
+"""Plans, executions, decisions, movements: what the tables have kept, the newest first."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,12 +6,21 @@ from typing import Any
 from assignor_core.execution.life_cycle import Execution
 from streaming.serve.api.load import Body, Values
 from streaming.serve.api.looks import Looks
-from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, page, unknown_cursor, unpack
+from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, pack, page, unknown_cursor, unpack
 from streaming.serve.api.parameters import VALUE_SHOWN
 from streaming.serve.api.problems import Problem
 from streaming.tables import Row, TableReader
+from streaming.views.decisions import read_seen
 from streaming.views.executions import read_executions
-from streaming.views.movement_states import read_progress, read_states
+from streaming.views.json_values import stored_object
+from streaming.views.movements import (
+    Wanted,
+    read_chosen_movements,
+    read_movements,
+    read_past_moves,
+    read_progress,
+    read_states,
+)
 from streaming.views.past_rows import (
     ACTS,
     DECISIONS,
@@ -22,17 +31,12 @@ from streaming.views.past_rows import (
     execution_events,
     execution_figures,
     figures,
-    read_chosen_movements,
     read_execution_of,
-    read_movements,
     read_past,
     read_row,
     with_ends,
 )
-from streaming.views.plan_details import plan_details
-from streaming.views.plans import is_superseded, plan_content, plan_ids
-from streaming.views.seen_windows import read_seen
-from streaming.views.stored_json import stored_object
+from streaming.views.plans import is_superseded, plan_content, plan_details, plan_ids
 
 EXECUTIONS_PER_PAGE = 25
 """Each may have thousands of events, of which its state is made."""
@@ -186,3 +190,22 @@ def _decision(row: Mapping[str, Any]) -> dict[str, Any]:
     skew = stored_object(shown.pop("skew_json", None)) or {}
     shown.pop("trace", None)  # a page of a hundred decisions would be mostly that
     return {**shown, "skew": {name: ratios for name, ratios in skew.items() if isinstance(ratios, dict)}}
+
+
+def past_moves(looks: Looks, given: Values) -> Body:
+    """Movements of plans that executions took up, with what became of the execution and why it was."""
+    wanted = Wanted(given.get("topic"), given.get("partition"), given.get("broker"))
+    if wanted.partition is not None and wanted.topic is None:
+        raise Problem(400, "topic: is needed with partition")
+    cursor = unpack(given.get("cursor"), int, str, int)
+    if cursor and min(cursor[0], cursor[2]) < 0:
+        raise unknown_cursor()
+    after = (cursor[0], cursor[1], cursor[2]) if cursor else None
+    limit = given.get("limit", LIMIT_DEFAULT)
+    before = Before(given.get("from"), given.get("to"))
+    with looks.tables() as reader:
+        found = read_past_moves(reader, looks.kafka_cluster, wanted, before, after, rows_max=limit)
+    body = page(found.rows, limit, lambda item, _number: [item["approved_ms"], item["execution_id"], item["sequence"]])
+    if body["next_cursor"] is None and found.looked_to is not None:
+        body["next_cursor"] = pack(list(found.looked_to))
+    return body

@@ -1,8 +1,14 @@
-"""What a request that acts must be like, before anything looks at what it asks."""
+"""What a request that acts must be like before anything looks at what it asks, and its turn.
+
+Acts of one kind go one after the other, and only a few wait, as each that waits holds a thread of serve.
+"""
 
 import asyncio
 import json
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +21,11 @@ BODY_WAIT_S = 10.0
 """How long a body may take to come."""
 CLOSE = {"Connection": "close"}
 KEY = re.compile(r"[\x21-\x7e]{8,128}", re.ASCII)
+WAITING_MAX = 4
+"""Acts of one kind that are done or wait; serve has 40 threads for all that is asked."""
+TURN_S = 30.0
+"""How long an act waits for the one before it."""
+TRY_AGAIN = {"Retry-After": "5"}
 
 
 def check_origin(request: Request) -> None:
@@ -92,3 +103,32 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         raise Problem(400, "a member of the body is given twice")
     return members
+
+
+class Turns:
+    """Of one kind of acts."""
+
+    def __init__(self, what: str = "act") -> None:
+        self._what = what
+        self._places = threading.BoundedSemaphore(WAITING_MAX)
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """To be held before a thread is; raises Problem 503 at once where too many wait."""
+        if not self._places.acquire(blocking=False):
+            raise Problem(503, f"too many {self._what}s wait: try again", headers=TRY_AGAIN)
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for the act before; raises Problem 503."""
+        if not self._turn.acquire(timeout=TURN_S):
+            raise Problem(503, f"another {self._what} is not done yet: try again", headers=TRY_AGAIN)
+        try:
+            yield
+        finally:
+            self._turn.release()

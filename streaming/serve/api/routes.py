@@ -9,8 +9,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from streaming.errors import TableUnavailable, UsageProblem
+from streaming.serve import access
+from streaming.serve.access import HOW_TO_TURN_ON, SignIn
 from streaming.serve.api.acting import ACTS, Acting
-from streaming.serve.api.actions import Actions
+from streaming.serve.api.audit import Actions
 from streaming.serve.api.endpoints import ENDPOINTS, Endpoint
 from streaming.serve.api.events import Events
 from streaming.serve.api.looks import Looks
@@ -18,8 +20,6 @@ from streaming.serve.api.openapi import document
 from streaming.serve.api.pages import answer
 from streaming.serve.api.parameters import read_query
 from streaming.serve.api.problems import Problem
-from streaming.serve.api.sign_in import HOW_TO_TURN_ON, SignIn
-from streaming.serve.api.signing import Signing
 
 
 def api_routes(looks: Looks, sign_in: SignIn, actions: Actions, events: Events) -> list[BaseRoute]:
@@ -35,8 +35,7 @@ def api_routes(looks: Looks, sign_in: SignIn, actions: Actions, events: Events) 
         *reading,
         *events.routes(),
         *Acting(looks, sign_in, actions).routes(),
-        *Signing(sign_in, looks.clock).routes(),
-        *_code_flow(looks, sign_in),
+        *access.routes(sign_in, looks.clock),
     ]
 
 
@@ -44,17 +43,6 @@ def api_routes(looks: Looks, sign_in: SignIn, actions: Actions, events: Events) 
 def _described() -> dict[str, Any]:
     """The document; that of every application in one process."""
     return document(ENDPOINTS, ACTS)
-
-
-def _code_flow(looks: Looks, sign_in: SignIn) -> list[Route]:
-    tokens = sign_in.issuer_tokens
-    if tokens is None or not sign_in.by_issuer:
-        return []
-    from streaming.serve.oidc.code_flow import CodeFlow
-    from streaming.serve.oidc.sign_out import SignOut
-
-    flow = CodeFlow(tokens, sign_in, looks.clock)
-    return [*flow.routes(), *SignOut(tokens, sign_in.settings.oidc_client_id or "", looks.clock).routes()]
 
 
 def _reading(endpoint: Endpoint, looks: Looks, sign_in: SignIn) -> Callable[[Request], Response]:

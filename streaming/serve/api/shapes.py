@@ -7,7 +7,7 @@ from assignor_core.execution.seen_movements import MovementState
 from streaming.contract import EXECUTION, GROUP_EVENT, MOVEMENT, TABLES
 from streaming.contract.columns import ColumnType
 from streaming.contract.rates import RATES
-from streaming.views.past_moves import OF_EXECUTION
+from streaming.views.movements import OF_EXECUTION
 from streaming.views.past_rows import LEFT_OUT
 
 Shape = dict[str, Any]

@@ -1,0 +1,105 @@
+"""Whether a broker may be restarted now: which partitions would be offline or refuse writes while it is away.
+
+A partition is *offline* without the broker if no other replica is in sync. It *refuses writes* of producers with
+acks=all if fewer than `min.insync.replicas` replicas stay in sync. It is *at the edge* if just as many stay: one more
+broker that fails would stop its producers. A partition that is offline or refuses writes already is not the restart's
+doing, but the broker may hold what brings it back, so the restart waits for that too.
+
+Groups and transactions have their coordinators where the partitions of two internal topics have their leaders: who
+restarts that broker moves these coordinators. The module reads a description of the cluster and changes nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
+
+GROUPS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
+
+
+@dataclass(frozen=True, slots=True)
+class RestartCheck:
+    """What a restart of one broker would do; each list of partitions is sorted."""
+
+    broker: int
+    is_alive: bool
+    """Whether the cluster shows the broker at all."""
+    offline: tuple[PartitionKey, ...]
+    """Would have no leader, or have none already."""
+    single: tuple[PartitionKey, ...]
+    """Those of `offline` that have no other replica at all: nothing but a second replica would help."""
+    refusing: tuple[PartitionKey, ...]
+    """Would have a leader and refuse writes with acks=all, or do so already."""
+    at_edge: tuple[PartitionKey, ...]
+    """Would have just as many replicas in sync as they need."""
+    behind: tuple[PartitionKey, ...]
+    """The broker's own replica is not in sync: it has not caught up yet."""
+    moving: tuple[PartitionKey, ...]
+    """Reassignments under way that the broker takes part in."""
+    replicas: int
+    leaders: int
+    group_coordinators: int
+    """Partitions of `__consumer_offsets` that it leads: the groups that hash to these have their coordinator there."""
+    transaction_coordinators: int
+    """The same of `__transaction_state`."""
+
+    def stops(self, *, accepts_single: bool = False) -> tuple[str, ...]:
+        """Why the broker should not be restarted now, a line each; empty where nothing speaks against it.
+
+        `accepts_single` takes it for granted that partitions without another replica are offline meanwhile.
+        """
+        hard = set(self.offline) - (set(self.single) if accepts_single else set())
+        rows = (
+            (len(hard), "without a leader: no other replica is in sync"),
+            (len(self.refusing), "refusing writes with acks=all: too few replicas stay in sync"),
+            (len(self.behind), "behind on this broker: its replica has to catch up first"),
+            (len(self.moving), "being reassigned from or to this broker"),
+        )
+        return tuple(f"{count} partition{'' if count == 1 else 's'} {words}" for count, words in rows if count)
+
+
+def restart_check(broker: int, cluster: LiveCluster, in_sync_min: Mapping[str, int]) -> RestartCheck:
+    """What a restart of `broker` would do to the partitions of `cluster`; `in_sync_min` is `min.insync.replicas` by
+    topic, 1 where a topic is not in it.
+
+    >>> from assignor_core.live import LivePartition
+    >>> rows = {("t", 0): LivePartition((1, 2), 1, (1, 2)), ("t", 1): LivePartition((2, 1), 2, (2,))}
+    >>> check = restart_check(2, LiveCluster("c", {1: None, 2: None}, rows), {"t": 1})
+    >>> check.offline, check.at_edge, check.leaders
+    ((('t', 1),), (('t', 0),), 1)
+    """
+    offline, single, refusing, at_edge, behind, moving = [], [], [], [], [], []
+    replicas, leaders, coordinators = 0, 0, {GROUPS_TOPIC: 0, TRANSACTIONS_TOPIC: 0}
+    for key, row in sorted(cluster.partitions.items()):
+        if broker not in row.replicas:
+            continue
+        replicas += 1
+        left = len([one for one in row.isr if one != broker])
+        # Kafka asks for no more replicas in sync than a partition has (KIP-966).
+        needed = min(in_sync_min.get(key[0], 1), len(row.target_replicas))
+        if left == 0 or row.leader == NO_LEADER:
+            offline.append(key)
+            single += [key] if row.target_replicas == (broker,) else []
+        elif left < needed:
+            refusing.append(key)
+        elif left == needed:
+            at_edge.append(key)
+        behind += [key] if broker in row.target_replicas and broker not in row.isr else []
+        moving += [key] if broker in (*row.adding_replicas, *row.removing_replicas) else []
+        if row.leader == broker:
+            leaders += 1
+            coordinators[key[0]] = coordinators.get(key[0], 0) + 1
+    return RestartCheck(
+        broker=broker,
+        is_alive=broker in cluster.broker_racks,
+        offline=tuple(offline),
+        single=tuple(single),
+        refusing=tuple(refusing),
+        at_edge=tuple(at_edge),
+        behind=tuple(behind),
+        moving=tuple(moving),
+        replicas=replicas,
+        leaders=leaders,
+        group_coordinators=coordinators[GROUPS_TOPIC],
+        transaction_coordinators=coordinators[TRANSACTIONS_TOPIC],
+    )

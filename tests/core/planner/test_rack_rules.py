@@ -1,0 +1,104 @@
+"""Rules of a policy about racks: replicas that stay in theirs, and racks that should lead."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignor_core.errors import InputError
+from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
+from assignor_core.plan import apply_to
+from assignor_core.planner import PlannerPolicy, propose
+from streaming.control.policies import planner_policy
+from streaming.settings import Settings
+from tests.core.planner.cases import clusters
+from tests.core.planner.invariants import check_plan
+
+ORDERS, LEFT = frozenset({"orders"}), (1, 4)
+
+
+def three_racks(*rows: tuple[int, ...]) -> ClusterState:
+    """Brokers 1 to 6 in racks a, b, c, a, b, c; each row is a partition of topic orders, and all loads are equal."""
+    brokers = tuple(Broker(number, "abc"[(number - 1) % 3]) for number in range(1, 7))
+    load = PartitionLoad(10.0, 20.0, 1_000.0)
+    partitions = tuple(Partition("orders", number, row, load) for number, row in enumerate(rows))
+    return ClusterState("c", 0, brokers, partitions)
+
+
+def racks_of(cluster: ClusterState) -> dict[int, str | int]:
+    return {broker.broker_id: broker.rack or broker.broker_id for broker in cluster.brokers}
+
+
+@given(clusters(reads=True), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_no_replica_leaves_its_rack(cluster: ClusterState, is_drained: bool) -> None:
+    drain = frozenset({cluster.brokers[0].broker_id}) if is_drained else frozenset()
+    policy = PlannerPolicy(keep_racks=True, drain=drain)
+    plan = propose(cluster, policy)
+    after, racks = check_plan(cluster, policy, plan), racks_of(cluster)
+    for old, new in zip(cluster.partitions, after.partitions, strict=True):
+        assert Counter(racks[broker] for broker in old.replicas) == Counter(racks[broker] for broker in new.replicas)
+
+
+def test_what_would_have_to_leave_its_rack_stays_and_is_named() -> None:
+    cluster = three_racks((1, 2), (4, 2))
+    plan = propose(cluster, PlannerPolicy(keep_racks=True, drain=frozenset(LEFT)))
+    after = apply_to(cluster, plan)
+    assert [set(row.replicas) & set(LEFT) for row in after.partitions] == [{1}, {4}]
+    assert "replicas stay in their racks" in plan.problems[0]
+    assert propose(cluster, PlannerPolicy(drain=frozenset(LEFT))).feasible
+
+
+def test_leaders_go_to_the_rack_that_is_wanted_most_and_copy_nothing_for_it() -> None:
+    """Loads are even already: each broker leads as much, and half of it is of another topic."""
+    rows = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (4, 5, 6), (5, 6, 4), (6, 4, 5))
+    cluster = three_racks(*rows)
+    others = tuple(replace(row, topic="other") for row in cluster.partitions)
+    both = replace(cluster, partitions=(*cluster.partitions, *others))
+    assert propose(both).movements == ()
+    policy = PlannerPolicy(leader_racks=((ORDERS, ("c", "b")),))
+    plan = propose(both, policy)
+    after = check_plan(both, policy, plan)
+    leaders = Counter((row.topic, racks_of(both)[row.replicas[0]]) for row in after.partitions)
+    assert plan.bytes_to_move == 0.0
+    assert leaders["orders", "c"] > leaders["orders", "b"] + leaders["orders", "a"]
+    away = leaders["orders", "a"] + leaders["orders", "b"]
+    assert [line for line in plan.diagnosis if "which they should be" in line] == (
+        [f"{away} of 6 leaders of orders are not in rack c, which they should be"] if away else []
+    )
+    assert propose(after, policy).movements == (), "a second plan finds nothing to do"
+
+
+def test_balance_goes_before_the_racks_that_should_lead() -> None:
+    """All that there is should be led in rack a: then its two brokers would carry all leadership, and they do not."""
+    rows = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (4, 5, 6), (5, 6, 4), (6, 4, 5))
+    policy = PlannerPolicy(leader_racks=((ORDERS, ("a",)),))
+    plan = propose(three_racks(*rows), policy)
+    assert plan.skew_after["leader_bytes_in"]["max_over_mean"] < 1.5
+    assert "4 of 6 leaders of orders are not in rack a, which they should be" in plan.diagnosis
+
+
+@given(clusters(reads=True), st.sampled_from([("r0",), ("r1", "r0"), ("nowhere",)]))
+@settings(max_examples=30, deadline=None)
+def test_plans_with_racks_that_should_lead_keep_all_rules(cluster: ClusterState, racks: tuple[str, ...]) -> None:
+    topics = frozenset({row.topic for row in cluster.partitions[:1]})
+    policy = PlannerPolicy(leader_racks=((topics, racks),))
+    check_plan(cluster, policy, propose(cluster, policy))
+
+
+def test_an_entry_without_racks_is_refused() -> None:
+    with pytest.raises(InputError, match="planner policy leader_racks: found no rack, allowed are one or more"):
+        PlannerPolicy(leader_racks=((ORDERS, ()),))
+
+
+def test_of_several_patterns_the_first_that_a_topic_matches_counts() -> None:
+    given_settings = Settings.model_validate({"planner": {"leader_racks": {"^orders": ["a"], "s$": ["b", "c"]}}})
+    policy = planner_policy(given_settings.planner, ["orders", "orders.eu", "payments", "audit"])
+    assert policy.leader_racks == ((frozenset({"orders", "orders.eu"}), ("a",)), (frozenset({"payments"}), ("b", "c")))
+
+
+def test_a_cluster_without_the_rule_is_planned_as_before() -> None:
+    cluster = three_racks((1, 2), (1, 2), (1, 2))
+    assert propose(cluster, PlannerPolicy(keep_racks=False, leader_racks=())) == propose(cluster)
