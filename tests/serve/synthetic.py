@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assignor_core.deciding.trace import Traced
 from assignor_core.skew import skew_of
 from streaming import tables
 from streaming.settings import Settings
@@ -366,9 +367,17 @@ def skewed_cluster(synthetic: Synthetic, now_ms: int) -> None:
     synthetic.rejected(now_ms - 120_000, ["not_json", "future", "future"])
     breach = {"breached": True, "breach_started_at": tables.utc(now_ms - 300_000)}
     synthetic.decision(now_ms - 360_000)
-    synthetic.decision(now_ms - 70_000, "plan", "skewed", plan_id="a" * 64, **breach, **_seen(start_ms, 7))
+    looked_at = [Traced("broker_failed", is_found=False), Traced("log_dir_full", is_found=False)]
+    skewed, passed = "bytes_in max/mean 1.46; broker 1 over 1.3 in 3 of the last 3 windows", ("sound data", "low load")
+    made = Traced("skewed", is_found=True, text=skewed, passed=(*passed, "in progress", "cooldown", "gain"))
+    held = Traced("skewed", True, skewed, passed, "in progress", "6 partitions are being reassigned")
+    synthetic.decision(
+        now_ms - 70_000, "plan", "skewed", plan_id="a" * 64, **breach, **_seen(start_ms, 7),
+        trace=json.dumps([row.to_json() for row in (*looked_at, made)]),
+    )  # fmt: skip
     synthetic.decision(
         now_ms - 20_000, "hold", "in_progress", **breach, **_seen(start_ms, 8),
+        trace=json.dumps([row.to_json() for row in (*looked_at, held)]),
         cooldown_end_at=tables.utc(now_ms + 500_000), detail="6 partitions are being reassigned",
     )  # fmt: skip
     synthetic.event(now_ms - 3_700_001, 0, "approved", execution_id="e-0")
