@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -225,13 +226,16 @@ def _watch(
     still_ours: StillOurs,
 ) -> int:
     checked_ms = clocks.now_ms()
-    last_good = offsets_read(settings.storage.checkpoints)
+    last_good: Offsets = {}
+    with suppress(TableUnavailable, UsageProblem):
+        last_good = offsets_read(settings.storage.checkpoints)
     while not stopping.wait(POLL_INTERVAL_S):
-        still_ours()
+        # A store that refuses ends queries and the lease alike: why a query died says more.
         for query in queries:
             if not query.isActive:
                 log.error("query_failed", query=query.name, error=reason(query.exception()))
                 return EXIT_QUERY_FAILED
+        still_ours()
         now_ms = clocks.now_ms()
         reporter.report(now_ms=now_ms)
         if is_due(checked_ms, TOPIC_CHECK_INTERVAL_MS, now_ms):

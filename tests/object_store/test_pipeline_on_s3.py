@@ -3,6 +3,7 @@
 import random
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.pipeline.running import (
 from tests.pipeline.test_kill import DEADLINE_S, EXIT_QUERY_FAILED, wait_for_more
 from tests.pipeline.test_windows import make_topics, own
 from tests.s3 import SOUND, Fault, Proxy
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.spark,
@@ -77,6 +79,8 @@ def test_refused_and_killed_it_goes_on_with_nothing_lost_or_doubled(
         try:
             wait_for_more(on_s3, process, than=before, enough=SAMPLES)
             monkeypatch.setenv("AWS_SESSION_TOKEN", "ours")
+            # A store that refuses the last steps of a start ends it with another code: that is no query that died.
+            until("all queries run", partial(has_started, tmp_path / "pipeline.log", number))
             refusal = REFUSALS[number - 1] if number <= len(REFUSALS) else None
             if refusal is not None:
                 refused[token], shown = refusal
@@ -97,6 +101,11 @@ def test_refused_and_killed_it_goes_on_with_nothing_lost_or_doubled(
     finally:
         kill(process)
     assert_recounted(on_s3, records, tmp_path)
+
+
+def has_started(log: Path, times: int) -> bool:
+    """Whether the log has so many starts after which all queries ran."""
+    return log.read_text().count("pipeline_started") == times
 
 
 def check_told(log: Path, *, failures: int, shown: str) -> None:
