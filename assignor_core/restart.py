@@ -35,7 +35,9 @@ class RestartCheck:
     behind: tuple[PartitionKey, ...]
     """The broker's own replica is not in sync: it has not caught up yet."""
     moving: tuple[PartitionKey, ...]
-    """Reassignments under way that the broker takes part in."""
+    """Reassignments under way that the broker takes part in, or that take away another replica in sync."""
+    is_blind: bool
+    """Whether the cluster refused to list reassignments, or hides topics: what is not seen can't be judged."""
     replicas: int
     leaders: int
     group_coordinators: int
@@ -49,13 +51,17 @@ class RestartCheck:
         `accepts_single` takes it for granted that partitions without another replica are offline meanwhile.
         """
         hard = set(self.offline) - (set(self.single) if accepts_single else set())
+        blind = (
+            ("not all is seen: the login may not list reassignments or describe all topics",) if self.is_blind else ()
+        )
         rows = (
             (len(hard), "without a leader: no other replica is in sync"),
             (len(self.refusing), "refusing writes with acks=all: too few replicas stay in sync"),
             (len(self.behind), "behind on this broker: its replica has to catch up first"),
-            (len(self.moving), "being reassigned from or to this broker"),
+            (len(self.moving), "being reassigned: wait until that is over"),
         )
-        return tuple(f"{count} partition{'' if count == 1 else 's'} {words}" for count, words in rows if count)
+        lines = tuple(f"{count} partition{'' if count == 1 else 's'} {words}" for count, words in rows if count)
+        return (*lines, *blind) if self.is_blind else lines
 
 
 def restart_check(broker: int, cluster: LiveCluster, in_sync_min: Mapping[str, int]) -> RestartCheck:
@@ -74,21 +80,31 @@ def restart_check(broker: int, cluster: LiveCluster, in_sync_min: Mapping[str, i
         if broker not in row.replicas:
             continue
         replicas += 1
-        left = len([one for one in row.isr if one != broker])
+        # A broker that has just died stays in sync in the metadata until it is fenced.
+        left = len([one for one in row.isr if one != broker and one in cluster.broker_racks])
         # Kafka asks for no more replicas in sync than a partition has (KIP-966).
-        needed = min(in_sync_min.get(key[0], 1), len(row.target_replicas))
+        needed = min(in_sync_min.get(key[0], 1), len(row.replicas))
         if left == 0 or row.leader == NO_LEADER:
             offline.append(key)
-            single += [key] if row.target_replicas == (broker,) else []
+            # One that is offline though its broker is alive, as with a failed log dir, is a fault to look at first.
+            is_expected = row.leader != NO_LEADER or broker not in cluster.broker_racks
+            single += [key] if row.target_replicas == (broker,) and is_expected else []
         elif left < needed:
             refusing.append(key)
         elif left == needed:
             at_edge.append(key)
         behind += [key] if broker in row.target_replicas and broker not in row.isr else []
-        moving += [key] if broker in (*row.adding_replicas, *row.removing_replicas) else []
+        leaves = any(one in row.removing_replicas for one in row.isr)
+        moving += [key] if leaves or broker in row.adding_replicas else []
         if row.leader == broker:
             leaders += 1
             coordinators[key[0]] = coordinators.get(key[0], 0) + 1
+    # Kafka lists reassignments of topics, too, that the client may not describe.
+    hidden = [
+        key
+        for key, listed in sorted(cluster.listed.items())
+        if key not in cluster.partitions and broker in (*listed.adding_replicas, *listed.removing_replicas)
+    ]
     return RestartCheck(
         broker=broker,
         is_alive=broker in cluster.broker_racks,
@@ -97,7 +113,8 @@ def restart_check(broker: int, cluster: LiveCluster, in_sync_min: Mapping[str, i
         refusing=tuple(refusing),
         at_edge=tuple(at_edge),
         behind=tuple(behind),
-        moving=tuple(moving),
+        moving=(*moving, *hidden),
+        is_blind=cluster.reassignments_hidden or bool(cluster.hidden_topics),
         replicas=replicas,
         leaders=leaders,
         group_coordinators=coordinators[GROUPS_TOPIC],

@@ -164,7 +164,7 @@ def _left_over(problem: Problem, placement: Placement, targets: Floats) -> list[
 def _leaders_elsewhere(problem: Problem, placement: Placement) -> list[str]:
     """How many leaders are not in the rack that is wanted most for their topics."""
     lines = []
-    for (topics, racks), (partitions, ranks) in zip(problem.policy.leader_racks, problem.leader_ranks(), strict=True):
+    for (topics, racks), (partitions, ranks) in zip(problem.policy.leader_racks, problem.leader_ranks, strict=True):
         leaders = placement.replicas[partitions, 0]
         away = int((ranks[leaders] > 0).sum())
         if away:

@@ -20,6 +20,8 @@ from assignor_core.planner.problem import Problem
 from assignor_core.planner.waves import PendingMovement, cut_waves, pending_movement
 from assignor_core.price import wave_of
 
+GAIN_LEAST = 1e-5
+"""A movement that gains no more was made for something else than balance, if the policy wants anything else."""
 COPIED_MIN = 1e-9
 """Fraction of the cluster's disk that a relief is divided by at least: leadership copies nothing."""
 
@@ -93,8 +95,9 @@ def _planned_movements(
         new = tuple(ids[broker] for broker in placement.replicas[pending.partition] if broker != NO_BROKER)
         copied = len(set(new) - set(partition.replicas)) * float(placement.disk_bytes[pending.partition])
         before = loads[pending.brokers]
-        reason = _reason(problem, placement, pending, before, crowded=bool(crowded[pending.partition]))
         gain = _cost(problem, pending, before) - _cost(problem, pending, before + pending.change)
+        wanted = _wanted_rack(problem, placement, pending.partition) if gain <= GAIN_LEAST else None
+        reason = wanted or _reason(problem, placement, pending, before, crowded=bool(crowded[pending.partition]))
         loads[pending.brokers] += pending.change
         yield Movement(partition.topic, partition.partition, partition.replicas, new, copied, reason, gain, number)
 
@@ -111,6 +114,15 @@ def _reason(problem: Problem, placement: Placement, pending: PendingMovement, be
     if crowded and not np.isin(new, old).all():
         return "spreads replicas over racks: two were in one"
     return _balance_reason(problem, pending, before)
+
+
+def _wanted_rack(problem: Problem, placement: Placement, partition: int) -> str | None:
+    """That the leadership goes to a rack that is wanted more, in words; None where it does not."""
+    old, new = placement.original[partition, 0], placement.replicas[partition, 0]
+    for (_, racks), (partitions, ranks) in zip(problem.policy.leader_racks, problem.leader_ranks, strict=True):
+        if partitions[partition] and ranks[new] < ranks[old] and not problem.arrays.dead[old]:
+            return f"leads in rack {racks[ranks[new]]}, as topic {problem.arrays.partitions[partition].topic} should"
+    return None
 
 
 def _balance_reason(problem: Problem, pending: PendingMovement, before: Floats) -> str:

@@ -15,6 +15,7 @@ Invariants: goal <= limit <= ceiling; brokers that must end empty have share 0 a
 placement.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -75,6 +76,8 @@ class Problem:
     """B x C what brokers of unequal proportions force, in fair shares (`proportions`); 1 where they force nothing."""
     read_level: Floats
     """B x C what consumers force that read in their racks, in fair shares (`read_levels`); 1 where nothing."""
+    leader_ranks: tuple[tuple[Flags, Indices], ...]
+    """For each entry of `leader_racks` its partitions (P) and, by broker (B), how many racks are wanted more."""
 
     def worst_excess(self, loads: Floats) -> float:
         """How far the worst broker is above its limit in the worst load, in fair shares; counts are not looked at."""
@@ -99,17 +102,6 @@ class Problem:
         """Objective of the whole cluster under `loads` (B x C): what the gains of a plan are measured by."""
         brokers = np.flatnonzero(self.share.any(axis=1))
         return float(self.cost(loads[brokers], brokers).sum())
-
-    def leader_ranks(self) -> list[tuple[Flags, NDArray[np.int64]]]:
-        """For each entry of `leader_racks` its partitions (P) and, by broker (B), how many racks are wanted more."""
-        names = [self.arrays.rack_names[rack] for rack in self.arrays.racks]
-        ranks = []
-        for topics, racks in self.policy.leader_racks:
-            wanted = [f"rack {rack}" for rack in racks]
-            of_brokers = [wanted.index(name) if name in wanted else len(wanted) for name in names]
-            partitions = np.array([row.topic in topics for row in self.arrays.partitions], dtype=np.bool_)
-            ranks.append((partitions, np.array(of_brokers, dtype=np.int64)))
-        return ranks
 
     def new_holders_possible(self, placement: Placement, partitions: Indices) -> Indices:
         """N: brokers in use that hold a replica of each partition or may by the policy, however full they are."""
@@ -207,7 +199,17 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         weight=np.where(arrays.columns.counts & (not is_idle), COUNT_WEIGHT, 1.0),
         level=level,
         read_level=levels_of_reads(arrays, placement, share),
+        leader_ranks=tuple(_leader_ranks(arrays, policy)),
     )
+
+
+def _leader_ranks(arrays: ClusterArrays, policy: PlannerPolicy) -> Iterator[tuple[Flags, Indices]]:
+    names = [arrays.rack_names[rack] for rack in arrays.racks]
+    for topics, racks in policy.leader_racks:
+        wanted = [f"rack {rack}" for rack in racks]
+        ranks = [wanted.index(name) if name in wanted else len(wanted) for name in names]
+        partitions = np.array([row.topic in topics for row in arrays.partitions], dtype=np.bool_)
+        yield partitions, np.array(ranks, dtype=np.int64)
 
 
 def fair_shares(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Floats:

@@ -98,6 +98,8 @@ class _Task(NamedTuple):
     """P: replicas move only within their racks."""
     dead: Flags
     """B."""
+    is_rackless: Flags
+    """B: no rack is known, so the broker is a rack of its own."""
     may_take: Flags
     """B."""
     may_give: Flags
@@ -161,6 +163,7 @@ def _task_of(problem: Problem, placement: Placement) -> _Task:
         racks=arrays.racks,
         stays_in_racks=np.full(partitions, problem.policy.keep_racks),
         dead=arrays.dead,
+        is_rackless=np.array([arrays.rack_names[rack].startswith("broker ") for rack in arrays.racks], dtype=np.bool_),
         may_take=problem.may_take,
         may_give=problem.may_give,
         share=problem.share,
@@ -234,7 +237,9 @@ def _best_target(task: _Task, state: _State, p: int, slot: int, is_spreading: bo
     for target in range(len(task.may_take)):
         if not task.may_take[target] or not _affords(task, state, p, source, target):
             continue
-        if task.stays_in_racks[p] and task.racks[target] != task.racks[source]:
+        # Kafka shows no rack of a broker that is away; of racks those with the fewest other replicas come first.
+        is_kept = task.stays_in_racks[p] and not (task.dead[source] and task.is_rackless[source])
+        if is_kept and task.racks[target] != task.racks[source]:
             continue
         others = _others_in_rack(task, state, p, slot, target)
         if others < 0 or others > fewest or (is_spreading and others >= here):

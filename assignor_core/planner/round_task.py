@@ -205,7 +205,7 @@ def _lead_prices(problem: Problem, tuning: Tuning) -> tuple[Indices, Floats]:
     """(P, K x B) as `lead_group` and `lead_price`: a leadership costs more for each rack that is wanted more."""
     group = np.zeros(len(problem.movable), dtype=np.int64)
     prices: list[Floats] = [np.zeros(len(problem.share))]
-    for partitions, ranks in problem.leader_ranks():
+    for partitions, ranks in problem.leader_ranks:
         group[partitions] = len(prices)
         prices.append(tuning.leader_rack_price * ranks.astype(np.float64))
     return group, np.stack(prices)

@@ -42,6 +42,8 @@ class Outcome(NamedTuple):
     """Fair shares by which all brokers and loads together are above limits."""
     paid: float
     """The price of copies and of changed partitions, in fair shares of disk; a part of the cost."""
+    led: float
+    """The price of leaderships in racks that are wanted less; a part of the cost."""
     rows: Ints
     """P x R."""
     loads: Floats
@@ -103,8 +105,10 @@ class Case:
         return min(affordable, key=lambda outcome: outcome.key)
 
     def brings_down(self, other: Outcome, best: Outcome, times: float) -> bool:
-        """Whether `other` has less above limits than `best`, by so many times what is paid more for it."""
-        return best.excess - other.excess >= times * (other.paid - best.paid)
+        """Whether `other` has less above limits, and leaders in racks that are wanted more, than `best`, by so many
+        times what is paid more for it.
+        """
+        return best.excess + best.led - other.excess - other.led >= times * (other.paid - best.paid)
 
     def is_worth_it(self, best: Outcome) -> bool:
         """Whether `best` is better than the first placement by more than noise, and by something for its bytes."""
@@ -113,7 +117,8 @@ class Case:
         if best.key >= start.key:
             return False
         if not self.is_above(start):
-            return gain >= max(tuning.worth, tuning.worth_share * start.cost)
+            is_wanted = min(gain, start.led - best.led) >= tuning.worth
+            return is_wanted or gain >= max(tuning.worth, tuning.worth_share * start.cost)
         if start.above - best.above > 2.0 * tuning.near or not self.is_above(best):
             return True
         return self.brings_down(best, start, tuning.worth_copied) and gain > tuning.worth
@@ -175,9 +180,10 @@ class Rounds:
         price_loads(task, judge, state)
         copied = float((state.foreign * task.copy_price).sum())
         paid = copied + change * float(state.totals[0])
-        cost = float(state.cost.sum()) + paid + float(task.lead_price[task.lead_group, state.rows[:, 0]].sum())
+        led = float(task.lead_price[task.lead_group, state.rows[:, 0]].sum())
+        cost = float(state.cost.sum()) + paid + led
         above = case.above(state.loads) if case.keeps_walls(state) else np.inf
-        return Outcome(above, cost, case.excess(state.loads), paid, state.rows.copy(), state.loads.copy())
+        return Outcome(above, cost, case.excess(state.loads), paid, led, state.rows.copy(), state.loads.copy())
 
     def run_all(self, turns: Iterable[Turn]) -> Outcome:
         """Rounds one after the other, then closing rounds until one gains next to nothing; the best of these."""

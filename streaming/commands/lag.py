@@ -138,7 +138,6 @@ def _groups(
     is_complete: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """The groups that are chosen. Where older windows were not read, they are read of the groups that are shown."""
-    from streaming.views.group_columns import LOG_ENDS
     from streaming.views.group_ranking import SEVERITY, count_groups, ranked_groups, verdicts_by_group
     from streaming.views.json_values import to_json
 
@@ -155,10 +154,10 @@ def _groups(
     if burrow:
         return report | {"groups": to_json(shown)}
     if not is_complete and shown:
-        windows.complete([row.group for row in shown if not row.lag_seconds_is_final], columns=LOG_ENDS)
+        windows.complete([row.group for row in shown if not row.lag_seconds_is_final])
         complete = windows.picture([row.group for row in shown])
         of_topic = complete.of_topic(topic) if complete else of_topic
-        shown = choice.of(ranked_groups(of_topic.partitions))
+        shown = replace(choice, statuses=()).of(ranked_groups(of_topic.partitions))
     return report | {"groups": to_json(verdicts_by_group(of_topic, shown))}
 
 
@@ -177,6 +176,8 @@ def _one_group(
         raise _unknown_group(reader, group_id, settings)
     burrow_of = _burrow(picture) if burrow else None
     report = read_one_group(reader, settings, picture, group_id, burrow_of=burrow_of)
+    if topic is not None and topic not in {row["topic"] for row in report["partitions"]}:
+        raise UsageProblem(f"group {group_id!r} was not seen to read topic {topic!r}: is the name right?")
     if choice != Choice() or topic is not None:
         report["partitions"] = choice.of_partitions(report["partitions"], topic)
     return {"newest_event_ms": picture.newest_event_ms, **report}

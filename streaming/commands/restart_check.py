@@ -15,7 +15,7 @@ from assignor_core.restart import RestartCheck, restart_check
 from assignor_core.wording import counted, first_named
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
-from streaming.errors import RefusedForSafety, UsageProblem
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable, RefusedForSafety, UsageProblem
 
 if TYPE_CHECKING:
     from streaming.settings import Settings
@@ -73,11 +73,17 @@ def restart_check_command(
     settings = settings_from(config_file, assignments)
     ends_s = time.monotonic() + wait_s
     while True:
-        check = _checked(settings, broker)
-        stops = check.stops(accepts_single=accepts_single)
         left_s = ends_s - time.monotonic()
-        if not stops or left_s <= 0:
-            break
+        try:
+            check = _checked(settings, broker)
+            stops = check.stops(accepts_single=accepts_single)
+        except (ClusterUnreachable, ClusterRequestFailed) as error:  # as while a broker is just coming up
+            if left_s <= 0:
+                raise
+            stops = (str(error),)
+        else:
+            if not stops or left_s <= 0:
+                break
         echo(f"waits: {'; '.join(stops)}", err=True)
         time.sleep(min(LOOK_AGAIN_S, left_s))
     if as_json:
@@ -136,7 +142,7 @@ def _print(check: RestartCheck, *, accepts_single: bool) -> None:
         ("refuse writes with acks=all: too few replicas stay in sync", check.refusing),
         ("at the edge: one more broker that fails stops their writes", check.at_edge),
         ("not caught up on this broker", check.behind),
-        ("being reassigned from or to it", check.moving),
+        ("being reassigned", check.moving),
     )
     for words, keys in rows:
         if keys:

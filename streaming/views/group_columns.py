@@ -29,12 +29,11 @@ _PARTITION_MASK = (1 << PARTITION_BITS) - 1
 _INT32 = np.iinfo(np.int32)
 UNKNOWN = _INT32.min
 KEY = ("group_id", "topic", "partition")
-LOG_ENDS = (
+OFFSETS = (
     *KEY, "log_end_offset", "log_end_offset_first", "window_start", "first_event_time_ms", "last_event_time_ms",
+    "committed_offset", "committed_offset_first", "log_start_offset",
 )  # fmt: skip
-"""What the age of a lag needs of windows before the current ones."""
-OFFSETS = (*LOG_ENDS, "committed_offset", "committed_offset_first", "log_start_offset")
-"""What verdicts need of them."""
+"""What verdicts and the age of a lag need of windows before the current ones."""
 _KEPT = ("log_end_offset", "committed_offset_first", "committed_offset", "log_start_offset")
 """As differences to the first sample's log end."""
 Pair = tuple[Floats, Floats]
@@ -184,7 +183,7 @@ class _Offsets:
 
     @classmethod
     def unknown(cls, rows: int) -> "_Offsets":
-        """Of a column that was not read."""
+        """Of rows whose offsets nobody knows."""
         return cls(np.broadcast_to(np.int32(UNKNOWN), (rows,)), has_unknown=True)
 
     def at(self, places: Ints) -> "_Offsets":
@@ -244,8 +243,7 @@ class LagWindow:
 def windows_of(rows: pa.Table, keys: PartitionKeys, known: Iterable[Ints] = ()) -> Iterator[tuple[LagWindow, Ints]]:
     """Each window that has rows, oldest first, and the places of its rows in the order of its keys.
 
-    `rows` have `OFFSETS`, or `LOG_ENDS` where no commit is asked for. `known` are arrays of keys that a window may
-    share.
+    `rows` have `OFFSETS` at least. `known` are arrays of keys that a window may share.
     """
     if not rows.num_rows:
         return
@@ -253,10 +251,7 @@ def windows_of(rows: pa.Table, keys: PartitionKeys, known: Iterable[Ints] = ()) 
     numbers = keys.of(rows)
     base = rows["log_end_offset_first"]
     ends = _floats(base)
-    offsets = [
-        _Offsets.packed(rows[name], base) if name in rows.column_names else _Offsets.unknown(rows.num_rows)
-        for name in _KEPT
-    ]
+    offsets = [_Offsets.packed(rows[name], base) for name in _KEPT]
     times = [rows[name] for name in ("first_event_time_ms", "last_event_time_ms")]
     shared = list(known)
     for start_ms in sorted(pc.unique(starts).to_pylist()):

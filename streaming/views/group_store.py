@@ -166,17 +166,16 @@ class LagWindows:
         return has_changed
 
     @unfit_as_unavailable(TABLE)
-    def complete(self, groups: Sequence[str] | None = None, *, columns: tuple[str, ...] = OFFSETS) -> None:
+    def complete(self, groups: Sequence[str] | None = None) -> None:
         """Read, until the next `refresh`, the windows that `verdicts_only` leaves out: of these groups, or of all.
 
-        With `LOG_ENDS` as `columns` lags are as old as these windows show, commits as those of a verdict show, for two
-        thirds of the time. Raises TableUnavailable.
+        Raises TableUnavailable.
         """
         if not self._windows or not self._verdicts_only or groups == []:
             return
         newest = utc(max(self._windows))
         begin, end = (since(newest, window_ms=self._window_ms, verdicts_only=known) for known in (False, True))
-        self._read_backwards(columns, begin, end, ALL_ROWS if groups is None else one_of("group_id", groups))
+        self._read_backwards(OFFSETS, begin, end, ALL_ROWS if groups is None else one_of("group_id", groups))
 
     @unfit_as_unavailable(TABLE)
     def picture(self, groups: Sequence[str] | None = None, *, as_of: LagWindow | None = None) -> LagPicture | None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, Reassignment
 from assignor_core.restart import RestartCheck, restart_check
 
 BROKERS = {1: "a", 2: "b", 3: "c", 4: None}
@@ -32,7 +32,7 @@ def test_what_a_restart_does_is_what_a_recount_finds(rows: list[LivePartition], 
     check = check_of(broker, *rows, needed=needed)
     held = {("t", number): row for number, row in enumerate(rows) if broker in row.replicas}
     kept = {key: set(row.isr) - {broker} for key, row in held.items()}
-    wanted = {key: min(needed, len(row.target_replicas)) for key, row in held.items()}
+    wanted = {key: min(needed, len(row.replicas)) for key, row in held.items()}
     assert set(check.offline) == {key for key, isr in kept.items() if not isr}
     assert set(check.refusing) == {key for key, isr in kept.items() if 0 < len(isr) < wanted[key]}
     assert set(check.at_edge) == {key for key, isr in kept.items() if isr and len(isr) == wanted[key]}
@@ -76,7 +76,30 @@ def test_coordinators_move_with_the_leaders_of_internal_topics(topic: str, count
 
 def test_a_broker_that_takes_part_in_a_reassignment_waits_for_it() -> None:
     moving = LivePartition((4, 1, 2), 1, (1, 2), adding_replicas=(4,), removing_replicas=(1,))
-    for broker in (1, 4):
-        assert "1 partition being reassigned from or to this broker" in check_of(broker, moving).stops()
-    assert check_of(2, moving).moving == ()
+    for broker in (1, 2, 4):
+        assert "1 partition being reassigned: wait until that is over" in check_of(broker, moving).stops()
     assert check_of(1, moving).behind == (), "what leaves need not catch up"
+    adding = LivePartition((4, 1, 2), 1, (1, 2), adding_replicas=(4,))
+    assert check_of(2, adding).moving == (), "nothing that is in sync leaves"
+
+
+def test_a_replica_in_sync_of_a_broker_that_just_died_saves_nothing() -> None:
+    """Broker 9 is in sync in the metadata until it is fenced, and the cluster shows it no more."""
+    assert check_of(1, LivePartition((1, 9), 1, (1, 9))).offline == (("t", 0),)
+
+
+def test_what_is_offline_on_a_broker_that_is_alive_is_never_taken_for_granted() -> None:
+    check = check_of(1, LivePartition((1,), NO_LEADER, ()))
+    assert check.single == ()
+    assert check.stops(accepts_single=True)
+
+
+def test_what_is_not_seen_is_not_safe() -> None:
+    listed = {("hidden", 0): Reassignment((2, 1), adding_replicas=(2,), removing_replicas=(1,))}
+    assert restart_check(1, LiveCluster("c", BROKERS, {}, listed=listed), {}).moving == (("hidden", 0),)
+    for live in (
+        LiveCluster("c", BROKERS, {}, reassignments_hidden=True),
+        LiveCluster("c", BROKERS, {}, hidden_topics=frozenset({"t"})),
+    ):
+        (line,) = restart_check(1, live, {}).stops()
+        assert line.startswith("not all is seen")
