@@ -24,6 +24,7 @@ import yaml
 
 from streaming.runtime import processes
 from streaming.settings import DAY_MS
+from tests.prometheus.scraping import until_ready
 from tests.prometheus.test_rules import ALERTMANAGER, RULES
 from tests.serve.synthetic import WINDOW_MS, Synthetic, skewed_cluster
 from tests.waiting import DEADLINE_S
@@ -80,6 +81,9 @@ def watching(folder: Path, serve_port: int, *, stalled_after_s: int) -> Iterator
         _write_configuration(folder, {"serve": serve_port, **ports}, webhook_port, stalled_after_s)
         with _running(folder, _commands(folder, ports), ports):
             prometheus_url, alertmanager_url = (f"http://127.0.0.1:{port}" for port in ports.values())
+            # Alertmanager has the same page.
+            for url in (prometheus_url, alertmanager_url):
+                until_ready(url)
             yield Watch(prometheus_url, alertmanager_url, received)
 
 

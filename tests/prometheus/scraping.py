@@ -5,13 +5,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import psutil
 import yaml
 
 from streaming.collect.prometheus import PrometheusSource
 from streaming.runtime import processes
 from streaming.settings import CollectSettings
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, until
+
+
+def until_ready(url: str) -> None:
+    """Wait until Prometheus answers queries: its port is open before its storage is, and until then it answers 503."""
+    until(f"{url} is ready", lambda: httpx.get(f"{url}/-/ready", timeout=DEADLINE_S).is_success)
 
 
 @contextmanager
@@ -32,6 +38,7 @@ def scraping(folder: Path, targets: Mapping[int, str]) -> Iterator[PrometheusSou
     try:
         ready = processes.wait_for_port("127.0.0.1", port, process, time.monotonic() + DEADLINE_S)
         assert ready, (folder / "prometheus.log").read_text()
+        until_ready(f"http://127.0.0.1:{port}")
         settings = CollectSettings(
             prometheus_url=f"http://127.0.0.1:{port}", prometheus_broker_label="node",
             prometheus_broker_pattern=r"-(\d+)$", prometheus_matchers='job="kafka"', sample_interval_ms=2_000,
