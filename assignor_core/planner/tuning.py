@@ -33,10 +33,6 @@ class Tuning:
     """Fair shares of disk that one changed partition costs beside its bytes. With 0.02 some plans have a tenth fewer
     movements, heavy shapes have as many, and plans copy 2 % more bytes.
     """
-    leader_rack_price: float = 0.2
-    """What a leadership costs for each rack that is wanted more: one alone is worth a plan (`worth`), and no load above
-    its target.
-    """
     even_slope: float = 12.0
     """Most that a fair share between a broker's own limit and its target costs. With 4 plans of 31 harsh shapes leave
     half as much again of it, and copy 1 % less (2026-11-29).
@@ -135,6 +131,11 @@ class Tuning:
     """
     worth_share: float = 0.1
     """A plan for loads within their targets must lower the cost by this part of it."""
+
+    @property
+    def leader_rack_price(self) -> float:
+        """What a leadership costs for each rack that is wanted more: one alone is worth a plan."""
+        return 2.0 * self.worth
 
 
 TUNING = Tuning()
