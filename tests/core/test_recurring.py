@@ -268,7 +268,7 @@ def test_the_state_keeps_plans_for_recurring_skews_for_a_week() -> None:
     state = after_plan(POLICY, state, 6 * DAY_MS)
     assert state.recurring_planned_ms == ((2, 5 * DAY_MS),)
     assert after_plan(POLICY, state, 12 * DAY_MS, 1).recurring_planned_ms == ((1, 12 * DAY_MS),)
-    assert TriggerState(recurring_planned_ms=[[2, 5]]).recurring_planned_ms == ((2, 5),)  # type: ignore[arg-type]
+    assert TriggerState.read({"recurring_planned_ms": [[2, 5]]}).recurring_planned_ms == ((2, 5),)
 
 
 def followed(*shares: float, moved_after: int, threshold: float = 1.3) -> list[float]:
