@@ -9,6 +9,7 @@ Groups and transactions have their coordinators where the partitions of two inte
 restarts that broker moves these coordinators. The module reads a description of the cluster and changes nothing.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -75,7 +76,7 @@ def restart_check(broker: int, cluster: LiveCluster, in_sync_min: Mapping[str, i
     ((('t', 1),), (('t', 0),), 1)
     """
     offline, single, refusing, at_edge, behind, moving = [], [], [], [], [], []
-    replicas, leaders, coordinators = 0, 0, {GROUPS_TOPIC: 0, TRANSACTIONS_TOPIC: 0}
+    replicas, led = 0, Counter[str]()
     for key, row in sorted(cluster.partitions.items()):
         if broker not in row.replicas:
             continue
@@ -96,9 +97,7 @@ def restart_check(broker: int, cluster: LiveCluster, in_sync_min: Mapping[str, i
         behind += [key] if broker in row.target_replicas and broker not in row.isr else []
         leaves = any(one in row.removing_replicas for one in row.isr)
         moving += [key] if leaves or broker in row.adding_replicas else []
-        if row.leader == broker:
-            leaders += 1
-            coordinators[key[0]] = coordinators.get(key[0], 0) + 1
+        led[key[0]] += row.leader == broker
     # Kafka lists reassignments of topics, too, that the client may not describe.
     hidden = [
         key
@@ -116,7 +115,7 @@ def restart_check(broker: int, cluster: LiveCluster, in_sync_min: Mapping[str, i
         moving=(*moving, *hidden),
         is_blind=cluster.reassignments_hidden or bool(cluster.hidden_topics),
         replicas=replicas,
-        leaders=leaders,
-        group_coordinators=coordinators[GROUPS_TOPIC],
-        transaction_coordinators=coordinators[TRANSACTIONS_TOPIC],
+        leaders=led.total(),
+        group_coordinators=led[GROUPS_TOPIC],
+        transaction_coordinators=led[TRANSACTIONS_TOPIC],
     )

@@ -169,7 +169,7 @@ def outage(_need: Need, context: Context) -> Hold | None:
 
 
 def too_many(context: Context) -> str | None:
-    """That too large a share of the brokers is offline, in words; None if it is not."""
+    """The sentence that says that too many brokers are offline; None if not too many are."""
     share_max = context.trigger.relief_max_away_share
     return too_many_away(len(context.around.missing_brokers), context.around.alive_count, share_max)
 
@@ -213,10 +213,7 @@ def catching_up(need: Need, context: Context) -> Hold | None:
 
 
 def observe(need: Need, context: Context) -> Hold | None:
-    """Holds if `control.mode` is `observe`.
-
-    Mode `observe` makes no plans.
-    """
+    """Holds if `control.mode` is `observe`."""
     return _beside(Reason.DRY_RUN, "mode is observe", need) if context.policy.mode is Mode.OBSERVE else None
 
 
@@ -288,10 +285,7 @@ def other_plan_waits(need: Need, context: Context) -> Hold | None:
 
 
 def known_useless(need: Need, context: Context) -> Hold | None:
-    """Holds if the newest plans for this need gained too little, and nothing has changed.
-
-    The newest plans for this need gained too little, and nothing has changed since.
-    """
+    """Holds if the newest plans for this need gained too little, and nothing has changed."""
     pause = paused(context.state.futile, attempt_of(need, context.state, context.observation))
     return None if pause is None else Hold(Reason.MIN_GAIN, pause)
 
@@ -308,10 +302,7 @@ def measurements_agree(_need: Need, context: Context) -> Hold | None:
 
 
 def budget_spent(need: Need, context: Context) -> Hold | None:
-    """Holds if no plan within the rest of `control.bytes_per_day_max` gains enough.
-
-    No plan within what is left of the day's bytes gains enough.
-    """
+    """Holds if no plan within the rest of `control.bytes_per_day_max` gains enough."""
     useless, budget = _useless(need, context), context.budget
     if useless is None or budget is None or not budget.binds(context.policy.planner):
         return None
@@ -319,10 +310,7 @@ def budget_spent(need: Need, context: Context) -> Hold | None:
 
 
 def no_room(need: Need, context: Context) -> Hold | None:
-    """Holds if nothing fits on any disk.
-
-    Nothing of what is needed fits anywhere.
-    """
+    """Holds if nothing fits on any disk."""
     useless = _useless(need, context)
     problems = context.proposed is not None and context.proposed.plan.problems
     return Hold(Reason.NO_ROOM, useless) if useless is not None and problems else None

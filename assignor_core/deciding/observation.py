@@ -124,7 +124,7 @@ PAUSE_MIN_MS = 900_000
 
 
 PAUSE_MAX_MS = 6 * 3_600_000
-"""As long as an execution may last by default."""
+"""The longest pause after executions that were given up, ms: the time that one execution may take by default."""
 
 
 AHEAD_MAX_MS = 60_000

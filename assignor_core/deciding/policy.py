@@ -76,15 +76,20 @@ class TriggerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class LastingPolicy:
-    """Which states ask for a plan, and how long each must last; raises InputError on a value out of range."""
+    """Which states of the placement ask for a plan, and for how many ms each must last.
+
+    Raises InputError on a value out of range.
+    """
 
     reasons: frozenset[Reason] = frozenset(LASTING_REASONS)
     empty_broker_share: float = 0.2
     """A broker with less than this share of the mean of replicas, and of each known load, is nearly empty."""
     grace_ms: int = 600_000
-    """So long racks must be crowded or a broker be empty."""
+    """Ms for which racks must be crowded, or a broker be empty, before a plan is made for that."""
     leaders_grace_ms: int = 1_800_000
-    """So long preferred replicas must not lead: Kafka elects those by itself every five minutes where it may."""
+    """Ms for which preferred replicas must not lead before a plan elects them. Kafka itself does so every five minutes
+    if it is allowed to.
+    """
 
     def __post_init__(self) -> None:
         unknown = sorted(self.reasons - set(LASTING_REASONS))

@@ -93,7 +93,7 @@ def _doubt(
     policy: TriggerPolicy, windows: tuple[SkewWindow, ...], over: Over, around: Surroundings
 ) -> tuple[Reason, str] | None:
     """Why the broker needs no plan for now although it is over for long enough, or None."""
-    # Where groups fall behind meanwhile, waiting for the end has its price.
+    # A group that falls behind on the hot broker must not wait until the skew ends by itself.
     expected = None if over.broker in around.behind else _expected(policy, windows, over, around)
     if expected is not None:
         return Reason.RECURRING, expected
@@ -192,7 +192,7 @@ class Judged:
     complete: tuple[SkewWindow, ...]
     """Windows that enough brokers reported in, oldest first."""
     settled: tuple[SkewWindow, ...]
-    """Those that began after the last change of the placement."""
+    """Windows that began after the last change of the placement, oldest first."""
     over: Over | None
     """The broker that needs relief."""
 

@@ -31,7 +31,7 @@ LAGGING_KEPT_MAX = 100
 
 
 TRIES_AT_ONCE = 4
-"""So many tries follow one another without a pause."""
+"""Tries at a plan for one need that may follow one another without a pause, although each gained too little."""
 
 
 TRIES_PAUSE_MAX_MS = 3_600_000
@@ -42,7 +42,7 @@ RISE = 1.5
 
 
 REMEMBERED_MAX = 8
-"""So many are remembered of one reason: brokers may take turns as the worst, since noise decides between them."""
+"""Plans without gain that are remembered for one reason. Brokers may take turns as the worst, as noise decides."""
 
 
 class Wanted(NamedTuple):
@@ -144,7 +144,7 @@ class WaitingPlan:
     failed: tuple[int, ...] = ()
     """Brokers whose replicas it creates again since they have failed; none where it is for another need."""
     reason: str = ""
-    """Its need, where that is one of `reasons.OWN_PLANS`."""
+    """The need that the waiting plan is for, if that is one of `reasons.OWN_PLANS`; else empty."""
 
 
 @dataclass(frozen=True, slots=True)

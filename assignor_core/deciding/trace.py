@@ -18,7 +18,7 @@ class Traced:
     """One need as the decision found it; needs that come after a plan are not looked at."""
 
     need: str
-    """Its reason, or `WAITING_PLAN`."""
+    """The reason of the need as a decision names it (`Reason`), or `WAITING_PLAN`."""
     is_found: bool
     """Whether the cluster has it."""
     text: str = ""

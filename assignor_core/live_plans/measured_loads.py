@@ -183,7 +183,10 @@ def load_disagreement(reported: Mapping[int, float], led: Mapping[int, float]) -
 
 
 def mean_disagreement(windows: tuple[ClosedWindow, ...], led: LedBytesIn) -> dict[int, float]:
-    """The same of the means over `windows`; of each broker over those in which it reports."""
+    """By how many mean loads brokers report more than their partitions add up to (`load_disagreement`), by broker.
+
+    Loads are means over those of `windows` in which the broker reports, and `led` has the partitions' sums by window.
+    """
     reported: dict[int, list[float]] = {}
     of_partitions: dict[int, list[float]] = {}
     for window in windows:

@@ -36,10 +36,10 @@ from collections.abc import Callable
 import numpy as np
 
 from assignor_core.planner.frontier import within_budgets
+from assignor_core.planner.problem import Search
 from assignor_core.planner.repair import repair
 from assignor_core.planner.round_task import anchored, changed_of, part_of, state_of_rows, task_of
 from assignor_core.planner.rounds import Case, Outcome, Rounds
-from assignor_core.planner.search import Search
 from assignor_core.planner.targets import targets_of
 from assignor_core.planner.tuning import TUNING, Tuning
 

@@ -13,11 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
 from numba import njit
 from numba.core import config
 from numba.core.caching import InTreeCacheLocator
 
 F = TypeVar("F", bound=Callable[..., Any])
+Task = TypeVar("Task", bound=tuple[Any, ...])
 
 
 class InstalledCacheLocator(InTreeCacheLocator):
@@ -37,6 +39,15 @@ options_of_numba = cast(Any, config)
 options_of_numba.CACHE_LOCATOR_CLASSES = options_of_numba.CACHE_LOCATOR_CLASSES or ",".join(
     ("UserProvidedCacheLocator", f"{__name__}.{InstalledCacheLocator.__name__}", "UserWideCacheLocator")
 )
+
+
+def as_compiled_reads(task: Task) -> Task:
+    """The named tuple `task` with arrays as functions were compiled for them: in C order, and free to be written.
+
+    numba compiles anew for arrays of another layout, or for arrays that can't be written.
+    """
+    made: Task = cast(Any, task)._make(np.array(field, order="C") for field in task)
+    return made
 
 
 def compiled(function: F) -> F:

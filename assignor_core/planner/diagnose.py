@@ -53,7 +53,8 @@ def diagnose(problem: Problem, placement: Placement, bounds: Mapping[str, float]
     ]
     if leaves_replicas_behind(problem.arrays, placement):
         return tuple(lines)
-    racks = [] if problem.crowded(placement).any() else [*_small_racks(problem, placement), *_reads(problem, placement)]
+    is_crowded = bool(problem.crowded(placement.replicas).any())
+    racks = [] if is_crowded else [*_small_racks(problem, placement), *_reads(problem, placement)]
     causes = (*_heavy_partitions(problem, placement), *racks, *_proportions(problem))
     return (*(causes or _at_bound(problem, placement, bounds, targets)), *lines)
 

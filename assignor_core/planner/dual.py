@@ -19,9 +19,8 @@ import numpy as np
 from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.cheapest_rows import Room, Rows, cheapest_rows
 from assignor_core.planner.placement import Flags, Placement, on_grid
-from assignor_core.planner.problem import Problem
+from assignor_core.planner.problem import Problem, Search
 from assignor_core.planner.round_task import RoundTask
-from assignor_core.planner.search import Search
 from assignor_core.planner.tuning import Tuning
 from assignor_core.resources import Resource
 

@@ -37,7 +37,7 @@ def ordered_movements(
     >>> search = state_of((1,), (1,), loads=(5.0, 5.0))
     >>> problem, placement = search.problem, search.placement
     >>> placement.take(np.array([[1], [0]]))
-    >>> (movement,), (wave,), _ = ordered_movements(problem, placement, problem.crowded(placement))
+    >>> (movement,), (wave,), _ = ordered_movements(problem, placement, problem.crowded(placement.replicas))
     >>> movement.old_replicas, movement.new_replicas, movement.bytes_to_move, movement.kind
     ((1,), (2,), 500.0, 'replica')
     >>> movement.reason
@@ -96,14 +96,16 @@ def _planned_movements(
         copied = len(set(new) - set(partition.replicas)) * float(placement.disk_bytes[pending.partition])
         before = loads[pending.brokers]
         gain = _cost(problem, pending, before) - _cost(problem, pending, before + pending.change)
-        wanted = _wanted_rack(problem, placement, pending.partition) if gain <= GAIN_LEAST else None
-        reason = wanted or _reason(problem, placement, pending, before, crowded=bool(crowded[pending.partition]))
+        reason = _rule(problem, placement, pending, crowded=bool(crowded[pending.partition]))
+        if reason is None and gain <= GAIN_LEAST:
+            reason = _wanted_rack(problem, placement, pending.partition)
+        reason = reason or _balance_reason(problem, pending, before)
         loads[pending.brokers] += pending.change
         yield Movement(partition.topic, partition.partition, partition.replicas, new, copied, reason, gain, number)
 
 
-def _reason(problem: Problem, placement: Placement, pending: PendingMovement, before: Floats, *, crowded: bool) -> str:
-    """Why, in one line: a hard rule where there is one, else which broker is relieved of what."""
+def _rule(problem: Problem, placement: Placement, pending: PendingMovement, *, crowded: bool) -> str | None:
+    """The hard rule that asks for a movement, in words; None where there is none."""
     old, new = placement.original[pending.partition], placement.replicas[pending.partition]
     emptied = [broker for broker in pending.brokers if broker in problem.leaving and broker not in new]
     if emptied:
@@ -113,14 +115,14 @@ def _reason(problem: Problem, placement: Placement, pending: PendingMovement, be
     # By its brokers: of an empty partition nothing arrives.
     if crowded and not np.isin(new, old).all():
         return "spreads replicas over racks: two were in one"
-    return _balance_reason(problem, pending, before)
+    return None
 
 
 def _wanted_rack(problem: Problem, placement: Placement, partition: int) -> str | None:
     """That the leadership goes to a rack that is wanted more, in words; None where it does not."""
     old, new = placement.original[partition, 0], placement.replicas[partition, 0]
     for (_, racks), (partitions, ranks) in zip(problem.policy.leader_racks, problem.leader_ranks, strict=True):
-        if partitions[partition] and ranks[new] < ranks[old] and not problem.arrays.dead[old]:
+        if partitions[partition] and ranks[new] < ranks[old]:
             return f"leads in rack {racks[ranks[new]]}, as topic {problem.arrays.partitions[partition].topic} should"
     return None
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from assignor_core.load import NO_BROKER
 from assignor_core.planner.dual import DualQuestion, priced_columns, prove, rows_of
-from assignor_core.planner.search import Search
+from assignor_core.planner.problem import Search
 from assignor_core.resources import Resource
 
 LOOKS_MAX = 800_000_000

@@ -150,7 +150,7 @@ def _shortages(problem: Problem, placement: Placement) -> list[str]:
 
 def _crowded(problem: Problem, placement: Placement) -> list[str]:
     """Partitions whose racks could be spread better, and which racks have no room for them."""
-    crowded = np.flatnonzero(problem.crowded(placement))
+    crowded = np.flatnonzero(problem.crowded(placement.replicas))
     if not len(crowded):
         return []
     why = "; ".join(_full_racks(problem, placement, crowded)) or _why(problem)

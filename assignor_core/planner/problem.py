@@ -17,6 +17,7 @@ placement.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,19 +113,19 @@ class Problem:
         count: Indices = held.sum(axis=1) + int(may.sum())
         return count
 
-    def crowded(self, placement: Placement) -> Flags:
-        """P: replicas are less evenly spread over racks than the alive brokers of the racks allow.
+    def crowded(self, replicas: Ints) -> Flags:
+        """P: `replicas` (P x R) are less evenly spread over racks than the alive brokers of the racks allow.
 
         >>> state = state_of((1, 2), (1, 3), racks="aab")
-        >>> state.problem.crowded(state.placement).tolist()
+        >>> state.problem.crowded(state.placement.replicas).tolist()
         [True, False]
 
         With fewer brokers alive than replicas no spread is possible at all: that is no matter of racks.
         """
         sizes = np.bincount(self.arrays.racks[self.arrays.alive])
-        replication = (placement.replicas != NO_BROKER).sum(axis=1)
-        least = np.array([least_spread(factor, sizes.tolist()) for factor in range(placement.replicas.shape[1] + 1)])
-        crowded: Flags = (self.crowding(placement.replicas) > least[replication]) & (replication <= sizes.sum())
+        replication = (replicas != NO_BROKER).sum(axis=1)
+        least = np.array([least_spread(factor, sizes.tolist()) for factor in range(replicas.shape[1] + 1)])
+        crowded: Flags = (self.crowding(replicas) > least[replication]) & (replication <= sizes.sum())
         return crowded
 
     def crowding(self, replicas: Ints) -> NDArray[np.int64]:
@@ -145,6 +146,14 @@ class Problem:
             counted = (replicas[:, slot] >= 0) & (replicas[:, slot] != source)
             counts[rows[counted], self.arrays.racks[replicas[counted, slot]]] += 1
         return counts
+
+
+class Search(NamedTuple):
+    """What one search works on."""
+
+    problem: Problem
+    placement: Placement
+    """The best placement so far, which becomes the plan; mutable."""
 
 
 def weighted(values: Floats, weight: Floats) -> Floats:

@@ -27,8 +27,7 @@ from assignor_core.planner.hopeless import gains_too_little
 from assignor_core.planner.obstacles import unmet_rules
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.planner.problem import problem_of
-from assignor_core.planner.search import Search
+from assignor_core.planner.problem import Search, problem_of
 from assignor_core.planner.targets import bounds_of
 from assignor_core.skew import Skew, skew_of_arrays
 
@@ -89,7 +88,7 @@ def _searched(cluster: ClusterState, policy: PlannerPolicy) -> _Planned:
     arrays = cluster_arrays(cluster)
     placement = Placement(arrays)
     problem = problem_of(arrays, policy, placement)
-    crowded = problem.crowded(placement)
+    crowded = problem.crowded(placement.replicas)
     search = Search(problem, placement)
     case = None if gains_too_little(cluster, problem, crowded=bool(crowded.any())) else balance(search)
     movements, waves, left_out = ordered_movements(problem, placement, crowded)

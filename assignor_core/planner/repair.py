@@ -16,12 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats, Ints
-from assignor_core.planner.compiled import compiled
+from assignor_core.planner.compiled import as_compiled_reads, compiled
 from assignor_core.planner.placement import GRID, Flags, Indices, Placement
-from assignor_core.planner.problem import PULL, Problem, weighted
+from assignor_core.planner.problem import PULL, Problem, Search, weighted
 from assignor_core.planner.round_task import budgets_of, price_of_copies, room_of
-from assignor_core.planner.round_trials import copies_more, holds
-from assignor_core.planner.search import Search
+from assignor_core.planner.round_trials import affords, copies_more, holds, slot_of
 from assignor_core.resources import Resource
 
 COPY_PRICE = 0.01
@@ -43,8 +42,7 @@ def repair(search: Search) -> None:
         return
     task, state = _task_of(problem, placement), _state_of(placement)
     _empty_brokers(task, state, *_leaving_replicas(problem, placement))
-    placement.take(state.rows.copy())
-    _spread_racks(task, state, np.flatnonzero(problem.crowded(placement) & problem.movable))
+    _spread_racks(task, state, np.flatnonzero(problem.crowded(state.rows) & problem.movable))
     placement.take(state.rows)
 
 
@@ -174,8 +172,7 @@ def _task_of(problem: Problem, placement: Placement) -> _Task:
         room=room_of(problem),
         budget=budgets_of(problem.policy),
     )
-    # numba compiles anew for arrays of another layout, or for arrays that can't be written.
-    return _Task._make(np.array(field, order="C") for field in task)
+    return as_compiled_reads(task)
 
 
 def _state_of(placement: Placement) -> _State:
@@ -195,10 +192,8 @@ def _state_of(placement: Placement) -> _State:
 def _empty_brokers(task: _Task, state: _State, partitions: Indices, sources: Indices) -> None:
     """Each replica of `partitions` on `sources` (pairwise) goes to its best target, if it has one."""
     for at in range(len(partitions)):
-        p, s = partitions[at], sources[at]
-        slot = 0
-        while state.rows[p, slot] != s:
-            slot += 1
+        p = partitions[at]
+        slot = slot_of(state.rows, p, sources[at])
         _, target = _best_target(task, state, p, slot, False)
         if target != NO_BROKER:
             _go(task, state, p, slot, target)
@@ -235,7 +230,7 @@ def _best_target(task: _Task, state: _State, p: int, slot: int, is_spreading: bo
     _write_loads(task, state, p, slot, source, state.now)
     fewest, least, best = state.rows.shape[1] + 1, np.inf, NO_BROKER
     for target in range(len(task.may_take)):
-        if not task.may_take[target] or not _affords(task, state, p, source, target):
+        if not task.may_take[target] or not _may_be_copied(task, state, p, source, target):
             continue
         # Kafka shows no rack of a broker that is away; of racks those with the fewest other replicas come first.
         is_kept = task.stays_in_racks[p] and not (task.dead[source] and task.is_rackless[source])
@@ -339,15 +334,13 @@ def _cost(task: _Task, state: _State, broker: int, column: int, more: float) -> 
 
 
 @compiled
-def _affords(task: _Task, state: _State, p: int, source: int, target: int) -> bool:
-    """Whether room on the disk of the target and the budgets allow the move. What copies nothing more is allowed."""
-    copies = copies_more(task.original, p, source, target)
-    if copies > 0 and state.totals[1] + copies * task.sizes[p] > task.budget[1]:
-        return False
+def _may_be_copied(task: _Task, state: _State, p: int, source: int, target: int) -> bool:
+    """Whether room on the disk of the target and the budgets allow the move."""
     arrives = task.sizes[p] > 0.0 and not holds(task.original, p, target)
     if arrives and state.inflow[target] + task.sizes[p] > task.room[target]:
         return False
-    return state.totals[0] < task.budget[0] or _is_changed(task, state, p)
+    movements, copies = int(not _is_changed(task, state, p)), copies_more(task.original, p, source, target)
+    return affords(task.budget, state.totals, movements, copies * task.sizes[p])
 
 
 @compiled

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from assignor_core.follower_reads import in_rack
 from assignor_core.load import NO_BROKER, Floats, Ints
+from assignor_core.planner.compiled import as_compiled_reads
 from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.planner.problem import Problem
-from assignor_core.planner.search import Search
+from assignor_core.planner.problem import Problem, Search
 from assignor_core.planner.tuning import Tuning
 from assignor_core.resources import Resource
 
@@ -173,8 +173,7 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
         lead_price=lead_price,
         dual_price=np.zeros_like(share),
     )
-    # numba compiles anew for arrays of another layout, or for arrays that can't be written.
-    task = RoundTask._make(np.array(field, order="C") for field in task)
+    task = as_compiled_reads(task)
     return task._replace(fixed=placement.loads - loads_of(task, placement.replicas))
 
 

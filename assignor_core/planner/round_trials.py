@@ -228,7 +228,7 @@ def _hand_over(
     if rise - state.cost[t] > threshold or not _fits(task, state, s, t):
         return 0
     cost_t = _cost(task, step, t, state.after, 1)
-    if rise + cost_t - state.cost[t] > threshold or not _affords(task, state, movements, 0.0):
+    if rise + cost_t - state.cost[t] > threshold or not affords(task.budget, state.totals, movements, 0.0):
         return 0
     _take_loads(state, s, t, cost_s, cost_t)
     _swap_leader(task, state, p, t)
@@ -242,7 +242,7 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
     """s gives its replica of p to the broker `given`, or to the cheapest of some; returns 1 if that was accepted."""
     if not _may_leave(task, p, s):
         return 0
-    slot = _slot_of(state.rows, p, s)
+    slot = slot_of(state.rows, p, s)
     _write_replica(task, state, p, slot, s)
     cost_s = _cost_of_source(task, step, state, s)
     base = cost_s - state.cost[s]
@@ -265,7 +265,7 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
     if chosen == NO_BROKER:
         return 0
     movements = int(state.changed_place[p] == NO_BROKER)
-    if not _affords(task, state, movements, copies_chosen * task.sizes[p]):
+    if not affords(task.budget, state.totals, movements, copies_chosen * task.sizes[p]):
         return 0
     for column in range(state.loads.shape[1]):
         state.after[1, column] = state.loads[chosen, column] + state.delta[column]
@@ -284,7 +284,7 @@ def _exchange(task: RoundTask, step: RoundStep, state: RoundState, threshold: fl
         return 0
     if not _may_arrive(task, state, p, s, t) or not _may_arrive(task, state, q, t, s):
         return 0
-    slot, other = _slot_of(state.rows, p, s), _slot_of(state.rows, q, t)
+    slot, other = slot_of(state.rows, p, s), slot_of(state.rows, q, t)
     _write_replica(task, state, p, slot, s)
     _subtract_replica(task, state, q, other, t)
     copies_p = copies_more(task.original, p, s, t)
@@ -301,7 +301,7 @@ def _exchange(task: RoundTask, step: RoundStep, state: RoundState, threshold: fl
     if rise + cost_t - state.cost[t] > threshold:
         return 0
     movements = int(state.changed_place[p] == NO_BROKER) + int(state.changed_place[q] == NO_BROKER)
-    if not _affords(task, state, movements, copies_p * task.sizes[p] + copies_q * task.sizes[q]):
+    if not affords(task.budget, state.totals, movements, copies_p * task.sizes[p] + copies_q * task.sizes[q]):
         return 0
     _take_loads(state, s, t, cost_s, cost_t)
     _shift_replica(task, state, p, slot, s, t)
@@ -369,11 +369,11 @@ def _fits(task: RoundTask, state: RoundState, s: int, t: int) -> bool:
 
 
 @compiled
-def _affords(task: RoundTask, state: RoundState, movements: int, copied: float) -> bool:
-    """Whether budgets allow so many more changed partitions and copied bytes."""
-    if movements > 0 and state.totals[0] + movements > task.budget[0]:
+def affords(budget: Floats, totals: Floats, movements: int, copied: float) -> bool:
+    """Whether the budgets allow so many changed partitions and copied bytes more than there are (`totals`)."""
+    if movements > 0 and totals[0] + movements > budget[0]:
         return False
-    return copied <= 0.0 or state.totals[1] + copied <= task.budget[1]
+    return bool(copied <= 0.0 or totals[1] + copied <= budget[1])
 
 
 @compiled
@@ -460,7 +460,7 @@ def _take_loads(state: RoundState, s: int, t: int, cost_s: float, cost_t: float)
 @compiled
 def _swap_leader(task: RoundTask, state: RoundState, p: int, new: int) -> None:
     """The follower `new` leads p, and the leader takes its slot."""
-    slot = _slot_of(state.rows, p, new)
+    slot = slot_of(state.rows, p, new)
     old = state.rows[p, 0]
     state.rows[p, 0], state.rows[p, slot] = new, old
     _list_changed(task, state, p)
@@ -516,7 +516,7 @@ def holds(rows: Ints, p: int, broker: int) -> bool:
 
 
 @compiled
-def _slot_of(rows: Ints, p: int, broker: int) -> int:
+def slot_of(rows: Ints, p: int, broker: int) -> int:
     """Place of `broker` in row p."""
     slot = 0
     while rows[p, slot] != broker:

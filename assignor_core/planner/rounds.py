@@ -15,9 +15,9 @@ import numpy as np
 from assignor_core.load import Floats, Ints
 from assignor_core.planner.dual import RoundPrices, round_prices
 from assignor_core.planner.placement import Flags
+from assignor_core.planner.problem import Search
 from assignor_core.planner.round_task import RoundState, RoundTask, state_of_rows
 from assignor_core.planner.round_trials import RoundStep, price_loads, run_round
-from assignor_core.planner.search import Search
 from assignor_core.planner.targets import above_lines
 from assignor_core.planner.tuning import Tuning, Turn
 
@@ -180,7 +180,8 @@ class Rounds:
         price_loads(task, judge, state)
         copied = float((state.foreign * task.copy_price).sum())
         paid = copied + change * float(state.totals[0])
-        led = float(task.lead_price[task.lead_group, state.rows[:, 0]].sum())
+        has_wish = len(task.lead_price) > 1
+        led = float(task.lead_price[task.lead_group, state.rows[:, 0]].sum()) if has_wish else 0.0
         cost = float(state.cost.sum()) + paid + led
         above = case.above(state.loads) if case.keeps_walls(state) else np.inf
         return Outcome(above, cost, case.excess(state.loads), paid, led, state.rows.copy(), state.loads.copy())

@@ -37,7 +37,7 @@ def _forced_bounds(problem: Problem, placement: Placement, reached: Mapping[str,
     """Resource: what no placement goes below, by itself or beside another load. A level that proportions force counts
     up to what is `reached` by `placement`, and whole for a resource that is not in it.
     """
-    crowded = bool(problem.crowded(placement).any())
+    crowded = bool(problem.crowded(placement.replicas).any())
     bounds = lower_bounds(problem.arrays, placement, problem.share, crowded=crowded)
     if crowded or leaves_replicas_behind(problem.arrays, placement):
         return bounds

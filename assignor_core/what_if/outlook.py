@@ -234,7 +234,7 @@ def _levels(
     placement = Placement(arrays)
     problem = problem_of(arrays, PlannerPolicy(), placement)
     # The replay may leave racks that are not spread: then they force nothing.
-    crowded = bool(problem.crowded(placement).any())
+    crowded = bool(problem.crowded(placement.replicas).any())
     return arrays, lower_bounds(arrays, placement, problem.share, crowded=crowded)
 
 

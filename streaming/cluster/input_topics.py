@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 
 import structlog
 from kafka import KafkaAdminClient, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import NoError, TopicAlreadyExistsError, for_code
 
 from streaming.cluster.answers import brokers_alive, failure, translated
+from streaming.cluster.topic_settings import topic_setting
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import TopicSettings
 
@@ -41,16 +41,11 @@ def stamped_by_producers(admin: KafkaAdminClient, names: Collection[str]) -> tup
 
     Whatever set it: the topic itself, or the brokers' default. Raises as `create_input_topics`.
     """
-    if not names:
-        return ()
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name, {TIMESTAMP_TYPE: ""}) for name in sorted(names)]
-    with translated(f"read {TIMESTAMP_TYPE} of topics", role="control"):
-        answers = admin.describe_configs(resources, config_filter="all").get("topic", {})
-    # A topic that is gone shows no settings; one whose settings the user may not read is an error above.
-    hidden = [name for name in sorted(names) if TIMESTAMP_TYPE not in answers.get(name, {})]
-    if hidden:
-        raise ClusterRequestFailed(f"the cluster does not show {TIMESTAMP_TYPE} of topic {hidden[0]}")
-    return tuple(name for name, values in sorted(answers.items()) if values[TIMESTAMP_TYPE]["value"] != BROKERS_TIME)
+    stamps = topic_setting(admin, TIMESTAMP_TYPE, names)
+    gone = sorted(set(names) - stamps.keys())
+    if gone:
+        raise ClusterRequestFailed(f"the cluster does not show {TIMESTAMP_TYPE} of topic {gone[0]}")
+    return tuple(name for name, value in sorted(stamps.items()) if value != BROKERS_TIME)
 
 
 def partitions_of(admin: KafkaAdminClient, names: Collection[str]) -> dict[str, list[int]]:

@@ -181,11 +181,6 @@ class _Offsets:
         packed = pc.fill_null(differences.cast(pa.int32()), UNKNOWN).to_numpy()
         return cls(packed, has_unknown=values.null_count > 0)
 
-    @classmethod
-    def unknown(cls, rows: int) -> "_Offsets":
-        """Of rows whose offsets nobody knows."""
-        return cls(np.broadcast_to(np.int32(UNKNOWN), (rows,)), has_unknown=True)
-
     def at(self, places: Ints) -> "_Offsets":
         """The rows at these places."""
         return _Offsets(self.values[places], self.has_unknown)
@@ -222,9 +217,9 @@ class LagWindow:
     @classmethod
     def empty(cls, start_ms: int, newest_ms: int) -> "LagWindow":
         """One of which no partition is looked at, though it has a sample of then."""
-        none, unknown = np.zeros(0, dtype=np.int32), _Offsets.unknown(0)
-        keys = np.zeros(0, dtype=np.int64)
-        return cls(start_ms, keys, newest_ms, none, none, np.zeros(0), unknown, unknown, unknown, unknown)
+        none, keys = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
+        offsets = _Offsets(none, has_unknown=False)
+        return cls(start_ms, keys, newest_ms, none, none, np.zeros(0), offsets, offsets, offsets, offsets)
 
     def points(self, rows: slice | Ints) -> tuple[Pair, Pair, Pair]:
         """Times, committed offsets and log ends of these rows."""

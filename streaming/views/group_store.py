@@ -175,7 +175,7 @@ class LagWindows:
             return
         newest = utc(max(self._windows))
         begin, end = (since(newest, window_ms=self._window_ms, verdicts_only=known) for known in (False, True))
-        self._read_backwards(OFFSETS, begin, end, ALL_ROWS if groups is None else one_of("group_id", groups))
+        self._read_backwards(begin, end, ALL_ROWS if groups is None else one_of("group_id", groups))
 
     @unfit_as_unavailable(TABLE)
     def picture(self, groups: Sequence[str] | None = None, *, as_of: LagWindow | None = None) -> LagPicture | None:
@@ -245,7 +245,7 @@ class LagWindows:
             del self._windows[start_ms]
             self._shown.pop(start_ms, None)
         self._add(COLUMNS, newest, newest + timedelta(milliseconds=self._window_ms))
-        self._read_backwards(OFFSETS, changed, newest)
+        self._read_backwards(changed, newest)
         self._show_partitions_of_older_windows(newest)
 
     def _show_partitions_of_older_windows(self, newest: datetime) -> None:
@@ -259,9 +259,7 @@ class LagWindows:
                 keys = self._windows[start_ms].keys
             shown.append(keys)
 
-    def _read_backwards(
-        self, columns: tuple[str, ...], begin: datetime, end: datetime, where: Condition = ALL_ROWS
-    ) -> None:
+    def _read_backwards(self, begin: datetime, end: datetime, where: Condition = ALL_ROWS) -> None:
         """Read windows from `begin` on and before `end`, some at a time."""
         rows = max((len(window.keys) for window in self._windows.values()), default=0)
         spans = list(_backwards(begin, end, self._window_ms, rows))
@@ -269,12 +267,12 @@ class LagWindows:
             return
         # Arrow reads without the interpreter's lock, so one core reads while the other takes in what was read.
         with ThreadPoolExecutor(1, "lag-windows") as pool:
-            ahead = pool.submit(self._rows, columns, *spans[0], where)
+            ahead = pool.submit(self._rows, OFFSETS, *spans[0], where)
             for following in [*spans[1:], None]:
                 read = ahead.result()
                 if following is not None:
-                    ahead = pool.submit(self._rows, columns, *following, where)
-                self._take(columns, read)
+                    ahead = pool.submit(self._rows, OFFSETS, *following, where)
+                self._take(OFFSETS, read)
 
     def _add(self, columns: tuple[str, ...], begin: datetime, end: datetime) -> None:
         """Read windows that start from `begin` on and before `end`."""

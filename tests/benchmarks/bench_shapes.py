@@ -25,9 +25,8 @@ from assignor_core.plan import Plan, apply_to
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.least_bytes import least_bytes as proven_least_bytes
 from assignor_core.planner.placement import Placement
-from assignor_core.planner.problem import problem_of
+from assignor_core.planner.problem import Search, problem_of
 from assignor_core.planner.proposal import with_drained
-from assignor_core.planner.search import Search
 from assignor_core.resources import Resource
 from tests.benchmarks.models import Kind, generate
 from tests.benchmarks.shapes import shape, variants

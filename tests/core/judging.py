@@ -19,14 +19,11 @@ OF_TRIGGER = tuple(kind for kind in NEEDS if kind.reason in (Reason.BROKER_FAILE
 RESOURCES = ("bytes_in", "bytes_out", "disk")
 
 
-class GoodPlans:
-    """Evidence in which groups fall behind as the surroundings say, and every plan gains enough."""
-
-    def __init__(self, behind: Mapping[int, str]) -> None:
-        self._behind = behind
+class NothingKnown:
+    """Evidence without groups that fall behind or catch up, without copied bytes, kept plans or given-up executions."""
 
     def groups_behind(self, _brokers: frozenset[int]) -> Mapping[int, str]:
-        return self._behind
+        return {}
 
     def catch_up_bytes_per_sec(self, _windows: tuple[ClosedWindow, ...]) -> Mapping[int, float]:
         return {}
@@ -39,6 +36,16 @@ class GoodPlans:
 
     def given_up(self) -> GivenUp:
         return GivenUp()
+
+
+class GoodPlans(NothingKnown):
+    """Evidence in which groups fall behind as the surroundings say, and every plan gains enough."""
+
+    def __init__(self, behind: Mapping[int, str]) -> None:
+        self._behind = behind
+
+    def groups_behind(self, _brokers: frozenset[int]) -> Mapping[int, str]:
+        return self._behind
 
     def propose(self, _request: PlanRequest) -> ProposedPlan:
         before, after = ({name: {"max_over_mean": ratio} for name in RESOURCES} for ratio in (99.0, 1.0))

@@ -6,7 +6,7 @@ import pytest
 
 from assignor_core.deciding.gates import DELETED_AFTER_MS
 from assignor_core.deciding.needs import full_in_words, full_log_dirs
-from assignor_core.deciding.observation import GivenUp, Observation, PlanRequest
+from assignor_core.deciding.observation import Observation, PlanRequest
 from assignor_core.deciding.policy import DecisionPolicy, Mode
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.state import TriggerState
@@ -17,8 +17,9 @@ from assignor_core.live import LiveCluster, LivePartition, Reassignment
 from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.log_dirs.planning import FillPolicy, WithinBroker, disks_of_brokers, propose_within, relieve
-from assignor_core.proposed_plan import KeptPlan, ProposedPlan
+from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
+from tests.core.judging import NothingKnown
 from tests.core.states import remembered
 
 NOW_MS = 6_000_000
@@ -35,26 +36,11 @@ FRESH = TriggerState()
 
 
 @dataclass
-class Given:
+class Given(NothingKnown):
     """Evidence: plans for log dirs are made, others are none."""
 
     log_dirs: LogDirs = field(default_factory=lambda: LOG_DIRS)
     requests: list[PlanRequest] = field(default_factory=list)
-
-    def groups_behind(self, _brokers: frozenset[int]) -> dict[int, str]:
-        return {}
-
-    def catch_up_bytes_per_sec(self, _windows: tuple[ClosedWindow, ...]) -> dict[int, float]:
-        return {}
-
-    def copied_bytes_of_day(self) -> int:
-        return 0
-
-    def kept_plan(self, _plan_id: str) -> KeptPlan | None:
-        return None
-
-    def given_up(self) -> GivenUp:
-        return GivenUp()
 
     def propose(self, request: PlanRequest) -> ProposedPlan:
         self.requests.append(request)

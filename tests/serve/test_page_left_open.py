@@ -79,13 +79,7 @@ def test_a_link_to_something_else_is_another_link(page: Any, site: Site) -> None
 
 def test_the_first_click_after_a_while_is_not_lost(page: Any, site: Site) -> None:
     """It also asks for the session anew; the answer comes before the button is let go."""
-    plan_id = site.keep(PLAN)
-    page.clock.install()
-    page.add_init_script(OWN_EVENTS)
-    sign_in(page, site, "ada", plan_id)
-    button = page.locator("#plan-act").get_by_role("button", name="Approve…")
-    button.scroll_into_view_if_needed()
-    page.evaluate("streams.at(-1).dispatchEvent(new Event('open'))")
+    button = button_of_a_plan(page, site)
     page.clock.run_for(70_000)
     with page.expect_response("**/api/v1/session"):
         press(page, button)
@@ -96,13 +90,7 @@ def test_the_first_click_after_a_while_is_not_lost(page: Any, site: Site) -> Non
 
 def test_what_is_pressed_stays_where_it_is_until_it_is_let_go(page: Any, site: Site) -> None:
     """Figures that come meanwhile show after the click, however much of the page they push down."""
-    plan_id = site.keep(PLAN)
-    page.clock.install()
-    page.add_init_script(OWN_EVENTS)
-    sign_in(page, site, "ada", plan_id)
-    button = page.locator("#plan-act").get_by_role("button", name="Approve…")
-    page.evaluate("streams.at(-1).dispatchEvent(new Event('open'))")
-    button.scroll_into_view_if_needed()
+    button = button_of_a_plan(page, site)
     press(page, button)
 
     def failing(route: Any) -> None:
@@ -119,6 +107,18 @@ def test_what_is_pressed_stays_where_it_is_until_it_is_let_go(page: Any, site: S
     page.mouse.up()
     page.locator("#plan-act form").wait_for()
     page.locator("#problems").get_by_text("load of 7").wait_for(state="attached")
+
+
+def button_of_a_plan(page: Any, site: Site) -> Any:
+    """The button that approves a plan, in view, on its page with a person signed in and the stream of events open."""
+    plan_id = site.keep(PLAN)
+    page.clock.install()
+    page.add_init_script(OWN_EVENTS)
+    sign_in(page, site, "ada", plan_id)
+    button = page.locator("#plan-act").get_by_role("button", name="Approve…")
+    button.scroll_into_view_if_needed()
+    page.evaluate("streams.at(-1).dispatchEvent(new Event('open'))")
+    return button
 
 
 def press(page: Any, button: Any) -> None:

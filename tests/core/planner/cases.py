@@ -6,8 +6,7 @@ from assignor_core.load import cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.planner import PlannerPolicy
 from assignor_core.planner.placement import Placement
-from assignor_core.planner.problem import problem_of
-from assignor_core.planner.search import Search
+from assignor_core.planner.problem import Search, problem_of
 
 
 def founding(rate_a: float = 3.0, rate_b: float = 1.0) -> ClusterState:

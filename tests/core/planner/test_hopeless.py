@@ -11,8 +11,8 @@ from assignor_core.model import Broker, BrokerState, ClusterState, PartitionLoad
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner import balance as module
+from assignor_core.planner.problem import Search
 from assignor_core.planner.rounds import Case
-from assignor_core.planner.search import Search
 from tests.core.planner.cases import cluster, clusters, founding
 
 ONE_TOO_LARGE = cluster((1,), (1,), (2,), (3,), (4,), loads=(100.0, 10.0, 1.0, 1.0, 1.0))

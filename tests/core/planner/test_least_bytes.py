@@ -15,8 +15,8 @@ from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.balance import balance
 from assignor_core.planner.cheapest_rows import Room, Rows, cheapest_rows
 from assignor_core.planner.least_bytes import least_bytes
+from assignor_core.planner.problem import Search
 from assignor_core.planner.proposal import with_drained
-from assignor_core.planner.search import Search
 from tests.benchmarks.models import Kind, generate
 from tests.benchmarks.shapes import variants
 from tests.core.planner.cases import clusters, search_of

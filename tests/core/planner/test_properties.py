@@ -124,7 +124,7 @@ def test_scaling_all_loads_changes_nothing(seed: int, factor: float) -> None:
 def test_crowded_is_what_alive_brokers_could_spread_better(cluster: ClusterState) -> None:
     arrays = cluster_arrays(cluster)
     placement = Placement(arrays)
-    crowded = problem_of(arrays, PlannerPolicy(), placement).crowded(placement)
+    crowded = problem_of(arrays, PlannerPolicy(), placement).crowded(placement.replicas)
     alive = arrays.racks[arrays.alive].tolist()
 
     def squares(racks: Iterable[int]) -> int:

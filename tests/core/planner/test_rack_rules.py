@@ -80,6 +80,17 @@ def test_a_movement_for_a_rack_that_should_lead_says_so() -> None:
     assert movement.reason == "leads in rack a, as topic small should"
 
 
+def test_a_hard_rule_goes_before_a_rack_that_should_lead_in_the_reason() -> None:
+    """Broker 3 holds one light partition, whose move relieves nobody; rack a should lead it."""
+    cluster = three_racks((1, 2, 6), (2, 6, 1), (6, 1, 2), (4, 5, 6), (5, 6, 4), (6, 4, 5))
+    light = Partition("small", 0, (3, 1, 2), PartitionLoad(1e-3, 0.0, 0.0))
+    policy = PlannerPolicy(leader_racks=((frozenset({"small"}), ("a",)),), drain=frozenset({3}))
+    plan = propose(replace(cluster, partitions=(*cluster.partitions, light)), policy)
+    (movement,) = (row for row in plan.movements if row.topic == "small")
+    assert movement.new_replicas[0] in LEFT, "it is led in rack a"
+    assert movement.reason == "empties broker 3, which is draining"
+
+
 def wrong_leaders(count: int, *others: Partition, away: int = 0) -> ClusterState:
     """Topic orders is led in rack b and followed in rack a, but for `away` partitions that lie in rack b alone."""
     brokers = (Broker(1, "a"), Broker(2, "a"), Broker(3, "b"), Broker(4, "b"), Broker(5, "c"))
