@@ -11,6 +11,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from streaming.cluster.clients import admin_client
+from streaming.cluster.topic_settings import min_in_sync
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import KafkaSettings
 from tests.topics import wait_until_known
@@ -85,6 +86,10 @@ def test_what_lies_on_one_broker_alone_is_named(
     assert refused.returncode == REFUSED
     assert "offline: no other replica at all (alone-0)" in refused.stdout
     assert "error: broker 3 should not be restarted now: 1 partition without a leader" in refused.stderr
+
+
+def test_a_topic_that_is_gone_by_now_has_no_setting(admin: KafkaAdminClient) -> None:
+    assert min_in_sync(admin, ["safe", "deleted-a-moment-ago"]) == {"safe": 2}
 
 
 @pytest.mark.parametrize("arguments", [("9",), ("1", "--wait", "soon"), ("1", "--wait", "25h")])
