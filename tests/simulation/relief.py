@@ -24,6 +24,7 @@ from tests.simulation.monitor import Monitor
 from tests.simulation.roles import begin
 from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory, played
 from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.tables_in_memory import in_memory
 
 WINDOW_MS = 60_000
 GRACE_MS = 120_000
@@ -89,7 +90,7 @@ class ReliefStory:
         cluster.create_topic("t", placed, size_bytes=size_bytes, **rates)
         if random.random() < 0.4:
             cluster.create_topic("alone", {0: (self._failing[0],)}, **rates)
-        self.world = World(cluster, _settings(random, f"memory:relief-{seed}"))
+        self.world = World(cluster, _settings(random, in_memory(f"relief-{seed}")))
         self.world.draw_release(seed)
         self.world.faults["a broker fails"] += len(self._failing)
         self._monitor = ReliefMonitor(self.world, undisturbed=False)
