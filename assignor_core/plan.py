@@ -237,8 +237,8 @@ def _misfit(movement: Movement, current: tuple[int, ...] | None, states: Mapping
         return "is not in the cluster"
     if current != movement.old_replicas:
         return f"has replicas {list(current)}, planned for {list(movement.old_replicas)}"
-    if len(new) != len(movement.old_replicas):
-        return f"replication factor would change from {len(movement.old_replicas)} to {len(new)}"
+    if not new:
+        return "would have no replicas"
     if len(set(new)) != len(new):
         return f"new replicas {list(new)} name a broker twice"
     unknown = sorted(set(new) - states.keys())

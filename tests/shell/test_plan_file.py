@@ -120,8 +120,7 @@ RATIO = {"bytes_in": {"max_over_mean": 1.0}}
     ("content", "problem"),
     [
         (written(MOVE, cluster_id="staging"), "is for cluster 'staging', kafka.cluster_name is 'main'"),
-        (written(Movement("t", 0, (1, 2), (3,), 5.0)), "t-0: replication factor would change from 2 to 1"),
-        (written(Movement("t", 0, (1,), (1, 3), 5.0)), "t-0: replication factor would change from 1 to 2"),
+        (written(Movement("t", 0, (1, 2), (), 5.0)), "t-0: would have no replicas"),
         (written(Movement("t", 0, (1, 2), (3, 3), 5.0)), "t-0: new replicas [3, 3] name a broker twice"),
         (written(Movement("t", 0, (), (1,), 5.0)), "partition t-0: found no replicas"),
         (written(MOVE, Movement("t", 0, (1, 2), (4, 2), 5.0)), "t-0: planned 2 times"),
