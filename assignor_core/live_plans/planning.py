@@ -234,7 +234,10 @@ def propose_on(
     notes = (
         *_offline_line(live), *_assumptions(model, unreported), *(hidden if live.reassignments_hidden else []),
     )  # fmt: skip
-    if asked is not None:  # which names the brokers that it gives replicas to all the same
+    if asked is not None:
+        # The bounds are those of other plans, with as many replicas and unbroken rules. The plan itself names brokers
+        # that get replicas although they take none by themselves.
+        plan = replace(plan, lower_bound={})
         notes = tuple(line for line in notes if not line.startswith(TAKE_NONE))
     plan = replace(plan, diagnosis=(*plan.diagnosis, *notes))
     dead = frozenset(row.broker_id for row in model.cluster.brokers if row.state is BrokerState.DEAD)
@@ -434,7 +437,7 @@ def judged(plan: Plan, cluster: ClusterState, policy: PlannerPolicy) -> tuple[Pl
         plan,
         skew_before=figures_of_skew(skew_of_arrays(arrays, excluded=excluded)),
         skew_after=figures_of_skew(skew_of_arrays(moved, excluded=excluded)),
-        lower_bound=bounds if plan.lower_bound else {},  # with another number of replicas these are none
+        lower_bound=bounds,
         loads_before=loads_by_broker(arrays),
         loads_after=loads_by_broker(moved),
     )
