@@ -91,7 +91,7 @@ class Plan:
     lower_bound: Mapping[str, float] = field(default_factory=dict)
     """Resource: no placement has a lower max over mean; where network and disk are bound together, not in both."""
     diagnosis: tuple[str, ...] = ()
-    """What moving can't mend, in words."""
+    """What moving can't help, in words."""
     problems: tuple[str, ...] = ()
     """Hard rules that the plan could not satisfy, and what stands in the way; empty means feasible."""
     waves: tuple[Wave, ...] = ()

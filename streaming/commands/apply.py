@@ -325,7 +325,7 @@ def _show_executions(journal: "Journal", approved: "KeptPlan") -> None:
 
 
 def _show_end(earlier: "Execution", *, is_since: bool) -> None:
-    """How the newest execution of this plan ended; `is_since`: the plan was not made anew after it."""
+    """How the newest execution of this plan ended; `is_since`: the plan was not made again after it."""
     from streaming.tables import utc
 
     assert earlier.end is not None
@@ -336,7 +336,7 @@ def _show_end(earlier: "Execution", *, is_since: bool) -> None:
     carried_out = f"this plan was carried out by execution {earlier.execution_id}, which ended at {when}"
     if is_since:
         raise RefusedForSafety(f"{carried_out}: make a new plan")
-    echo(f"{carried_out}, and was made anew since.")
+    echo(f"{carried_out}, and was made again since.")
 
 
 def _plan_of_file(file: str, journal: "Journal", settings: Settings) -> "tuple[KeptPlan, bool]":

@@ -69,7 +69,7 @@ def _kept(uri: str) -> DeltaTable | None:
     folder = local_folder(uri)
     with suppress(DeltaError, OSError):
         if folder is not None:
-            # A table that was made anew in the same place has another entry of this version, or none.
+            # A table that was made again in the same place has another entry of this version, or none.
             if seen is None or seen != _entry_seen(folder, delta.version()):
                 return None
             if not log_entry(folder, delta.version() + 1).exists():

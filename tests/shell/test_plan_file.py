@@ -281,7 +281,7 @@ def test_a_plan_that_was_carried_out_is_refused_until_it_is_made_anew(own: Setti
     answer = asked(own, content)
     assert answer.return_value == 3
     assert f"was carried out by execution {execution}" in answer.output
-    assert "made anew since" in answer.output
+    assert "made again since" in answer.output
 
 
 def test_what_an_abort_has_left_of_a_plan_may_be_carried_out(own: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Stories of brokers that fail in mode `apply`: their replicas are made anew, and they may return at any time.
+"""Stories of brokers that fail in mode `apply`: their replicas are re-created, and they may return at any time.
 
 Six to nine brokers with replicas that take a while to copy. One or two brokers fail for longer than the grace time;
 they return before, during or after the execution that replaces them, or not at all. Some partitions are offline
@@ -175,7 +175,7 @@ class ReliefStory:
 
     def _judge_replicas(self) -> None:
         if left := self._left():
-            self._monitor.breaks("8 lost replicas are made anew", f"{left} have replicas on {sorted(self._away())}")
+            self._monitor.breaks("8 lost replicas are re-created", f"{left} have replicas on {sorted(self._away())}")
 
 
 def _settings(random: Random, root: str) -> Settings:
