@@ -456,8 +456,10 @@ def _topics_of(knobs: dict[str, Any], name: str, topics: Collection[str]) -> fro
 def _only_topics(knobs: dict[str, Any], excluded: Collection[str], topics: Collection[str]) -> frozenset[str]:
     """Topics of --only-topic that may move; raises InputError where none of one option may."""
     for text in sorted(knobs["only_topics"]):
-        if not set(topics_named(text, topics, OPTIONS["only_topics"])) - set(excluded):
-            raise InputError(f"{OPTIONS['only_topics']} {text}: planner.excluded_topics keeps it from moving")
+        named = set(topics_named(text, topics, OPTIONS["only_topics"]))
+        if named <= set(excluded):
+            keeper = OPTIONS["excluded_topics"] if knobs["excluded_topics"] else "planner.excluded_topics"
+            raise InputError(f"{OPTIONS['only_topics']} {text}: {keeper} keeps it from moving")
     return _topics_of(knobs, "only_topics", topics) - frozenset(excluded)
 
 
