@@ -45,6 +45,9 @@ FENCE = re.compile(r" *(```|~~~)")
 ITEM = re.compile(r"( *)([-*+]|\d{1,9}[.)])( +)(?=\S)")
 TABLE_RULE = re.compile(r" *\|? *:?-+:? *\|[-| :]*$")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+SENTENCE = re.compile(r"\w[^|\n]*[.:]$")
+"""A first paragraph that can stand behind a page's title: no table, no picture, no list."""
+WHOLE = "documentation.md"
 HELP_WIDTH = 100
 TIMEOUT_S = 600
 
@@ -197,6 +200,36 @@ def settings_of_mkdocs(pages: Path, site: Path) -> str:
     return text
 
 
+def in_order(settings_text: str) -> Iterator[tuple[str, list[str]]]:
+    """Each section of the navigation and its pages, in their order.
+
+    >>> list(in_order("nav:\n  - Start:\n      - index.md\n      - First hour: start.md\n  - More: [\"a.md\"]"))
+    [('Start', ['index.md', 'start.md']), ('More', ['a.md'])]
+    """
+    navigation = re.sub(r" +#.*", "", re.split(r"^nav:\n", settings_text, flags=re.MULTILINE)[-1])
+    for section in re.split(r"^  - ", navigation, flags=re.MULTILINE)[1:]:
+        title, _, pages = section.partition(":")
+        yield title, re.findall(r"[\w./-]+\.md", pages)
+
+
+def write_for_programs(pages: Path, settings_text: str, site: Path) -> None:
+    """All pages as one Markdown file and an index of them, as llmstxt.org has it: for readers that are programs."""
+    whole, index = [], []
+    for section, names in in_order(settings_text):
+        index.append(f"\n## {section}\n")
+        for name in names:
+            text = (pages / name).read_text(encoding="utf-8").strip()
+            whole.append(f"<!-- {name} -->\n\n{text}\n")
+            title, _, rest = text.partition("\n")
+            first = re.sub(r"\s+", " ", rest.strip().partition("\n\n")[0])
+            address = name.replace("README.md", "index.md").removesuffix(".md") + ".html"
+            index.append(f"- [{title.lstrip('# ')}]({address})" + (f": {first}" if SENTENCE.match(first) else ""))
+    introduction = (pages / "index.md").read_text(encoding="utf-8").strip().split("\n\n")
+    head = f"{introduction[0]}\n\n> {' '.join(introduction[1].split())}\n\nAll pages in one file: [{WHOLE}]({WHOLE})\n"
+    (site / "llms.txt").write_text(head + "\n".join(index) + "\n", encoding="utf-8")
+    (site / WHOLE).write_text("\n".join(whole), encoding="utf-8")
+
+
 def run_mkdocs(own_settings: Path) -> int:
     """Exit code of a strict build. Not with --quiet: it counts only the warnings that it prints."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "--config-file", str(own_settings)]
@@ -210,7 +243,10 @@ def build(work: Path, site: Path, repository_url: str | None = None) -> int:
     shutil.rmtree(pages, ignore_errors=True)
     write_pages(pages, repository_url)
     own_settings.write_text(settings_of_mkdocs(pages, site), encoding="utf-8")
-    return run_mkdocs(own_settings)
+    code = run_mkdocs(own_settings)
+    if code == 0:
+        write_for_programs(pages, own_settings.read_text(encoding="utf-8"), site)
+    return code
 
 
 def main() -> int:

@@ -147,3 +147,15 @@ def test_what_both_locks_hold_has_one_version(extra: str) -> None:
     locks = [ROOT / "deploy" / "extras" / f"{extra}.lock", ROOT / "requirements.lock"]
     own, product = (dict(re.findall(r"^([\w.-]+)==([^ ;]+)", path.read_text(), re.MULTILINE)) for path in locks)
     assert {name for name in own.keys() & product.keys() if own[name] != product[name]} == set()
+
+
+def test_programs_find_every_page_in_an_index_and_in_one_file(site: Path) -> None:
+    index, whole = ((site / name).read_text(encoding="utf-8") for name in ("llms.txt", "documentation.md"))
+    assert index.startswith("# Kafka load rebalancer\n\n> ")
+    linked = re.findall(r"^- \[[^\]]+\]\(([^)]+)\)", index, re.MULTILINE)
+    begun = re.findall(r"^<!-- [\w./-]+\.md -->$", whole, re.MULTILINE)
+    assert len(linked) == len(set(linked)) == len(begun)
+    assert [address for address in linked if not (site / address).exists()] == []
+    pages = {page.relative_to(site).as_posix() for page in site.rglob("*.html")} - {"404.html"}
+    assert pages - set(linked) == set()
+    assert "# The load planner" in whole
