@@ -12,7 +12,7 @@ import numpy as np
 from assignor_core.errors import InputError
 from assignor_core.load import Floats
 from assignor_core.placement import PlacementBroker, PlacementStart, place_replicas
-from assignor_core.what_if.history import History, HistoryBroker
+from assignor_core.replays.history import History, HistoryBroker
 
 BROKERS_ADDED_MAX = 1_000
 PARTITIONS_MAX = 50_000

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
+from assignor_core.replays.placed_cluster import SHOWN
 from assignor_core.what_if.predictions import predicted_outlook
-from assignor_core.what_if.replay import SHOWN
 from streaming import tables
 from streaming.contract import PREDICTION
 from streaming.control.what_if import Prediction

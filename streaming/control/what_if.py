@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.policy import DecisionPolicy
+from assignor_core.execution.accuracy import Accuracy
 from assignor_core.model import CAPACITY_KEYS, Capacity
-from assignor_core.what_if import Changes, History, Pace, Planning, Replay, changed, replay
-from assignor_core.what_if.accuracy import Accuracy
+from assignor_core.replays.copying import Pace
+from assignor_core.replays.history import History
+from assignor_core.replays.placed_cluster import Planning, ReplayedHours, replay
+from assignor_core.what_if.changes import Changes, changed
 from assignor_core.what_if.outlook import (
     Bound,
     BrokersNeeded,
@@ -31,7 +34,7 @@ class Prediction:
     history: History
     """With the changes."""
     away: frozenset[int]
-    replay: Replay
+    replay: ReplayedHours
     headroom: tuple[Headroom, ...]
     bounds: tuple[Bound, ...]
     growth: Growth | None
@@ -69,7 +72,7 @@ def predict(
 
 def replayed(
     history: History, settings: Settings, away: frozenset[int] = frozenset(), added: frozenset[int] = frozenset()
-) -> tuple[Replay, DecisionPolicy]:
+) -> tuple[ReplayedHours, DecisionPolicy]:
     """The replay of a history under the settings, and the policy of its decisions; brokers `added` are assumed."""
     window_ms = settings.pipeline.window_ms
     if HOUR_MS % window_ms:

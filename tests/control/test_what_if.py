@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from assignor_core.execution.accuracy import Accuracy
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.resources import Resource
-from assignor_core.what_if import Changes
-from assignor_core.what_if.accuracy import Accuracy
+from assignor_core.what_if.changes import Changes
 from assignor_core.what_if.outlook import DAYS_AHEAD
 from streaming import cli, tables
 from streaming.commands.what_if import since_ms_of

@@ -6,7 +6,7 @@ import pytest
 
 from assignor_core.deciding.policy import LastingPolicy
 from assignor_core.model import Capacity
-from assignor_core.what_if import Changes
+from assignor_core.what_if.changes import Changes
 from assignor_core.what_if.outlook import BROKERS_MAX, DAYS_AHEAD, bounds, brokers_needed, growth_of, headroom
 from tests.core.what_if.histories import MB, history, skewed
 from tests.core.what_if.test_replay import POLICY, run
