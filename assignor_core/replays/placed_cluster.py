@@ -4,6 +4,7 @@ Partitions have the load that was recorded, and a broker carries what is placed 
 real planner and carried out at the throttle, as mode `apply` would do it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -30,8 +31,6 @@ from assignor_core.resources import Resource
 
 SHOWN = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.DISK)
 """Resources that a window holds and whose skew is followed, whether or not it may make a plan."""
-HOLDS_MAX = 50
-"""Most reasons to hold that are counted."""
 CELLS_MAX = 100_000
 """Most partitions times columns of one plan: of 20,000 partitions the day has four parts. Control plans on more."""
 DAY_MS = 24 * HOUR_MS
@@ -134,7 +133,7 @@ class PlacedHours:
         self._hour, self._changed_ms = 0, 0
         self._copying: Copying | None = None
         self._plans: list[ReplayedPlan] = []
-        self._holds: dict[str, int] = {}
+        self._holds: Counter[str] = Counter()
         self._windows, self._windows_in_skew, self._skewed_until_ms = 0, 0, 0
         hours = len(self._history.hour_start_ms)
         self._ratios: dict[str, Floats] = {resource.value: np.zeros(hours) for resource in SHOWN}
@@ -179,9 +178,7 @@ class PlacedHours:
         elif outcome.decision is not None and outcome.acted_on is not None:
             self._begin(outcome.decision, outcome.acted_on, tick.now_ms)
         elif outcome.decision is not None:
-            reason = outcome.decision.evaluation.reason.value
-            if reason in self._holds or len(self._holds) < HOLDS_MAX:
-                self._holds[reason] = self._holds.get(reason, 0) + 1
+            self._holds[outcome.decision.evaluation.reason.value] += 1
 
     def result(self) -> ReplayedHours:
         """What came of it."""

@@ -92,11 +92,7 @@ def _listed(brokers: list[int]) -> str:
 def _without_topics(history: History, topics: frozenset[str]) -> History:
     if not topics:
         return history
-    kept = [row for row, (topic, _) in enumerate(history.partitions) if topic not in topics]
-    return _rows(history, kept)
-
-
-def _rows(history: History, rows: list[int]) -> History:
+    rows = [row for row, (topic, _) in enumerate(history.partitions) if topic not in topics]
     return replace(
         history,
         partitions=tuple(history.partitions[row] for row in rows),

@@ -370,7 +370,7 @@ def _growth_text(growth: Growth) -> str:
 
 def _keep(prediction: "Prediction", settings: Settings, *, now_ms: int) -> None:
     """Keep it under an id of its own, and show the id; raises TableUnavailable."""
-    from streaming.control.predictions import keep_prediction
+    from streaming.control.what_if import keep_prediction
 
     prediction_id = uuid.uuid4().hex[:12]
     keep_prediction(prediction, changes_data(prediction.changes), settings, prediction_id, now_ms=now_ms)
