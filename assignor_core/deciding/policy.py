@@ -142,7 +142,11 @@ class DecisionPolicy:
 
     @property
     def lookback_windows(self) -> int:
-        """The newest closed windows that a decision or its plan may rest on."""
+        """How many of the newest closed windows a decision or its plan may rest on.
+
+        >>> DecisionPolicy().lookback_windows, DecisionPolicy(planner_windows=60).lookback_windows
+        (30, 60)
+        """
         return max(self.trigger.windows_considered, self.planner_windows, PLAN_WINDOWS_MAX)
 
 

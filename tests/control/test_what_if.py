@@ -22,7 +22,7 @@ from streaming.settings import HOUR_MS, Settings
 from streaming.views.intents import Intent
 from streaming.views.recorded_hours import read_history
 from tests.control.windows import window_columns, write_hours_before, write_windows
-from tests.core.what_if.histories import skewed
+from tests.core.replays.histories import skewed
 from tests.serve.synthetic import Synthetic
 
 MB = 1e6

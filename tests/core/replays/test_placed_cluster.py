@@ -20,7 +20,7 @@ from assignor_core.resources import Resource
 from assignor_core.what_if.changes import Changes, changed
 from assignor_core.what_if.outlook import bounds
 from assignor_core.what_if.predictions import predicted_outlook
-from tests.core.what_if.histories import MB, SIZE_BYTES, START_MS, history, skewed
+from tests.core.replays.histories import MB, SIZE_BYTES, START_MS, history, skewed
 
 pytestmark = pytest.mark.long
 
