@@ -153,7 +153,8 @@ class Replay:
         judged = tuple(map(self._judged, measured))
         self._windows.extend(tick.windows)
         self._skews.extend(judged)
-        skews = max(tuple(self._skews), judged, key=len)  # a decision may be the first one for many windows
+        kept = tuple(self._skews)
+        skews = max(kept, judged, key=len)  # a decision may be the first one for many windows
         if trigger.recurring_load:
             self._recurring = self._recurring.after(skews, trigger.watched, changed_ms=moved_ms)
         newest = measured[-1] if measured else skews[-1]
@@ -164,7 +165,7 @@ class Replay:
             tick.now_ms,
             tick.live,
             tuple(self._windows),
-            tuple(self._skews),
+            kept,
             drained=tick.drained,
             changed_ms=tick.changed_ms,
             memory=self._memory,
