@@ -1,1 +1,1 @@
-"""Deciding when skew is worth a plan: trigger, maintenance hours, the simulator behind `backtest`. Pure."""
+"""Deciding when skew is worth a plan: needs, gates, the trigger, and one step that drives them. Pure."""

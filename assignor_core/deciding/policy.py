@@ -15,6 +15,9 @@ from assignor_core.model import Capacity
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.resources import Resource
 
+PLAN_WINDOWS_MAX = 30
+"""A plan rests on no more of the newest windows than these, however noisy the load of a broker is."""
+
 
 class Detector(StrEnum):
     """What must hold of the windows in which a broker is over the threshold."""
@@ -136,6 +139,15 @@ class DecisionPolicy:
     """A plan that improves the worst max/mean by less than this is not worth a movement."""
     gain_over_noise_min: float = 4.0
     """Nor one that improves it by less than so many times the noise of the windows; see `windows.load_noise`."""
+
+    @property
+    def lookback_windows(self) -> int:
+        """How many of the newest closed windows a decision or its plan may rest on.
+
+        >>> DecisionPolicy().lookback_windows, DecisionPolicy(planner_windows=60).lookback_windows
+        (30, 60)
+        """
+        return max(self.trigger.windows_considered, self.planner_windows, PLAN_WINDOWS_MAX)
 
 
 @dataclass(frozen=True, slots=True)

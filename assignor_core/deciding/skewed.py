@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from assignor_core.deciding.observation import NOTHING_ELSE, Surroundings
-from assignor_core.deciding.policy import Detector, TriggerPolicy
+from assignor_core.deciding.policy import PLAN_WINDOWS_MAX, Detector, TriggerPolicy
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.state import RECURRING_PLANNED_EVERY_DAYS, TriggerState
 from assignor_core.load_history.load_memory import HORIZON_WINDOWS, LASTING_SIGMAS, LoadMemory
@@ -25,11 +25,9 @@ from assignor_core.load_history.recurring import DAY_MS, Recurrence, recurrence_
 from assignor_core.load_history.windows import SkewWindow
 
 PLAN_NOISE_MAX = 0.03
-"""A plan rests on so many windows that noise is at most this part of a broker's mean load over them ..."""
-
-
-PLAN_WINDOWS_MAX = 30
-"""... but on no more than these."""
+"""A plan rests on so many windows that noise is at most this part of a broker's mean load over them; see also
+`PLAN_WINDOWS_MAX`.
+"""
 
 
 GROWN_SIGMAS = 4.0

@@ -12,7 +12,7 @@ import numpy as np
 from assignor_core.errors import InputError
 from assignor_core.load import Floats
 from assignor_core.placement import PlacementBroker, PlacementStart, place_replicas
-from assignor_core.what_if.history import History, HistoryBroker
+from assignor_core.replays.history import History, HistoryBroker
 
 BROKERS_ADDED_MAX = 1_000
 PARTITIONS_MAX = 50_000
@@ -92,11 +92,7 @@ def _listed(brokers: list[int]) -> str:
 def _without_topics(history: History, topics: frozenset[str]) -> History:
     if not topics:
         return history
-    kept = [row for row, (topic, _) in enumerate(history.partitions) if topic not in topics]
-    return _rows(history, kept)
-
-
-def _rows(history: History, rows: list[int]) -> History:
+    rows = [row for row, (topic, _) in enumerate(history.partitions) if topic not in topics]
     return replace(
         history,
         partitions=tuple(history.partitions[row] for row in rows),

@@ -9,16 +9,15 @@ from types import MappingProxyType
 
 import numpy as np
 
-from assignor_core.load import ClusterArrays, Floats, cluster_arrays
+from assignor_core.load import ClusterArrays, cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import problem_of
+from assignor_core.replays.history import BYTES_IN_AT, BYTES_OUT_AT, History
+from assignor_core.replays.placed_cluster import SHOWN, PlacedCluster, ReplayedHours
 from assignor_core.resources import Resource
-from assignor_core.what_if.history import BYTES_IN_AT, BYTES_OUT_AT, History
-from assignor_core.what_if.placed import PlacedCluster
-from assignor_core.what_if.replay import SHOWN, Replay
 
 DAY_HOURS = 24
 DAYS_AHEAD = (30, 90, 180, 365)
@@ -81,7 +80,7 @@ class Bound:
 
 
 def headroom(
-    replayed: Replay, capacities: Mapping[int, Capacity], disk_bytes: Mapping[int, int | None]
+    replayed: ReplayedHours, capacities: Mapping[int, Capacity], disk_bytes: Mapping[int, int | None]
 ) -> tuple[Headroom, ...]:
     """By broker that is alive and resource, where the capacity is known; those with least left first.
 
@@ -92,9 +91,7 @@ def headroom(
         loads = replayed.broker_load[resource][-DAY_HOURS:]
         alive, worst = ~np.isnan(loads[-1]), np.nanmax(loads, axis=0, initial=0.0)
         for broker, load in zip(np.array(replayed.broker_ids)[alive].tolist(), worst[alive].tolist(), strict=True):
-            capacity = getattr(capacities.get(broker, NO_CAPACITY), resource.capacity_key)
-            if capacity is None and resource is Resource.DISK:
-                capacity = disk_bytes.get(broker)
+            capacity = _capacity(resource, broker, capacities, disk_bytes)
             if capacity:
                 rows.append(Headroom(broker, resource.value, load, float(capacity)))
     return tuple(sorted(rows, key=lambda row: (row.left_share, row.resource, row.broker)))
@@ -142,7 +139,7 @@ def _carried(history: History, away: frozenset[int] = frozenset()) -> dict[Resou
     Nothing is taken as lost with those that are away. Three brokers, of which two hold a partition of 6 MB/s and of
     120 MB, without consumers:
 
-    >>> from assignor_core.what_if.history import HistoryBroker
+    >>> from assignor_core.replays.history import HistoryBroker
     >>> history = History("c", tuple(map(HistoryBroker, (1, 2, 3))), (("t", 0),), ((1, 2),), np.array([120e6]), (0,),
     ...                   np.array([[[6e6, 0.0]]]))
     >>> {resource.value: load / 1e6 for resource, load in _carried(history).items()}
@@ -155,7 +152,7 @@ def _carried(history: History, away: frozenset[int] = frozenset()) -> dict[Resou
 
 
 def brokers_needed(
-    replayed: Replay,
+    replayed: ReplayedHours,
     growth: Growth,
     capacities: Mapping[int, Capacity],
     disk_bytes: Mapping[int, int | None],
@@ -194,7 +191,7 @@ def _brokers(now: float, per_day: float, days: int) -> int:
 
 def bounds(
     history: History,
-    replayed: Replay,
+    replayed: ReplayedHours,
     away: frozenset[int],
     capacities: Mapping[int, Capacity] = MappingProxyType({}),
 ) -> tuple[Bound, ...]:
@@ -204,7 +201,8 @@ def bounds(
     """
     arrays, levels = _levels(history, replayed, away, capacities)
     in_bytes = _levels(history, replayed, away, {})[1] if capacities else levels
-    totals = _totals(arrays.leader_load, arrays.follower_load, (arrays.replicas >= 0).sum(axis=1))
+    followers = (arrays.replicas >= 0).sum(axis=1, keepdims=True) - 1
+    totals = (arrays.leader_load + arrays.follower_load * followers).sum(axis=0)
     alive = max(1, int(arrays.alive.sum()))
     return tuple(
         Bound(
@@ -215,7 +213,7 @@ def bounds(
 
 
 def _levels(
-    history: History, replayed: Replay, away: frozenset[int], capacities: Mapping[int, Capacity]
+    history: History, replayed: ReplayedHours, away: frozenset[int], capacities: Mapping[int, Capacity]
 ) -> tuple[ClusterArrays, Mapping[str, float]]:
     """The cluster at the end with the loads of the hour with most bytes in, and the least max/mean by resource."""
     hour = int(history.total_bytes_in.argmax())
@@ -236,11 +234,6 @@ def _levels(
     # The replay may leave racks that are not spread: then they force nothing.
     crowded = bool(problem.crowded(placement.replicas).any())
     return arrays, lower_bounds(arrays, placement, problem.share, crowded=crowded)
-
-
-def _totals(leader: Floats, follower: Floats, replication: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
-    total: Floats = (leader + follower * (replication - 1)[:, None]).sum(axis=0)
-    return total
 
 
 def _capacity(

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.load_history.windows import resource_capacities
 from assignor_core.model import Capacity
+from assignor_core.replays.placed_cluster import SHOWN, ReplayedHours
 from assignor_core.resources import Resource
 from assignor_core.skew import skew_of
 from assignor_core.what_if.outlook import Headroom
-from assignor_core.what_if.replay import SHOWN, Replay
 
 HEADROOM_LEFT = "headroom_left"
 HourLoads = Mapping[Resource, Mapping[int, float]]
@@ -45,7 +45,7 @@ class Compared:
         return None if is_share or self.came is None or not self.predicted else self.came / self.predicted - 1.0
 
 
-def predicted_outlook(replayed: Replay, headroom: Iterable[Headroom]) -> Outlook:
+def predicted_outlook(replayed: ReplayedHours, headroom: Iterable[Headroom]) -> Outlook:
     """What a replay predicts; the duration is unknown where a plan had not ended."""
     left: dict[str, float] = {}
     for row in headroom:

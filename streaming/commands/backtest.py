@@ -23,8 +23,9 @@ from streaming.runtime import clocks
 from streaming.settings import HOUR_MS, Settings, TriggerSettings
 
 if TYPE_CHECKING:
-    from assignor_core.replays import Trace
-    from assignor_core.what_if import History, Replay
+    from assignor_core.replays.history import History
+    from assignor_core.replays.placed_cluster import ReplayedHours
+    from assignor_core.replays.traces import Trace
     from streaming.control.replaying import DecidedAgain
 
 HOURS_MAX = 24 * 366 * 10
@@ -47,8 +48,7 @@ class Generated:
 
     def trace(self, window_ms: int) -> "Trace":
         """Window by window; raises InputError where there is no such scenario, UsageProblem for other windows."""
-        from assignor_core.replays import generate
-        from assignor_core.replays.traces import NOISE, WINDOW_MS
+        from assignor_core.replays.traces import NOISE, WINDOW_MS, generate
 
         if window_ms != WINDOW_MS:
             raise UsageProblem(f"pipeline.window_ms: found {window_ms}, allowed with --generate is {WINDOW_MS}")
@@ -58,7 +58,7 @@ class Generated:
 
     def history(self, window_ms: int) -> "History":
         """The same for real plans."""
-        from assignor_core.what_if import history_of
+        from assignor_core.replays.history import history_of
 
         return history_of(self.trace(window_ms))
 
@@ -169,10 +169,10 @@ def _history(settings: Settings, *, made_up: Generated | None, since_ms: int) ->
 
 def _replay(settings: Settings, trace: "Trace", as_json: bool) -> int:
     """Prints what the trigger would have done."""
-    from assignor_core.replays import World, simulate
+    from assignor_core.replays.recorded_windows import Assumptions, simulate
     from streaming.control.policies import decision_policy
 
-    report = simulate(trace, decision_policy(settings, ()), World(planner_windows=settings.planner.windows))
+    report = simulate(trace, decision_policy(settings, ()), Assumptions(planner_windows=settings.planner.windows))
     if as_json:
         click.echo(json.dumps({"brokers": len(trace.brokers), **asdict(report)}))
         return 0
@@ -238,7 +238,7 @@ def backtest_plans(
     return 0
 
 
-def _print_plans(history: "History", kind: str, runs: "Sequence[tuple[str, Settings, Replay]]") -> None:
+def _print_plans(history: "History", kind: str, runs: "Sequence[tuple[str, Settings, ReplayedHours]]") -> None:
     hours = counted(len(history.hour_start_ms), f"{kind} hour", f"{kind} hours")
     echo(f"{hours} of {counted(len(history.brokers), 'broker', 'brokers')}")
     columns = (
@@ -247,7 +247,7 @@ def _print_plans(history: "History", kind: str, runs: "Sequence[tuple[str, Setti
     print_whole(columns, [_row(*run) for run in runs])
 
 
-def _row(name: str, settings: Settings, replay: "Replay") -> tuple[str, ...]:
+def _row(name: str, settings: Settings, replay: "ReplayedHours") -> tuple[str, ...]:
     resources = settings.trigger.resources
     after = replay.even_after_ms
     return (

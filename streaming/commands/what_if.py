@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from assignor_core.replays.placed_cluster import ReplayedHours, ReplayedPlan
 from assignor_core.resources import Resource
-from assignor_core.what_if import Changes, Replay, ReplayedPlan
+from assignor_core.what_if.changes import Changes
 from assignor_core.what_if.outlook import Bound, Growth
 from assignor_core.what_if.predictions import Compared
 from assignor_core.wording import bytes_text, counted, first_named
@@ -195,7 +196,7 @@ def as_data(prediction: "Prediction") -> dict[str, Any]:
     }
 
 
-def replay_data(result: Replay) -> dict[str, Any]:
+def replay_data(result: ReplayedHours) -> dict[str, Any]:
     """What came of one replay."""
     return {
         "hours": len(result.hour_start_ms),
@@ -267,7 +268,7 @@ def changes_text(changes: Changes) -> str:
     return ", ".join(words) or "nothing"
 
 
-def skew_lines(result: Replay, settings: Settings) -> Iterator[str]:
+def skew_lines(result: ReplayedHours, settings: Settings) -> Iterator[str]:
     """How even it is, and how long it was not."""
     for name in settings.trigger.resources:
         ratios = result.max_over_mean[name]
@@ -282,7 +283,7 @@ def skew_lines(result: Replay, settings: Settings) -> Iterator[str]:
     yield f"above {enter:g} for {minutes:.0f} min{f', {even}' if result.windows_in_skew else ''}"
 
 
-def plan_lines(result: Replay) -> Iterator[str]:
+def plan_lines(result: ReplayedHours) -> Iterator[str]:
     """The plans, and what they copy."""
     copied = result.copied_bytes
     yield f"{counted(len(result.plans), 'plan', 'plans')}, {bytes_text(copied)} copied"
@@ -369,7 +370,7 @@ def _growth_text(growth: Growth) -> str:
 
 def _keep(prediction: "Prediction", settings: Settings, *, now_ms: int) -> None:
     """Keep it under an id of its own, and show the id; raises TableUnavailable."""
-    from streaming.control.predictions import keep_prediction
+    from streaming.control.what_if import keep_prediction
 
     prediction_id = uuid.uuid4().hex[:12]
     keep_prediction(prediction, changes_data(prediction.changes), settings, prediction_id, now_ms=now_ms)

@@ -11,7 +11,8 @@ from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.load import Floats
 from assignor_core.load_history.windows import resource_capacities
 from assignor_core.model import Capacity
-from assignor_core.replays import Decided, Trace, decided_again
+from assignor_core.replays.recorded_decisions import Decided, decided_again
+from assignor_core.replays.traces import Trace
 from assignor_core.resources import Resource
 from streaming.control.windows import WindowTables, recorded_windows
 from streaming.control.wiring import window_tables_of

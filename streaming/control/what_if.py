@@ -1,12 +1,17 @@
-"""Recorded hours replayed under the settings: what the core needs of them, and of the tables. Reads tables only."""
+"""Recorded hours replayed under the settings, and predictions kept in the table `prediction` with what they rest on."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from assignor_core.deciding.policy import DecisionPolicy
+from assignor_core.execution.accuracy import Accuracy
 from assignor_core.model import CAPACITY_KEYS, Capacity
-from assignor_core.what_if import Changes, History, Pace, Planning, Replay, changed, replay
-from assignor_core.what_if.accuracy import Accuracy
+from assignor_core.replays.copying import Pace
+from assignor_core.replays.history import History
+from assignor_core.replays.placed_cluster import SHOWN, Planning, ReplayedHours, replay
+from assignor_core.what_if.changes import Changes, changed
 from assignor_core.what_if.outlook import (
     Bound,
     BrokersNeeded,
@@ -18,9 +23,15 @@ from assignor_core.what_if.outlook import (
     headroom,
     times_more,
 )
+from assignor_core.what_if.predictions import predicted_outlook
+from streaming import tables
+from streaming.contract import PREDICTION
 from streaming.control.policies import EXECUTING_INTERVAL_MS, decision_policy, limits
 from streaming.errors import UsageProblem
 from streaming.settings import HOUR_MS, Settings
+
+SECTIONS = {"trigger", "planner", "control"}
+"""Settings that a prediction rests on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +42,7 @@ class Prediction:
     history: History
     """With the changes."""
     away: frozenset[int]
-    replay: Replay
+    replay: ReplayedHours
     headroom: tuple[Headroom, ...]
     bounds: tuple[Bound, ...]
     growth: Growth | None
@@ -69,7 +80,7 @@ def predict(
 
 def replayed(
     history: History, settings: Settings, away: frozenset[int] = frozenset(), added: frozenset[int] = frozenset()
-) -> tuple[Replay, DecisionPolicy]:
+) -> tuple[ReplayedHours, DecisionPolicy]:
     """The replay of a history under the settings, and the policy of its decisions; brokers `added` are assumed."""
     window_ms = settings.pipeline.window_ms
     if HOUR_MS % window_ms:
@@ -80,6 +91,32 @@ def replayed(
     planning = Planning(planner.disk_reserve, planner.load_disagreement_max, planner.days, planner.plan_ttl_ms)
     pace = Pace(settings.control.throttle_bytes_per_sec, EXECUTING_INTERVAL_MS, limits(settings.control))
     return replay(history, policy, pace=pace, planning=planning, window_ms=window_ms, away=away), policy
+
+
+def keep_prediction(
+    prediction: Prediction, changes: dict[str, Any], settings: Settings, prediction_id: str, *, now_ms: int
+) -> None:
+    """One row; raises TableUnavailable. `changes` as plain data."""
+    replayed = prediction.replay
+    outlook = predicted_outlook(replayed, prediction.headroom)
+    row = {
+        "prediction_id": prediction_id,
+        "kafka_cluster": settings.kafka.cluster_name,
+        "predicted_at": tables.utc(now_ms),
+        "changes_json": json.dumps(changes, sort_keys=True),
+        "settings_json": json.dumps(settings.model_dump(mode="json", include=SECTIONS), sort_keys=True),
+        "hours_start": tables.utc(replayed.hour_start_ms[0]),
+        "hours_end": tables.utc(replayed.hour_start_ms[-1] + HOUR_MS),
+        "hours": len(replayed.hour_start_ms),
+        "brokers": len(prediction.history.brokers) - len(prediction.away),
+        "plans": len(replayed.plans),
+        "bytes_copied": outlook.bytes_copied,
+        "duration_ms": outlook.duration_ms,
+        **{f"{resource}_max_over_mean": outlook.max_over_mean.get(resource) for resource in SHOWN},
+        **{f"{resource}_headroom_left_ratio": outlook.headroom_left.get(resource) for resource in SHOWN},
+    }
+    transaction = f"prediction:{prediction_id}"
+    tables.append(settings.storage.tables, PREDICTION.name, [row], transaction_id=transaction, transaction_version=0)
 
 
 def with_new_brokers(

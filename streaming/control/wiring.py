@@ -5,7 +5,6 @@ For the loop and for the commands that do its work. Makes parts, does nothing wi
 
 from functools import partial
 
-from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX
 from assignor_core.execution.adaptive_rates import RatePolicy
 from assignor_core.execution.caution import LagBound, LatencyBound
 from streaming.cluster.ports import ClusterReader, ControlledCluster
@@ -49,12 +48,7 @@ def window_tables_of(settings: Settings) -> WindowTables:
         settings.kafka.cluster_name,
         settings.pipeline.window_ms,
         settings.pipeline.watermark_ms,
-        max(
-            settings.trigger.windows_considered,
-            settings.planner.windows,
-            settings.control.settle_windows,
-            PLAN_WINDOWS_MAX,
-        ),
+        max(decision_policy(settings, ()).lookback_windows, settings.control.settle_windows),
         LagRules.of(settings.lag),
         settings.trigger.readers_without_commits_max,
     )

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from assignor_core.replays.placed_cluster import ReplayedHours
 from assignor_core.resources import Resource
-from assignor_core.what_if import Replay
 from streaming.runtime.printable import printable
 from streaming.simulate.plot import COLOURS, IDLE, REBALANCE
 
@@ -18,7 +18,7 @@ LINES_MAX = 30
 """More brokers than that are drawn as their lowest, mean and highest."""
 
 
-def plot_replays(replays: Sequence[tuple[str, Replay]], title: str, *, enter_ratio: float) -> Figure:
+def plot_replays(replays: Sequence[tuple[str, ReplayedHours]], title: str, *, enter_ratio: float) -> Figure:
     """Two panels for each (name, replay): max/mean by resource, and bytes in by broker. Shaded while a plan copies."""
     mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
     figure = Figure(figsize=(13, 4.2 * len(replays) + 0.6), layout="constrained")
@@ -36,7 +36,7 @@ def plot_replays(replays: Sequence[tuple[str, Replay]], title: str, *, enter_rat
     return figure
 
 
-def _draw_skew(panel: Axes, replay: Replay, hours: Hours, enter_ratio: float) -> None:
+def _draw_skew(panel: Axes, replay: ReplayedHours, hours: Hours, enter_ratio: float) -> None:
     for colour, (name, values) in zip(COLOURS, replay.max_over_mean.items(), strict=False):
         panel.plot(hours, values, color=colour, label=Resource(name).words)
     panel.axhline(enter_ratio, color=IDLE, linestyle="--", linewidth=0.8)
@@ -45,7 +45,7 @@ def _draw_skew(panel: Axes, replay: Replay, hours: Hours, enter_ratio: float) ->
     panel.legend(loc="upper right", frameon=False, ncols=3)
 
 
-def _draw_load(panel: Axes, replay: Replay, hours: Hours) -> None:
+def _draw_load(panel: Axes, replay: ReplayedHours, hours: Hours) -> None:
     loads = replay.broker_load[Resource.BYTES_IN] / 1e6
     there = ~(loads != loads).all(axis=0)
     brokers = [broker for broker, is_there in zip(replay.broker_ids, there, strict=True) if is_there]
@@ -62,7 +62,7 @@ def _draw_load(panel: Axes, replay: Replay, hours: Hours) -> None:
     panel.set_ylim(bottom=0.0)
 
 
-def _shade_plans(panel: Axes, replay: Replay) -> None:
+def _shade_plans(panel: Axes, replay: ReplayedHours) -> None:
     end_ms = replay.hour_start_ms[-1] + 3_600_000
     for plan in replay.plans:
         ended_ms = end_ms if plan.ended_ms is None else plan.ended_ms

@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from assignor_core.what_if.accuracy import EXECUTIONS_MIN, Accuracy, accuracy_of, compared
+from assignor_core.execution.accuracy import EXECUTIONS_MIN, Accuracy, accuracy_of, compared
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
 from streaming.tables import TableReader, one_of

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from assignor_core.execution.accuracy import Accuracy
 from assignor_core.execution.events import EventRecord
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.resources import REPORTED
-from assignor_core.what_if.accuracy import Accuracy
 from streaming import tables
 from streaming.settings import Settings
 from streaming.tables import TableReader, above, at_least, equal, of_cluster, one_of

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from assignor_core.replays.placed_cluster import SHOWN
 from assignor_core.resources import MEASURED, Resource
 from assignor_core.what_if.predictions import Compared, HourLoads, Outlook, compare, outlook_that_came
-from assignor_core.what_if.replay import SHOWN
 from streaming.contract import BROKER_LOAD_HOURLY, PREDICTION
 from streaming.settings import DAY_MS, HOUR_MS, Settings
 from streaming.tables import Row, TableReader, at_least, of_cluster, to_ms

@@ -13,8 +13,8 @@ from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import PartitionKey
 from assignor_core.load import Floats
 from assignor_core.model import RATE_KEYS
+from assignor_core.replays.history import History, HistoryBroker, filled, known_sums
 from assignor_core.resources import Resource
-from assignor_core.what_if import History, HistoryBroker, filled
 from streaming import tables
 from streaming.contract import BROKER_LOAD, BROKER_LOAD_DAILY, PARTITION_LOAD, PARTITION_LOAD_HOURLY
 from streaming.contract.records import SIZE_BYTES
@@ -168,9 +168,10 @@ def _wander(
         clients, *others = (rows[figure].to_numpy().astype(np.float64) for figure in resource.figures)
         sums = sum((_unless_others_know(values, start_ms) for values in others), start=clients)
         loads[hour[kept], number[kept], column[kept]] = sums[kept]
-        there = ~np.isnan(loads)
-        mean = np.where(there, loads, 0.0).sum(axis=1, keepdims=True) / np.maximum(there.sum(axis=1, keepdims=True), 1)
-        wander[resource] = np.where(there & (mean > LOAD_MIN_BYTES_PER_SEC), loads / np.maximum(mean, 1.0), 1.0)
+        sums, counts = known_sums(loads, axis=1)
+        mean = (sums / np.maximum(counts, 1))[:, None, :]
+        is_known = ~np.isnan(loads) & (mean > LOAD_MIN_BYTES_PER_SEC)
+        wander[resource] = np.where(is_known, loads / np.maximum(mean, 1.0), 1.0)
     return wander
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from assignor_core.deciding.policy import Detector, TriggerPolicy
-from assignor_core.replays import Report, World, generate, simulate
-from assignor_core.replays.traces import DAY_WINDOWS, NOISE, SCENARIOS, WEEK_WINDOWS, WINDOW_MS
+from assignor_core.replays.recorded_windows import Report, simulate
+from assignor_core.replays.traces import DAY_WINDOWS, NOISE, SCENARIOS, WEEK_WINDOWS, WINDOW_MS, generate
 from tests.benchmarks.foresight import SHARES, foresight_row
 
 SEEDS = (1, 2)
@@ -54,7 +54,7 @@ def figures_of(
     """Reports by scenario, one per seed, each of so many windows in a row."""
 
     def report(scenario: str, seed: int) -> Report:
-        return simulate(generate(scenario, seed=seed, noise=noise, windows=windows), policy, World())
+        return simulate(generate(scenario, seed=seed, noise=noise, windows=windows), policy)
 
     return {scenario: [report(scenario, seed) for seed in seeds] for scenario in scenarios}
 

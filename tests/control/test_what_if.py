@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from assignor_core.execution.accuracy import Accuracy
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.resources import Resource
-from assignor_core.what_if import Changes
-from assignor_core.what_if.accuracy import Accuracy
+from assignor_core.what_if.changes import Changes
 from assignor_core.what_if.outlook import DAYS_AHEAD
 from streaming import cli, tables
 from streaming.commands.what_if import since_ms_of
@@ -22,7 +22,7 @@ from streaming.settings import HOUR_MS, Settings
 from streaming.views.intents import Intent
 from streaming.views.recorded_hours import read_history
 from tests.control.windows import window_columns, write_hours_before, write_windows
-from tests.core.what_if.histories import skewed
+from tests.core.replays.histories import skewed
 from tests.serve.synthetic import Synthetic
 
 MB = 1e6

@@ -3,7 +3,7 @@
 from assignor_core.deciding.policy import DecisionPolicy, Mode, TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.load_history.windows import ClosedWindow
-from assignor_core.replays import Decided, decided_again
+from assignor_core.replays.recorded_decisions import Decided, decided_again
 from assignor_core.resources import Resource
 
 MINUTE_MS = 60_000

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX, is_noise, is_passing, plan_windows, remembered_noise
+from assignor_core.deciding.policy import PLAN_WINDOWS_MAX
+from assignor_core.deciding.skewed import is_noise, is_passing, plan_windows, remembered_noise
 from assignor_core.load_history.load_memory import (
     HORIZON_WINDOWS,
     KEPT_MS,

@@ -8,9 +8,8 @@ import pytest
 from assignor_core.deciding.needs import PlacementStates
 from assignor_core.deciding.observation import Observation, PlanRequest
 from assignor_core.deciding.plan_requests import plan_request
-from assignor_core.deciding.policy import DecisionPolicy, Detector, TriggerPolicy
+from assignor_core.deciding.policy import PLAN_WINDOWS_MAX, DecisionPolicy, Detector, TriggerPolicy
 from assignor_core.deciding.reasons import Reason
-from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX
 from assignor_core.deciding.state import TriggerState
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.load_history.load_memory import LoadMemory

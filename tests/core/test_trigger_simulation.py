@@ -14,8 +14,8 @@ from assignor_core.deciding.policy import DecisionPolicy, Detector, TriggerPolic
 from assignor_core.errors import InputError
 from assignor_core.load_history.windows import ClosedWindow, SkewWindow, load_noise
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.replays import SCENARIOS, Report, Trace, World, generate, simulate
-from assignor_core.replays.window_replay import UNDER_WAY, EvenPlans, evened
+from assignor_core.replays.recorded_windows import UNDER_WAY, Assumptions, EvenPlans, Report, evened, simulate
+from assignor_core.replays.traces import SCENARIOS, Trace, generate
 from assignor_core.skew import skew_of
 from tests.benchmarks.bench_trigger import POLICIES, figures_of, row_of, why_of
 from tests.benchmarks.foresight import drift_with_foresight, foresight_row
@@ -112,7 +112,7 @@ def test_time_in_skew_ends_with_the_plan() -> None:
     assert mended.found_after_windows == (3,)
     # 60 windows and the few before in whose surroundings the skew already weighs; or until the plan has been made.
     assert 60 <= unmended.windows_in_skew <= 65
-    assert mended.windows_in_skew <= 3 + World().execution_windows + 5
+    assert mended.windows_in_skew <= 3 + Assumptions().execution_windows + 5
 
 
 def test_windows_without_a_broker_are_not_judged() -> None:
@@ -123,6 +123,14 @@ def test_windows_without_a_broker_are_not_judged() -> None:
 
 def test_a_broker_that_has_left_for_good_is_no_longer_expected() -> None:
     assert simulate(trace((1.0, 1.0, 1.0), *[(2.0, 1.0, nan)] * 3), QUICK).triggers == 1
+
+
+def test_earlier_windows_are_judged_by_the_brokers_that_are_there_now() -> None:
+    """As control judges them: broker 1 was far above the mean only with a broker that has left since."""
+    policy = DecisionPolicy(QUICK, gain_over_noise_min=0.0)
+    three, two = (1.2, 1.0, 0.4), (2.0, 1.0, nan)
+    assert simulate(trace(three, two), policy).triggers == 0, "one of two windows"
+    assert simulate(trace(three, two, two), policy).triggers == 1, "two of three windows"
 
 
 def test_a_simulated_window_is_what_control_would_measure() -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from assignor_core.deciding.policy import LastingPolicy
 from assignor_core.model import Capacity
-from assignor_core.what_if import Changes
+from assignor_core.what_if.changes import Changes
 from assignor_core.what_if.outlook import BROKERS_MAX, DAYS_AHEAD, bounds, brokers_needed, growth_of, headroom
-from tests.core.what_if.histories import MB, history, skewed
-from tests.core.what_if.test_replay import POLICY, run
+from tests.core.replays.histories import MB, history, skewed
+from tests.core.replays.test_placed_cluster import POLICY, run
 
 STEEP = (
     [1e9, 1e9, 1e9, 60e9],

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from assignor_core.model import Capacity
 from assignor_core.resources import Resource
 from assignor_core.what_if.predictions import Compared, Outlook, compare, outlook_that_came
-from tests.core.what_if.test_accuracy import execution
+from tests.core.test_accuracy import execution
 
 OUTLOOKS = st.builds(
     Outlook,

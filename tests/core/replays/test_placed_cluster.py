@@ -13,12 +13,14 @@ from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
 from assignor_core.errors import InputError
 from assignor_core.execution.reconcile import Limits
 from assignor_core.maintenance import window_of
+from assignor_core.replays.copying import Pace
+from assignor_core.replays.history import HOUR_MS, History
+from assignor_core.replays.placed_cluster import Planning, ReplayedHours, replay
 from assignor_core.resources import Resource
-from assignor_core.what_if import Changes, History, Pace, Planning, Replay, changed, replay
-from assignor_core.what_if.history import HOUR_MS
+from assignor_core.what_if.changes import Changes, changed
 from assignor_core.what_if.outlook import bounds
 from assignor_core.what_if.predictions import predicted_outlook
-from tests.core.what_if.histories import MB, SIZE_BYTES, START_MS, history, skewed
+from tests.core.replays.histories import MB, SIZE_BYTES, START_MS, history, skewed
 
 pytestmark = pytest.mark.long
 
@@ -28,18 +30,20 @@ FIVE_MIN_MS = 300_000
 """Windows so long that a replay has few."""
 
 
-def run(recorded: History, changes: Changes | None = None, policy: DecisionPolicy = POLICY, **options: Any) -> Replay:
+def run(
+    recorded: History, changes: Changes | None = None, policy: DecisionPolicy = POLICY, **options: Any
+) -> ReplayedHours:
     assumed, away = changed(recorded, changes or Changes())
     return replay(assumed, policy, pace=options.pop("pace", PACE), away=away, **options)
 
 
 @cache
-def of_skewed() -> Replay:
+def of_skewed() -> ReplayedHours:
     """The replay of `skewed()` without a change, made once for all tests: they only read it."""
     return run(skewed())
 
 
-def same(one: Replay, other: Replay) -> bool:
+def same(one: ReplayedHours, other: ReplayedHours) -> bool:
     return one.plans == other.plans and all(
         np.array_equal(values, other.max_over_mean[name]) for name, values in one.max_over_mean.items()
     )

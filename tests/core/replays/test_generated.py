@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
+from assignor_core.replays.history import BYTES_IN_AT, HOUR_MS, history_of
 from assignor_core.replays.traces import SCENARIOS, WINDOW_MS, generate
 from assignor_core.resources import Resource
-from assignor_core.what_if import history_of
-from assignor_core.what_if.history import BYTES_IN_AT, HOUR_MS
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

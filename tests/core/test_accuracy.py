@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assignor_core.execution.accuracy import EXECUTIONS_MIN, Comparison, accuracy_of, compared
 from assignor_core.execution.events import Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import Execution, begin
 from assignor_core.resources import Resource
-from assignor_core.what_if.accuracy import EXECUTIONS_MIN, Comparison, accuracy_of, compared
 
 
 def execution(*, promised: float = 1.0, measured: float | None = 1.1, paused_ms: int = 0) -> Execution:

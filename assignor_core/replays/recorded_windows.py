@@ -1,35 +1,31 @@
-"""Runs whole decisions over a trace and counts what an operator would mind.
+"""Windows of brokers' loads as recorded or generated, and what an operator would mind of the decisions on them.
 
-Each window goes through `assignor_core.deciding.step`, the function that control calls: trigger, gain floor,
-maintenance hours and waiting plans included. A plan is taken to even out the mean load of the windows that it rests on,
-up to the band of its policy, a few windows after it may be carried out: a plan made on a burst thus leaves a new skew
-behind, as it does in life.
-Judged in hindsight, by the same trace: was there still anything to mend?
+A plan is taken to even out the mean load of the windows that it rests on, up to the band of its policy, a few windows
+after it may be carried out: a plan made on a burst thus leaves a new skew behind, as it does in life. The same trace
+shows in hindsight whether a plan was right: was there still anything to fix?
 """
 
-from collections import Counter, deque
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.deciding.observation import GivenUp, Observation, PlanRequest
+from assignor_core.deciding.observation import PlanRequest
 from assignor_core.deciding.policy import DecisionPolicy, Mode, TriggerPolicy
-from assignor_core.deciding.skewed import PLAN_WINDOWS_MAX
-from assignor_core.deciding.state import TriggerState
-from assignor_core.deciding.step import step
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster
 from assignor_core.load import Floats
-from assignor_core.load_history.load_memory import LoadMemory
-from assignor_core.load_history.recurring import RecurringLoad
-from assignor_core.load_history.windows import ClosedWindow, SkewWindow, skew_window
+from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.plan import Movement, Plan
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.proposed_plan import KeptPlan, ProposedPlan
+from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.replays.history import known_sums
+from assignor_core.replays.replay import Outcome, Replay, Tick, WorldEvidence
 from assignor_core.replays.traces import Trace
+from assignor_core.resources import Resource
 
 CARRYING_SHARE = 0.05
 """A broker with less of the mean load takes nothing from others: a multiple of next to nothing is no load of theirs."""
@@ -41,17 +37,17 @@ Change = Mapping[str, Floats]
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What surrounds the trigger, and how it is judged."""
+class Assumptions:
+    """What is assumed of plans, and how decisions are judged."""
 
     planner_windows: int = 5
-    """A plan evens the mean of at most this many newest windows, none of them from before the breach."""
+    """A plan evens the mean of at most so many of the newest windows, none of them from before the breach."""
     execution_windows: int = 5
     """So long a plan takes; nothing is evaluated meanwhile, as control does."""
     hindsight_windows: int = 30
     """A trigger was right if the mean of so many windows after it would have been skewed."""
     false_below_ratio: float = 1.15
-    """Max/mean below which there was nothing to mend."""
+    """Max/mean below which there was nothing to fix."""
     skewed_above_ratio: float = 1.30
     """Max/mean above which time counts as time in skew."""
     skew_span_windows: int = 11
@@ -86,7 +82,7 @@ class Report:
     """Sum over plans of the share of the cluster's load that changed its broker."""
 
 
-def simulate(trace: Trace, policy: DecisionPolicy | TriggerPolicy, world: World | None = None) -> Report:
+def simulate(trace: Trace, policy: DecisionPolicy | TriggerPolicy, assumed: Assumptions | None = None) -> Report:
     """Run `policy` over `trace`, acting on each plan; of a trigger's policy alone, without maintenance hours.
 
     >>> from assignor_core.replays.traces import generate
@@ -94,15 +90,14 @@ def simulate(trace: Trace, policy: DecisionPolicy | TriggerPolicy, world: World 
     >>> report.triggers, report.false_triggers, report.flaps, report.found_after_windows
     (3, 0, 0, (3, 3, 3))
     """
-    world = world or World()
+    assumed = assumed or Assumptions()
     decides = policy if isinstance(policy, DecisionPolicy) else DecisionPolicy(trigger=policy)
     known = tuple(resource for resource in decides.resources if resource in trace.loads)
     # A trace holds loads by capacity already, and what would have been proposed is what is judged.
-    decides = replace(decides, mode=Mode.APPLY, resources=known, capacities={}, planner_windows=world.planner_windows)
-    run = _Run(trace, decides, world)
-    for row in range(len(trace.window_end_ms)):
-        run.window(row)
-    return run.report()
+    decides = replace(decides, mode=Mode.APPLY, resources=known, capacities={}, planner_windows=assumed.planner_windows)
+    world = RecordedWindows(trace, assumed)
+    Replay(world, decides).run()
+    return world.report()
 
 
 def evened(loads: Floats, band: float) -> Floats:
@@ -120,41 +115,16 @@ def evened(loads: Floats, band: float) -> Floats:
     return target
 
 
-def _max_over_mean(loads: Floats) -> float:
-    return float(loads.max() / loads.mean()) if loads.any() else 1.0
-
-
-class EvenPlans:
-    """Evidence of a replay: plans that even out the mean of their windows. No groups are known."""
+class EvenPlans(WorldEvidence):
+    """Plans that even out the mean of their windows."""
 
     def __init__(self, brokers: tuple[int, ...], resources: tuple[str, ...]) -> None:
-        self._brokers = brokers
-        self._resources = resources
-        self._kept: dict[str, KeptPlan] = {}
+        super().__init__()
+        self._brokers, self._resources = brokers, resources
+        self.means: dict[str, Mapping[str, Floats]] = {}
+        """plan: resource: the loads of brokers that it rests on."""
         self.changes: dict[str, Change] = {}
-        """By plan: the factors that it puts on each broker's load."""
-        self.means: dict[str, Change] = {}
-        """By plan: the loads that it rests on."""
-
-    def groups_behind(self, _brokers: frozenset[int]) -> Mapping[int, str]:
-        """None are known."""
-        return {}
-
-    def catch_up_bytes_per_sec(self, _windows: tuple[ClosedWindow, ...]) -> Mapping[int, float]:
-        """None are known."""
-        return {}
-
-    def copied_bytes_of_day(self) -> int:
-        """Windows hold no bytes of partitions."""
-        return 0
-
-    def kept_plan(self, plan_id: str) -> KeptPlan | None:
-        """A plan of this replay."""
-        return self._kept.get(plan_id)
-
-    def given_up(self) -> GivenUp:
-        """None: each plan of a replay is carried out."""
-        return GivenUp()
+        """plan: what it changes."""
 
     def propose(self, request: PlanRequest) -> ProposedPlan:
         """A plan after which no broker is above the band; its one movement stands for all that moves."""
@@ -163,23 +133,21 @@ class EvenPlans:
         means = {resource: self._mean(request.windows, resource) for resource in self._resources}
         left = max(0.0, request.policy.band - EVEN_BAND)
         targets = {resource: self.target(mean, left) for resource, mean in means.items()}
-        changes = {
+        before, after = (
+            {resource: {"max_over_mean": _max_over_mean(row)} for resource, row in rows.items()}
+            for rows in (means, targets)
+        )
+        worst = max(self._resources, key=lambda resource: before[resource]["max_over_mean"])
+        hot, cool = (self._brokers[int(pick(means[worst]))] for pick in (np.argmax, np.argmin))
+        newest_ms = request.windows[-1].end_ms
+        plan = Plan("replay", (Movement("load", newest_ms, (hot,), (cool,), 0.0),), before, after)
+        proposed = ProposedPlan(plan)
+        self.means[plan.plan_id] = means
+        self.changes[plan.plan_id] = {
             resource: np.where(mean > 0, targets[resource] / np.where(mean > 0, mean, 1.0), 1.0)
             for resource, mean in means.items()
         }
-        ratios = {resource: _max_over_mean(mean) for resource, mean in means.items()}
-        worst = max(self._resources, key=lambda resource: ratios[resource])
-        hot, cool = (self._brokers[int(pick(means[worst]))] for pick in (np.argmax, np.argmin))
-        newest_ms = request.windows[-1].end_ms
-        plan = Plan(
-            "replay",
-            (Movement("load", newest_ms, (hot,), (cool,), 0.0),),
-            {resource: {"max_over_mean": ratio} for resource, ratio in ratios.items()},
-            {resource: {"max_over_mean": _max_over_mean(target)} for resource, target in targets.items()},
-        )
-        proposed = ProposedPlan(plan)
-        self.changes[plan.plan_id], self.means[plan.plan_id] = changes, means
-        self._kept[plan.plan_id] = KeptPlan(proposed, newest_ms, newest_ms)
+        self.keep(proposed, newest_ms)
         return proposed
 
     def target(self, loads: Floats, band: float) -> Floats:
@@ -191,26 +159,24 @@ class EvenPlans:
         return target
 
     def _mean(self, windows: tuple[ClosedWindow, ...], resource: str) -> Floats:
+        """B: mean load over the windows in which it is known; of all that is known where it never is."""
         rows = [[window.values(resource).get(broker, np.nan) for broker in self._brokers] for window in windows]
-        return _known_mean(np.array(rows, dtype=np.float64))
+        sums, counts = known_sums(np.array(rows, dtype=np.float64), axis=0)
+        mean: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), sums.sum() / max(1, counts.sum()))
+        return mean
 
 
-class _Run:
-    """One pass; holds what has been changed so far and what has been counted."""
+class RecordedWindows:
+    """The world of a trace: its windows under the factors of the plan in force, and counts of what was decided."""
 
-    def __init__(self, trace: Trace, policy: DecisionPolicy, world: World) -> None:
-        self._trace = trace
-        self._policy = policy
-        self._world = world
-        self._state = TriggerState()
-        kept = max(policy.trigger.windows_considered, policy.planner_windows, PLAN_WINDOWS_MAX)
-        self._memory = LoadMemory()
-        self._recurring = RecurringLoad()
-        self._windows: deque[ClosedWindow] = deque(maxlen=kept)
-        self._skews: deque[SkewWindow] = deque(maxlen=kept)
+    measured: tuple[Resource, ...] = ()
+
+    def __init__(self, trace: Trace, assumed: Assumptions) -> None:
+        self._trace, self._assumed = trace, assumed
+        self.evidence: EvenPlans = EvenPlans(trace.brokers, tuple(trace.loads))
+        self._row = 0
         self._under_way: tuple[int, Change] | None = None
         self._changed_ms = 0
-        self._plans = EvenPlans(trace.brokers, tuple(trace.loads))
         self._even_since_ms: int | None = None
         self._relieved_ms = {resource: np.full(len(trace.brokers), -np.inf) for resource in trace.loads}
         self._triggers: list[int] = []
@@ -221,48 +187,32 @@ class _Run:
         self._window_ms = int(np.diff(trace.window_end_ms).min()) if len(trace.window_end_ms) > 1 else 1
         self._present = {name: _present(loads) for name, loads in trace.loads.items()}
         self._live = _clusters(trace.brokers, np.logical_or.reduce(list(self._present.values())))
-        half = world.skew_span_windows // 2
+        half, ahead = assumed.skew_span_windows // 2, assumed.hindsight_windows
         self._nearby = {name: _moving_mean(loads, half, half) for name, loads in trace.loads.items()}
-        self._ahead = {name: _moving_mean(loads, -1, world.hindsight_windows) for name, loads in trace.loads.items()}
+        self._ahead = {name: _moving_mean(loads, -1, ahead) for name, loads in trace.loads.items()}
         self._place({resource: np.ones(len(trace.brokers)) for resource in trace.loads})
 
-    def window(self, row: int) -> None:
-        """One closed window: what is under way, else one decision."""
-        live = self._live[row]
-        self._windows.append(self._closed_window(row))
-        self._skews.append(skew_window(self._windows[-1], self._policy.resources, {}, live.broker_racks))
-        is_skewed = self._in_skew[row]
-        now_ms = self._trace.window_end_ms[row]
-        self._recurring = self._recurring.after(
-            (self._skews[-1],),
-            self._policy.trigger.watched,
-            changed_ms=max(self._changed_ms, self._state.changed_ms),
-        )
-        if self._under_way is not None:
+    def ticks(self) -> Iterator[Tick]:
+        """One for each window."""
+        for row, end_ms in enumerate(self._trace.window_end_ms):
+            self._row = row
+            window, is_executing = self._closed_window(row, end_ms), self._under_way is not None
+            yield Tick(end_ms, self._live[row], (window,), changed_ms=self._changed_ms, is_executing=is_executing)
+
+    def note(self, tick: Tick, outcome: Outcome) -> None:
+        """Count the window; a plan begins to be carried out, or is in force from now on."""
+        is_skewed = self._in_skew[self._row]
+        if outcome.decision is not None:
+            self._skewed[outcome.decision.evaluation.reason.value] += is_skewed
+            self._note_flap(outcome, tick.now_ms)
+            if outcome.acted_on is not None:
+                self._act(outcome.acted_on.plan.plan_id, tick.now_ms)
+        elif self._under_way is not None:
             self._skewed[UNDER_WAY] += is_skewed
             until, factors = self._under_way
-            if row >= until:
+            if self._row >= until:
                 self._place(factors)
-                self._under_way, self._changed_ms = None, now_ms
-            return
-        before = self._state
-        self._memory = self._memory.after(
-            tuple(self._skews), self._policy.trigger.watched, changed_ms=max(self._changed_ms, before.changed_ms)
-        )
-        observation = Observation(
-            now_ms,
-            live,
-            tuple(self._windows),
-            tuple(self._skews),
-            changed_ms=self._changed_ms,
-            memory=self._memory,
-            recurring=self._recurring,
-        )
-        self._state, decision = step(before, observation, self._policy, self._plans)
-        self._skewed[decision.evaluation.reason.value] += is_skewed
-        self._note_flap(before, now_ms)
-        if decision.may_act and decision.proposed is not None:
-            self._act(row, decision.proposed.plan.plan_id, now_ms)
+                self._under_way, self._changed_ms = None, tick.now_ms
 
     def report(self) -> Report:
         """Figures so far."""
@@ -275,7 +225,7 @@ class _Run:
             reversals=self._counts["reversals"],
             windows_in_skew=self._skewed.total(),
             skewed_by_reason={reason: windows for reason, windows in sorted(self._skewed.items()) if windows},
-            found_after_windows=tuple(self._detected_after(start) for start in self._trace.steps_at),
+            found_after_windows=tuple(self._found_after(start) for start in self._trace.steps_at),
             load_moved=self._moved,
         )
 
@@ -283,9 +233,9 @@ class _Run:
         """Another placement is in force: under it each broker has its load of the trace times its factor."""
         self._factors = dict(factors)
         ratios = self._ratios(self._nearby, slice(None))
-        self._in_skew: list[bool] = (ratios > self._world.skewed_above_ratio).tolist()
+        self._in_skew: list[bool] = (ratios > self._assumed.skewed_above_ratio).tolist()
 
-    def _closed_window(self, row: int) -> ClosedWindow:
+    def _closed_window(self, row: int, end_ms: int) -> ClosedWindow:
         """The loads of one row under the placement of now, where they are known."""
         by_resource = {}
         for resource, loads in self._trace.loads.items():
@@ -293,35 +243,37 @@ class _Run:
             by_resource[resource] = {
                 broker: load for broker, load in zip(self._trace.brokers, effective, strict=True) if not isnan(load)
             }
-        end_ms = self._trace.window_end_ms[row]
         brokers = frozenset().union(*by_resource.values())
         return ClosedWindow(end_ms - self._window_ms, end_ms, brokers, by_resource)
 
-    def _note_flap(self, before: TriggerState, now_ms: int) -> None:
-        if before.breached_since_ms is not None and self._state.breached_since_ms is None:
+    def _note_flap(self, outcome: Outcome, now_ms: int) -> None:
+        before, after = outcome.before.breached_since_ms, outcome.after.breached_since_ms
+        if before is not None and after is None:
             self._even_since_ms = now_ms
-        begins = before.breached_since_ms is None and self._state.breached_since_ms is not None
-        if begins and self._even_since_ms is not None and now_ms - self._even_since_ms < self._world.flap_ms:
+        begins = before is None and after is not None
+        if begins and self._even_since_ms is not None and now_ms - self._even_since_ms < self._assumed.flap_ms:
             self._flapped_ms.append(now_ms)
 
-    def _act(self, row: int, plan_id: str, now_ms: int) -> None:
+    def _act(self, plan_id: str, now_ms: int) -> None:
         """A plan begins to be carried out; it is in force some windows later."""
+        row = self._row
         self._triggers.append(row)
-        self._counts["false"] += bool(self._ratios(self._ahead, slice(row, row + 1))[0] < self._world.false_below_ratio)
-        planned, reversed_, moved = {}, False, 0.0
-        for resource, change in self._plans.changes[plan_id].items():
-            mean = self._plans.means[plan_id][resource]
+        ahead = self._ratios(self._ahead, slice(row, row + 1))[0]
+        self._counts["false"] += bool(ahead < self._assumed.false_below_ratio)
+        planned, is_reversal, moved = {}, False, 0.0
+        for resource, change in self.evidence.changes[plan_id].items():
+            mean = self.evidence.means[plan_id][resource]
             planned[resource] = self._factors[resource] * change
-            reversed_ |= self._is_reversal(resource, change, now_ms)
+            is_reversal |= self._is_reversal(resource, change, now_ms)
             moved = max(moved, float(np.abs(mean * (change - 1.0)).sum() / max(2.0 * mean.sum(), 1e-9)))
-        self._counts["reversals"] += reversed_
+        self._counts["reversals"] += is_reversal
         self._moved += moved
-        self._under_way = (row + self._world.execution_windows, planned)
+        self._under_way = (row + self._assumed.execution_windows, planned)
 
     def _is_reversal(self, resource: str, change: Floats, now_ms: int) -> bool:
-        given = change > 1.0 + self._world.reversal_share
-        back = given & (now_ms - self._relieved_ms[resource] < self._world.reversal_ms)
-        self._relieved_ms[resource][change < 1.0 - self._world.reversal_share] = now_ms
+        given = change > 1.0 + self._assumed.reversal_share
+        back = given & (now_ms - self._relieved_ms[resource] < self._assumed.reversal_ms)
+        self._relieved_ms[resource][change < 1.0 - self._assumed.reversal_share] = now_ms
         return bool(back.any())
 
     def _ratios(self, means: Mapping[str, Floats], rows: slice) -> Floats:
@@ -334,8 +286,12 @@ class _Run:
             worst = np.maximum(worst, np.where(mean > 0, loads.max(axis=1) / np.where(mean > 0, mean, 1.0), 1.0))
         return worst
 
-    def _detected_after(self, start: int) -> int | None:
+    def _found_after(self, start: int) -> int | None:
         return next((row - start + 1 for row in self._triggers if row >= start), None)
+
+
+def _max_over_mean(loads: Floats) -> float:
+    return float(loads.max() / loads.mean()) if loads.any() else 1.0
 
 
 def _clusters(brokers: tuple[int, ...], present: NDArray[np.bool_]) -> list[LiveCluster]:
@@ -357,15 +313,6 @@ def _present(loads: Floats) -> NDArray[np.bool_]:
     begun = np.logical_or.accumulate(known, axis=0)
     left: NDArray[np.bool_] = np.logical_or.accumulate(known[::-1], axis=0)[::-1]
     return begun & left
-
-
-def _known_mean(loads: Floats) -> Floats:
-    """Mean of each column over the rows in which it is known; of all that is known where it never is."""
-    counts = (~np.isnan(loads)).sum(axis=0)
-    sums = np.nansum(loads, axis=0)
-    overall = sums.sum() / max(1, counts.sum())
-    mean: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), overall)
-    return mean
 
 
 def _moving_mean(loads: Floats, before: int, after: int) -> Floats:

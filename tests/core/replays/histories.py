@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from assignor_core.model import RATE_KEYS
-from assignor_core.what_if import History, HistoryBroker
-from assignor_core.what_if.history import BYTES_IN_AT, HOUR_MS
+from assignor_core.replays.history import BYTES_IN_AT, HOUR_MS, History, HistoryBroker
 
 START_MS = 494_000 * HOUR_MS
 MB = 1e6

@@ -7,8 +7,8 @@ import pytest
 from assignor_core.execution.reconcile import Done, ElectLeaders, Limits, Submit, next_step
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Movement, Plan
+from assignor_core.replays.copying import Copying, Pace
 from assignor_core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
-from assignor_core.what_if import Copying, Pace
 from tests.simulated_cluster import SimulatedCluster
 
 TICK_MS = 5_000
