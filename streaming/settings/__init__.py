@@ -60,18 +60,14 @@ __all__ = [
     "WebhookSettings",
 ]
 
-
 Item = TypeVar("Item")
-
-
-ADDRESS_PATTERN = r".:0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$"
-"""What ends with a colon and a port, 1 to 65535."""
+ADDRESS = r"^[\s\S]+:0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$"
+"""host:port, with a port from 1 to 65535."""
 
 
 def _addresses(servers: list[str]) -> list[str]:
     for server in servers:
-        host, _, port = server.rpartition(":")
-        if not host or not re.fullmatch(r"\d{1,9}", port, re.ASCII) or not 1 <= int(port) <= 65535:
+        if not re.fullmatch(ADDRESS, server):
             raise ValueError(f"{server!r} is not host:port")
     return servers
 
@@ -85,8 +81,8 @@ class KafkaSettings(LoginSettings):
     cluster_id: str | None = Field(
         None, min_length=1, description="Kafka's own id of the cluster; if set, no other is accepted"
     )
-    bootstrap_servers: Annotated[list[Annotated[str, shown(pattern=ADDRESS_PATTERN)]], AfterValidator(_addresses)] = (
-        Field(default=["127.0.0.1:9092"], min_length=1, description="host:port of some brokers")
+    bootstrap_servers: Annotated[list[Annotated[str, shown(pattern=ADDRESS)]], AfterValidator(_addresses)] = Field(
+        default=["127.0.0.1:9092"], min_length=1, description="host:port of some brokers"
     )
     request_timeout_ms: int = Field(15_000, ge=1, le=DAY_MS, description="How long one request may take")
 
