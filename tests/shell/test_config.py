@@ -111,9 +111,7 @@ WRONG = {
         "(file {file})"
     ),
     "pipeline: {driver_java_options: -Xss4m -Xmx4g}": "pipeline.driver_java_options: pipeline.driver_memory sets -Xmx",
-    "trigger: {resources: [leaders]}": (
-        "trigger.resources.0: input should be 'bytes_in', 'bytes_out' or 'disk', found 'leaders' (file {file})"
-    ),
+    "trigger: {resources: [leaders]}": "trigger.resources.0: input should be 'bytes_in', 'bytes_out'",
     "trigger: {windows_over: 6}": "trigger: windows_over 6 exceeds windows_considered 5 (file {file})",
     "trigger: {enter_ratio: 1.1}": "trigger: exit_ratio 1.15 must be below enter_ratio 1.1 (file {file})",
     "a: 1\na: 2": "settings file {file}, line 2: key 'a' stands twice",
