@@ -193,14 +193,14 @@ brings them back, and the rest can't carry them all. Cruise Control's `fixable.f
 
 
 def too_many_away(away: int, alive: int, max_share: float) -> str | None:
-    """Why no replicas are made anew while so many brokers are away and alive, in words; None if they may be.
+    """Why no replicas are re-created while so many brokers are away and alive, in words; None if they may be.
 
     >>> too_many_away(1, 2, 0.4), too_many_away(3, 3, 0.4)
-    (None, '3 of 6 brokers are away, replicas are made anew while at most 40% are')
+    (None, '3 of 6 brokers are away, replicas are re-created while at most 40% are')
     """
     if away <= max_share * (away + alive):
         return None
-    return f"{away} of {away + alive} brokers are away, replicas are made anew while at most {max_share:.0%} are"
+    return f"{away} of {away + alive} brokers are away, replicas are re-created while at most {max_share:.0%} are"
 
 
 def partition_name(key: PartitionKey) -> str:

@@ -86,7 +86,7 @@ class Partition:
     replicas: tuple[int, ...]
     load: PartitionLoad
     in_sync: int | None = None
-    """Replicas in sync; None where not known. The fewer it has, the sooner a lost replica is made anew."""
+    """Replicas in sync; None where not known. The fewer it has, the sooner a lost replica is re-created."""
     is_load_known: bool = True
     """Without a known load it is never moved for load; `load` is zero then."""
     reader_racks: ReaderRacks = NO_READERS

@@ -91,7 +91,7 @@ class Plan:
     lower_bound: Mapping[str, float] = field(default_factory=dict)
     """Resource: no placement has a lower max over mean; where network and disk are bound together, not in both."""
     diagnosis: tuple[str, ...] = ()
-    """What moving can't mend, in words."""
+    """What moving can't help, in words."""
     problems: tuple[str, ...] = ()
     """Hard rules that the plan could not satisfy, and what stands in the way; empty means feasible."""
     waves: tuple[Wave, ...] = ()
@@ -237,8 +237,8 @@ def _misfit(movement: Movement, current: tuple[int, ...] | None, states: Mapping
         return "is not in the cluster"
     if current != movement.old_replicas:
         return f"has replicas {list(current)}, planned for {list(movement.old_replicas)}"
-    if len(new) != len(movement.old_replicas):
-        return f"replication factor would change from {len(movement.old_replicas)} to {len(new)}"
+    if not new:
+        return "would have no replicas"
     if len(set(new)) != len(new):
         return f"new replicas {list(new)} name a broker twice"
     unknown = sorted(set(new) - states.keys())

@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 
 from assignor_core.wording import counted
 from streaming.errors import SettingsRefused, UsageProblem
-from streaming.settings import MEMORY_ROOT, Settings
+from streaming.settings import Settings
 from streaming.settings.hints import GONE, value_hint
 from streaming.settings.secret_names import SECRET_NAME, is_webhook_address, may_hold_secret
 
@@ -84,9 +84,11 @@ def load_effective(file: Path | None, flags: Mapping[str, object] | None, enviro
 
 
 def _check_tables_last(effective: Effective) -> None:
-    """Tables in memory are for simulations, which build their settings themselves: a role would lose its journal."""
+    """delta-rs keeps tables below `memory:` in memory: a role would lose its journal. Simulations, which may have such
+    tables, build their settings themselves.
+    """
     tables = effective.settings.storage.tables
-    if tables.startswith(MEMORY_ROOT):
+    if tables.lower().startswith("memory:"):
         origin = effective.origin("storage.tables")
         raise UsageProblem(
             f"storage.tables: must outlive the process, found {tables!r} ({origin}), allowed is a folder"

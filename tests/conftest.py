@@ -95,9 +95,9 @@ def tables_in_memory() -> Iterator[str]:
 
     `tests/tables/test_stores.py` holds such tables to what Delta does.
     """
-    from streaming.tables.memory import forget
+    from tests.tables_in_memory import forget, in_memory
 
-    root = f"memory:{uuid.uuid4().hex}"
+    root = in_memory()
     yield root
     forget(root)
 

@@ -1,6 +1,5 @@
 """Open executions as control follows them: on Delta and in memory, where a look costs what is new."""
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,14 +7,14 @@ import pytest
 
 from assignor_core.execution.events import ABORT_SEQUENCE
 from streaming import tables
-from streaming.tables.memory import forget
 from streaming.views.executions import CLOCKS_APART_MS, WHOLE_LOOK_INTERVAL_MS, OpenExecutions
 from tests.serve.synthetic import NOW_MS, Synthetic
+from tests.tables_in_memory import forget, in_memory
 
 
 @pytest.fixture(params=["delta", "memory"])
 def synthetic(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Synthetic]:
-    root = str(tmp_path) if request.param == "delta" else f"memory:{uuid.uuid4().hex}"
+    root = str(tmp_path) if request.param == "delta" else in_memory()
     yield Synthetic(root)
     forget(root)
 
@@ -48,7 +47,9 @@ def test_a_table_that_has_not_changed_is_not_read(
 ) -> None:
     synthetic.event(NOW_MS, 0, "approved")
     before = seen(followed, NOW_MS)
-    monkeypatch.setattr(tables.TableReader, "rows", lambda *_, **__: pytest.fail("the table is read"))
+    monkeypatch.setattr(
+        type(tables.TableReader(synthetic.root)), "rows", lambda *_, **__: pytest.fail("the table is read")
+    )
     assert seen(followed, NOW_MS + 1_000) == before
     assert seen(followed, NOW_MS + WHOLE_LOOK_INTERVAL_MS) == before
 
@@ -64,14 +65,15 @@ def test_events_that_are_known_are_not_read_again(
         for sequence in range(2, 20):
             synthetic.event(hours_ago_ms, sequence, "progress")
     assert seen(followed, NOW_MS) == [("e-1", "under way")]
-    rows_since = tables.TableReader.rows_since
+    kind = type(tables.TableReader(synthetic.root))
+    rows_since = kind.rows_since
 
     def noted(*arguments: object, **named: object) -> object:
         answer = rows_since(*arguments, **named)  # type: ignore[arg-type]
         read.append(len(answer))
         return answer
 
-    monkeypatch.setattr(tables.TableReader, "rows_since", noted)
+    monkeypatch.setattr(kind, "rows_since", noted)
     synthetic.event(NOW_MS + 1_000, 20, "progress")
     synthetic.event(NOW_MS + 1_000, 21, "done")
     assert seen(followed, NOW_MS + 1_000) == []

@@ -2,7 +2,6 @@
 
 import json
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,6 @@ from streaming.serve.samples import samples
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import DAY_MS, Settings
 from streaming.tables import TableReader
-from streaming.tables.memory import forget
 from streaming.views import accuracy as views
 from streaming.views.accuracy import PLANS_MAX, AccuracyReader, accuracy_beside_plan, read_accuracy
 from streaming.views.plans import plan_durations_ms
@@ -26,11 +24,12 @@ from tests.control.test_deciding import DescribedCluster, skewed
 from tests.control.windows import write_windows
 from tests.core.planner.cases import founding
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for
+from tests.tables_in_memory import forget, in_memory
 
 
 @pytest.fixture(params=["delta", "memory"])
 def synthetic(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Synthetic]:
-    root = str(tmp_path) if request.param == "delta" else f"memory:{uuid.uuid4().hex}"
+    root = str(tmp_path) if request.param == "delta" else in_memory()
     yield Synthetic(root)
     forget(root)
 

@@ -65,7 +65,7 @@ class PartitionList(Sequence[TopicPartition]):
         self.codes = codes
 
     def pairs(self) -> list[TopicPartition]:
-        """All pairs, made anew."""
+        """All pairs, made again."""
         numbers = self.topic_index.topic_numbers(self.codes)
         partitions = (self.codes - self.topic_index.starts[numbers]).tolist()
         return list(zip(map(self.topic_index.topics.__getitem__, numbers.tolist()), partitions, strict=True))

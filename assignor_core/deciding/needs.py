@@ -183,7 +183,7 @@ def _lasting(reason: Reason, context: Context) -> Need | None:
 
 @dataclass(frozen=True, slots=True)
 class PlacementStates:
-    """What of the placement could be mended now, whether or not it lasts."""
+    """What of the placement could be fixed now, whether or not it lasts."""
 
     crowded: tuple[PartitionKey, ...] = ()
     """Partitions with more replicas in one rack than the brokers in use need."""
@@ -232,7 +232,7 @@ def placement_states(
     counted: frozenset[int],
     excluded_topics: frozenset[str],
 ) -> PlacementStates:
-    """What could be mended over the brokers that count, in topics that may be moved; sorted."""
+    """What could be fixed over the brokers that count, in topics that may be moved; sorted."""
     crowded, unpreferred = live.once(
         ("placement", policy.placement_reasons, counted, excluded_topics),
         lambda: _misplaced(live, policy.placement_reasons, counted, excluded_topics),

@@ -71,7 +71,7 @@ class Observation:
 
     @property
     def missing_brokers(self) -> frozenset[int]:
-        """Brokers that are not alive and hold replicas that can be made anew."""
+        """Brokers that are not alive and hold replicas that can be re-created."""
         return missing_brokers(self.live)
 
 
@@ -84,7 +84,7 @@ class Surroundings:
     changed_ms: int = 0
     """End of the newest execution that changed the cluster; 0 where there was none."""
     missing_brokers: frozenset[int] = frozenset()
-    """Brokers that host replicas which could be made anew elsewhere, and are not alive."""
+    """Brokers that host replicas which could be re-created elsewhere, and are not alive."""
     alive_count: int = 0
     """Brokers that are alive."""
     behind: Mapping[int, str] = field(default_factory=dict)
@@ -193,7 +193,7 @@ def brokers_counted(live: LiveCluster, drained: frozenset[int]) -> frozenset[int
 
 
 def missing_brokers(live: LiveCluster) -> frozenset[int]:
-    """Brokers that are not alive and hold replicas of partitions which have a leader: those can be made anew."""
+    """Brokers that are not alive and hold replicas of partitions which have a leader: those can be re-created."""
     return live.once("missing_brokers", lambda: _missing_brokers(live))
 
 

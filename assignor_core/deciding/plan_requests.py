@@ -35,7 +35,7 @@ def plan_request(
         return PlanRequest(base.for_relief(lost), newest, observation.drained)
     if reason is Reason.LOG_DIR_FULL:
         return PlanRequest(base, observation.windows[-1:], fill=policy.fill)
-    # With windows from before a move, or before its broker was over, a plan would mend the skew twice, or half of it.
+    # With windows from before a move, or before its broker was over, a plan would remove the skew twice, or half of it.
     settled = tuple(row for row in newest if row.start_ms >= state.changed_ms)
     if reason not in LASTING_REASONS:
         since_ms = state.skewed_since_ms
@@ -48,7 +48,7 @@ def plan_request(
 
 
 def small_policy(reason: Reason, states: PlacementStates, base: PlannerPolicy, brokers: int) -> PlannerPolicy:
-    """The policy of a plan that mends `reason` and nothing else; `brokers` is how many are in use."""
+    """The policy of a plan that fixes `reason` and nothing else; `brokers` is how many are in use."""
     if reason is Reason.CROWDED_RACKS:
         return replace(base, rules_only=True)
     return base.to_fill(frozenset(states.empty), brokers)
@@ -87,7 +87,7 @@ def not_worth_it(proposed: ProposedPlan, need: Need, gain_min: float, gain_of_no
     plan = proposed.plan
     if need.reason is Reason.BROKER_FAILED:
         problems = "; ".join(plan.problems) or "they hold nothing that may move"
-        return None if plan.movements else f"nothing can be made anew: {problems}"
+        return None if plan.movements else f"nothing can be re-created: {problems}"
     resource = need.resource or Resource.BYTES_IN
     if resource not in plan.skew_before:
         return f"max/mean of {resource} is not known: no broker shows the sizes of its logs"
@@ -109,7 +109,7 @@ def not_worth_it(proposed: ProposedPlan, need: Need, gain_min: float, gain_of_no
 
 
 def not_mended(reason: Reason, states: PlacementStates, plan: Plan) -> str | None:
-    """Why `plan` mends nothing of `reason`, in words; None if it does."""
+    """Why `plan` fixes nothing of `reason`, in words; None if it does."""
     if plan.within_brokers:
         return None
     moved = {movement.key for movement in plan.movements}

@@ -51,7 +51,7 @@ LASTING_REASONS = (Reason.CROWDED_RACKS, Reason.EMPTY_BROKER, Reason.UNPREFERRED
 
 
 OWN_PLANS = (Reason.LOG_DIR_FULL, *LASTING_REASONS)
-"""Reasons whose small plans are judged by what they mend, not by skew."""
+"""Reasons whose small plans are judged by what they fix, not by skew."""
 
 LEAVES_PLACEMENT = (
     Reason.BALANCED,

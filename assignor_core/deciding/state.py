@@ -23,7 +23,7 @@ from assignor_core.live import LiveCluster, lagging
 from assignor_core.load_history.recurring import DAY_MS
 
 RECURRING_PLANNED_EVERY_DAYS = 7
-"""A recurring skew that a plan did not mend gets no other one sooner."""
+"""A recurring skew that a plan did not remove gets no other one sooner."""
 
 
 LAGGING_KEPT_MAX = 100

@@ -55,9 +55,9 @@ def seen_movements(execution: Execution) -> SeenMovements:
 
     >>> from assignor_core.execution.events import Event, Figures
     >>> from assignor_core.execution.life_cycle import begin
-    >>> told = [(Event.APPROVED, {}), (Event.STARTED, {}), (Event.PROGRESS, {"movements_made": (1,)}),
+    >>> seen_in = [(Event.APPROVED, {}), (Event.STARTED, {}), (Event.PROGRESS, {"movements_made": (1,)}),
     ...         (Event.ABORTED, {"movements_made": ()})]
-    >>> records = [EventRecord(event, i, 10 * i, "", Figures(3, 5, **seen)) for i, (event, seen) in enumerate(told)]
+    >>> records = [EventRecord(event, i, 10 * i, "", Figures(3, 5, **seen)) for i, (event, seen) in enumerate(seen_in)]
     >>> seen = seen_movements(begin("e", "p", records[0]).after(*records[1:]))
     >>> seen.made_ms, str(seen.state(0)), str(seen.state(1))
     ({1: 20}, 'not_made', 'made')

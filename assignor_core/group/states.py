@@ -53,7 +53,7 @@ class MemberInput(Named):
     JOINS = "JoinGroup was sent"
     JOINED = "JoinGroup was answered with a generation"
     SYNCED = "SyncGroup was answered with an assignment"
-    REFUSED = "JoinGroup or SyncGroup was answered with an error that a new JoinGroup mends"
+    REFUSED = "JoinGroup or SyncGroup was answered with an error that a new JoinGroup removes"
     PUT_OUT = "the coordinator does not know this member or its generation any more"
     FAILS = "the coordinator refused this consumer for good"
     CLOSES = "the process ends"

@@ -72,6 +72,8 @@ Rates = Mapping[PartitionKey, tuple[float | None, ...]]
 UNKNOWN: tuple[float | None, ...] = (None,) * len(RATE_KEYS)
 _DISK_AT = LOAD_KEYS.index("disk_bytes")
 T = TypeVar("T")
+AskedPlan = Callable[[ClusterState, PlannerPolicy], Plan]
+"""Makes the plan of replica lists that somebody asks for (`assignor_core.planner.asked`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,16 +191,18 @@ def propose_on(
     elapsed_s: Callable[[], float],
     proves_least: bool = False,
     ask_uploads: AskUploads = none_known,
+    asked: AskedPlan | None = None,
 ) -> ProposedPlan:
     """A plan for `model`, which was built of `live`; raises NothingToPlanOn, LoadsDisagree of it.
 
     A plan that only keeps hard rules, or only empties brokers, is made whatever is known. `elapsed_s` is the
     caller's stopwatch. With `proves_least` the plan's `least_bytes` are known. `ask_uploads` is asked about tiered logs
-    of which the plan makes new replicas.
+    of which the plan makes new replicas. Where somebody has asked for replica lists, `asked` makes the plan, whatever
+    is known of the load.
     """
     emptied = model.leaving | policy.drain
     keeps_rules_only = policy.rules_only or (policy.only_brokers and policy.only_brokers <= emptied)
-    if not keeps_rules_only:
+    if not keeps_rules_only and asked is None:
         _check_balance_can_be_planned(model)
     if model.sizes_hidden and (emptied or policy.add):
         raise NothingToPlanOn(
@@ -216,13 +220,25 @@ def propose_on(
         leaders_only=policy.leaders_only or model.sizes_hidden,
     )  # fmt: skip
     began_s = elapsed_s()
-    plan = propose(model.cluster, narrowed, proves_least=proves_least)
+    if asked is None:
+        plan = propose(model.cluster, narrowed, proves_least=proves_least)
+    else:
+        plan = asked(model.cluster, narrowed)
+        if model.sizes_hidden and any(row.kind == "replica" for row in plan.movements):
+            raise NothingToPlanOn(
+                "no broker shows its log dirs: nobody knows what a replica holds or where there is room"
+            )
     elapsed_ms = (elapsed_s() - began_s) * 1000
     plan, worst_hour = judged(plan, model.cluster, narrowed)
     hidden = ["whether partitions are being reassigned is unknown: the cluster refuses to list reassignments"]
     notes = (
         *_offline_line(live), *_assumptions(model, unreported), *(hidden if live.reassignments_hidden else []),
     )  # fmt: skip
+    if asked is not None:
+        # The bounds are those of other plans, with as many replicas and unbroken rules. The plan itself names brokers
+        # that get replicas although they take none by themselves.
+        plan = replace(plan, lower_bound={})
+        notes = tuple(line for line in notes if not line.startswith(TAKE_NONE))
     plan = replace(plan, diagnosis=(*plan.diagnosis, *notes))
     dead = frozenset(row.broker_id for row in model.cluster.brokers if row.state is BrokerState.DEAD)
     plan = with_uploads(plan, model.remote_bytes, ask_uploads, policy.throttle_bytes_per_sec, dead)

@@ -253,7 +253,7 @@ class RecurringLoad:
     def _unmended(
         self, window: SkewWindow, threshold: float, changed_ms: int
     ) -> tuple["RecurringLoad", dict[str, dict[int, float]]]:
-        """With the end of `window` and the skews that go on; by resource each broker's share had none been mended."""
+        """With the end of `window` and the skews that go on; by resource each broker's share had none been removed."""
         start_ms, followed = window.window_start_ms, self.followed
         is_new = changed_ms > self.changed_ms
         if is_new and start_ms >= changed_ms:

@@ -20,6 +20,8 @@
       ▼
     Plan (assignor_core.plan)
 
+`asked` makes a plan of replica lists that somebody asks for, without a search; `replication_factor` makes such lists.
+
 Words. A *trial* is what the search tries: to hand a leadership over, to move a replica, to exchange two. What differs
 from the first placement in the end is planned: one *movement* for each partition, however many trials led to it; until
 it has its wave it is a *pending* movement.

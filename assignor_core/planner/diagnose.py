@@ -1,4 +1,4 @@
-"""What moving can't mend, in words: partitions heavier than a fair share, racks too small, brokers left above the band.
+"""What moving can't help, in words: partitions heavier than a fair share, racks too small, brokers left above the band.
 
 A plan that ends uneven must say why, or its reader looks for the fault in the planner. Heavy partitions and small racks
 are causes by the same arguments as the bounds; what is left over after them is named with what the policy forbids.

@@ -70,7 +70,7 @@ def ordered_movements(
 
 
 def _turn(problem: Problem, placement: Placement, pending: PendingMovement) -> int:
-    """Replicas in sync of a partition whose lost replicas are made anew; of any other more than it can have."""
+    """Replicas in sync of a partition whose lost replicas are re-created; of any other more than it can have."""
     old, new = placement.original[pending.partition], placement.replicas[pending.partition]
     lost = old[(old != NO_BROKER) & ~np.isin(old, new)]
     if problem.arrays.dead[lost].any():

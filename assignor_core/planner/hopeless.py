@@ -14,7 +14,7 @@ def gains_too_little(cluster: ClusterState, problem: Problem, *, crowded: bool) 
     """Whether no plan for `cluster` lowers max over mean as far as `gain_needed` of its policy asks for.
 
     It is judged by the first window of loads, as the plan will be (`deciding.worst_hour`). Brokers that must end empty
-    and racks that must be mended are a need of their own: `crowded` placements and leaving brokers are always planned
+    and racks that must be spread are a need of their own: `crowded` placements and leaving brokers are always planned
     for.
     """
     if problem.policy.gain_needed is None or crowded or len(problem.leaving):

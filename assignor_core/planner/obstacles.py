@@ -112,7 +112,7 @@ def _has_ceiling(problem: Problem) -> bool:
 
 
 def _disk_shortage(problem: Problem, placement: Placement) -> list[str]:
-    """What no movement mends: replicas that must leave hold more than all disks have room for."""
+    """What no movement can fix: replicas that must leave hold more than all disks have room for."""
     if not _has_ceiling(problem):
         return []
     room = float(np.maximum(problem.arrays.disk_room_bytes - placement.inflow(), 0.0)[problem.may_lead].sum())
@@ -125,7 +125,7 @@ def _disk_shortage(problem: Problem, placement: Placement) -> list[str]:
 
 
 def _shortages(problem: Problem, placement: Placement) -> list[str]:
-    """What no placement mends: more load than capacity, of the whole cluster or of one partition."""
+    """What no placement can fix: more load than capacity, of the whole cluster or of one partition."""
     arrays = problem.arrays
     if not arrays.alive.any():
         return []

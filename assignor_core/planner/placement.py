@@ -90,7 +90,7 @@ class Placement:
         >>> placement.replicas.tolist()
         [[0, 1, 3]]
         """
-        self.replicas = self.original.copy()
+        placed_rows = self.original.copy()
         for partition in np.flatnonzero((rows != self.original).any(axis=1)).tolist():
             row = [broker for broker in rows[partition].tolist() if broker != NO_BROKER]
             old = self.original[partition, : len(row)].tolist()
@@ -98,8 +98,13 @@ class Placement:
             placed = [broker if broker in row else next(arriving) for broker in old]
             leader = placed.index(row[0])
             placed[0], placed[leader] = placed[leader], placed[0]
-            self.replicas[partition, : len(row)] = placed
-        self.loads = self._loads_of(self.replicas)
+            placed_rows[partition, : len(row)] = placed
+        self.hold(placed_rows)
+
+    def hold(self, rows: Ints) -> None:
+        """Have just these rows (P x R) from now on, followers in their order; the loads follow."""
+        self.replicas = rows
+        self.loads = self._loads_of(rows)
 
     def _loads_of(self, rows: Ints) -> Floats:
         own = replace(self.arrays, leader_load=self.leading, follower_load=self.following, rack_reads=None)

@@ -64,7 +64,7 @@ class PlannerPolicy:
     leaders_only: bool = False
     """Change leadership only: no bytes are copied."""
     rules_only: bool = False
-    """Mend hard rules only, racks and brokers that must end empty: nothing moves for balance."""
+    """Restore hard rules only, racks and brokers that must end empty: nothing moves for balance."""
     only_brokers: frozenset[int] = frozenset()
     """Relieve only these brokers: only their replicas move. Empty means all."""
     only_topics: frozenset[str] = frozenset()

@@ -4,7 +4,7 @@ Hard rules: no second replica of a partition on a broker, racks never worse, cap
 `repair` keeps them, and the search has them as walls (`round_task`). Room on disks counts with the budgets, since what
 is copied uses it up.
 
-What a plan gains is told by one figure, a sum over brokers and columns of the squared excess over the goal in fair
+What a plan gains is one figure, a sum over brokers and columns of the squared excess over the goal in fair
 shares. Squared, because the worst broker decides how much a cluster can take; one sum, because a movement shifts all
 loads at once and must be judged by all of them. As it is a sum over brokers, an edit is judged by the two it concerns.
 

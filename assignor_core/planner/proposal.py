@@ -4,7 +4,7 @@
 2. `repair` keeps hard rules: brokers that must end empty, racks that are crowded.
 3. `balance` searches a placement whose loads are below their targets for the least bytes.
 4. `explain` and `waves` turn that into movements in order, each with its reason; `bounds` and `diagnose` say what no
-   plan could mend.
+   plan could help.
 5. `frontier` names cheaper plans, and `least_bytes` proves what any plan has to copy.
 
 Invariants: the same model and policy give the same bytes, since nothing depends on a clock, on hashes or on the order

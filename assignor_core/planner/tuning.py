@@ -3,7 +3,7 @@
 Amounts of load and of copied bytes are fair shares: the load or the disk that one broker should carry. Measurements in
 the docstrings are those of a prototype of this search (2026-11-28: 214 to 238 plans of the seeded shapes 1 to 60 and of
 some harsh ones). They chose the constants, none of them on a shape of the seeds that are kept back. In this search none
-was varied by itself yet; decision 0048 has what it does with all of them.
+was varied by itself yet; decision 0045 has what it does with all of them.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Figures drawn from a replay: what is left of each broker's capacity, what moving can't mend, and how many brokers the
+"""Figures drawn from a replay: what is left of each broker's capacity, what moving can't help, and how many brokers the
 present growth asks for.
 """
 

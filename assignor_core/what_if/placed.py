@@ -1,6 +1,6 @@
 """The cluster while it is replayed: where replicas lie, as arrays, and what each broker carries in a given hour.
 
-The partitions as objects, which decisions look at, are made anew only where a movement has ended.
+The partitions as objects, which decisions look at, are built again only where a movement has ended.
 """
 
 from collections.abc import Iterable

@@ -28,7 +28,7 @@ HEAD = """\
 # Generated from deploy/prometheus/alerts.yml by `python deploy/grafana/alerts.py`; a test compares.
 #
 # Mount this folder at /etc/grafana/provisioning/alerting INSTEAD of letting Prometheus tell Alertmanager, or everything
-# is told twice. Grafana has no inhibition: a monitor that stands still does not silence its own verdicts there, and
+# alerts twice. Grafana has no inhibition: a monitor that stands still does not silence its own verdicts there, and
 # RebalancerAbsent is the one rule that tells of a Prometheus that gives no answer. Grafana before 12 ignores
 # keepFiringFor and missing_series_evals_to_resolve.
 #

@@ -40,7 +40,7 @@ from streaming.cluster.answer_columns import (
 from streaming.cluster.answers import is_unanswered
 from streaming.cluster.classic_groups import ClassicGroups
 from streaming.cluster.described_groups import DescribedGroup, PartitionKey
-from streaming.cluster.kafka_python_mends import MendedAdminClient
+from streaming.cluster.kafka_python_patches import PatchedAdminClient
 from streaming.cluster.metadata_columns import ClusterMetadata, MetadataDecoder
 from streaming.cluster.offset_requests import Led, OffsetRequest, OffsetRequests
 from streaming.cluster.offset_rows import OffsetRows
@@ -57,7 +57,7 @@ Reads = tuple[dict[str, Mapping[PartitionKey, int]], dict[str, str]]
 class BrokerReads:
     """Requests through one admin client that somebody else closes; it remembers which brokers gave no answer."""
 
-    def __init__(self, admin: MendedAdminClient) -> None:
+    def __init__(self, admin: PatchedAdminClient) -> None:
         self._admin = admin
         self._classic = ClassicGroups()
         self._offset_requests = OffsetRequests()

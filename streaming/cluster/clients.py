@@ -12,7 +12,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from streaming.cluster.contact_probe import obstacles
 from streaming.cluster.first_contact import NoFirstContact
-from streaming.cluster.kafka_python_mends import MendedAdminClient
+from streaming.cluster.kafka_python_patches import PatchedAdminClient
 from streaming.cluster.kerberos import ready_login
 from streaming.cluster.login_files import PasswordOfNow, check_tls_files, java_certificate, java_key, tls_files
 from streaming.cluster.msk_tokens import MskSigner
@@ -34,7 +34,7 @@ def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
     One bootstrap server that works is enough; where all fail it is over after some two seconds.
     """
     try:
-        client = MendedAdminClient(**python_options(settings))
+        client = PatchedAdminClient(**python_options(settings))
     except (KafkaError, OSError, ValueError) as error:
         raise _not_reached(settings, error) from None
     try:

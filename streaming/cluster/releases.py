@@ -18,7 +18,7 @@ from streaming.cluster.group_messages import (
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
 )
-from streaming.cluster.kafka_python_mends import MendedAdminClient
+from streaming.cluster.kafka_python_patches import PatchedAdminClient
 
 METADATA_VERSION = "metadata.version"
 HIGHEST_LEVELS = {
@@ -80,7 +80,7 @@ class BrokerRelease:
         return self.api_versions.get(feature.api_key, -1) < feature.version
 
 
-def broker_releases(admin: MendedAdminClient) -> dict[int, BrokerRelease]:
+def broker_releases(admin: PatchedAdminClient) -> dict[int, BrokerRelease]:
     """Release by broker, of those that are alive; raises ClusterUnreachable, ClusterRequestFailed."""
     with translated("show the versions of its requests", role="control"):
         return {broker: _release_of(admin, broker) for broker in brokers_alive(admin)}
@@ -117,7 +117,7 @@ def missing_features(releases: Iterable[BrokerRelease]) -> list[Feature]:
     return [feature for feature in FEATURES if any(row.lacks(feature) for row in known)]
 
 
-def _release_of(admin: MendedAdminClient, broker: int) -> BrokerRelease:
+def _release_of(admin: PatchedAdminClient, broker: int) -> BrokerRelease:
     answer = admin.ask_broker(broker, ApiVersionsRequest("rebalancer", "1", min_version=3))
     error = for_code(answer.error_code)
     if error is not NoError:

@@ -43,7 +43,7 @@ class Reported:
 
 @dataclass(slots=True)
 class Owners:
-    """Who owns what of each group: made anew only if another description of it has come. For many threads."""
+    """Who owns what of each group: built again only if another description of it has come. For many threads."""
 
     _known: dict[str, tuple[DescribedGroup, Mapping[str, int], tuple[Owned, Unowned]]] = field(default_factory=dict)
 

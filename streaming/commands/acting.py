@@ -263,7 +263,7 @@ def executions_of(executions: Sequence[Execution], kept: "KeptPlan") -> list[Exe
 def approved_before(executions: Sequence[Execution], kept: "KeptPlan") -> Execution | None:
     """The newest execution of this plan that is open, or has ended since the plan was made; None where there is none.
 
-    `executions` are all, oldest first. A plan that was made anew since is new, though it may have the same id.
+    `executions` are all, oldest first. A plan that was made again since is new, though it may have the same id.
     """
     of_plan = reversed(executions_of(executions, kept))
     return next((row for row in of_plan if not row.ended or row.approved_ms >= kept.created_ms), None)

@@ -29,8 +29,10 @@ from assignor_core.model import INT64_MAX, cluster_from_json
 from assignor_core.plan import Plan, plan_from_json, plan_to_json, validate
 from assignor_core.price import plan_duration_ms
 from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.reassignment_file import is_reassignment_file
 from assignor_core.resources import Resource
 from assignor_core.wording import bytes_text, counted
+from streaming.commands.asked_plans import Asked, plan_live
 from streaming.commands.console import confirmed, echo
 from streaming.commands.in_words import duration_text
 from streaming.commands.options import check_tables, in_use, json_option, settings_from, settings_options
@@ -65,8 +67,9 @@ EXIT_CODES = {Event.DONE: 0, Event.REFUSED: 3}
 def apply(
     plan: str, config_file: Path | None, assignments: tuple[str, ...], yes: bool, revalidate: bool, as_json: bool
 ) -> int:
-    """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file that `plan --out FILE` wrote.
+    """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file.
 
+    The file is one that `plan --out FILE` wrote, or one for kafka-reassign-partitions: that is shown as a plan first.
     With --json standard output has one object, the end; all else goes to standard error.
     """
     settings = settings_from(config_file, assignments)
@@ -322,7 +325,7 @@ def _show_executions(journal: "Journal", approved: "KeptPlan") -> None:
 
 
 def _show_end(earlier: "Execution", *, is_since: bool) -> None:
-    """How the newest execution of this plan ended; `is_since`: the plan was not made anew after it."""
+    """How the newest execution of this plan ended; `is_since`: the plan was not made again after it."""
     from streaming.tables import utc
 
     assert earlier.end is not None
@@ -333,7 +336,7 @@ def _show_end(earlier: "Execution", *, is_since: bool) -> None:
     carried_out = f"this plan was carried out by execution {earlier.execution_id}, which ended at {when}"
     if is_since:
         raise RefusedForSafety(f"{carried_out}: make a new plan")
-    echo(f"{carried_out}, and was made anew since.")
+    echo(f"{carried_out}, and was made again since.")
 
 
 def _plan_of_file(file: str, journal: "Journal", settings: Settings) -> "tuple[KeptPlan, bool]":
@@ -345,9 +348,15 @@ def _plan_of_file(file: str, journal: "Journal", settings: Settings) -> "tuple[K
     from assignor_core.errors import PlanTampered
     from assignor_core.plan import HASH_VERSION, checked_content
     from assignor_core.proposed_plan import KeptPlan
+    from streaming.control.policies import policy_on
 
+    now_ms = clocks.now_ms()
+    content = _content_of(file)
+    if is_reassignment_file(content):
+        proposed = plan_live(settings, Asked.of_content(file, content), partial(policy_on, settings), now_ms=now_ms)
+        return KeptPlan(proposed, now_ms, now_ms + settings.planner.plan_ttl_ms), False
     proposed = read_plan_file(file, settings.kafka.cluster_name)
-    plan, now_ms = proposed.plan, clocks.now_ms()
+    plan = proposed.plan
     stored = journal.readable_plan(plan.plan_id)
     if stored is not None and checked_content(stored.plan) != checked_content(plan):
         raise PlanTampered(
@@ -362,6 +371,14 @@ def _plan_of_file(file: str, journal: "Journal", settings: Settings) -> "tuple[K
             "its id does not cover waves and sizes: make a new plan"
         )
     return KeptPlan(proposed, now_ms, now_ms + settings.planner.plan_ttl_ms), False
+
+
+def _content_of(file: str) -> object:
+    """The JSON in the file; None where it has none, of which `read_plan_file` says why."""
+    try:
+        return json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def _propose_again(cluster: "ClusterReader", settings: Settings) -> None:
@@ -401,6 +418,8 @@ def _show(plan: Plan) -> None:
         + (f" in about {duration_text(duration_ms)}" if duration_ms else "")
         + (f", bytes_in max/mean {before:.3f} -> {after:.3f}" if known else ", without its effect on the skew")
     )
+    for line in plan.problems:
+        echo(f"- {line}")
     for line in movement_lines(plan, shutil.get_terminal_size().columns):
         echo(line)
 

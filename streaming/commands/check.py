@@ -285,7 +285,7 @@ def _brokers_time(admin: Any, cluster: ClusterReader, settings: Settings) -> tup
         f"--entity-name {name} --add-config {TIMESTAMP_TYPE}={BROKERS_TIME}"
         for name in wrong
     )
-    return False, f"producers stamp the records of {', '.join(wrong)}; to mend it: {'; '.join(commands)}"
+    return False, f"producers stamp the records of {', '.join(wrong)}; to fix it: {'; '.join(commands)}"
 
 
 def _reassignments(cluster: ClusterReader) -> Finding:

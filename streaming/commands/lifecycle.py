@@ -62,7 +62,7 @@ CORDON_PAUSE_S = 0.5
 def drain(context: click.Context, /, broker: int, log_dir: str | None, **options: Any) -> int:
     """Empty BROKER: a plan that moves all it holds, internal topics too, and nothing else.
 
-    Of a broker that is gone, the replicas that it held are made anew elsewhere, where there is a copy of them. With
+    Of a broker that is gone, the replicas that it held are re-created elsewhere, where there is a copy of them. With
     --log-dir all in it goes to the broker's other log dirs, and the broker puts nothing new into it (Kafka 4.3).
     """
     if log_dir is not None:

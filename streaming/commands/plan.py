@@ -1,6 +1,5 @@
 """`rebalancer plan`: a plan from a cluster model, or from the newest windows and the live cluster."""
 
-import difflib
 import gc
 import json
 import os
@@ -8,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,12 @@ import click
 
 from assignor_core.errors import InputError
 from assignor_core.lag.reasons import duration
-from assignor_core.model import BrokerState, cluster_from_json
+from assignor_core.model import BrokerState, ClusterState, cluster_from_json, cluster_to_json
+from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import ProposedPlan
-from assignor_core.wording import first_named
+from assignor_core.wording import first_named, many
+from streaming.commands.asked_plans import Asked, plan_live, topics_named
 from streaming.commands.console import write_whole
 from streaming.commands.in_words import BROKERS_SHOWN, loads_lines
 from streaming.commands.options import (
@@ -44,6 +46,7 @@ STANDARD_INPUT = "-"
 NO_SETTINGS = PlannerPolicy()
 Command = Callable[..., Any]
 PolicyFor = Callable[[frozenset[str], Mapping[int, bool]], PlannerPolicy]
+PlanMaker = Callable[[ClusterState, PlannerPolicy], Plan]
 
 
 OPTIONS = {
@@ -86,12 +89,17 @@ _POLICY_OPTIONS = (
     click.option(
         "--only-broker", "only_brokers", type=int, multiple=True, help="Relieve only this broker; repeatable."
     ),
-    click.option("--only-topic", "only_topics", multiple=True, help="Move only this topic; repeatable."),
+    click.option(
+        "--only-topic",
+        "only_topics",
+        multiple=True,
+        help="Move only this topic, or those that match this pattern; repeatable.",
+    ),
     click.option(
         "--exclude-topic",
         "excluded_topics",
         multiple=True,
-        help="Never touch this topic, besides planner.excluded_topics; repeatable.",
+        help="Never touch this topic (or pattern), besides planner.excluded_topics; repeatable.",
     ),
     click.option("--exclude-broker", "excluded_brokers", type=int, multiple=True, help="Leave it alone; repeatable."),
     click.option("--drain", type=int, multiple=True, help="Empty this broker, and move nothing else; repeatable."),
@@ -107,6 +115,9 @@ _POLICY_OPTIONS = (
         help="Bytes/s per broker, to estimate durations.  [default: control.throttle_bytes_per_sec]",
     ),
 )
+
+
+_best_plan: PlanMaker = partial(propose, proves_least=True)
 
 
 def policy_options(command: Command) -> Command:
@@ -125,12 +136,38 @@ def policy_options(command: Command) -> Command:
 @click.option(
     "--log-dirs", is_flag=True, help="Even out the log dirs within brokers (of --only-broker, or all); nothing else."
 )
+@click.option(
+    "--export",
+    "export_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Make no plan: write the live cluster and its load there, as a model for --model.",
+)
+@click.option("--anonymous", is_flag=True, help="With --export: numbers in place of the names of topics and racks.")
+@click.option(
+    "--reassignment",
+    "reassignment_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The plan that does what this file of kafka-reassign-partitions asks for, and nothing else.",
+)
+@click.option(
+    "--replication-factor",
+    "factors",
+    metavar="TOPIC=N",
+    multiple=True,
+    help="The plan by which these topics (or all that match a pattern) have N replicas; repeatable.",
+)
 @force_option
 @settings_options
 @policy_options
 def plan(
     model_file: str | None,
     log_dirs: bool,
+    export_file: Path | None,
+    anonymous: bool,
+    reassignment_file: Path | None,
+    factors: tuple[str, ...],
     on_old_windows: bool,
     out_file: Path | None,
     as_json: bool,
@@ -145,15 +182,26 @@ def plan(
     policy_from(knobs)  # a wrong option is refused before anything is read
     if on_old_windows and (log_dirs or model_file is not None):
         raise UsageProblem("--force: is for plans that rest on windows of load, and this one rests on none")
+    if anonymous and export_file is None:
+        raise UsageProblem("--anonymous: is for --export, which names the file")
+    if export_file is not None:
+        _check_export_alone()
+        settings = settings_from(config_file, assignments)
+        return _export(settings, export_file, anonymous=anonymous, on_old_windows=on_old_windows)
+    asked = Asked.of_options(reassignment_file, factors)
+    if asked is not None:
+        _check_asked_alone(asked, log_dirs, knobs)
     if log_dirs:
         _check_log_dirs_alone(model_file, knobs)
     elif model_file is not None:
-        show(_plan_model(model_file, config_file, assignments, knobs), out_file=out_file, as_json=as_json)
+        show(_plan_model(model_file, config_file, assignments, knobs, asked), out_file=out_file, as_json=as_json)
         return 0
     settings, now_ms = settings_from(config_file, assignments), clocks.now_ms()
     accuracy = None
     if log_dirs:
         result = _plan_log_dirs(settings, knobs, now_ms=now_ms)
+    elif asked is not None:
+        result = _plan_asked(settings, asked, knobs, now_ms=now_ms)
     else:
         result, accuracy = _plan_live(settings, knobs, now_ms=now_ms, on_old_windows=on_old_windows)
     show(
@@ -181,7 +229,11 @@ def _how_to_apply(proposed: ProposedPlan, planner: PlannerSettings, *, now_ms: i
 
 
 def _plan_model(
-    model_file: str, config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]
+    model_file: str,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    knobs: dict[str, Any],
+    asked: Asked | None,
 ) -> ProposedPlan:
     """Limits and aims of the settings count here too. Topics that are never moved do only where
     somebody has named them: the default is the internal ones, and whoever puts those into a model means them.
@@ -194,18 +246,75 @@ def _plan_model(
     def policy_for(topics: frozenset[str], brokers: Mapping[int, bool]) -> PlannerPolicy:
         return policy_from(knobs, policy_of_plans(effective.settings, topics if named else ()), topics, brokers)
 
-    return plan_from_model(read_model(model_file), policy_for)
+    if asked is None:
+        return plan_from_model(read_model(model_file), policy_for)
+    return plan_from_model(read_model(model_file), policy_for, lambda cluster, policy: asked.plan(cluster, policy, {}))
+
+
+def _check_export_alone() -> None:
+    given = _given_options(
+        click.get_current_context().params,
+        but={"export_file", "anonymous", "on_old_windows", "config_file", "assignments"},
+    )
+    if given:
+        raise UsageProblem(f"--export: writes the cluster as it is, so it can't go with {' or '.join(given)}")
+
+
+def _export(settings: Settings, file: Path, *, anonymous: bool, on_old_windows: bool) -> int:
+    """Write the model of the live cluster; raises NothingToPlanOn."""
+    from assignor_core.anonymous import anonymous as without_names
+    from streaming.control.planning import model_of
+    from streaming.control.wiring import window_tables_of
+
+    with live_cluster(settings) as cluster:
+        model = model_of(
+            cluster, window_tables_of(settings), settings.planner,
+            now_ms=clocks.now_ms(), on_old_windows=on_old_windows,
+        )  # fmt: skip
+    content = cluster_to_json(without_names(model) if anonymous else model)
+    write_whole("--export", file, f"{json.dumps(content)}\n".encode())
+    brokers, partitions = many(len(model.brokers), "broker"), many(len(model.partitions), "partition")
+    click.echo(f"{file}: {brokers} and {partitions}; to plan on it: rebalancer plan --model {file}", err=True)
+    return 0
+
+
+def _check_asked_alone(asked: Asked, log_dirs: bool, knobs: dict[str, Any]) -> None:
+    """Raises UsageProblem for an option that could change nothing about what is asked for."""
+    count = {"throttle_bytes_per_sec"} if asked.lists is not None else {"throttle_bytes_per_sec", "excluded_brokers"}
+    others = _given_options({**knobs, "log_dirs": log_dirs}, but=count)
+    if others:
+        option = "--reassignment" if asked.lists is not None else "--replication-factor"
+        raise UsageProblem(f"{option}: changes just what it names, so it can't go with {' or '.join(others)}")
+
+
+def _plan_asked(settings: Settings, asked: Asked, knobs: dict[str, Any], *, now_ms: int) -> ProposedPlan:
+    """The plan for the live cluster, kept in the tables if it changes anything."""
+    from streaming.commands.acting import keeping_plan
+    from streaming.control.policies import policy_on
+
+    def policy_for(live: "LiveCluster") -> PlannerPolicy:
+        topics = {topic for topic, _ in live.partitions}
+        return policy_from(knobs, policy_on(settings, live), topics, brokers_of(live))
+
+    proposed = plan_live(settings, asked, policy_for, now_ms=now_ms)
+    if proposed.plan.movement_count:
+        keeping_plan(settings, "plan", now_ms=now_ms)(proposed)
+    return proposed
 
 
 def _check_log_dirs_alone(model_file: str | None, knobs: dict[str, Any]) -> None:
     """An option that counts for nothing would be taken to have counted; raises UsageProblem."""
     if model_file is not None:
         raise UsageProblem("--log-dirs: brokers are asked how full their log dirs are, so it can't go with --model")
-    options = {param.name: param.opts[0] for param in click.get_current_context().command.params}
-    others = [options[name] for name, value in knobs.items() if value not in (None, (), False)]
-    others = [option for option in others if option != "--only-broker"]
+    others = _given_options(knobs, but={"only_brokers"})
     if others:
         raise UsageProblem(f"--log-dirs: moves replicas within brokers, so it can't go with {' or '.join(others)}")
+
+
+def _given_options(knobs: Mapping[str, Any], *, but: Collection[str]) -> list[str]:
+    """Options that were given a value, by the names that people write; those of `but` left out."""
+    options = {param.name: param.opts[0] for param in click.get_current_context().command.params}
+    return [options[name] for name, value in knobs.items() if name not in but and value not in (None, (), False)]
 
 
 def _plan_log_dirs(settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> ProposedPlan:
@@ -295,8 +404,10 @@ def policy_from(
     _check_options(knobs)
     if knobs["drain"]:
         settings = settings.for_relief(frozenset(knobs["drain"]))
+    only, excluded = frozenset(knobs["only_topics"]), frozenset(knobs["excluded_topics"])
     if topics is not None:
-        _check_topics(knobs, settings, topics)
+        excluded = _topics_of(knobs, "excluded_topics", topics)
+        only = _only_topics(knobs, settings.excluded_topics | excluded, topics)
     if brokers is not None:
         _check_brokers(knobs, brokers)
     drain = frozenset(knobs["drain"])
@@ -305,8 +416,8 @@ def policy_from(
         settings,
         leaders_only=knobs["leaders_only"],
         only_brokers=frozenset(knobs["only_brokers"]) | drain,
-        only_topics=frozenset(knobs["only_topics"]),
-        excluded_topics=frozenset(knobs["excluded_topics"]) | settings.excluded_topics,
+        only_topics=only,
+        excluded_topics=excluded | settings.excluded_topics,
         excluded_brokers=frozenset(knobs["excluded_brokers"]),
         drain=drain,
         add=frozenset(knobs["add"]),
@@ -322,14 +433,19 @@ def _check_options(knobs: dict[str, Any]) -> None:
             raise InputError(f"{OPTIONS[one]} {both[0]} and {OPTIONS[other]} {both[0]} contradict each other")
 
 
-def _check_topics(knobs: dict[str, Any], settings: PlannerPolicy, topics: Collection[str]) -> None:
-    for name in ("only_topics", "excluded_topics"):
-        for topic in sorted(set(knobs[name]) - set(topics)):
-            close = difflib.get_close_matches(topic, topics, n=1, cutoff=0.6)
-            meant = f"; did you mean {close[0]!r}?" if close else ""
-            raise InputError(f"{OPTIONS[name]}: there is no topic {topic!r}{meant}")
-    for topic in sorted(set(knobs["only_topics"]) & settings.excluded_topics):
-        raise InputError(f"{OPTIONS['only_topics']} {topic}: planner.excluded_topics keeps it from moving")
+def _topics_of(knobs: dict[str, Any], name: str, topics: Collection[str]) -> frozenset[str]:
+    """Topics that an option names, each by its name or by a pattern; raises InputError for one that names none."""
+    return frozenset(topic for text in knobs[name] for topic in topics_named(text, topics, OPTIONS[name]))
+
+
+def _only_topics(knobs: dict[str, Any], excluded: Collection[str], topics: Collection[str]) -> frozenset[str]:
+    """Topics of --only-topic that may move; raises InputError where none of one option may."""
+    for text in sorted(knobs["only_topics"]):
+        named = set(topics_named(text, topics, OPTIONS["only_topics"]))
+        if named <= set(excluded):
+            keeper = OPTIONS["excluded_topics"] if knobs["excluded_topics"] else "planner.excluded_topics"
+            raise InputError(f"{OPTIONS['only_topics']} {text}: {keeper} keeps it from moving")
+    return _topics_of(knobs, "only_topics", topics) - frozenset(excluded)
 
 
 def _check_brokers(knobs: dict[str, Any], brokers: Mapping[int, bool]) -> None:
@@ -357,8 +473,8 @@ def read_model(model_file: str) -> str:
         raise InputError(f"model {model_file}: is not UTF-8 text") from None
 
 
-def plan_from_model(text: str, policy_for: PolicyFor) -> ProposedPlan:
-    """A plan for a model in JSON, by the policy of its topics and brokers; raises InputError."""
+def plan_from_model(text: str, policy_for: PolicyFor, make: PlanMaker = _best_plan) -> ProposedPlan:
+    """The plan that `make` makes for a model in JSON, by the policy of its topics and brokers; raises InputError."""
     # Millions of small objects that all stay alive: walking them again and again takes longer than making them.
     collecting = gc.isenabled()
     gc.disable()
@@ -374,7 +490,7 @@ def plan_from_model(text: str, policy_for: PolicyFor) -> ProposedPlan:
             {broker.broker_id: broker.state is BrokerState.ALIVE for broker in cluster.brokers},
         )
         began = time.perf_counter()
-        plan = propose(cluster, policy, proves_least=True)
+        plan = make(cluster, policy)
         elapsed_ms = (time.perf_counter() - began) * 1000
         return ProposedPlan(plan, elapsed_ms=elapsed_ms)
     finally:

@@ -179,7 +179,7 @@ def _view(name: str, there: pa.Schema, kept_since: datetime | None) -> str:
     """Times as UTC without a zone: DuckDB's functions on zoned times need an extension that it would download. A column
     that an earlier release did not write is null, as for all who read tables.
 
-    With `kept_since` it is a view that fails: only who asks this very table must be told that it doesn't reach so far.
+    With `kept_since` it is a view that fails: only who asks this very table must see that it doesn't reach so far.
     """
     casts = ", ".join(f'"{row.name}"::TIMESTAMP AS "{row.name}"' for row in there if pa.types.is_timestamp(row.type))
     lacking = [column for column in TABLES[name].columns if column.name not in there.names]

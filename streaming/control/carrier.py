@@ -41,7 +41,7 @@ RETRIED_ERRORS = (
     LeaseExpired,
     LookTooOld,
 )
-"""What a tick may raise and the next one may mend. After LeaseLost the carrier is to be thrown away."""
+"""What a tick may raise and the next one may overcome. After LeaseLost the carrier is to be thrown away."""
 PLAN_GONE = "its plan is gone from the tables"
 
 

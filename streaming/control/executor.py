@@ -187,7 +187,11 @@ class Executor(Generic[LookT]):
         brokers = self._moves.throttled_brokers(look.execution, look.plan, look.live)
         p99_ms = self._latency.highest_ms()
         self._moves.reports.write(
-            look, Event.RESUMED, "its time has come", throttled_brokers=brokers, produce_p99_ms_before=p99_ms
+            look,
+            Event.RESUMED,
+            "a maintenance window has opened",
+            throttled_brokers=brokers,
+            produce_p99_ms_before=p99_ms,
         )
 
     def _pressure(self, look: LookT) -> str | None:

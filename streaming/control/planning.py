@@ -17,10 +17,17 @@ from assignor_core.deciding.needs import full_log_dirs
 from assignor_core.deciding.observation import PlanRequest
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster
-from assignor_core.live_plans.planning import Model, PartitionLoads, build_model, propose_elections, propose_on
+from assignor_core.live_plans.planning import (
+    AskedPlan,
+    Model,
+    PartitionLoads,
+    build_model,
+    propose_elections,
+    propose_on,
+)
 from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.log_dirs.planning import FillPolicy, propose_within, relieve
-from assignor_core.model import RATE_KEYS
+from assignor_core.model import RATE_KEYS, ClusterState
 from assignor_core.planner import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
@@ -55,11 +62,48 @@ def propose_for(
     if request.fill is not None:
         topics = request.policy.excluded_topics
         return relief_of_log_dirs(live, cluster, request.fill, topics, window_tables.kafka_cluster)
+    return _proposed(request, live, cluster, window_tables, planner, now_ms=now_ms)
+
+
+def _proposed(
+    request: PlanRequest,
+    live: LiveCluster,
+    cluster: ClusterReader,
+    window_tables: WindowTables,
+    planner: PlannerSettings,
+    *,
+    now_ms: int,
+    asked: AskedPlan | None = None,
+) -> ProposedPlan:
     model = model_for(request, live, cluster, window_tables, planner, now_ms=now_ms)
     return propose_on(
-        model, live, request.policy, elapsed_s=time.perf_counter, proves_least=True,
+        model, live, request.policy, elapsed_s=time.perf_counter, proves_least=True, asked=asked,
         ask_uploads=lambda keys: cluster.uploads({key: live.partitions[key].leader for key in keys}),
     )  # fmt: skip
+
+
+def propose_asked(
+    cluster: ClusterReader,
+    window_tables: WindowTables,
+    planner: PlannerSettings,
+    *,
+    policy_for: Callable[[LiveCluster], PlannerPolicy],
+    asked_for: Callable[[LiveCluster], AskedPlan],
+    now_ms: int,
+) -> ProposedPlan:
+    """The plan of replica lists that somebody asks for, on the cluster as it is now; raises NothingToPlanOn and
+    InputError.
+
+    Loads are of the newest closed windows, however old they are: they say what the plan brings, and the lists are asked
+    for whatever that is. Sizes and the placement are of this moment.
+    """
+    live = cluster.describe()
+    request = PlanRequest(
+        policy_for(live),
+        windows_to_plan_on(window_tables, now_ms=now_ms, forced=True)[-planner.windows :],
+        drained_brokers(tables.TableReader(window_tables.root), window_tables.kafka_cluster),
+    )
+    return _proposed(request, live, cluster, window_tables, planner, now_ms=now_ms, asked=asked_for(live))
 
 
 def model_for(
@@ -84,6 +128,23 @@ def model_for(
         disagreement_max=planner.load_disagreement_max,
         now_ms=now_ms,
     )
+
+
+def model_of(
+    cluster: ClusterReader, window_tables: WindowTables, planner: PlannerSettings, *, now_ms: int, on_old_windows: bool
+) -> ClusterState:
+    """The live cluster with its measured load, as a plan for balance would rest on; raises NothingToPlanOn.
+
+    Partitions whose load is not known have none in it, and brokers that are drained are draining.
+    """
+    live = cluster.describe()
+    windows = windows_to_plan_on(window_tables, now_ms=now_ms, forced=on_old_windows)[-planner.windows :]
+    drained = drained_brokers(tables.TableReader(window_tables.root), window_tables.kafka_cluster)
+    request = PlanRequest(PlannerPolicy(), windows, drained)
+    model = model_for(request, live, cluster, window_tables, planner, now_ms=now_ms)
+    rows = model.cluster.partitions
+    known = (replace(row, is_load_known=(row.topic, row.partition) not in model.unknown) for row in rows)
+    return replace(model.cluster, partitions=tuple(known))
 
 
 def relief_of_log_dirs(

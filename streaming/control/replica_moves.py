@@ -51,7 +51,7 @@ LOOKS_AGAIN = Wait("looks again at what is to be moved next")
 
 class ReplicaMoves:
     """Those of one execution. `disk_room` judges what fits on disks by `disk_looks`; `control` holds the limits. With a
-    larger share of the brokers away than `relief_max_away_share` no lost replica is made anew.
+    larger share of the brokers away than `relief_max_away_share` no lost replica is re-created.
     """
 
     noun = "movements"

@@ -19,7 +19,7 @@ from typing import Self
 import psutil
 from kafka.errors import KafkaError
 
-from streaming.cluster.kafka_python_mends import MendedAdminClient
+from streaming.cluster.kafka_python_patches import PatchedAdminClient
 from streaming.demo.class_archive import archive_path
 from streaming.errors import RebalancerError
 from streaming.runtime import class_archive, jars, processes
@@ -283,7 +283,7 @@ class EmbeddedCluster:
 def _known_to(broker: EmbeddedBroker) -> set[int] | None:
     """Brokers in this one's metadata, without those that are fenced; None if it doesn't answer."""
     with suppress(KafkaError):
-        admin = MendedAdminClient(
+        admin = PatchedAdminClient(
             bootstrap_servers=[broker.address], request_timeout_ms=5_000, bootstrap_timeout_ms=5_000
         )
         try:

@@ -187,8 +187,8 @@ class WindowWriter:
 
 
 def _with_constants(rows: pa.Table, values: Mapping[str, object]) -> pa.Table:
-    """The same value in every row. Not as Spark's literals: they would be part of its generated code, made anew, and
-    compiled anew, for each batch.
+    """The same value in every row. Not as Spark's literals: they would be part of its generated code, which Spark would
+    compile again for each batch.
     """
     for name, value in values.items():
         rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))

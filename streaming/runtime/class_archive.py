@@ -21,7 +21,7 @@ QUIETLY = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 """Without the warnings: a file that doesn't fit any more costs time, nothing else."""
 
 MADE_BY = "the pipeline at work on a broker"
-"""What loads the classes of Spark's archive; by another text here, archives that exist are made anew."""
+"""What loads the classes of Spark's archive; by another text here, archives that exist are made again."""
 
 Program = Callable[[tuple[str, ...], Path], None]
 """Starts the program with these options of Java and ends it in order; the folder is there for what it writes."""

@@ -34,7 +34,7 @@ QUICK_DEATHS_MAX = 5
 """After more quick ends in a row a role counts as failing."""
 USAGE_CODE = 2
 STOP_GRACE_S = 60.0
-"""A pipeline that is told to end while it starts has Spark's start, a batch and Spark's end before it."""
+"""A pipeline that is asked to end while it starts has Spark's start, a batch and Spark's end before it."""
 SIGNAL_BASE = 128
 
 

@@ -18,7 +18,6 @@ from streaming.settings.deciding import CapacitySettings, PlannerSettings, Trigg
 from streaming.settings.fields import (
     DAY_MS,
     HOUR_MS,
-    MEMORY_ROOT,
     RETENTION_MAX_MS,
     File,
     HttpUrl,
@@ -38,7 +37,6 @@ from streaming.settings.serve import ServeSettings
 __all__ = [
     "DAY_MS",
     "HOUR_MS",
-    "MEMORY_ROOT",
     "CapacitySettings",
     "CollectSettings",
     "ControlSettings",

@@ -25,8 +25,6 @@ Milliseconds = Annotated[int, Field(ge=1, le=WAIT_MAX_MS)]
 RETENTION_MAX_MS = 100 * 365 * 86_400_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-MEMORY_ROOT = "memory:"
-"""What the roots of tables in memory begin with (see `streaming.tables.memory`); no user may set one."""
 Port = Annotated[int, Field(ge=0, le=65535)]
 PathOrText = TypeVar("PathOrText", str, Path)
 AnyPolicy = TypeVar("AnyPolicy", bound=Policy)

@@ -4,8 +4,8 @@
 `upgrade` names what those of an earlier release lack, `unfit_rows` makes bad rows a failure of their table, `upkeep`
 joins and removes files, `clock_proof` bounds what may expire by a clock that may be ahead, `opening` reads logs,
 `places` tells folders from object stores, `object_stores` says how these are reached, `conditional_puts` tries what
-commits there rest on, `versions` has those of transactions that are times, `memory` stands in for Delta below `memory:`
-roots.
+commits there rest on, `versions` has those of transactions that are times, `stand_ins` is where simulations put tables
+of their own in the place of Delta's.
 Knows no role and no Spark.
 """
 

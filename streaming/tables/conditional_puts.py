@@ -39,7 +39,7 @@ class _Outcome(Enum):
 def try_conditional_put(root: str) -> tuple[bool | None, str]:
     """Whether the store at `root` can hold tables, and why not; None where no two writers met. Raises TableUnavailable.
 
-    Some writers make one table at the same moment, each in a thread. Each that is not told otherwise must have written
+    Some writers make one table at the same moment, each in a thread. Each that gets no refusal must have written
     an entry of the log of its own.
     """
     for _ in range(ROUNDS_MAX):
@@ -50,7 +50,7 @@ def try_conditional_put(root: str) -> tuple[bool | None, str]:
             raise TableUnavailable(f"{root} can't be written: {first_line(error)}") from None
         if won > entries:
             return False, (
-                f"{root} ignores conditional puts (If-None-Match): {won} writers were told that they had made "
+                f"{root} ignores conditional puts (If-None-Match): {won} writers got the answer that they had made "
                 f"{entries} objects, so two controls could hold one lease. Use a store that refuses the second put"
             )
         if refused or entries > 1:
@@ -68,7 +68,7 @@ def check_conditional_put(root: str) -> None:
 
 
 def _race(uri: str) -> tuple[int, int, int]:
-    """How many writers were told that theirs is written, how many were refused, and how many entries there are."""
+    """How many writers got the answer that theirs is written, how many were refused, and how many entries there are."""
     start = Barrier(WRITERS)
     with ThreadPoolExecutor(WRITERS) as writers:
         outcomes = list(writers.map(_make, [uri] * WRITERS, [start.wait] * WRITERS))

@@ -69,7 +69,7 @@ def differences(delta: DeltaTable, uri: str, table: Table) -> Differences:
 
 
 def other_types(delta: DeltaTable, table: Table) -> tuple[str, ...]:
-    """Columns whose type is another than this release's: no release of ours made them so, and nothing mends them."""
+    """Columns whose type is another than this release's: no release of ours made them so, and nothing repairs them."""
     wanted = {field.name: field.type for field in Schema.from_arrow(arrow_schema(table)).fields}
     return tuple(field.name for field in delta.schema().fields if wanted.get(field.name, field.type) != field.type)
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, Self, cast
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -22,10 +22,10 @@ from streaming.tables.arrow import arrow_schema
 from streaming.tables.conditions import ALL_ROWS, Condition, at_least, equal, is_known, of_cluster
 from streaming.tables.data_files import rows_of, with_texts_once
 from streaming.tables.definitions import check_format
-from streaming.tables.memory import MemoryReader, memory_store
 from streaming.tables.new_files import rows_since
 from streaming.tables.opening import file_statistics, first_line, log_entry, newest_in_files, open_table, table_uri
 from streaming.tables.places import local_folder
+from streaming.tables.stand_ins import stand_in_of
 
 Row = Mapping[str, Any]
 
@@ -49,6 +49,11 @@ class TableState:
 class TableReader:
     """Tables below one root, each in one version until `look_again`; not for use by two threads."""
 
+    def __new__(cls, root: str) -> Self:
+        """A reader of the kind that the root is of: what stands in for Delta there has a subclass of its own."""
+        stand_in = stand_in_of(root)
+        return super().__new__(cls if stand_in is None else cast("type[Self]", stand_in.reader))
+
     def __init__(self, root: str) -> None:
         self.root = root
         self._open: dict[str, DeltaTable] = {}
@@ -56,13 +61,11 @@ class TableReader:
         self._states: dict[str, TableState] = {}
         self._files: dict[str, tuple[int, pa.Table]] = {}
         """Version and add actions of tables that this look has read from their files."""
-        store = memory_store(root)
-        self._memory = MemoryReader(store) if store else None
 
     def check_folder(self) -> None:
         """Raises TableUnavailable where the tables' folder isn't there: a volume that is not mounted must not look like
         tables yet to come."""
-        folder = None if self._memory else local_folder(self.root)
+        folder = local_folder(self.root)
         if folder is None:
             return
         try:
@@ -75,14 +78,9 @@ class TableReader:
         """From now on tables are read in their newest version."""
         self._looked_at.clear()
         self._files.clear()
-        if self._memory:
-            self._memory.look_again()
 
     def version(self, name: str) -> int | None:
         """Newest version of the table, None where it isn't there yet; raises TableUnavailable."""
-        if self._memory:
-            table = self._memory.table(name)
-            return None if table is None else table.version
         delta = self._newest(name)
         return None if delta is None else delta.version()
 
@@ -91,9 +89,6 @@ class TableReader:
         of rows that were deleted since, or are missing as the table was restored to an earlier version. None where
         there is none. Raises TableUnavailable.
         """
-        if self._memory:
-            table = self._memory.table(name)
-            return None if table is None else table.transactions.get(transaction_id)
         delta = self._newest(name)
         if delta is None:
             return None
@@ -102,9 +97,6 @@ class TableReader:
 
     def state(self, name: str) -> TableState | None:
         """Version, files and bytes of the table, None where it isn't there yet; raises TableUnavailable."""
-        if self._memory:
-            table = self._memory.table(name)
-            return None if table is None else TableState(name, table.version, table.commits, 0)
         delta = self._newest(name)
         if delta is None:
             return None
@@ -119,9 +111,9 @@ class TableReader:
     def files(self, name: str, column: str) -> dict[str, tuple[datetime | None, datetime | None]] | None:
         """Least and greatest value of a time column by data file, from the log; each None where the log lacks it.
 
-        None where the table isn't there yet, or is not made of files. Raises TableUnavailable.
+        None where the table isn't there yet. Raises TableUnavailable.
         """
-        delta = None if self._memory else self._newest(name)
+        delta = self._newest(name)
         if delta is None:
             return None
         with self._as_unavailable(name):
@@ -131,7 +123,7 @@ class TableReader:
 
     def has_same_rows_since(self, name: str, version: int) -> bool:
         """True if all commits after `version` are upkeep, which joins and removes files; False if that is unknown."""
-        delta = None if self._memory else self._newest(name)
+        delta = self._newest(name)
         if delta is None:
             return False
         with self._as_unavailable(name):
@@ -144,8 +136,6 @@ class TableReader:
         Of all rows the files' statistics alone say it. Otherwise the newest files are asked first, for what the
         condition and the column need: so however old it is, finding it is cheap.
         """
-        if self._memory:
-            return self._memory.newest(name, column, where)
         delta = self._newest(name)
         if delta is None:
             return None
@@ -165,7 +155,7 @@ class TableReader:
     def newest_of_cluster(self, name: str, column: str, kafka_cluster: str) -> datetime | None:
         """`newest` of one Kafka cluster. Where each file holds rows of one cluster, the statistics alone say it."""
         own = of_cluster(kafka_cluster)
-        delta = None if self._memory else self._newest(name)
+        delta = self._newest(name)
         if delta is None:
             return self.newest(name, column, where=own)
         with self._as_unavailable(name):
@@ -192,27 +182,21 @@ class TableReader:
         Files are chosen by their statistics before any is opened: of a table with thousands, the newest rows cost
         milliseconds, where a scan through pyarrow's datasets took seconds.
         """
-        if self._memory:
-            names = columns or TABLES[name].column_names()
-            rows = self._memory.rows(name, names, where)
-            return (
-                pa.Table.from_pylist(rows, schema=_schema(name, names)) if rows else _schema(name, names).empty_table()
-            )
         delta = self._newest(name)
         if delta is None:
-            return _schema(name, columns or TABLES[name].column_names()).empty_table()
+            return schema_of(name, columns or TABLES[name].column_names()).empty_table()
         with self._as_unavailable(name):
             there = {field.name for field in delta.schema().fields}
             names = columns or [column for column in TABLES[name].column_names() if column in there]
             selected = ", ".join(column if column in there else f"null as {column}" for column in names)
             query = f"select {selected} from rows_of_table where {where}"  # noqa: S608 - literals are quoted
             answer = pa.table(QueryBuilder().register("rows_of_table", delta).execute(query))
-            return answer.cast(_schema(name, names))
+            return answer.cast(schema_of(name, names))
 
     def encoded(self, name: str, *, columns: Sequence[str], where: Condition = ALL_ROWS) -> pa.Table:
         """The same for hundreds of thousands of rows: texts as dictionaries, each column in one piece."""
-        delta = None if self._memory else self._newest(name)
-        folder = None if self._memory else local_folder(table_uri(self.root, name))
+        delta = self._newest(name)
+        folder = local_folder(table_uri(self.root, name))
         if delta is not None and folder is not None:
             with self._as_unavailable(name):
                 rows = rows_of(delta, self._files_of(name, delta), folder, arrow_schema(TABLES[name]), columns, where)
@@ -225,8 +209,6 @@ class TableReader:
         self, name: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS
     ) -> list[dict[str, Any]]:
         """The same as dicts, for some thousands of rows: each costs some kB."""
-        if self._memory:
-            return self._memory.rows(name, columns, where)
         rows: list[dict[str, Any]] = self.arrow(name, columns=columns, where=where).to_pylist()
         return rows
 
@@ -234,11 +216,11 @@ class TableReader:
         """Rows that fulfil `where`, all that commits after `version` have added among them: files of before are not
         opened where the log shows which those are. For one who has the rows of before.
         """
-        delta = None if self._memory else self._newest(name)
-        folder = None if self._memory else local_folder(table_uri(self.root, name))
+        delta = self._newest(name)
+        folder = local_folder(table_uri(self.root, name))
         if delta is not None and folder is not None:
             with self._as_unavailable(name):
-                rows = rows_since(delta, folder, version, _schema(name, TABLES[name].column_names()))
+                rows = rows_since(delta, folder, version, schema_of(name, TABLES[name].column_names()))
             if rows is not None:
                 return where.kept(rows)
         return self.rows(name, where=where)
@@ -308,7 +290,7 @@ def newest(rows: Iterable[Row], column: str) -> Row | None:
     return max(rows, key=lambda row: row[column], default=None)
 
 
-def _schema(name: str, columns: Sequence[str]) -> pa.Schema:
+def schema_of(name: str, columns: Sequence[str]) -> pa.Schema:
     """Types as the product knows them, without NOT NULL and comments: a query's answer has neither."""
     return _schema_of(name, tuple(columns))
 

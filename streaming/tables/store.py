@@ -16,13 +16,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from streaming.contract import TABLES, Table
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema, row_schema
-from streaming.tables.conditions import Condition, equal
+from streaming.tables.conditions import Condition, of_cluster
 from streaming.tables.definitions import bring_up_to_date, configuration, differences, with_columns_of
-from streaming.tables.memory import memory_store
 from streaming.tables.object_stores import storage_options
 from streaming.tables.opening import first_line, log_entry, open_table, table_uri
 from streaming.tables.places import local_folder
 from streaming.tables.reader import Row
+from streaming.tables.stand_ins import stand_in_of
 from streaming.tables.versions import AtTime
 
 APPEND_TRIES = 5
@@ -69,7 +69,7 @@ def _kept(uri: str) -> DeltaTable | None:
     folder = local_folder(uri)
     with suppress(DeltaError, OSError):
         if folder is not None:
-            # A table that was made anew in the same place has another entry of this version, or none.
+            # A table that was made again in the same place has another entry of this version, or none.
             if seen is None or seen != _entry_seen(folder, delta.version()):
                 return None
             if not log_entry(folder, delta.version() + 1).exists():
@@ -124,26 +124,23 @@ def _created(uri: str, table: Table) -> DeltaTable:
 
 def ensure_table(root: str, name: str) -> None:
     """Make the table as `create_table` does, on any root; raises TableUnavailable."""
-    store = memory_store(root)
-    if store is None:
+    stand_in = stand_in_of(root)
+    if stand_in is None:
         create_table(root, name)
     else:
-        store.ensure(name)
+        stand_in.ensure(root, name)
 
 
 def table_exists(root: str, name: str) -> bool:
     """Whether the table is there now; raises TableUnavailable."""
-    store = memory_store(root)
-    return open_table(root, name) is not None if store is None else name in store.tables
+    stand_in = stand_in_of(root)
+    return open_table(root, name) is not None if stand_in is None else stand_in.exists(root, name)
 
 
 def append(
     root: str, name: str, rows: Sequence[Row], *, transaction_id: str, transaction_version: int | AtTime
 ) -> bool:
     """Append `rows` once: False where this transaction had been written already. Raises TableUnavailable."""
-    store = memory_store(root)
-    if store is not None:
-        return store.write(name, rows, None, transaction_id=transaction_id, transaction_version=transaction_version)
     return _write(root, name, rows, None, transaction_id, transaction_version)
 
 
@@ -157,14 +154,7 @@ def replace(
     transaction_version: int | AtTime,
 ) -> bool:
     """Put `rows` in the place of all of one cluster, once, as `append` does."""
-    store = memory_store(root)
-    if store is not None:
-        of_cluster = equal("kafka_cluster", kafka_cluster)
-        return store.write(
-            name, rows, of_cluster.holds, transaction_id=transaction_id, transaction_version=transaction_version
-        )
-    predicate = f"kafka_cluster = '{kafka_cluster.replace(chr(39), chr(39) * 2)}'"
-    return _write(root, name, rows, predicate, transaction_id, transaction_version)
+    return _write(root, name, rows, of_cluster(kafka_cluster), transaction_id, transaction_version)
 
 
 def delete(root: str, name: str, where: Condition) -> int:
@@ -172,9 +162,9 @@ def delete(root: str, name: str, where: Condition) -> int:
 
     Raises TableUnavailable, also where another writer has changed the same rows meanwhile.
     """
-    store = memory_store(root)
-    if store is not None:
-        return store.delete(name, where.holds)
+    stand_in = stand_in_of(root)
+    if stand_in is not None:
+        return stand_in.delete(root, name, where)
     delta = open_table(root, name)
     if delta is None:
         return 0
@@ -185,13 +175,21 @@ def delete(root: str, name: str, where: Condition) -> int:
 
 
 def _write(
-    root: str, name: str, rows: Sequence[Row], replaced: str | None, transaction_id: str, version: int | AtTime
+    root: str,
+    name: str,
+    rows: Sequence[Row],
+    replaced: Condition | None,
+    transaction_id: str,
+    version: int | AtTime,
 ) -> bool:
-    """Write `rows` in the place of those for which the SQL predicate `replaced` holds; None appends.
+    """Write `rows` in the place of those that fulfil `replaced`; None appends.
 
     An append is tried again where somebody has deleted rows meanwhile; its transaction keeps it from being written
     twice. What replaces rows is not: who has replaced them meanwhile wins.
     """
+    stand_in = stand_in_of(root)
+    if stand_in is not None:
+        return stand_in.write(root, name, rows, replaced, transaction_id=transaction_id, transaction_version=version)
     uri = table_uri(root, name)
     for tries_left in reversed(range(APPEND_TRIES if replaced is None else 1)):
         try:
@@ -209,7 +207,7 @@ def _write(
 
 
 def _commit(
-    root: str, delta: DeltaTable, name: str, rows: Sequence[Row], replaced: str | None, transaction: Transaction
+    root: str, delta: DeltaTable, name: str, rows: Sequence[Row], replaced: Condition | None, transaction: Transaction
 ) -> bool:
     # A retention shorter than the table's life would let an old duplicate in again, so none is set.
     written = delta.transaction_version(transaction.app_id)
@@ -220,7 +218,7 @@ def _commit(
     if replaced is None:
         write_deltalake(delta, data, mode="append", commit_properties=properties)
     else:
-        write_deltalake(delta, data, mode="overwrite", predicate=replaced, commit_properties=properties)
+        write_deltalake(delta, data, mode="overwrite", predicate=str(replaced), commit_properties=properties)
     _keep(table_uri(root, name), delta)  # in the version that it has now
     return True
 

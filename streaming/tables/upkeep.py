@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streaming.errors import TableUnavailable
-from streaming.tables.memory import memory_store
 from streaming.tables.opening import first_line, open_table
+from streaming.tables.stand_ins import stand_in_of
 
 TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
 """Sizes up to which files are joined, largest first."""
@@ -20,7 +20,7 @@ def tidy(root: str, name: str) -> None:
 
     For the table's one writer, between two writes: it must not conflict with another.
     """
-    if memory_store(root) is not None:
+    if stand_in_of(root) is not None:
         return
     delta = open_table(root, name)
     try:

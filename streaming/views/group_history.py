@@ -129,7 +129,7 @@ def _last_seen(row: Mapping[str, Any]) -> GroupStanding:
 
 
 def _event(row: Mapping[str, Any]) -> GroupEvent:
-    """A row of an earlier release has no names, which are told from member ids then, and no count of owned partitions:
+    """A row of an earlier release has no names, which come from member ids then, and no count of owned partitions:
     with 0 in its place nothing is said about eager groups.
     """
     came, went = (tuple(stored_texts(row[f"members_{side}_json"])) for side in ("in", "out"))

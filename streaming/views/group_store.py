@@ -213,7 +213,7 @@ class LagWindows:
         return changed is not None
 
     def _is_to_be_read_anew(self, newest: datetime) -> bool:
-        """The table was made anew, or most names that are kept are gone."""
+        """The table was made again, or most names that are kept are gone."""
         if not self._windows:
             return False
         known_ms = max(self._windows)

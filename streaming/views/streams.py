@@ -134,7 +134,7 @@ class StreamReader:
 
     def _read_reports(self, newest: datetime) -> None:
         oldest = newest - timedelta(milliseconds=REPORT_LOOKBACK_MS)
-        if self._newest_report is None or newest < self._newest_report:  # the first look, or the table was made anew
+        if self._newest_report is None or newest < self._newest_report:  # the first look, or the table was made again
             self._reports, self._newest_report = {}, oldest
         columns = TABLES["pipeline_batch"].column_names()
         where = at_least(TIME, max(oldest, self._newest_report))

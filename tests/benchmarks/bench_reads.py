@@ -22,6 +22,7 @@ from streaming.contract import PARTITION_LOAD
 from streaming.pipeline.delta_tables import create_window_table
 from streaming.tables.arrow import row_schema
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
+from tests.tables_in_memory import in_memory
 
 BROKERS = 6
 RATES = ("bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec")
@@ -59,7 +60,7 @@ def _written(root: str, windows: int, topics: int, partitions: int) -> DeltaTabl
 
 def _window(topics: int, partitions: int) -> pa.Table:
     """One window: each partition has a leader and a follower."""
-    made = Synthetic("memory:bench_reads")
+    made = Synthetic(in_memory("bench_reads"))
     rows = []
     for topic in range(topics):
         for partition in range(partitions):
@@ -69,7 +70,7 @@ def _window(topics: int, partitions: int) -> pa.Table:
             rows += [(leader, f"topic-{topic:03}", partition, "leader", rate)]
             rows += [(follower, f"topic-{topic:03}", partition, "follower", rate)]
     made.partition_load(NOW_MS, rows)
-    return pa.Table.from_pylist(tables.read("memory:bench_reads", PARTITION_LOAD.name), row_schema(PARTITION_LOAD))
+    return pa.Table.from_pylist(tables.read(in_memory("bench_reads"), PARTITION_LOAD.name), row_schema(PARTITION_LOAD))
 
 
 def _with(rows: pa.Table, values: Mapping[str, pa.Scalar | pa.Array]) -> pa.Table:

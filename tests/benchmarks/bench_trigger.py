@@ -1,4 +1,4 @@
-"""Trigger policies beside one another on weeks of generated load: the tables of docs/trigger.md.
+"""Trigger policies beside one another on weeks of generated load: the tables of docs/measurements/trigger.md.
 
 `make bench-trigger` prints them; a test compares the row of the defaults with the document.
 """

@@ -18,6 +18,7 @@ from tests.benchmarks.fleet_measuring import Figures, measured
 from tests.fleet.fleet import Fleet
 from tests.fleet.process import FleetProcess, freeze_broker, refuse_requests, resume_broker
 from tests.fleet.synthetic import FleetSize, synthetic_fleet
+from tests.tables_in_memory import in_memory
 
 BETWEEN_MS = 10_000
 """Logical time of the brokers from one look to the next."""
@@ -72,7 +73,7 @@ def collect(size: FleetSize, *, repeats: int, trouble: bool = True, profile: boo
                     "groups_max": max(1, size.groups),
                     "shard": f"1/{shards}",
                 },
-                "storage": {"tables": "memory:fleet"},
+                "storage": {"tables": in_memory("fleet")},
             }
         )
         with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:

@@ -25,6 +25,7 @@ from tests.fleet.process import FleetProcess
 from tests.fleet.synthetic import FleetSize, synthetic_fleet
 from tests.pipeline.running import kill, start_pipeline
 from tests.pipeline.test_windows import make_topics
+from tests.tables_in_memory import in_memory
 
 INTERVAL_S = 20.0
 """From one look to the next, as it is advised for 100 brokers."""
@@ -101,7 +102,7 @@ def _records_of_a_look(size: FleetSize, interval_s: float) -> tuple[int, dict[st
                     "request_timeout_ms": PATIENCE_MS,
                 },
                 "collect": {"jmx_endpoints": fleet.jmx_endpoints, "groups_max": max(1, size.groups)},
-                "storage": {"tables": "memory:fleet"},
+                "storage": {"tables": in_memory("fleet")},
             }
         )
         kept, now_ms, between_ms = Kept(), 10**12, round(1000 * interval_s)

@@ -24,10 +24,10 @@ from kafka.protocol.admin.cluster import DescribeLogDirsResponse
 
 from assignor_core.disks import FutureReplica, LogDirDescription
 from assignor_core.throttles import LEADER_RATE, LEADER_REPLICAS
-from streaming.cluster import kafka_python_mends
+from streaming.cluster import kafka_python_patches
 from streaming.cluster.admin import Cluster
 from streaming.cluster.first_contact import SharingManager
-from streaming.cluster.kafka_python_mends import MendedAdminClient
+from streaming.cluster.kafka_python_patches import PatchedAdminClient
 from streaming.cluster.log_dirs import log_dir_of
 from streaming.cluster.raw_requests import RawAnswer
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
@@ -68,7 +68,7 @@ class Wire:
 
 
 def client(wire: Wire) -> Any:
-    made = cast(Any, object.__new__(MendedAdminClient))
+    made = cast(Any, object.__new__(PatchedAdminClient))
     made._manager, made._controller_id, made.config = wire, 1, {"request_timeout_ms": 7_000}
     return made
 
@@ -169,7 +169,7 @@ def test_an_answer_that_is_waited_for_in_vain_all_the_time_is_not_asked_for_agai
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = iter((0.0, 7.0))
-    monkeypatch.setattr(kafka_python_mends, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(kafka_python_patches, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     wire = Wire(lambda _request: _raised(RequestTimedOutError()))
     with pytest.raises(RequestTimedOutError):
         client(wire).describe_cluster()
@@ -235,7 +235,7 @@ def test_of_topics_one_that_is_gone_has_no_settings_and_one_that_is_refused_is_a
 
 
 def test_every_private_method_that_is_overridden_exists_upstream() -> None:
-    own = {name for name, value in vars(MendedAdminClient).items() if callable(value) and name.startswith("_")}
+    own = {name for name, value in vars(PatchedAdminClient).items() if callable(value) and name.startswith("_")}
     added = {
         "__init__",
         "_async_ask_broker",

@@ -1,4 +1,4 @@
-"""A broker that fails while a plan waits for it: in mode `apply` the execution ends, so that replicas are made anew."""
+"""A broker that fails while a plan waits for it: in mode `apply` the execution ends, so replicas are re-created."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_what_waits_for_a_failed_broker_ends_after_the_grace_time(settings: Sett
     ticked(loop, cluster.cluster, NOON_MS + GRACE_MS, 10_000)
     why = ended(settings, record)
     assert why is not None
-    assert why.startswith("broker 3 has been away for 2 min: its replicas are made anew first; 0 moves in flight")
+    assert why.startswith("broker 3 has been away for 2 min: its replicas are re-created first; 0 moves in flight")
     assert cluster.cluster.contents.partition(("t", 0)) is not None
     assert not cluster.throttle_rates().get(1)
 
@@ -158,7 +158,7 @@ def test_a_broker_is_away_until_a_look_shows_it() -> None:
     absences.note(live(1, 2, replicas=(1, 2)), 2_000)
     assert absences.since_ms(2_000) == {3: 1_000}
     absences.note(live(1, 2), 1_000 + GRACE_MS)
-    assert absences.in_vain(live(1, 2), [(3,)]) == "broker 3 has been away for 2 min: its replicas are made anew first"
+    assert absences.in_vain(live(1, 2), [(3,)]) == "broker 3 has been away for 2 min: its replicas are re-created first"
     assert absences.in_vain(live(1, 2), [(3,), (1, 2)]) is None
     assert absences.in_vain(live(1, 2), [], replaced=(3,)) is None
     assert absences.in_vain(live(1, 2, replicas=(1, 2)), []) is None

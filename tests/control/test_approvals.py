@@ -1,6 +1,5 @@
 """One plan that several approve at the same moment, by HTTP, by a command or in mode `apply`: one execution begins."""
 
-import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from streaming.control.journal import Journal
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, plan
 from tests.racing import at_once
+from tests.tables_in_memory import in_memory
 
 
 def journal_at(root: str) -> Journal:
@@ -51,7 +51,7 @@ def test_two_processes_that_approve_one_plan_at_the_same_moment_begin_one_execut
 
 
 def test_who_comes_later_gets_the_open_execution() -> None:
-    root = f"memory:{uuid.uuid4().hex}"
+    root = in_memory()
     kept = plan(journal_at(root), 0)
     first, is_new = journal_at(root).approve_once(kept, "one", now_ms=NOON_MS)
     assert is_new
@@ -62,7 +62,7 @@ def test_a_plan_whose_execution_has_ended_can_be_approved_again() -> None:
     """`rebalancer apply` may carry on what was stopped, and control may make the same plan again."""
     from streaming.control.records import ExecutionRecord
 
-    journal = journal_at(f"memory:{uuid.uuid4().hex}")
+    journal = journal_at(in_memory())
     kept = plan(journal, 0)
     ids = []
     for number in range(3):

@@ -152,5 +152,5 @@ def test_each_window_is_read_once(
     window_tables = window_tables_of(settings)
     windows, bounds = ClosedWindows(window_tables).newest(now_ms=NOON_MS), BytesOutBounds(window_tables)
     first = bounds.added(windows)
-    monkeypatch.delattr("streaming.tables.TableReader.encoded")
+    monkeypatch.delattr("tests.tables_in_memory.MemoryReader.arrow")
     assert bounds.added(windows[-1:]) == first[-1:]

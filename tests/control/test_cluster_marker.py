@@ -17,9 +17,9 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import AnotherControl
 from streaming.settings import Settings
-from streaming.tables.memory import forget
 from tests.control.noted_cluster import NOON_MS, NotedCluster, approve
 from tests.simulated_cluster import SimulatedClient
+from tests.tables_in_memory import forget
 
 
 class Clock:

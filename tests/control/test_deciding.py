@@ -309,7 +309,7 @@ def test_with_too_many_brokers_away_no_replica_is_made_anew(settings: Settings) 
     assert decide(settings, cluster, NOON_MS) is None
     assert after_the_grace_time(settings, cluster, since_ms=NOON_MS) is None
     assert (last(settings)["verdict"], last(settings)["reason"]) == ("hold", "too_many_away")
-    assert last(settings)["detail"] == "2 of 4 brokers are away, replicas are made anew while at most 40% are"
+    assert last(settings)["detail"] == "2 of 4 brokers are away, replicas are re-created while at most 40% are"
 
 
 def test_a_plan_for_failed_brokers_does_not_start_while_too_many_are_away(settings: Settings) -> None:
@@ -345,7 +345,7 @@ def test_where_no_disk_has_room_moving_cannot_help(settings: Settings) -> None:
     assert decide(settings, cluster, NOON_MS) is None
     assert after_the_grace_time(settings, cluster, since_ms=NOON_MS) is None
     assert (last(settings)["verdict"], last(settings)["reason"]) == ("hold", "no_room")
-    assert last(settings)["detail"].startswith("nothing can be made anew: broker 4 is dead and keeps 4 replicas: ")
+    assert last(settings)["detail"].startswith("nothing can be re-created: broker 4 is dead and keeps 4 replicas: ")
     assert last(settings)["detail"].endswith("moving can't help, add brokers or disks")
 
 

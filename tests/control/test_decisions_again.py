@@ -21,9 +21,9 @@ from streaming.control.run import ControlLoop
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.runtime import clocks
 from streaming.settings import DAY_MS, HOUR_MS, Settings
-from streaming.tables.memory import forget
 from tests.control.windows import write_windows
 from tests.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
+from tests.tables_in_memory import forget, in_memory
 
 WINDOW_MS = 600_000
 DAYS = 14
@@ -34,7 +34,7 @@ JOB_PARTITIONS = 20.0
 TICK_MS = 1_000
 TICKS_MAX = 2_000
 ERRORS = ClientErrors(ClusterRequestFailed, ClusterUnreachable)
-ROOT = "memory:decisions-again"
+ROOT = in_memory("decisions-again")
 GROWN_MS = 8 * DAY_MS + 9 * HOUR_MS
 
 

@@ -201,7 +201,7 @@ def test_tables_that_have_gone_are_not_begun_anew(tmp_path: Path, clock: Clock, 
     if in_its_place == "an empty folder":
         root.mkdir()
     clock.now_ms += TTL_MS + TAKE_OVER_MARGIN_MS + 1
-    # Were it made anew here, another machine, where it is still mounted, would take over the real one.
+    # Were it made again here, another machine, where it is still mounted, would take over the real one.
     with pytest.raises(TableUnavailable, match="is the folder mounted"):
         first.renew()
     with pytest.raises(TableUnavailable, match="is the folder mounted"):

@@ -11,6 +11,7 @@ from streaming import tables
 from streaming.control.pressure import BASELINE_WINDOWS, READ_INTERVAL_MS, LagPressure
 from streaming.control.windows import STALE_WINDOWS, WindowTables
 from streaming.views.group_picture import CURRENT_WINDOWS
+from tests.tables_in_memory import MemoryReader
 
 WINDOW_MS = 60_000
 STARTED_MS = 1_700_000_040_000
@@ -166,14 +167,14 @@ def test_newer_windows_of_another_cluster_in_the_same_tables_do_not_hide_ours(gr
 
 def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows are read from now on, summed, in its only element."""
-    read, arrow = [0], tables.TableReader.arrow
+    read, arrow = [0], MemoryReader.arrow
 
-    def counted(reader: tables.TableReader, name: str, **asked: Any) -> pa.Table:
+    def counted(reader: MemoryReader, name: str, **asked: Any) -> pa.Table:
         rows = arrow(reader, name, **asked)
         read[0] += rows.num_rows
         return rows
 
-    monkeypatch.setattr(tables.TableReader, "arrow", counted)
+    monkeypatch.setattr(MemoryReader, "arrow", counted)
     return read
 
 

@@ -173,3 +173,51 @@ def test_elections_that_metadata_shows_late_are_written_down_once(
     events = carried.to_the_end()
     assert events.count(Event.ELECTING) == 1
     assert carried.client.describe().partitions["t", 0].leader == 2
+
+
+FACTORS = (
+    Movement("one", 0, (1,), (1, 2), 5.0 * MB),
+    Movement("one", 1, (1,), (3, 1), 5.0 * MB),
+    Movement("three", 0, (1, 2, 3), (1, 3), 0.0),
+    Movement("three", 1, (1, 2, 3), (1, 3, 2), 0.0),
+    Movement("two", 0, (2, 3), (3,), 0.0),
+)
+"""Two partitions get one replica more, one of them another leader; two get one less; one another order alone."""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_plan_may_change_how_many_replicas_a_partition_has(tables_in_memory: str, killed: bool, staged: bool) -> None:
+    cluster = SimulatedCluster.of({1: "a", 2: "b", 3: "c"}, network_bytes_per_sec=MB, disk_bytes_per_sec=MB)
+    for topic in ("one", "two", "three"):
+        replicas = {row.partition: row.old_replicas for row in FACTORS if row.topic == topic}
+        cluster.create_topic(topic, replicas, size_bytes=5 * MB)
+    own = Settings.model_validate({"storage": {"tables": tables_in_memory}, "control": {"staged_moves": staged}})
+    carried = Carried(own, cluster, Plan("c", FACTORS, SKEW, SKEW))
+    for _ in range(TICKS_MAX):
+        if killed:
+            carried.be_killed()
+        if carried.tick():
+            break
+    assert carried.record.execution.last_event is Event.DONE
+    assert carried.placed() == [row.new_replicas for row in FACTORS]
+    assert cluster_leaders(carried) == [row.new_replicas[0] for row in FACTORS]
+    assert carried.record.execution.figures.bytes_moved == 10 * MB
+
+
+@pytest.mark.parametrize("ticks", [1, 3])
+def test_an_abort_takes_back_a_replica_that_is_still_copied(tables_in_memory: str, ticks: int) -> None:
+    cluster = SimulatedCluster.of({1: "a", 2: "b", 3: "c"}, network_bytes_per_sec=MB // 4, disk_bytes_per_sec=MB)
+    cluster.create_topic("one", {0: (1,), 1: (1,)}, size_bytes=5 * MB)
+    own = Settings.model_validate({"storage": {"tables": tables_in_memory}})
+    carried = Carried(own, cluster, Plan("c", FACTORS[:2], SKEW, SKEW))
+    for _ in range(ticks):
+        assert not carried.tick()
+    carried.journal.request_abort(carried.record.execution, "a person", now_ms=NOON_MS + cluster.now_ms)
+    carried.be_killed()
+    assert carried.to_the_end()[-1] is Event.ABORTED
+    assert carried.placed() == [(1,), (1,)]
+
+
+def cluster_leaders(carried: Carried) -> list[int]:
+    return [row.leader for _, row in sorted(carried.client.describe().partitions.items())]

@@ -21,11 +21,11 @@ from streaming.control.run import ENDED_LOOK_INTERVAL_MS, ControlLoop
 from streaming.control.wiring import journal_of
 from streaming.errors import LeaseLost
 from streaming.settings import Settings
-from streaming.tables.memory import MemoryTable, memory_store
 from streaming.views.executions import WHOLE_LOOK_INTERVAL_MS
 from tests.control.noted_cluster import NOON_MS, SKEW
 from tests.control.test_movements_within_brokers import ERRORS, cluster_of_two_log_dirs
 from tests.simulated_cluster import SimulatedClient
+from tests.tables_in_memory import MemoryTable, memory_store
 
 MB = 1_000_000
 TICK_MS = 1_000

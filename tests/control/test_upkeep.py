@@ -1,7 +1,6 @@
 """Which rows of control's tables expire, and that a kill in between loses nothing: tables of Delta and in memory."""
 
 import json
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -21,10 +20,10 @@ from streaming.control.wiring import journal_of
 from streaming.errors import TableUnavailable
 from streaming.settings import DAY_MS, ControlSettings, Settings
 from streaming.tables import TableReader
-from streaming.tables.memory import forget
 from streaming.views.intents import drained_brokers
 from tests.control.noted_cluster import NotedCluster, plan
 from tests.serve.synthetic import Synthetic
+from tests.tables_in_memory import forget, in_memory
 
 NOW_MS = 1_795_000_000_000
 LONG_AGO_MS, LATELY_MS = NOW_MS - 401 * DAY_MS, NOW_MS - 2 * DAY_MS
@@ -34,7 +33,7 @@ KEEP = ControlSettings()
 
 @pytest.fixture(params=["delta", "memory"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    name = str(tmp_path) if request.param == "delta" else f"memory:{uuid.uuid4().hex}"
+    name = str(tmp_path) if request.param == "delta" else in_memory()
     yield name
     forget(name)
 

@@ -87,7 +87,7 @@ def test_applying_gives_the_new_replicas_and_leaves_the_rest() -> None:
     [
         (replace(MOVE, topic="x"), "x-0: is not in the cluster"),
         (replace(MOVE, old_replicas=(2, 1)), r"t-0: has replicas \[1, 2\], planned for \[2, 1\]"),
-        (replace(MOVE, new_replicas=(3,)), "replication factor would change from 2 to 1"),
+        (replace(MOVE, new_replicas=()), "would have no replicas"),
         (replace(MOVE, new_replicas=(3, 3)), r"new replicas \[3, 3\] name a broker twice"),
         (replace(MOVE, new_replicas=(9, 2)), "unknown broker 9"),
     ],

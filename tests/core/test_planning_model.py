@@ -12,8 +12,9 @@ from assignor_core.live_plans.planning import Model, PartitionLoads, build_model
 from assignor_core.live_plans.tiered_logs import local_bytes_note
 from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
-from assignor_core.plan import TAKE_NONE, Movement
+from assignor_core.plan import TAKE_NONE, Movement, Plan
 from assignor_core.planner import PlannerPolicy
+from assignor_core.planner.asked import plan_as_asked
 
 T0, T1, T2 = (("t", number) for number in range(3))
 NO_CAPACITY = Capacity()
@@ -316,3 +317,26 @@ def test_one_broker_that_hides_its_log_dirs_hides_no_sizes_of_the_others() -> No
     model = built(log_dirs=LOG_DIRS | {3: ()})
     assert not model.sizes_hidden
     assert model.unknown_disks == {3}
+
+
+def asked(cluster: ClusterState, policy: PlannerPolicy) -> Plan:
+    """The plan that brings the first partition to broker 3, and nothing else."""
+    first = cluster.partitions[0]
+    return plan_as_asked(cluster, policy, {(first.topic, first.partition): (3, *first.replicas)}, "asked for")
+
+
+def test_what_somebody_asks_for_is_planned_whatever_is_known_of_the_load() -> None:
+    model = replace(built(), unreported=frozenset({3}), disagreement={1: 0.9}, unknown=frozenset(LIVE.partitions))
+    with pytest.raises(NothingToPlanOn):
+        propose_on(model, LIVE, PlannerPolicy(), elapsed_s=lambda: 0.0)
+    plan = propose_on(model, LIVE, PlannerPolicy(), elapsed_s=lambda: 0.0, asked=asked).plan
+    assert [row.reason for row in plan.movements] == ["asked for"]
+    assert plan.problems == ("puts replicas on brokers that are excluded: 3",)
+    assert not any(line.startswith(TAKE_NONE) for line in plan.diagnosis)
+    assert any(line.startswith("broker 1 reports") for line in plan.diagnosis)
+    assert plan.lower_bound == {}
+
+
+def test_no_replica_is_added_where_nobody_knows_what_it_holds() -> None:
+    with pytest.raises(NothingToPlanOn, match="no broker shows its log dirs"):
+        propose_on(built(log_dirs=HIDDEN), LIVE, PlannerPolicy(), elapsed_s=lambda: 0.0, asked=asked)

@@ -342,7 +342,7 @@ def test_relief_goes_on_whatever_else_the_lost_brokers_held_unless_too_many_are_
     assert step(replacing, cluster(lost, other)) == Submit({("t", 0): (1, 2)})
     several = [LivePartition((1, broker), 1, (1,)) for broker in (5, 6, 7)]
     next_one = step(replacing, cluster(lost, *several))
-    assert next_one == Wait("4 of 7 brokers are away, replicas are made anew while at most 40% are")
+    assert next_one == Wait("4 of 7 brokers are away, replicas are re-created while at most 40% are")
 
 
 def test_a_replica_that_stays_on_a_broker_that_is_away_holds_nothing_up() -> None:

@@ -434,7 +434,7 @@ def test_where_nothing_can_be_made_anew_the_reason_is_named(
 ) -> None:
     given = Given(proposed(movements=(), problems=problems))
     _, decision = decided(given, observed(EVEN, live=AWAY), GONE)
-    assert summary(decision) == (Verdict.HOLD, reason, f"nothing can be made anew: {why}")
+    assert summary(decision) == (Verdict.HOLD, reason, f"nothing can be re-created: {why}")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.benchmarks.foresight import drift_with_foresight, foresight_row
 
 pytestmark = pytest.mark.long
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "trigger.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "measurements" / "trigger.md"
 DEFAULTS = TriggerPolicy()
 LOADS = st.sampled_from([nan, 0.0, 1e-6, 1.0, 3.0, 715.8278831297643, 1e6]) | st.floats(1e-6, 1e3)
 QUICK = TriggerPolicy(windows_over=2, windows_considered=3, cooldown_ms=0)

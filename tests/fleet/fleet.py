@@ -118,7 +118,7 @@ class Fleet:
         self.produced.clear()
 
     def until_changed(self, name: object, make: Callable[[], Made]) -> Made:
-        """What `make` gave under this name, made anew once the cluster has changed."""
+        """What `make` gave under this name, made again once the cluster has changed."""
         if self._made_at != self.contents.changes:
             self._made, self._made_at = {}, self.contents.changes
         if name not in self._made:

@@ -21,6 +21,7 @@ from tests.fleet.fleet import Fleet
 from tests.fleet.process import FleetProcess
 from tests.fleet.synthetic import FleetSize, synthetic_fleet
 from tests.fleet.wire import UNSERVED
+from tests.tables_in_memory import in_memory
 
 SIZE = FleetSize(brokers=3, partitions=30, groups=6, partitions_per_topic=10)
 INPUT_PARTITIONS = 2 * 4
@@ -54,7 +55,7 @@ def settings_of(fleet: FleetProcess, timeout_ms: int = 30_000) -> Settings:
                 "request_timeout_ms": timeout_ms,
             },
             "collect": {"jmx_endpoints": fleet.jmx_endpoints},
-            "storage": {"tables": "memory:fleet"},
+            "storage": {"tables": in_memory("fleet")},
         }
     )
 

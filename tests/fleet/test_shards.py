@@ -18,6 +18,7 @@ from streaming.settings import Settings
 from tests.fleet.fleet import Fleet
 from tests.fleet.process import FleetProcess
 from tests.fleet.synthetic import FleetSize, synthetic_fleet
+from tests.tables_in_memory import in_memory
 
 SIZE = FleetSize(brokers=5, partitions=60, groups=12, partitions_per_topic=10)
 BYTE_RATE, CONSUMER_LAG = "rebalancer.byte-rate", "rebalancer.consumer-lag"
@@ -58,7 +59,7 @@ def settings_of(fleet: FleetProcess, shard: str = "1/1", *, jmx: bool = True) ->
         {
             "kafka": {"cluster_name": "fleet", "bootstrap_servers": fleet.bootstrap_servers},
             "collect": {"jmx_endpoints": fleet.jmx_endpoints if jmx else {}, "shard": shard},
-            "storage": {"tables": "memory:fleet"},
+            "storage": {"tables": in_memory("fleet")},
         }
     )
 

@@ -60,7 +60,7 @@ def test_a_topic_stamped_by_producers_is_named_with_the_command_that_mends_it(ow
             "--add-config message.timestamp.type=LogAppendTime"
         )
         assert not row["passed"]
-        assert row["detail"] == f"producers stamp the records of {foreign}; to mend it: {command}"
+        assert row["detail"] == f"producers stamp the records of {foreign}; to fix it: {command}"
         change = {"message.timestamp.type": ("SET", "LogAppendTime")}
         set_settings(admin, ConfigResource(ConfigResourceType.TOPIC, foreign, change))
         assert check(own, tmp_path)[NAME]["passed"]

@@ -140,6 +140,6 @@ def test_relief_ends_at_the_ceiling_of_small_disks_and_says_why(
     decision = journal.last_decision()
     assert decision is not None
     assert (decision["verdict"], decision["reason"]) == ("hold", "no_room")
-    assert decision["detail"].startswith("nothing can be made anew: broker 4 is dead and keeps 3 replicas: ")
+    assert decision["detail"].startswith("nothing can be re-created: broker 4 is dead and keeps 3 replicas: ")
     assert decision["detail"].endswith("moving can't help, add brokers or disks")
     assert lost.partitions.keys() == after.partitions.keys()

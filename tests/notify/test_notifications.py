@@ -4,7 +4,6 @@ import hashlib
 import hmac
 import json
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from streaming.settings import Settings
 from streaming.views.group_ranking import GroupTopic
 from streaming.views.notifications import WebhookState
 from tests.serve.synthetic import NOW_MS, Synthetic
+from tests.tables_in_memory import in_memory
 from tests.waiting import until
 
 KEY = "a key of the receiver"
@@ -77,7 +77,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def root() -> str:
-    return f"memory:{uuid.uuid4().hex}"
+    return in_memory()
 
 
 @pytest.fixture
@@ -459,4 +459,4 @@ def test_names_of_any_characters_reach_the_receiver(receiver: Receiver, root: st
 )
 def test_settings_that_make_no_sense_are_refused(webhook: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        settings_of("memory:x", ops=webhook)
+        settings_of(in_memory("x"), ops=webhook)

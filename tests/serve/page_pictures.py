@@ -9,7 +9,6 @@ import os
 import shutil
 import sys
 import tempfile
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tests.serve.served import Served
 from tests.serve.signed import PASSWORD, Signed
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, skewed_cluster
 from tests.serve.test_connections import listening
+from tests.tables_in_memory import in_memory
 from tests.waiting import DEADLINE_S
 
 WIDTH, HEIGHT_MAX = 1280, 1500
@@ -51,7 +51,7 @@ ADDRESSES: Mapping[str, tuple[str, str]] = {
 
 def simulated(folder: Path) -> tuple[Signed, str]:
     """An hour of a cluster that gets skewed, with readers that fall behind; the application, and id of a plan."""
-    root = f"memory:{uuid.uuid4().hex}"
+    root = in_memory()
     synthetic = Synthetic(root)
     with synthetic.together():
         for index in range(WINDOWS):

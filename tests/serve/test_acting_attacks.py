@@ -20,11 +20,11 @@ from streaming.serve.api import requests
 from streaming.serve.api.audit import Outcome
 from streaming.serve.snapshot import read_snapshot
 from streaming.serve.web import page_files
-from streaming.tables.memory import memory_store
 from tests.control.noted_cluster import plan
 from tests.serve.asking import Acted, app_of, ask
 from tests.serve.served import Served, refusal, state
 from tests.serve.synthetic import NOW_MS
+from tests.tables_in_memory import memory_store
 
 WAIT_S = 120
 ACT_PATHS = (

@@ -5,7 +5,6 @@ forbids are refused, and so are those of nobody where it asks for a token. Acts 
 """
 
 import shutil
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,10 @@ from streaming.serve.api.endpoints import ENDPOINTS
 from streaming.serve.api.openapi import document
 from streaming.serve.api.pages import BODY_BYTES_MAX
 from streaming.serve.snapshot import Snapshot
-from streaming.tables.memory import forget
 from tests.serve.asking import BASE_URL, Acted, app_of
 from tests.serve.signed import Browser, Signed
 from tests.serve.synthetic import NOW_MS, settings_for
+from tests.tables_in_memory import forget, in_memory
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.long  # Schemathesis compiles each operation's schemas, however few examples are tried
@@ -80,7 +79,7 @@ def readers(tmp_path_factory: pytest.TempPathFactory, skewed_tables: str, skewed
 @pytest.fixture(scope="module")
 def actors(tmp_path_factory: pytest.TempPathFactory, skewed_snapshot: Snapshot) -> Iterator[Asked]:
     """Over tables in memory, as each act writes two rows."""
-    root = f"memory:{uuid.uuid4().hex}"
+    root = in_memory()
     yield asked_of(tmp_path_factory.mktemp("actors"), root, skewed_snapshot)
     forget(root)
 

@@ -17,12 +17,12 @@ from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.control.lease import LOOP_SILENT_MAX_MS
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
-from streaming.tables.memory import forget, memory_store
 from tests.simulated_cluster import random_cluster
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.monitor import Broken
 from tests.simulation.story import CLUSTER, DEADLINE_MS, PlayedStory, random_plan
 from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.tables_in_memory import forget, in_memory, memory_store
 
 APART_MS = 10_000
 """Less than lies between the last change of a control that stops and the first one of who takes it for gone: it waits
@@ -63,7 +63,9 @@ class FolderStory:
         self.seed = seed
         self._random = Random(f"folders {seed}")
         cluster = random_cluster(self._random)
-        self._folders = [Folder(f"folder {n}", _settings(self._random, f"memory:folders-{seed}-{n}")) for n in (1, 2)]
+        self._folders = [
+            Folder(f"folder {n}", _settings(self._random, in_memory(f"folders-{seed}-{n}"))) for n in (1, 2)
+        ]
         self._world = World(cluster, self._folders[0].settings)
         self._world.draw_release(seed)
         self._by_root = {row.settings.storage.tables: row for row in self._folders}

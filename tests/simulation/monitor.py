@@ -50,13 +50,13 @@ from assignor_core.throttles import (
 )
 from streaming.control.policies import limits
 from streaming.control.wiring import journal_of
-from streaming.tables.memory import MemoryTable
 from streaming.views.executions import by_age, grown
 from tests.simulated_cluster.state import SimulatedPartition
 from tests.simulation import disks
 from tests.simulation.control import Change, SimulatedControl, Targets
 from tests.simulation.promises import bad_in_a_row, broken_promise, is_automatic
 from tests.simulation.world import Actor, World
+from tests.tables_in_memory import MemoryTable
 
 Lists = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Replicas, adding, removing."""

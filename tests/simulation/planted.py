@@ -347,7 +347,7 @@ PLANTED = (
         "replaced_broker_back", lambda _: lambda *_: None, 2, story=run_relief_story,
     ),
     Planted(
-        "relief waits for what failed brokers held", "8 lost replicas are made anew", gates, "offline",
+        "relief waits for what failed brokers held", "8 lost replicas are re-created", gates, "offline",
         _without_excuse, 6, also=((reconcile, "offline", _without_excuse),), story=run_relief_story,
     ),
     Planted(
@@ -355,11 +355,11 @@ PLANTED = (
         also=((planning, "_with_means", _zeros),), story=run_sample_story,
     ),
     Planted(
-        "an execution waits for failed brokers", "8 lost replicas are made anew", absences.Absences, "in_vain",
+        "an execution waits for failed brokers", "8 lost replicas are re-created", absences.Absences, "in_vain",
         lambda _: lambda *_, **__: None, 2353, story=run_relief_story,
     ),
     Planted(
-        "relief waits for what only a failed broker can bring on", "8 lost replicas are made anew", LiveCluster,
+        "relief waits for what only a failed broker can bring on", "8 lost replicas are re-created", LiveCluster,
         "waiting_for_brokers", lambda _: lambda _self: frozenset(), 7133, story=run_relief_story,
     ),
     Planted(

@@ -1,4 +1,4 @@
-"""Stories of brokers that fail in mode `apply`: their replicas are made anew, and they may return at any time.
+"""Stories of brokers that fail in mode `apply`: their replicas are re-created, and they may return at any time.
 
 Six to nine brokers with replicas that take a while to copy. One or two brokers fail for longer than the grace time;
 they return before, during or after the execution that replaces them, or not at all. Some partitions are offline
@@ -24,6 +24,7 @@ from tests.simulation.monitor import Monitor
 from tests.simulation.roles import begin
 from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory, played
 from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.tables_in_memory import in_memory
 
 WINDOW_MS = 60_000
 GRACE_MS = 120_000
@@ -89,7 +90,7 @@ class ReliefStory:
         cluster.create_topic("t", placed, size_bytes=size_bytes, **rates)
         if random.random() < 0.4:
             cluster.create_topic("alone", {0: (self._failing[0],)}, **rates)
-        self.world = World(cluster, _settings(random, f"memory:relief-{seed}"))
+        self.world = World(cluster, _settings(random, in_memory(f"relief-{seed}")))
         self.world.draw_release(seed)
         self.world.faults["a broker fails"] += len(self._failing)
         self._monitor = ReliefMonitor(self.world, undisturbed=False)
@@ -174,7 +175,7 @@ class ReliefStory:
 
     def _judge_replicas(self) -> None:
         if left := self._left():
-            self._monitor.breaks("8 lost replicas are made anew", f"{left} have replicas on {sorted(self._away())}")
+            self._monitor.breaks("8 lost replicas are re-created", f"{left} have replicas on {sorted(self._away())}")
 
 
 def _settings(random: Random, root: str) -> Settings:

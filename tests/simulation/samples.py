@@ -23,6 +23,7 @@ from tests.simulation.control import SimulatedControl
 from tests.simulation.monitor import Monitor
 from tests.simulation.story import CLUSTER, PlayedStory
 from tests.simulation.world import Actor, World
+from tests.tables_in_memory import in_memory
 
 BROKERS = range(1, 13)
 LED = 5
@@ -70,7 +71,7 @@ class SampleStory:
         if not self._is_forged:
             for _, row in cluster.contents.partitions():
                 row.bytes_in_per_sec = round(RATE * (SKEWED_TIMES if row.leader == skewed else 1))
-        self._world = World(cluster, _settings(f"memory:samples-{seed}"))
+        self._world = World(cluster, _settings(in_memory(f"samples-{seed}")))
         self._world.draw_release(seed)
         self._world.faults["a record is forged" if self._is_forged else "a broker is silent"] += 1
         self._monitor = Monitor(self._world, undisturbed=True)

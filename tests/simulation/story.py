@@ -25,6 +25,7 @@ from tests.simulation.monitor import Broken, Monitor
 from tests.simulation.operator_faults import OperatorFaults
 from tests.simulation.rate_faults import RateFaults, TableFaults
 from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.tables_in_memory import in_memory
 
 FAULTS_MS = 150_000
 """No fault begins or lasts later than this."""
@@ -111,7 +112,7 @@ class Story:
         self._unfaithful = unfaithful
         self._random = Random(seed)
         cluster = random_cluster(self._random)
-        settings = _altered(_settings(self._random, f"memory:story-{seed}"), **altered)
+        settings = _altered(_settings(self._random, in_memory(f"story-{seed}")), **altered)
         # Drawn apart, so that the rest of the story is what it would be on other disks.
         self._tight_disks = tighten(Random(f"disks of {seed}"), cluster, settings.planner.disk_reserve)
         self._disk_random = Random(f"disk room of {seed}")

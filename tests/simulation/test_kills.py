@@ -21,6 +21,7 @@ from tests.simulated_cluster import SimulatedCluster
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.monitor import Monitor
 from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.tables_in_memory import in_memory
 
 pytestmark = pytest.mark.long
 
@@ -64,7 +65,11 @@ def carried_out(kills: dict[int, int], copied_bytes: int = BYTES) -> tuple[Count
         row.end_bytes = copied_bytes
     cluster.advance(600_000)
     settings = Settings.model_validate(
-        {"kafka": {"cluster_name": "simulated"}, "storage": {"tables": "memory:kills"}, "control": {"mode": "observe"}}
+        {
+            "kafka": {"cluster_name": "simulated"},
+            "storage": {"tables": in_memory("kills")},
+            "control": {"mode": "observe"},
+        }
     )
     world = World(cluster, settings)
     monitor = Counting(world, undisturbed=True)

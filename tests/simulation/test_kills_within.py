@@ -17,6 +17,7 @@ from tests.simulated_cluster import LogDir, SimulatedBroker, SimulatedCluster
 from tests.simulated_cluster.replication import used_bytes
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.tables_in_memory import in_memory
 
 MB = 1_000_000
 DISK = 100 * MB
@@ -77,7 +78,7 @@ def carried_out(kills: dict[int, Interruption], *, broker_dies: bool = False) ->
     settings = Settings.model_validate(
         {
             "kafka": {"cluster_name": "simulated"},
-            "storage": {"tables": "memory:kills-within"},
+            "storage": {"tables": in_memory("kills-within")},
             "control": {
                 "mode": "apply", "log_dir_throttle_bytes_per_sec": RATE, "throttle_min_bytes_per_sec": RATE,
             },

@@ -12,12 +12,13 @@ from streaming.tables import utc
 from tests.simulated_cluster import SimulatedCluster
 from tests.simulation.monitor import Monitor
 from tests.simulation.world import World
+from tests.tables_in_memory import in_memory
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
     settings = Settings.model_validate(
-        {"kafka": {"cluster_name": "simulated"}, "storage": {"tables": "memory:monitor"}}
+        {"kafka": {"cluster_name": "simulated"}, "storage": {"tables": in_memory("monitor")}}
     )
     world = World(SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="c"), settings)
     yield world

@@ -44,6 +44,7 @@ from tests.simulation.rate_faults import RateFaults
 from tests.simulation.roles import begin
 from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory, played
 from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.tables_in_memory import in_memory
 
 MB = 10**6
 DISK = 200 * MB
@@ -252,7 +253,7 @@ class WithinStory:
         placed = {number: (number % count + 1, (number + 1) % count + 1) for number in range(12 * count)}
         cluster.create_topic("t", placed, size_bytes=SIZES[0], bytes_in_per_sec=100, retention_bytes=SIZES[0] + MB)
         cluster.create_topic("large", dict(list(placed.items())[: 2 * count]), size_bytes=SIZES[1])
-        self.world = World(cluster, _settings(random, f"memory:within-{seed}"))
+        self.world = World(cluster, _settings(random, in_memory(f"within-{seed}")))
         self.world.draw_release(seed)
         self._full = random.sample(range(1, count + 1), random.choice((1, 1, 2)))
         for broker in self._full:

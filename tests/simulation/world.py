@@ -24,7 +24,6 @@ from streaming.errors import (
     ReassignmentsRefused,
 )
 from streaming.settings import Settings
-from streaming.tables.memory import MemoryStore, forget, memory_store
 from tests.control.windows import write_windows
 from tests.simulated_cluster import (
     NEWEST_RELEASE,
@@ -35,6 +34,7 @@ from tests.simulated_cluster import (
     SimulatedCluster,
 )
 from tests.simulated_cluster.state import STAYING_REPLICAS_MAY_LAG
+from tests.tables_in_memory import MemoryStore, forget, memory_store
 
 EPOCH_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
 """A Monday at noon: logical time 0 of every story."""

@@ -1,6 +1,5 @@
 """One suite for both kinds of tables: what control relies on holds of Delta's and of those in memory alike."""
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,14 @@ from deltalake.exceptions import CommitFailedError
 from streaming import tables
 from streaming.errors import TableUnavailable
 from streaming.tables import TableReader, store
-from streaming.tables.memory import forget
+from tests.tables_in_memory import forget, in_memory
 
 START_MS = 1_795_000_000_000
 
 
 @pytest.fixture(params=["delta", "memory"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    name = str(tmp_path) if request.param == "delta" else f"memory:{uuid.uuid4().hex}"
+    name = str(tmp_path) if request.param == "delta" else in_memory()
     yield name
     forget(name)
 

@@ -128,7 +128,7 @@ def _plan() -> dict[str, Any]:
             "description": "Of each broker, as it was planned with; null if none was known, or nothing is copied",
         },
         "cheaper": shapes.rows(shapes.CHEAPER, "Plans that bring part of the gain for fewer bytes"),
-        "diagnosis": {**texts, "description": "What moving can't mend"},
+        "diagnosis": {**texts, "description": "What moving can't help"},
         "problems": {**texts, "description": "Hard rules that it can't satisfy"},
         "brokers": {
             "type": "array",

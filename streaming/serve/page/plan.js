@@ -92,7 +92,7 @@ function head(plan, now) {
 function show(plan, now) {
   shown = plan;
   head(plan, now);
-  put("plan-figures", el("div", {}, ...facts(plan), list("What stands in the way", plan.problems, "bad"), list("What moving can't mend", plan.diagnosis, ""), cheaper(plan)),
+  put("plan-figures", el("div", {}, ...facts(plan), list("What stands in the way", plan.problems, "bad"), list("What moving can't help", plan.diagnosis, ""), cheaper(plan)),
     skew(plan));
   put("plan-brokers", brokers(plan));
   place.offer(plan.waits ? {

@@ -32,7 +32,7 @@ ALL = [
 ]
 """`make test-fast` tries the first two."""
 ROUNDING = 1e-3
-"""What a plan made anew may bring less: it takes back movements that it does not need within the band."""
+"""What a plan made again may bring less: it takes back movements that it does not need within the band."""
 
 
 @cache

@@ -164,10 +164,25 @@ def test_rates_that_have_decayed_to_the_smallest_floats_are_no_load() -> None:
         ("[]", (), "cluster model: found"),
         ('{"brokers":[],"partitions":[]}', (), "brokers: found none"),
         (FOUNDING, ("--band", "-1"), "planner policy band: found -1"),
+        (FOUNDING, ("--only-topic", "topc-A"), "--only-topic: there is no topic 'topc-A'; did you mean 'topic-A'?"),
+        (FOUNDING, ("--only-topic", "(x"), r"--only-topic: there is no topic '\(x', and as a pattern it is wrong"),
+        (FOUNDING, ("--only-topic", ".*A", "--exclude-topic", ".*"), "--only-topic .*A: --exclude-topic keeps it from"),
+        (FOUNDING, ("--replication-factor", "topic-A=4"), "replication factor 4 needs 4 brokers, 3 may take replicas"),
+        (FOUNDING, ("--replication-factor", "topic-A"), "--replication-factor topic-A: allowed is TOPIC=NUMBER"),
+        (
+            FOUNDING,
+            ("--replication-factor", "topic-A=2", "--replication-factor", ".*=3"),
+            "asks for 2 and for 3 of topic topic-A",
+        ),
+        (
+            FOUNDING,
+            ("--replication-factor", "topic-A=2", "--drain", "1"),
+            "--replication-factor: changes just what it names, so it can't go with --drain",
+        ),
     ],
 )
 def test_bad_input_is_one_line(model: str, options: tuple[str, ...], message: str) -> None:
-    with pytest.raises(InputError, match=message) as raised:
+    with pytest.raises((InputError, UsageProblem), match=message) as raised:
         CliRunner().invoke(plan, ["--model", "-", *options], input=model, catch_exceptions=False)
     assert "\n" not in str(raised.value)
 
@@ -194,3 +209,20 @@ def test_waves_that_copy_nothing_are_shown_between_those_that_do() -> None:
         ("2", "5 s", "0 s", "none", "0 B", "0 B"),
     ]
     assert list(_wave_rows(schedule[1:])) == [], "leaders alone change"
+
+
+def test_topics_may_be_named_by_a_pattern_that_matches_the_whole_name() -> None:
+    moved = {row["topic"] for row in run(FOUNDING, "--only-topic", ".*-A")["movements"]}
+    assert moved == {"topic-A"}
+    assert {row["topic"] for row in run(FOUNDING, "--exclude-topic", "topic.A")["movements"]} == {"topic-B"}
+
+
+def test_a_model_gets_another_replication_factor_or_the_lists_of_a_file(tmp_path: Path) -> None:
+    raised = run(FOUNDING, "--replication-factor", "topic-A=2")
+    assert {row["topic"] for row in raised["movements"]} == {"topic-A"}
+    assert {len(set(row["new_replicas"])) for row in raised["movements"]} == {2}
+    file = tmp_path / "moves.json"
+    file.write_text(json.dumps(raised["reassignment"]))
+    again = run(FOUNDING, "--reassignment", str(file))
+    assert [row["new_replicas"] for row in again["movements"]] == [row["new_replicas"] for row in raised["movements"]]
+    assert again["bytes_to_move"] == raised["bytes_to_move"]

@@ -178,7 +178,7 @@ def test_the_leader_must_have_room_for_what_a_rack_reads_that_is_left() -> None:
     assert replicas_after(limited(cluster, of_1=50.0)) == {1, 4}
     alone = limited(of_racks("abcd", read, draining=2), of_1=50.0)
     assert replicas_after(alone) == {1, 2}, "no room: it stays"
-    # A dead broker serves nobody: the leader carries all of it already, and the replica is made anew.
+    # A dead broker serves nobody: the leader carries all of it already, and the replica is re-created.
     dead = tuple(replace(row, state=BrokerState.DEAD) if row.broker_id == 2 else row for row in alone.brokers)
     assert replicas_after(replace(alone, brokers=dead)) in [{1, 3}, {1, 4}]
 

@@ -2,9 +2,10 @@
 
 They behave as Delta tables do for one who writes and reads rows: typed columns, appends once per transaction, readers
 that keep to one version. `tests/tables/test_stores.py` holds both kinds to the same behaviours. They live as long as
-the process.
+the process. Whoever imports this module has them: it registers them as stand-in for roots that begin with `memory:`.
 """
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,9 +16,12 @@ import pyarrow as pa
 
 from streaming.contract import TABLES, ColumnType
 from streaming.errors import TableUnavailable
-from streaming.settings import MEMORY_ROOT
+from streaming.tables import TableReader, TableState
 from streaming.tables.arrow import row_schema
-from streaming.tables.conditions import ALL_ROWS, Condition
+from streaming.tables.conditions import ALL_ROWS, Condition, of_cluster
+from streaming.tables.data_files import with_texts_once
+from streaming.tables.reader import schema_of
+from streaming.tables.stand_ins import register
 from streaming.tables.versions import AtTime
 
 Row = Mapping[str, Any]
@@ -161,12 +165,14 @@ _EXACT: dict[ColumnType, tuple[type, Callable[[Any], bool] | None]] = {
 _STORES: dict[str, MemoryStore] = {}
 
 
-def memory_store(root: str) -> MemoryStore | None:
-    """The store of a root like `memory:NAME`, empty at first; None for every other root."""
-    if not root.startswith(MEMORY_ROOT):
-        return None
-    store = _STORES.get(root)
-    return _STORES.setdefault(root, MemoryStore()) if store is None else store
+def in_memory(name: str | None = None) -> str:
+    """The root of tables in memory of this name; without one it is a root of its own."""
+    return f"memory:{name or uuid.uuid4().hex}"
+
+
+def memory_store(root: str) -> MemoryStore:
+    """The store of a root like `memory:NAME`, empty at first."""
+    return _STORES.setdefault(root, MemoryStore())
 
 
 def forget(root: str) -> None:
@@ -174,32 +180,114 @@ def forget(root: str) -> None:
     _STORES.pop(root, None)
 
 
-class MemoryReader:
+class MemoryReader(TableReader):
     """Tables of one store, each in one version until `look_again`."""
 
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self._store = memory_store(root)
         self._seen: dict[str, MemoryTable] = {}
+
+    def check_folder(self) -> None:
+        """There is none that could be missing."""
 
     def look_again(self) -> None:
         """From now on tables are read in their newest version."""
         self._seen.clear()
 
-    def table(self, name: str) -> MemoryTable | None:
-        """The table in the version of this look; None where it isn't there yet."""
+    def version(self, name: str) -> int | None:
+        """Version of the table, None where it isn't there yet."""
+        table = self._table(name)
+        return None if table is None else table.version
+
+    def transaction_version(self, name: str, transaction_id: str) -> int | None:
+        """Greatest version of this transaction that was written, None where there is none."""
+        table = self._table(name)
+        return None if table is None else table.transactions.get(transaction_id)
+
+    def state(self, name: str) -> TableState | None:
+        """Version and commits of the table, None where it isn't there yet."""
+        table = self._table(name)
+        return None if table is None else TableState(name, table.version, table.commits, 0)
+
+    def files(self, name: str, column: str) -> None:
+        """No files."""
+
+    def has_same_rows_since(self, name: str, version: int) -> bool:  # noqa: ARG002
+        """Unknown."""
+        return False
+
+    def newest(self, name: str, column: str, *, where: Condition = ALL_ROWS) -> datetime | None:
+        """Greatest value of a column among rows that fulfil `where`."""
+        table = self._table(name)
+        values = (row[column] for row in where.kept(table.rows if table else ()))
+        return max((value for value in values if value is not None), default=None)
+
+    def newest_of_cluster(self, name: str, column: str, kafka_cluster: str) -> datetime | None:
+        """The same of one Kafka cluster."""
+        return self.newest(name, column, where=of_cluster(kafka_cluster))
+
+    def arrow(self, name: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS) -> pa.Table:
+        """Rows that fulfil `where`, in any order."""
+        names = columns or TABLES[name].column_names()
+        rows, schema = self.rows(name, columns=names, where=where), schema_of(name, names)
+        return pa.Table.from_pylist(rows, schema=schema) if rows else schema.empty_table()
+
+    def encoded(self, name: str, *, columns: Sequence[str], where: Condition = ALL_ROWS) -> pa.Table:
+        """The same with texts as dictionaries."""
+        rows = self.arrow(name, columns=columns, where=where)
+        return rows.cast(with_texts_once(rows.schema)).unify_dictionaries().combine_chunks()
+
+    def rows(
+        self, name: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS
+    ) -> list[dict[str, Any]]:
+        """The same as dicts."""
+        table = self._table(name)
+        matching = where.kept(table.rows if table else ())
+        return [dict(row) if columns is None else {column: row[column] for column in columns} for row in matching]
+
+    def rows_since(self, name: str, version: int, *, where: Condition = ALL_ROWS) -> list[dict[str, Any]]:  # noqa: ARG002
+        """All rows that fulfil `where`."""
+        return self.rows(name, where=where)
+
+    def _table(self, name: str) -> MemoryTable | None:
         if name not in self._seen and name in self._store.tables:
             self._store.before("read", name)
             self._seen[name] = self._store.tables[name]
         return self._seen.get(name)
 
-    def newest(self, name: str, column: str, where: Condition = ALL_ROWS) -> datetime | None:
-        """Greatest value of a column among rows that fulfil `where`."""
-        table = self.table(name)
-        values = (row[column] for row in where.kept(table.rows if table else ()))
-        return max((value for value in values if value is not None), default=None)
 
-    def rows(self, name: str, columns: Sequence[str] | None, where: Condition) -> list[dict[str, Any]]:
-        """Rows that fulfil `where`, in any order."""
-        table = self.table(name)
-        matching = where.kept(table.rows if table else ())
-        return [dict(row) if columns is None else {column: row[column] for column in columns} for row in matching]
+class TablesInMemory:
+    """The stand-in for Delta below roots like `memory:NAME`."""
+
+    reader = MemoryReader
+
+    def ensure(self, root: str, name: str) -> None:
+        """Make the table where it isn't there yet."""
+        memory_store(root).ensure(name)
+
+    def exists(self, root: str, name: str) -> bool:
+        """Whether the table is there."""
+        return name in memory_store(root).tables
+
+    def write(
+        self,
+        root: str,
+        name: str,
+        rows: Sequence[Row],
+        replaced: Condition | None,
+        *,
+        transaction_id: str,
+        transaction_version: int | AtTime,
+    ) -> bool:
+        """As `MemoryStore.write`."""
+        holds = None if replaced is None else replaced.holds
+        store = memory_store(root)
+        return store.write(name, rows, holds, transaction_id=transaction_id, transaction_version=transaction_version)
+
+    def delete(self, root: str, name: str, where: Condition) -> int:
+        """As `MemoryStore.delete`."""
+        return memory_store(root).delete(name, where.holds)
+
+
+register("memory", TablesInMemory())

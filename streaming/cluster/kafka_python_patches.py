@@ -1,4 +1,4 @@
-"""kafka-python's admin client with its faults mended: the only module that overrides its private methods.
+"""kafka-python's admin client with its faults patched: the only module that overrides its private methods.
 
 Each override names the reason. All were seen in kafka-python 3.0.12 (`kafka/admin/`, `kafka/net/manager.py`). After an
 upgrade, check them one by one and remove those that upstream has made needless; tests/collect/test_admin_client.py
@@ -37,7 +37,7 @@ ANY_NAME = 2
 """Kafka's match type of quotas: every name, but not the default."""
 
 
-class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
+class PatchedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
     """An admin client that doesn't keep what has changed: the controller, the brokers, the coordinators of groups.
 
     One bootstrap server or broker that hangs does not keep it from reaching the others (`first_contact`).
