@@ -186,6 +186,12 @@ def lagging(live: LiveCluster, lost: Collection[int] = (), ours: Collection[Part
     )
 
 
+RELIEF_MAX_AWAY_SHARE = 0.40
+"""By default replicas are not re-created while a larger share of the brokers is offline: that is an outage, its end
+brings them back, and the rest can't carry them all. Cruise Control's `fixable.failed.broker.percentage.threshold`.
+"""
+
+
 def too_many_away(away: int, alive: int, max_share: float) -> str | None:
     """Why no replicas are re-created while so many brokers are away and alive, in words; None if they may be.
 

@@ -18,8 +18,12 @@ EPOCH_DAY = 3
 
 FORM = re.compile(
     r"(?:(?P<first>[A-Z][a-z]{2})(?:-(?P<last>[A-Z][a-z]{2}))? )?"
-    r"(?P<from_hour>\d\d):(?P<from_minute>\d\d)-(?P<to_hour>\d\d):(?P<to_minute>\d\d)"
+    r"(?P<from_hour>\d\d):(?P<from_minute>\d\d)-(?P<to_hour>\d\d):(?P<to_minute>\d\d)",
+    re.ASCII,
 )
+_DAY, _TIME = f"({'|'.join(DAYS)})", "([01][0-9]|2[0-3]):[0-5][0-9]"
+WINDOW_PATTERN = f"^({_DAY}(-{_DAY})? )?{_TIME}-({_TIME}|24:00)$"
+"""What a window looks like, for JSON schemas: all that `window_of` allows, and windows that end as they begin."""
 
 
 @dataclass(frozen=True, slots=True)

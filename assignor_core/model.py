@@ -14,6 +14,7 @@ from typing import Any
 from assignor_core.errors import InputError
 from assignor_core.follower_reads import NO_READERS, ReaderRacks
 from assignor_core.log_dir_model import room_of_log_dirs
+from assignor_core.policies import knob
 from assignor_core.reader_rack_model import BY_RACK, BY_REPLICA, checked_parts, read_by_racks
 
 Load = float | tuple[float, ...]
@@ -38,9 +39,9 @@ class BrokerState(StrEnum):
 class Capacity:
     """What a broker can carry; None where nobody said."""
 
-    bytes_in_per_sec: float | None = None
-    bytes_out_per_sec: float | None = None
-    disk_bytes: float | None = None
+    bytes_in_per_sec: float | None = knob(None, "What a broker can receive; null: no limit.", unit="bytes/s", gt=0)
+    bytes_out_per_sec: float | None = knob(None, "What a broker can send; null: no limit.", unit="bytes/s", gt=0)
+    disk_bytes: float | None = knob(None, "What a broker can store; null: no limit.", unit="bytes", gt=0)
 
 
 @dataclass(frozen=True, slots=True)

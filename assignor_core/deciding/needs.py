@@ -8,7 +8,7 @@ preferred leaders are elected. Each has a small plan of its own that does no mor
 makes its state smaller or is not made, so none follows itself without end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from assignor_core.deciding.observation import Evidence, Observation, PlanRequest, Surroundings
@@ -234,17 +234,17 @@ def placement_states(
 ) -> PlacementStates:
     """What could be fixed over the brokers that count, in topics that may be moved; sorted."""
     crowded, unpreferred = live.once(
-        ("placement", policy.reasons, counted, excluded_topics),
-        lambda: _misplaced(live, policy.reasons, counted, excluded_topics),
+        ("placement", policy.placement_reasons, counted, excluded_topics),
+        lambda: _misplaced(live, policy.placement_reasons, counted, excluded_topics),
     )
     empty: tuple[int, ...] = ()
-    if Reason.EMPTY_BROKER in policy.reasons and window is not None:
+    if Reason.EMPTY_BROKER in policy.placement_reasons and window is not None:
         empty = _empty_brokers(live, window, policy.empty_broker_share, counted)
     return PlacementStates(crowded, empty, unpreferred)
 
 
 def _misplaced(
-    live: LiveCluster, reasons: frozenset[Reason], counted: frozenset[int], excluded_topics: frozenset[str]
+    live: LiveCluster, reasons: Collection[Reason], counted: frozenset[int], excluded_topics: frozenset[str]
 ) -> tuple[tuple[PartitionKey, ...], tuple[PartitionKey, ...]]:
     """Partitions in crowded racks, and those that their preferred replica could lead and does not."""
     rows = [(key, row) for key, row in live.partitions.items() if key[0] not in excluded_topics]

@@ -1,18 +1,20 @@
 """Every setting that a decision depends on: thresholds of skew, states of the placement, mode, hours and budgets."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
 from assignor_core.deciding.reasons import LASTING_REASONS, Reason
 from assignor_core.errors import InputError
+from assignor_core.live import RELIEF_MAX_AWAY_SHARE
 from assignor_core.load_history.load_memory import Watched
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.maintenance import MaintenanceWindow
 from assignor_core.model import Capacity
 from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.policies import WAIT_MAX_MS, check_limits, knob
 from assignor_core.resources import Resource
 
 PLAN_WINDOWS_MAX = 30
@@ -32,34 +34,69 @@ class Detector(StrEnum):
 class TriggerPolicy:
     """Thresholds are ratios to the mean (1 = even), times ms, load bytes/s per broker."""
 
-    enter_ratio: float = 1.30
-    exit_ratio: float = 1.15
-    windows_over: int = 3
-    windows_considered: int = 5
-    detector: Detector = Detector.NOISE
-    recurring_load: bool = True
-    """Whether a skew that comes at the same time each day or week makes no plan of its own; not without `NOISE`."""
-    recurring_plan_min_ms: int = 3_600_000
-    """One that lasts for so long each time is planned for all the same, once in a while."""
-    cooldown_ms: int = 600_000
-    completeness_min: float = 0.95
-    load_min_bytes_per_sec: float = 100_000.0
+    enter_ratio: float = knob(
+        1.30,
+        "A broker is skewed if its load is above the mean load of all brokers by this factor, in enough windows.",
+        ge=1,
+    )
+    exit_ratio: float = knob(
+        1.15,
+        "A skew ends once the highest load is below the mean load by this factor; the factor is less than enter_ratio.",
+        ge=1,
+    )
+    windows_over: int = knob(
+        3, "A skew counts if a broker is above enter_ratio in at least this many of the newest windows.", ge=1, le=1000
+    )
+    windows_considered: int = knob(
+        5, "The trigger considers this many of the newest windows; windows_over can't be more.", ge=1, le=1000
+    )
+    detector: Detector = knob(
+        Detector.NOISE,
+        "noise: a skewed broker must also be above the mean by more than its own noise; windows: enough windows do.",
+    )
+    recurring_load: bool = knob(
+        True,
+        "true: a skew that comes back at the same time each day or week makes no plan of its own, if the detector is "
+        "noise; false: it is a skew like others.",
+    )
+    recurring_plan_min_ms: int = knob(
+        3_600_000,
+        "A skew that comes back gets one plan all the same if it lasts at least this long each time.",
+        unit="ms",
+        ge=0,
+        le=WAIT_MAX_MS,
+    )
+    cooldown_ms: int = knob(
+        600_000, "After a plan, control makes no new plan for this long. 0: no pause.", unit="ms", ge=0
+    )
+    completeness_min: float = knob(
+        0.95, "A window counts if at least this share of the brokers reported in it.", ge=0, le=1
+    )
+    load_min_bytes_per_sec: float = knob(
+        100_000.0, "Control ignores skew while the mean load of a broker is below this rate.", unit="bytes/s", ge=0
+    )
     stale_after_ms: int = 360_000
-    broker_failure_grace_ms: int = 1_800_000
-    """A broker that is away for longer has failed; a restart or an upgrade takes less."""
-    relief_max_away_share: float = 0.40
-    """With a larger share of the brokers away their replicas are not made anew: that is an outage, and its end brings
-    them back; the rest can't carry them all. Cruise Control's `fixable.failed.broker.percentage.threshold`."""
+    broker_failure_grace_ms: int = knob(
+        1_800_000,
+        "A broker that is offline for longer has failed, and control plans its replicas elsewhere; a restart or an "
+        "upgrade takes less.",
+        unit="ms",
+        ge=0,
+        le=WAIT_MAX_MS,
+    )
+    relief_max_away_share: float = knob(
+        RELIEF_MAX_AWAY_SHARE,
+        "Control does not re-create replicas of failed brokers while more than this share of the brokers is offline.",
+        ge=0,
+        le=1,
+    )
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.relief_max_away_share <= 1.0:
-            raise InputError(f"relief_max_away_share must be 0 to 1, found {self.relief_max_away_share}")
-        if not 1.0 <= self.exit_ratio < self.enter_ratio:
-            raise InputError(f"thresholds must be 1 <= exit < enter, found {self.exit_ratio} and {self.enter_ratio}")
-        if not 1 <= self.windows_over <= self.windows_considered:
-            raise InputError(f"windows must be 1 <= k <= n, found {self.windows_over} and {self.windows_considered}")
-        if self.recurring_plan_min_ms < 0:
-            raise InputError(f"recurring_plan_min_ms must be 0 or more, found {self.recurring_plan_min_ms}")
+        check_limits(self, "trigger policy")
+        if self.exit_ratio >= self.enter_ratio:
+            raise InputError(f"exit_ratio {self.exit_ratio} must be below enter_ratio {self.enter_ratio}")
+        if self.windows_over > self.windows_considered:
+            raise InputError(f"windows_over {self.windows_over} exceeds windows_considered {self.windows_considered}")
 
     @property
     def windows_over_urgent(self) -> int:
@@ -84,26 +121,41 @@ class LastingPolicy:
     Raises InputError on a value out of range.
     """
 
-    reasons: frozenset[Reason] = frozenset(LASTING_REASONS)
-    empty_broker_share: float = 0.2
-    """A broker with less than this share of the mean of replicas, and of each known load, is nearly empty."""
-    grace_ms: int = 600_000
-    """Ms for which racks must be crowded, or a broker be empty, before a plan is made for that."""
-    leaders_grace_ms: int = 1_800_000
-    """Ms for which preferred replicas must not lead before a plan elects them. Kafka itself does so every five minutes
-    if it is allowed to.
-    """
+    placement_reasons: Collection[Reason] = knob(
+        LASTING_REASONS, "States of the placement that get a small plan of their own if they last; []: none of them."
+    )
+    empty_broker_share: float = knob(
+        0.2,
+        "A broker is nearly empty if it has less than this share of the mean of replicas, and of each known load.",
+        ge=0,
+        lt=1,
+    )
+    placement_grace_ms: int = knob(
+        600_000,
+        "How long racks must be crowded, or a broker nearly empty, before control makes a plan for that. 0: at once.",
+        unit="ms",
+        ge=0,
+        le=WAIT_MAX_MS,
+    )
+    leaders_grace_ms: int = knob(
+        1_800_000,
+        "How long a replica that is not the preferred one may lead a partition before control elects the preferred "
+        "one. 0: at once.",
+        unit="ms",
+        ge=0,
+        le=WAIT_MAX_MS,
+    )
+    """Kafka itself elects every five minutes if it is allowed to."""
 
     def __post_init__(self) -> None:
-        unknown = sorted(self.reasons - set(LASTING_REASONS))
+        check_limits(self, "trigger policy")
+        unknown = sorted(set(self.placement_reasons) - set(LASTING_REASONS))
         if unknown:
-            raise InputError(f"reasons: found {unknown[0]}, allowed are {', '.join(LASTING_REASONS)}")
-        if not 0.0 <= self.empty_broker_share < 1.0:
-            raise InputError(f"empty_broker_share must be 0 to below 1, found {self.empty_broker_share}")
+            raise InputError(f"placement_reasons: found {unknown[0]}, allowed are {', '.join(LASTING_REASONS)}")
 
     def needed_ms(self, reason: Reason) -> int:
         """How long it must last."""
-        return self.leaders_grace_ms if reason is Reason.UNPREFERRED_LEADERS else self.grace_ms
+        return self.leaders_grace_ms if reason is Reason.UNPREFERRED_LEADERS else self.placement_grace_ms
 
 
 class Mode(StrEnum):
@@ -122,19 +174,27 @@ class DecisionPolicy:
     lasting: LastingPolicy = field(default_factory=LastingPolicy)
     fill: FillPolicy | None = field(default_factory=FillPolicy)
     """When a log dir counts as full; None: never."""
-    mode: Mode = Mode.PROPOSE
-    maintenance: tuple[MaintenanceWindow, ...] = ()
-    """Mode `apply` changes the cluster only in these hours; none means always."""
-    resources: tuple[Resource, ...] = (Resource.BYTES_IN, Resource.BYTES_OUT)
-    """Resources whose skew may make a plan."""
+    mode: Mode = knob(
+        Mode.PROPOSE, "observe: control decides only; propose: it makes plans; apply: it carries them out."
+    )
+    maintenance: tuple[MaintenanceWindow, ...] = knob(
+        (), "Mode apply changes the cluster only in these hours, UTC, like 'Mon-Fri 01:00-05:00'; []: at any time."
+    )
+    resources: tuple[Resource, ...] = knob(
+        (Resource.BYTES_IN, Resource.BYTES_OUT), "Resources whose skew makes a plan."
+    )
     capacities: Mapping[int, Capacity] = field(default_factory=lambda: MappingProxyType({}))
     planner: PlannerPolicy = field(default_factory=PlannerPolicy)
-    planner_windows: int = 5
-    """A plan rests on at most so many of the newest windows."""
-    bytes_per_day_max: int | None = None
-    """Most bytes that mode `apply` copies in 24 hours. What replaces lost replicas or relieves a log dir counts,
-    and is not held back.
-    """
+    planner_windows: int = knob(
+        5, "A plan is made for the mean load of this many newest closed windows.", ge=1, le=1000
+    )
+    bytes_per_day_max: int | None = knob(
+        None,
+        "Plans of mode apply copy no more than this in 24 hours; copies that re-create lost replicas or relieve a log "
+        "dir count, and are not held back. null: no limit.",
+        unit="bytes",
+        ge=0,
+    )
     gain_min: float = 0.01
     """A plan that improves the worst max/mean by less than this is not worth a movement."""
     gain_over_noise_min: float = 4.0

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from assignor_core.execution.caution import next_throttle_factor, throttle_rates
 from assignor_core.intervals import is_due
+from assignor_core.policies import knob
 
 ADAPT_INTERVAL_MS = 10_000
+RATE_MAX = 10**15
+"""Highest throttle, bytes/s: Kafka stores rates as whole numbers of 64 bits, and refuses a higher one."""
 CHANGE_MIN = 0.05
 """Rates that would change by less than this share stay as they are."""
 
@@ -19,9 +22,15 @@ CHANGE_MIN = 0.05
 class RatePolicy:
     """Bounds of a broker's throttle, bytes/s; if it is not adaptive, the upper bound holds to the end."""
 
-    rate_max: int
-    rate_min: int
-    adaptive: bool
+    rate_max: int = knob(50_000_000, "Highest replication throttle of a broker.", unit="bytes/s", ge=1_000, le=RATE_MAX)
+    rate_min: int = knob(
+        1_000_000, "An adapted throttle of a broker is no lower than this.", unit="bytes/s", ge=1_000, le=RATE_MAX
+    )
+    adaptive: bool = knob(
+        True,
+        "true: control lowers a throttle where planner.capacities leave less headroom, and while consumer groups fall "
+        "behind.",
+    )
 
     @property
     def factor_min(self) -> float:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from assignor_core.policies import knob
+
 THROTTLE_BACK_OFF = 0.5
 THROTTLE_RECOVERY = 1.25
 HEADROOM_SHARE = 0.8
@@ -22,16 +24,28 @@ GAIN_JUDGED_MIN = 0.02
 class LagBound:
     """A group has fallen behind above `records_min` records of lag and `growth_max` times its lag at the start."""
 
-    growth_max: float
-    records_min: int
+    growth_max: float = knob(
+        2.0, "Movements wait while the lag of a group is above this many times its lag at the start.", ge=1.0
+    )
+    records_min: int = knob(100_000, "A group whose lag is below this holds nothing back.", unit="records", ge=0)
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyBound:
     """A broker is too slow above `ms_min` and `growth_max` times what the slowest broker took at the start, ms."""
 
-    growth_max: float
-    ms_min: float
+    growth_max: float = knob(
+        2.0,
+        "Movements wait while the p99 of a broker's produce requests is above this many times the slowest broker's at "
+        "the start, and above latency_min_ms.",
+        ge=1.0,
+    )
+    ms_min: float = knob(
+        100.0,
+        "A broker whose p99 of produce requests is below this holds nothing back; needs collect.jmx_endpoints.",
+        unit="ms",
+        ge=0,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from assignor_core.execution.progress import FINISHED, NO_LOOKS, PastLooks, Prog
 from assignor_core.execution.room import Room, waiting_text
 from assignor_core.execution.staging import next_replicas
 from assignor_core.live import (
+    RELIEF_MAX_AWAY_SHARE,
     LiveCluster,
     LivePartition,
     PartitionKey,
@@ -25,6 +26,7 @@ from assignor_core.live import (
     too_many_away,
 )
 from assignor_core.plan import Movement, Plan
+from assignor_core.policies import WAIT_MAX_MS, knob
 from assignor_core.wording import counted, first_named
 
 NAMED_MAX = 5
@@ -37,16 +39,47 @@ class Limits:
     changes; deadline in ms of work.
     """
 
-    movements_in_flight_max: int = 50
-    movements_per_topic_max: int = 50
-    movements_per_broker_max: int = 5
-    elections_at_once_max: int = 100
-    """Partitions that wait for their election, or are elected in one step: clients of each look for its new leader."""
-    deadline_ms: int = 6 * 3_600_000
-    staged: bool = False
-    """Whether a partition gets one new replica at a time."""
-    relief_max_away_share: float = 0.40
+    movements_in_flight_max: int = knob(
+        50, "The executor reassigns no more partitions than this at a time.", ge=1, le=10_000
+    )
+    movements_per_topic_max: int | None = knob(
+        None,
+        "The executor reassigns no more partitions of one topic than this at a time; null: only "
+        "movements_in_flight_max limits them.",
+        ge=1,
+        le=10_000,
+    )
+    movements_per_broker_max: int = knob(
+        5, "A broker receives or sends no more partitions than this at a time.", ge=1, le=10_000
+    )
+    elections_at_once_max: int = knob(
+        100,
+        "The executor changes the leaders of no more partitions than this at a time; these copy nothing, but the "
+        "clients of each search for its new leader.",
+        ge=1,
+        le=10_000,
+    )
+    deadline_ms: int = knob(
+        6 * 3_600_000,
+        "An execution that works for longer gives up and restores what it began.",
+        unit="ms",
+        ge=1,
+        le=WAIT_MAX_MS,
+    )
+    staged: bool = knob(
+        False, "true: a partition gets one new replica at a time, and an old one leaves once the new one is in sync."
+    )
+    relief_max_away_share: float = RELIEF_MAX_AWAY_SHARE
     """With a larger share of the brokers away, replicas that they held are not made anew."""
+
+    @property
+    def topic_max(self) -> int:
+        """Most partitions of one topic that are reassigned at a time.
+
+        >>> Limits(movements_in_flight_max=7).topic_max, Limits(movements_per_topic_max=3).topic_max
+        (7, 3)
+        """
+        return self.movements_per_topic_max or self.movements_in_flight_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +293,7 @@ def _to_submit(
                 elections_room -= 1
             continue
         fits = all(per_broker[broker] < limits.movements_per_broker_max for broker in brokers)
-        if not fits or per_topic[key[0]] >= limits.movements_per_topic_max:
+        if not fits or per_topic[key[0]] >= limits.topic_max:
             continue
         if room is not None:
             if room.lacking(key, receiving, taken, leader=live.leader) is not None:

@@ -23,6 +23,7 @@ from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
+from assignor_core.policies import knob
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.wording import first_named
 
@@ -35,12 +36,17 @@ EVEN_WITHIN = 0.05
 class FillPolicy:
     """Shares of a log dir's volume, 0 to 1."""
 
-    fill_max: float = 0.85
-    """A log dir above this is to be relieved."""
+    fill_max: float = knob(
+        0.85, "Control relieves a log dir that is filled beyond this share, within its broker; null: never.", ge=0, le=1
+    )
     margin: float = 0.05
     """Relief brings it so far below `fill_max`, and fills no other beyond that: else it would be due again at once."""
-    reserve: float = 0.10
-    """Stays free on every volume."""
+    reserve: float = knob(
+        0.10,
+        "Copies leave at least this share of each log dir's volume free: no plan and no movement fills it.",
+        ge=0,
+        le=1,
+    )
 
     @property
     def goal(self) -> float:

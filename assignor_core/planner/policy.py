@@ -3,11 +3,11 @@
 Fractions are of a broker's fair share unless noted otherwise. The module holds values only.
 """
 
-import math
 from dataclasses import dataclass, replace
 from typing import Self
 
 from assignor_core.errors import InputError
+from assignor_core.policies import check_limits, knob
 from assignor_core.resources import Resource
 from assignor_core.wording import counted, first_named
 
@@ -28,26 +28,39 @@ are all of it, and have the band of loads unless a policy names another count ba
 class PlannerPolicy:
     """Aims, limits and exclusions of one plan; raises InputError on a value out of range."""
 
-    band: float = 0.03
-    """Bytes in, bytes out and disk: no broker above 1 + band of its fair share. Wider moves less."""
-    leader_band: float | None = None
-    """The same for leader bytes in; None means band + 0.02, as leadership is coarser."""
-    count_band: float = COUNT_BAND
-    """The same for leaders and replicas: a soft cap, since equal counts are dear and worth little."""
-    replicas_max: int | None = None
-    """Most replicas on any one broker; one that has more takes none. None means no limit."""
-    keep_racks: bool = False
-    """Replicas move within their racks only."""
+    band: float = knob(
+        0.03,
+        "A plan aims at no broker above 1 + band of its fair share of bytes in, bytes out and disk; a wider band moves "
+        "less.",
+        ge=0,
+        le=10,
+    )
+    leader_band: float | None = knob(
+        None,
+        f"The band of leader bytes in; null: band + {LEADER_BAND_MORE}, as leadership moves in whole partitions.",
+        ge=0,
+        le=10,
+    )
+    count_band: float = knob(
+        COUNT_BAND,
+        "The band of the numbers of leaders and replicas, a soft limit: equal numbers cost much and gain little.",
+        ge=0,
+        le=10,
+    )
+    replicas_max: int | None = knob(
+        None, "A broker with this many replicas or more takes no replica; null: no limit.", ge=1
+    )
+    keep_racks: bool = knob(False, "Replicas move within their racks only.")
     leader_racks: tuple[tuple[frozenset[str], tuple[str, ...]], ...] = ()
     """Topics, and the racks that should lead them, the most wanted first. Loads below their targets go first."""
-    headroom: float = 0.0
-    """Fraction of each capacity that a plan leaves free: no broker above capacity x (1 - headroom)."""
-    movements_max: int | None = None
-    """Most partitions changed."""
-    bytes_max: float | None = None
-    """Most bytes copied."""
-    inflow_max: float | None = None
-    """Most bytes copied to any one broker."""
+    headroom: float = knob(
+        0.0, "Share of each capacity that a plan leaves free: no broker above capacity x (1 - headroom).", ge=0, lt=1
+    )
+    movements_max: int | None = knob(None, "A plan changes no more partitions than this; null: no limit.", ge=0)
+    bytes_max: float | None = knob(None, "A plan copies no more than this; null: no limit.", unit="bytes", ge=0)
+    inflow_max: float | None = knob(
+        None, "A plan copies no more than this to any one broker; null: no limit.", unit="bytes", ge=0
+    )
     leaders_only: bool = False
     """Change leadership only: no bytes are copied."""
     rules_only: bool = False
@@ -70,42 +83,18 @@ class PlannerPolicy:
     """A resource, and by how much its max over mean must fall for a plan to be of use: where the lower bound shows that
     none can do that, none is searched for.
     """
-    throttle_bytes_per_sec: float | None = None
-    """Replication throttle per broker, for the duration of waves."""
-    wave_movements_max: int = 1000
-    """Most movements of one wave."""
+    throttle_bytes_per_sec: float | None = knob(
+        None,
+        "Replication throttle of a broker by which durations of plans are estimated; null: that of control.",
+        unit="bytes/s",
+        gt=0,
+    )
+    wave_movements_max: int = knob(1000, "A wave of a plan has no more movements than this.", ge=1, le=1_000_000)
 
     def __post_init__(self) -> None:
-        bands = {
-            "band": self.band,
-            "leader_band": self.leader_limit,
-            "count_band": self.count_band,
-        }
-        for name, value in bands.items():
-            if not 0 <= value < math.inf:
-                raise InputError(f"planner policy {name}: found {value}, allowed is 0 or more")
-        if not 0 <= self.headroom < 1:
-            raise InputError(f"planner policy headroom: found {self.headroom}, allowed is 0 to below 1")
-        budgets = {
-            "movements_max": self.movements_max,
-            "bytes_max": self.bytes_max,
-            "inflow_max": self.inflow_max,
-        }
-        for name, budget in budgets.items():
-            if budget is not None and not 0 <= budget < math.inf:
-                raise InputError(f"planner policy {name}: found {budget}, allowed is 0 or more")
-        if self.replicas_max is not None and self.replicas_max < 1:
-            raise InputError(f"planner policy replicas_max: found {self.replicas_max}, allowed is 1 or more")
+        check_limits(self, "planner policy")
         if not all(racks for _, racks in self.leader_racks):
             raise InputError("planner policy leader_racks: found no rack, allowed are one or more")
-        if self.wave_movements_max < 1:
-            raise InputError(
-                f"planner policy wave_movements_max: found {self.wave_movements_max}, allowed is 1 or more"
-            )
-        if self.throttle_bytes_per_sec is not None and not 0 < self.throttle_bytes_per_sec < math.inf:
-            raise InputError(
-                f"planner policy throttle_bytes_per_sec: found {self.throttle_bytes_per_sec}, allowed is above 0"
-            )
 
     def band_of(self, resource: Resource) -> float:
         """The band of `resource`.

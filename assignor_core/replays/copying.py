@@ -119,7 +119,7 @@ class Copying:
                 continue
             leader = self._leader_of(movement.key)
             busy = any(per_broker[broker] >= limits.movements_per_broker_max for broker in (*receiving, leader))
-            if not receiving or busy or per_topic[movement.topic] >= limits.movements_per_topic_max:
+            if not receiving or busy or per_topic[movement.topic] >= limits.topic_max:
                 left.append(movement)
                 continue
             size, produced = self._bytes_of(movement.key), self._produced_of(movement.key)

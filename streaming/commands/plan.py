@@ -75,25 +75,17 @@ _AS_IN_SETTINGS = (
 """What the settings hold unless an option gives it."""
 
 
+def _planner_option(flag: str, name: str, type: type | None = None) -> Callable[[Command], Command]:  # noqa: A002
+    """An option that holds instead of a setting of the planner, whose description it has."""
+    described = PlannerSettings.model_fields[name].description
+    return click.option(flag, name, type=type, default=None, help=f"{described}  [default: planner.{name}]")
+
+
 _POLICY_OPTIONS = (
-    click.option("--band", type=float, help="Most above a fair share, as a fraction.  [default: planner.band]"),
-    click.option(
-        "--count-band",
-        type=float,
-        help="The same for the number of leaders and replicas, a soft limit.  [default: planner.count_band]",
-    ),
-    click.option(
-        "--max-replicas",
-        "replicas_max",
-        type=int,
-        help="Most replicas on any one broker.  [default: planner.replicas_max]",
-    ),
-    click.option(
-        "--keep-racks/--any-rack",
-        "keep_racks",
-        default=None,
-        help="Replicas move within their racks only.  [default: planner.keep_racks]",
-    ),
+    _planner_option("--band", "band", type=float),
+    _planner_option("--count-band", "count_band", type=float),
+    _planner_option("--max-replicas", "replicas_max", type=int),
+    _planner_option("--keep-racks/--any-rack", "keep_racks"),
     click.option(
         "--only-broker", "only_brokers", type=int, multiple=True, help="Relieve only this broker; repeatable."
     ),
@@ -113,16 +105,9 @@ _POLICY_OPTIONS = (
     click.option("--drain", type=int, multiple=True, help="Empty this broker, and move nothing else; repeatable."),
     click.option("--add", type=int, multiple=True, help="Move replicas only to this broker; repeatable."),
     click.option("--leaders-only", is_flag=True, help="Change leadership only: no bytes are copied."),
-    click.option(
-        "--max-movements", "movements_max", type=int, help="Most partitions changed.  [default: planner.movements_max]"
-    ),
-    click.option("--max-bytes", "bytes_max", type=float, help="Most bytes copied.  [default: planner.bytes_max]"),
-    click.option(
-        "--max-inflow",
-        "inflow_max",
-        type=float,
-        help="Most bytes copied to any one broker.  [default: planner.inflow_max]",
-    ),
+    _planner_option("--max-movements", "movements_max", type=int),
+    _planner_option("--max-bytes", "bytes_max", type=float),
+    _planner_option("--max-inflow", "inflow_max", type=float),
     click.option(
         "--throttle",
         "throttle_bytes_per_sec",

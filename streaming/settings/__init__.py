@@ -8,8 +8,12 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.errors import InputError
-from assignor_core.maintenance import window_of
+from assignor_core.execution.adaptive_rates import RATE_MAX, RatePolicy
+from assignor_core.execution.caution import LagBound, LatencyBound
+from assignor_core.execution.reconcile import Limits
+from assignor_core.maintenance import WINDOW_PATTERN, window_of
 from streaming.settings.deciding import CapacitySettings, PlannerSettings, TriggerSettings
 from streaming.settings.fields import (
     DAY_MS,
@@ -22,6 +26,8 @@ from streaming.settings.fields import (
     RegularExpression,
     Section,
     ShardText,
+    from_policy,
+    shown,
 )
 from streaming.settings.login import LoginSettings
 from streaming.settings.notify import NotifySettings, WebhookSettings
@@ -52,14 +58,14 @@ __all__ = [
     "WebhookSettings",
 ]
 
-
 Item = TypeVar("Item")
+ADDRESS = r"^[\s\S]+:0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$"
+"""host:port, with a port from 1 to 65535."""
 
 
 def _addresses(servers: list[str]) -> list[str]:
     for server in servers:
-        host, _, port = server.rpartition(":")
-        if not host or not port.isdigit() or not 1 <= int(port) <= 65535:
+        if not re.fullmatch(ADDRESS, server):
             raise ValueError(f"{server!r} is not host:port")
     return servers
 
@@ -73,7 +79,7 @@ class KafkaSettings(LoginSettings):
     cluster_id: str | None = Field(
         None, min_length=1, description="Kafka's own id of the cluster; if set, no other is accepted"
     )
-    bootstrap_servers: Annotated[list[str], AfterValidator(_addresses)] = Field(
+    bootstrap_servers: Annotated[list[Annotated[str, shown(pattern=ADDRESS)]], AfterValidator(_addresses)] = Field(
         default=["127.0.0.1:9092"], min_length=1, description="host:port of some brokers"
     )
     request_timeout_ms: int = Field(15_000, ge=1, le=DAY_MS, description="How long one request may take")
@@ -127,6 +133,11 @@ class StorageSettings(Section):
     s3_allow_http: bool = Field(False, description="Allows an http:// endpoint that is not on loopback")
 
 
+_SMALL_PARTS = [part for part in range(1, 2_000) if HOUR_MS % part == 0]
+PARTS_OF_AN_HOUR = sorted({*_SMALL_PARTS, *(HOUR_MS // part for part in _SMALL_PARTS)})
+OPTIONS_OF_JAVA = shown(**{"pattern": r"^\s*(-\S*(\s+|$))*$", "not": {"pattern": r"(^|\s)-Xmx"}})
+
+
 def _part_of_an_hour(window_ms: int) -> int:
     if HOUR_MS % window_ms:
         raise ValueError(
@@ -172,7 +183,7 @@ class PipelineSettings(Section):
     """The Spark job."""
 
     master: str = Field("local[2]", min_length=1, description="Spark master; spark-submit's wins where it is used")
-    window_ms: Annotated[Milliseconds, AfterValidator(_part_of_an_hour)] = Field(
+    window_ms: Annotated[Milliseconds, AfterValidator(_part_of_an_hour), shown(enum=PARTS_OF_AN_HOUR)] = Field(
         60_000, description="Length of the tumbling windows, a whole part of an hour; part of the checkpoint"
     )
     watermark_ms: Milliseconds = Field(30_000, description="How late a sample may come and still correct its window")
@@ -201,7 +212,7 @@ class PipelineSettings(Section):
         True, description="Our records are parsed and summed in Python with Arrow; false: in the JVM alone, slower"
     )
     driver_memory: str = Field("2g", pattern=r"^\d+[kmgt]$", description="Heap of the driver")
-    driver_java_options: Annotated[str, AfterValidator(_options_of_java)] = Field(
+    driver_java_options: Annotated[str, AfterValidator(_options_of_java), OPTIONS_OF_JAVA] = Field(
         "", description="More options of the driver's JVM, such as -XX:TieredStopAtLevel=1; spark-submit has its own"
     )
     extra_jars: list[File] = Field([], description="More jars for Spark, such as AWS's aws-msk-iam-auth")
@@ -230,6 +241,9 @@ class PipelineSettings(Section):
         return max(1, self.watermark_ms // 2) if self.clock_skew_max_ms is None else self.clock_skew_max_ms
 
 
+WindowText = Annotated[str, shown(pattern=WINDOW_PATTERN)]
+
+
 def _maintenance_windows(texts: list[str]) -> list[str]:
     for text in texts:
         try:
@@ -239,80 +253,60 @@ def _maintenance_windows(texts: list[str]) -> list[str]:
     return texts
 
 
-RATE_MAX = 10**15
-"""Highest throttle, bytes/s: Kafka keeps rates as whole numbers of 64 bits, and refuses a higher one."""
-
-
 class ControlSettings(Section):
     """Deciding and acting."""
 
-    mode: Literal["observe", "propose", "apply"] = Field(
-        "propose", description="observe: decide only; propose: make plans; apply: carry them out"
+    mode: Literal["observe", "propose", "apply"] = from_policy(DecisionPolicy, "mode")
+    maintenance_windows: Annotated[list[WindowText], AfterValidator(_maintenance_windows)] = from_policy(
+        DecisionPolicy, "maintenance"
     )
-    maintenance_windows: Annotated[list[str], AfterValidator(_maintenance_windows)] = Field(
-        default=[], description="Mode apply acts only then, UTC, like 'Mon-Fri 01:00-05:00'; none: at any time"
-    )
-    tick_interval_ms: Milliseconds = Field(5_000, description="Time between evaluations")
-    throttle_bytes_per_sec: int = Field(
-        50_000_000, ge=1_000, le=RATE_MAX, description="Highest replication throttle per broker"
-    )
+    tick_interval_ms: Milliseconds = Field(5_000, description="Time between two evaluations by control. Unit: ms.")
+    throttle_bytes_per_sec: int = from_policy(RatePolicy, "rate_max")
     log_dir_throttle_bytes_per_sec: int = Field(
         50_000_000,
         ge=1_000,
         le=RATE_MAX,
-        description="Highest throttle per broker of movements between its own log dirs",
+        description="Highest throttle of movements between the log dirs of one broker. Unit: bytes/s.",
     )
-    throttle_adaptive: bool = Field(
-        True, description="Lower it where planner.capacities leave less headroom, and while consumer groups fall behind"
-    )
-    throttle_min_bytes_per_sec: int = Field(
-        1_000_000, ge=1_000, le=RATE_MAX, description="An adapted throttle goes no lower"
-    )
+    throttle_adaptive: bool = from_policy(RatePolicy, "adaptive")
+    throttle_min_bytes_per_sec: int = from_policy(RatePolicy, "rate_min")
     lag_groups: RegularExpression = Field(
-        ".*", description="Regular expression: groups whose growing lag holds movements back"
+        ".*", description="Growing lag of groups whose names match this regular expression holds movements back."
     )
-    lag_growth_max: float = Field(
-        2.0, ge=1.0, description="Movements wait while a group's lag is above this many times that at the start"
-    )
-    lag_min_records: int = Field(100_000, ge=0, description="Lag below this holds nothing back, records")
-    latency_growth_max: float = Field(
-        2.0, ge=1.0, description="Movements wait while a broker's p99 of produce requests is above this many times ..."
-    )
-    latency_min_ms: float = Field(
-        100.0, ge=0, description="... the slowest broker's at the start, and above this, ms; needs jmx_endpoints"
-    )
+    lag_growth_max: float = from_policy(LagBound, "growth_max")
+    lag_min_records: int = from_policy(LagBound, "records_min")
+    latency_growth_max: float = from_policy(LatencyBound, "growth_max")
+    latency_min_ms: float = from_policy(LatencyBound, "ms_min")
     bad_plans_max: int = Field(
-        2, ge=1, le=100, description="Mode apply stops after this many plans in a row that did not deliver"
+        2, ge=1, le=100, description="Mode apply stops after this many plans in a row that did not deliver their gain."
     )
-    bytes_per_day_max: int | None = Field(
-        None, ge=0, description="Most bytes that plans of mode apply copy in 24 hours, but for lost replicas"
-    )
-    movements_in_flight_max: int = Field(50, ge=1, le=10_000, description="Partitions reassigned at a time")
-    movements_per_topic_max: int | None = Field(
-        None, ge=1, le=10_000, description="Of those, of one topic; null: no limit of its own"
-    )
-    movements_per_broker_max: int = Field(5, ge=1, le=10_000, description="Of those, per receiving or sending broker")
-    elections_at_once_max: int = Field(
-        100, ge=1, le=10_000, description="Partitions whose leaders are changed at a time; these copy nothing"
-    )
-    staged_moves: bool = Field(
-        False, description="One new replica of a partition at a time; an old one goes once it is in sync"
-    )
-    execution_deadline_ms: Milliseconds = Field(6 * 3_600_000, description="After this it gives up and restores")
+    bytes_per_day_max: int | None = from_policy(DecisionPolicy, "bytes_per_day_max")
+    movements_in_flight_max: int = from_policy(Limits, "movements_in_flight_max")
+    movements_per_topic_max: int | None = from_policy(Limits, "movements_per_topic_max")
+    movements_per_broker_max: int = from_policy(Limits, "movements_per_broker_max")
+    elections_at_once_max: int = from_policy(Limits, "elections_at_once_max")
+    staged_moves: bool = from_policy(Limits, "staged")
+    execution_deadline_ms: int = from_policy(Limits, "deadline_ms")
     lease_ms: int = Field(
-        15_000, ge=1_000, le=600_000, description="A control that falls silent for this long is taken over by another"
+        15_000,
+        ge=1_000,
+        le=600_000,
+        description="Another control takes over if the one at work does not renew its lease for this long. Unit: ms.",
     )
     settle_windows: int = Field(
-        2, ge=1, le=100, description="Closed windows after a plan before its result is measured"
+        2, ge=1, le=100, description="Control measures the result of a plan after this many closed windows."
     )
     decision_retention_ms: int = Field(
-        30 * DAY_MS, ge=DAY_MS, le=RETENTION_MAX_MS, description="How long decisions and plans not carried out are kept"
+        30 * DAY_MS,
+        ge=DAY_MS,
+        le=RETENTION_MAX_MS,
+        description="How long decisions, and plans that were not carried out, stay stored. Unit: ms.",
     )
     execution_retention_ms: int = Field(
         400 * DAY_MS,
         ge=31 * DAY_MS,
         le=RETENTION_MAX_MS,
-        description="How long executions with their plans, and outdated notes on brokers, are kept",
+        description="How long executions with their plans, and outdated notes on brokers, stay stored. Unit: ms.",
     )
 
 
@@ -335,7 +329,7 @@ class LagSettings(Section):
         default={}, description="group pattern: how long at least records may wait for a commit, ms"
     )
     schedules: Annotated[
-        dict[str, Annotated[list[str], AfterValidator(_maintenance_windows), Field(min_length=1)]],
+        dict[str, Annotated[list[WindowText], AfterValidator(_maintenance_windows), Field(min_length=1)]],
         AfterValidator(_patterns),
     ] = Field(default={}, description="group pattern: times in which a batch reads, UTC, like ['Mon-Fri 01:00-05:00']")
 

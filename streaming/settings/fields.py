@@ -1,18 +1,33 @@
-"""Types that fields of settings share, and the base of each section."""
+"""Types that fields of settings share, the base of each section, and how a setting is made of a policy of the core."""
 
 import re
+from dataclasses import fields
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import CoreSchema, core_schema
 
-Milliseconds = Annotated[int, Field(ge=1, le=30 * 86_400_000)]
+from assignor_core.policies import WAIT_MAX_MS, Policy, knob_of
+
+Milliseconds = Annotated[int, Field(ge=1, le=WAIT_MAX_MS)]
 RETENTION_MAX_MS = 100 * 365 * 86_400_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 Port = Annotated[int, Field(ge=0, le=65535)]
 PathOrText = TypeVar("PathOrText", str, Path)
+AnyPolicy = TypeVar("AnyPolicy", bound=Policy)
 Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -64,8 +79,17 @@ def _http_url(url: str) -> str:
     return url
 
 
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
-Location = Annotated[str, AfterValidator(_no_home)]
+def shown(**keys: Any) -> Any:
+    """What the JSON schema of a type has besides, where a validator of ours is what refuses values.
+
+    Patterns are for every engine: Helm's has no look-ahead. They may allow more than the validator, and never less.
+    """
+    return Field(json_schema_extra=keys)
+
+
+NOT_OF_HOME = shown(pattern=r"^[^~]")
+HttpUrl = Annotated[str, AfterValidator(_http_url), shown(pattern=r"^[hH][tT][tT][pP][sS]?://[^/?# ]")]
+Location = Annotated[str, AfterValidator(_no_home), NOT_OF_HOME]
 
 
 def _named(path: Any) -> Any:
@@ -75,7 +99,7 @@ def _named(path: Any) -> Any:
     return path
 
 
-File = Annotated[Path, BeforeValidator(_named), AfterValidator(_no_home)]
+File = Annotated[Path, BeforeValidator(_named), AfterValidator(_no_home), NOT_OF_HOME]
 
 
 class Section(BaseModel):
@@ -98,3 +122,32 @@ class Section(BaseModel):
 def _types_within(annotation: Any) -> set[Any]:
     """All that an annotation is made of."""
     return {annotation}.union(*map(_types_within, get_args(annotation)))
+
+
+class OneOf:
+    """Allows some members of an enumeration, as the annotation of a field: `Annotated[Resource, OneOf(...)]`."""
+
+    def __init__(self, *members: StrEnum) -> None:
+        self._values = [member.value for member in members]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.chain_schema([core_schema.literal_schema(self._values), handler(source)])
+
+
+def from_policy(policy: type[Policy], name: str) -> Any:
+    """The field of a section that sets `name` of a policy of the core: default, limits and description are there."""
+    known, default = knob_of(policy, name)
+    limits: dict[str, Any] = known.limits
+    return Field(default, description=known.text, **limits)
+
+
+def filled(policy: type[AnyPolicy], section: Section, **others: object) -> AnyPolicy:
+    """A policy of the core with the values of all settings of a section that have names of its fields, and `others`.
+
+    Raises InputError for values that the policy refuses together.
+    """
+    named = {field.name for field in fields(policy)} & type(section).model_fields.keys()
+    values = {name: getattr(section, name) for name in named}
+    return policy(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()} | others
+    )

@@ -19,6 +19,7 @@ GONE = {
     "trigger.relief_min": "a plan that is worth it is not held back for its bytes",
     "trigger.cheap_hour_wait_max_ms": "control.maintenance_windows name the hours in which plans are carried out",
     "trigger.windows_over_urgent": "it is two thirds of trigger.windows_over, and at least 2",
+    "planner.finish_movements_max": "the search has no closing phase any more; planner.movements_max limits a plan",
     "planner.statistic": "every window is planned on, the worst one counts",
 }
 """Settings of before that are no more, and what holds instead."""

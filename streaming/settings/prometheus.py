@@ -5,13 +5,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from streaming.settings.fields import File, HttpUrl, RegularExpression, Section
+from streaming.settings.fields import File, HttpUrl, RegularExpression, Section, shown
 
 _MATCHER = r'[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"'
 
+_MATCHERS = rf"{_MATCHER}(?:\s*,\s*{_MATCHER})*"
+
 
 def _matchers(text: str) -> str:
-    if text and not re.fullmatch(rf"{_MATCHER}(?:\s*,\s*{_MATCHER})*", text, re.ASCII):
+    if text and not re.fullmatch(_MATCHERS, text, re.ASCII):
         raise ValueError(f'{text!r} is no list of label matchers like cluster="main",job=~"kafka.*"')
     return text
 
@@ -26,7 +28,7 @@ class PrometheusFields(Section):
     prometheus_preset: Literal["jmx_exporter", "strimzi", "msk", "kafka-mixin", "bitnami"] = Field(
         "jmx_exporter", description="Names of the metrics there; see docs/prometheus-source.md"
     )
-    prometheus_matchers: Annotated[str, AfterValidator(_matchers)] = Field(
+    prometheus_matchers: Annotated[str, AfterValidator(_matchers), shown(pattern=f"^({_MATCHERS})?$")] = Field(
         "", description='More label matchers, such as strimzi_io_cluster="main", if it scrapes several clusters'
     )
     prometheus_broker_label: str | None = Field(

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from streaming.settings.fields import File, Milliseconds, Port
+from streaming.settings.fields import File, Milliseconds, Port, shown
 from streaming.settings.oidc import OidcFields
 
 
@@ -64,8 +64,8 @@ class ServeSettings(OidcFields):
     reading: Literal["open", "signed_in"] = Field(
         "open", description="signed_in: API and metrics want a token or session of any role; health does not"
     )
-    trusted_proxies: Annotated[list[str], AfterValidator(_networks)] = Field(
-        [], description="Addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed"
+    trusted_proxies: Annotated[list[Annotated[str, shown(pattern="^[0-9A-Fa-f]*[.:]")]], AfterValidator(_networks)] = (
+        Field([], description="Addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed")
     )
     tls_certificate_file: File | None = Field(None, description="Certificate chain, PEM; null: plain HTTP")
     tls_key_file: File | None = Field(None, description="Its key, PEM, without a password")

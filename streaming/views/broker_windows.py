@@ -27,6 +27,7 @@ from streaming import tables
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, WHOLE_LOG_MS
 from streaming.contract.records import REMOTE_RECORDS, REMOTE_SIZE_BYTES, SIZE_BYTES
 from streaming.settings import PlannerSettings
+from streaming.settings.fields import filled
 
 Row = Mapping[str, Any]
 COLUMNS = (
@@ -81,10 +82,7 @@ def capacities(planner: PlannerSettings, resource: Resource, brokers: Iterable[i
 
 def capacities_of(planner: PlannerSettings) -> dict[int, Capacity]:
     """Capacities of brokers, as far as the settings give any."""
-    return {
-        broker: Capacity(given.bytes_in_per_sec, given.bytes_out_per_sec, given.disk_bytes)
-        for broker, given in planner.capacities.items()
-    }
+    return {broker: filled(Capacity, given) for broker, given in planner.capacities.items()}
 
 
 def reads_unknown(window: Sequence[Row]) -> frozenset[int]:

@@ -24,8 +24,8 @@ def test_without_settings_the_core_decides_and_executes_by_its_own_defaults() ->
 
 
 def test_the_cap_of_a_topic_is_that_of_all_unless_it_is_set() -> None:
-    assert limits(ControlSettings(movements_in_flight_max=7)).movements_per_topic_max == 7
-    assert limits(ControlSettings(movements_in_flight_max=7, movements_per_topic_max=3)).movements_per_topic_max == 3
+    assert limits(ControlSettings(movements_in_flight_max=7)).topic_max == 7
+    assert limits(ControlSettings(movements_in_flight_max=7, movements_per_topic_max=3)).topic_max == 3
 
 
 def test_topics_that_match_are_excluded() -> None:

@@ -18,6 +18,8 @@ from streaming.commands.options import in_use, settings_options
 from streaming.config import flatten, load_effective
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
+from streaming.settings.hints import GONE
+from streaming.settings.reference import reference
 
 REFERENCE = Path(__file__).resolve().parents[2] / "conf" / "reference.yaml"
 
@@ -103,16 +105,14 @@ def test_names_of_others_within_a_map_keep_their_letters() -> None:
 WRONG = {
     "kafka: {bootstrap_server: [a:1]}": "kafka.bootstrap_server: unknown key (file {file}); did you mean ",
     "kafka: {bootstrap_servers: [a]}": "kafka.bootstrap_servers: 'a' is not host:port, found ['a'] (file {file})",
-    "trigger: {relief_min: 0.1}": (
-        "trigger.relief_min: this setting is gone, remove it (file {file}); a plan that is worth it is not held back"
-    ),
-    "planner: {statistic: p95}": "planner.statistic: this setting is gone, remove it (file {file}); every window is ",
     "pipeline: {window_ms: 0}": "pipeline.window_ms: input should be greater than or equal to 1, found 0 (file {file})",
     "pipeline: {driver_java_options: UseSerialGC}": (
         "pipeline.driver_java_options: 'UseSerialGC' is no option of Java, which begin with -, found 'UseSerialGC' "
         "(file {file})"
     ),
     "pipeline: {driver_java_options: -Xss4m -Xmx4g}": "pipeline.driver_java_options: pipeline.driver_memory sets -Xmx",
+    "trigger: {resources: [leaders]}": "trigger.resources.0: input should be 'bytes_in', 'bytes_out'",
+    "trigger: {windows_over: 6}": "trigger: windows_over 6 exceeds windows_considered 5 (file {file})",
     "trigger: {enter_ratio: 1.1}": "trigger: exit_ratio 1.15 must be below enter_ratio 1.1 (file {file})",
     "a: 1\na: 2": "settings file {file}, line 2: key 'a' stands twice",
     "kafka: [1, 2]": "kafka: must be a section with keys of its own, found [1, 2] (file {file})",
@@ -163,6 +163,29 @@ def test_each_wrong_setting_has_a_line_of_its_own(tmp_path: Path, capsys: pytest
         ["error", "kafka.cluster"], ["error", "serve.port"], ["error", "log.level"]
     ]  # fmt: skip
     assert lines[0].endswith(f"unknown key (file {file}); did you mean kafka.cluster_id?")
+
+
+GONE_FOR = {
+    "trigger.relief_min": "a plan that is worth it",
+    "trigger.cheap_hour_wait_max_ms": "control.maintenance_windows",
+    "trigger.windows_over_urgent": "two thirds of trigger.windows_over",
+    "planner.statistic": "every window is planned on",
+    "planner.finish_movements_max": "planner.movements_max",
+}
+
+
+@pytest.mark.parametrize("key", GONE)
+def test_a_setting_of_an_older_file_gets_one_line_that_names_what_holds_instead(tmp_path: Path, key: str) -> None:
+    assert GONE.keys() == GONE_FOR.keys()
+    assert key not in flatten(Settings())
+    section, _, name = key.partition(".")
+    file = write(tmp_path, f"{section}: {{{name}: 1}}")
+    with pytest.raises(UsageProblem) as caught:
+        load_effective(file, None, {})
+    start = f"{key}: this setting is gone, remove it (file {file}); "
+    assert str(caught.value).startswith(start)
+    assert GONE_FOR[key] in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 HINTS = {
@@ -399,9 +422,11 @@ def test_an_assignment_without_its_sign_is_not_shown_if_it_may_be_a_secret() -> 
 
 
 def test_the_reference_file_shows_every_setting_with_its_default() -> None:
-    reference = yaml.safe_load(REFERENCE.read_text())
-    assert flatten(Settings.model_validate(reference)) == flatten(Settings())
-    shown = {f"{section}.{key}" for section, values in reference.items() for key in values}
+    text = REFERENCE.read_text(encoding="utf-8")
+    assert text == reference(), "run `python -m streaming.settings.reference > conf/reference.yaml`"
+    shown_values = yaml.safe_load(text)
+    assert flatten(Settings.model_validate(shown_values)) == flatten(Settings())
+    shown = {f"{section}.{key}" for section, values in shown_values.items() for key in values}
     existing = {
         f"{section}.{key}"
         for section, field in Settings.model_fields.items()

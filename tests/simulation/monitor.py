@@ -363,8 +363,8 @@ class Monitor:
         per_broker = Counter(broker for brokers in copying.values() for broker in brokers)
         if len(in_flight) > caps.movements_in_flight_max:
             self.breaks("7 caps hold", f"{len(in_flight)} in flight, {caps.movements_in_flight_max} allowed")
-        if max(per_topic.values(), default=0) > caps.movements_per_topic_max:
-            self.breaks("7 caps hold", f"{per_topic} by topic, {caps.movements_per_topic_max} allowed")
+        if max(per_topic.values(), default=0) > caps.topic_max:
+            self.breaks("7 caps hold", f"{per_topic} by topic, {caps.topic_max} allowed")
         if max(per_broker.values(), default=0) > caps.movements_per_broker_max:
             self.breaks("7 caps hold", f"{per_broker} received by broker, {caps.movements_per_broker_max} allowed")
         self._judge_senders(copying, copying.keys() & targets.keys(), per_broker, self._leaders_seen.get(who.name))

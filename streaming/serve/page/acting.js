@@ -1,4 +1,5 @@
 // Acts of whoever is signed in: a button, a confirmation that is typed, the request, and its answer in words.
+import { capital } from "./units.js";
 import { el, patch } from "./elements.js";
 import { answerOf, ask } from "./serve.js";
 
@@ -13,7 +14,6 @@ function whyNot(verbs) {
   if (session.signed_in) return `Role ${session.role} looks and does not act: to ${text}, an operator or admin signs in.`;
   return session.by_password || session.by_issuer ? `To ${text}, sign in as an operator or admin.` : session.detail;
 }
-const start = text => text[0].toUpperCase() + text.slice(1);
 // randomUUID is missing on pages without TLS.
 const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map(byte => byte.toString(16).padStart(2, "0")).join("");
 const plain = text => text.trim().replace(/\s+/g, " ");
@@ -56,7 +56,7 @@ export const actPlace = place => {
     if (!acts.length) return patch(box, []);
     if (!may()) return patch(box, [el("p", { class: "line soft" }, whyNot(acts.map(act => act.verb)))]);
     const buttons = acts.map((act, place) => {
-      const button = el("button", { type: "button" }, `${start(act.verb)}…`);
+      const button = el("button", { type: "button" }, `${capital(act.verb)}…`);
       button.addEventListener("click", () => open(acts[place]));
       return button;
     });
@@ -68,7 +68,7 @@ export const actPlace = place => {
     key = newKey();
     forget();
     const input = el("input", { id: name, autocomplete: "off", autocapitalize: "off", spellcheck: "false", maxlength: "40", "aria-describedby": `${name}-ask` });
-    const send = el("button", { disabled: "", class: "acts" }, start(chosen.verb));
+    const send = el("button", { disabled: "", class: "acts" }, capital(chosen.verb));
     const cancel = el("button", { type: "button" }, "Cancel");
     const flag = chosen.flag && el("input", { type: "checkbox", id: `${name}-flag` });
     const form = el("form", { method: "post", class: "act" }, el("p", { id: `${name}-ask` }, chosen.ask),

@@ -22,7 +22,7 @@ function skew(seen) {
   return [el("h3", {}, "Skew"), rows.length ? views.scroll("Skew", table(["resource", ["max/mean", "num"], ["variation", "num"]], rows)) : none("The load of no broker was known.")];
 }
 function brokers(seen) {
-  const of = seen.resource || "bytes_in", shared = resources.names().filter(name => seen.brokers.some(row => name in row.load || name in row.relative_load));
+  const of = seen.resource || resources.main(), shared = resources.names().filter(name => seen.brokers.some(row => name in row.load || name in row.relative_load));
   const top = Math.max(seen.threshold_enter || 1, ...seen.brokers.map(row => row.relative_load[of] || 0)) * 1.04;
   const bar = row => el("div", { class: "bar" },
     row.is_counted ? el("i", { class: row.relative_load[of] > seen.threshold_enter ? "over" : "main", style: `width:${share(row.relative_load[of] || 0, top)}` }) : null,

@@ -26,9 +26,9 @@ async function hottest(where, title, keys, limit) {
   const orders = [...views.orders(), ["name", "number"]], order = (orders.find(([key]) => key === where.order) || orders[0])[0];
   const page = await views.read("partitions", { ...keys, order, limit });
   const rows = page.items.map(row => [views.partition(row), toBroker(row.broker), [brokers(row.replicas), "less"], [outOfSync(row.out_of_sync_replicas), "num"],
-    [rate(row.bytes_in_per_sec), "num"], [rate(row.bytes_out_per_sec), "num"], [bytes(row.size_bytes), "num"]]);
+    ...resources.cells(row), [bytes(row.size_bytes), "num"]]);
   return [el("h3", {}, title), views.choices(where, "order", orders, order), rows.length ? views.scroll(title,
-    table(["partition", "leader", ["replicas", "less"], ["out of sync", "num"], ["bytes in", "num"], ["bytes out", "num"], ["size", "num"]], rows)) : none("None in the newest window."),
+    table(["partition", "leader", ["replicas", "less"], ["out of sync", "num"], ...resources.heads(), ["size", "num"]], rows)) : none("None in the newest window."),
     page.next_cursor ? none("Further partitions are in /api/v1/partitions.") : null];
 }
 async function groups(topic) {

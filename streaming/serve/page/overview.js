@@ -1,5 +1,5 @@
 // The overview: what the status of serve shows of brokers, skew, plan, execution, groups and the pipeline.
-import { ago, bytes, changes, count, counted, lag, lagHead, percent, rate, rateOut, ratio, share, span, when, zone } from "./units.js";
+import { ago, bytes, capital, changes, count, counted, lag, lagHead, percent, rate, ratio, share, span, when, zone } from "./units.js";
 import { VERDICTS, el, link, none, planLink, put, table } from "./elements.js";
 import { timeNow } from "./serve.js";
 import { resources } from "./resources.js";
@@ -39,7 +39,7 @@ function totals(name, rows) {
   const isAdded = Boolean(added) && rows.some(b => own(b) !== null && added(b) !== null);
   return b => !isAdded ? own(b) : own(b) === null || added(b) === null ? null : own(b) + added(b);
 }
-let loadShown = "bytes_in", statusShown = null;
+let loadShown = null, statusShown = null;
 function showChoices() {
   put("brokers-by", ...resources.reported().map(one => el("button", { type: "button", value: one.name, "aria-pressed": one.name === loadShown }, one.words)));
 }
@@ -52,9 +52,10 @@ document.getElementById("brokers-by").addEventListener("click", event => {
 function showBrokers(s, now) {
   const rows = s.load.brokers;
   if (!rows.length) return put("brokers", none("No closed window yet: the first figures come one window after the start."));
+  loadShown ??= resources.main();
   showChoices();
   const figures = resources.figures(loadShown), own = b => b[figures[0].name], unit = resources.unit(loadShown), isTrigger = s.trigger_resources.includes(loadShown);
-  const total = totals(loadShown, rows), allIn = totals("bytes_in", rows), allOut = totals("bytes_out", rows);
+  const total = totals(loadShown, rows), columns = resources.reported().map(one => [one, totals(one.name, rows)]);
   const skew = (s.load.skew[loadShown] || { deviation: {} }).deviation;
   const known = rows.map(total).filter(value => value !== null), left = s.left_out["load.brokers"];
   // An even share is the mean, also of brokers that are left out; where capacities are set it is each broker's own.
@@ -77,10 +78,10 @@ function showBrokers(s, now) {
     const off = b.last_sample_ms < s.load.window_start_ms ? el("span", { class: "warn" }, `silent, last ${ago(b.last_sample_ms, now)}`)
       : deviation === undefined ? "–"
       : el("span", { class: over ? "bad" : "" }, percent(deviation));
-    return [link(`${b.broker}`, "broker", `${b.broker}`), b.rack || "–", [bar, "wide"], [off, "num"], [rate(allIn(b)), "num"], [rateOut(allOut(b), b), "num"],
-      [bytes(b.log_dir_used_bytes), "num"], [count(b.leaders), "num"], [count(b.replicas), "num"]];
+    return [link(`${b.broker}`, "broker", `${b.broker}`), b.rack || "–", [bar, "wide"], [off, "num"],
+      ...columns.map(([one, of]) => [resources.shown(one.name, of(b), b), "num"])];
   });
-  put("brokers", table(["broker", "rack", resources.words(loadShown), ["off mean", "num"], ["in", "num"], ["out", "num"], ["disk", "num"], ["leaders", "num"], ["replicas", "num"]], body),
+  put("brokers", table(["broker", "rack", resources.words(loadShown), ["off mean", "num"], ...columns.map(([one]) => [one.words, "num"])], body),
     el("div", { class: "legend" },
       ...figures.map((figure, i) => el("span", {}, el("i", { style: `background:var(--${i ? "second" : "main"})` }), figure.words)),
       isTrigger ? el("span", {}, el("i", { style: "background:var(--bad)" }), `over ${ratio(s.threshold_enter)} × ${isMean ? "mean" : "even share"}`) : null,
@@ -127,14 +128,14 @@ function chart(s) {
 function showSkew(s) {
   const found = s.load.skew;
   if (!Object.keys(found).length) return put("skew", none("unknown"));
-  const main = found.bytes_in ? found.bytes_in.max_over_mean : null, over = s.trigger_resources.includes("bytes_in") && main > s.threshold_enter;
+  const first = resources.main(), main = found[first] ? found[first].max_over_mean : null, over = s.trigger_resources.includes(first) && main > s.threshold_enter;
   const rows = Object.keys(found).map(name => {
     const counts = s.trigger_resources.includes(name), high = counts && found[name].max_over_mean > s.threshold_enter;
     return [resources.words(name), [el("span", { class: high ? "bad" : "" }, ratio(found[name].max_over_mean)), "num"],
       [ratio(found[name].coefficient_of_variation), "num"], counts ? `over ${ratio(s.threshold_enter)}` : el("span", { class: "soft" }, "shown only")];
   });
   put("skew", el("div", { class: `big ${main === null ? "soft" : over ? "bad" : "good"}` }, main === null ? "unknown" : ratio(main)),
-    el("p", { class: "line soft" }, `Bytes in. 1 is even; skew counts above ${ratio(s.threshold_enter)} and ends below ${ratio(s.threshold_exit)}.`),
+    el("p", { class: "line soft" }, `${capital(resources.words(first))}. 1 is even; skew counts above ${ratio(s.threshold_enter)} and ends below ${ratio(s.threshold_exit)}.`),
     table(["resource", ["max/mean", "num"], ["variation", "num"], "triggers"], rows));
 }
 function showDecision(s, now) {
@@ -179,7 +180,7 @@ function showExecution(s, now) {
   const e = s.control.execution;
   if (!e) return put("execution", none("Nothing carried out yet."));
   const failed = ["aborted", "refused"].includes(e.event), done = share(e.movements_done, e.movements_total);
-  const result = [["before", e.bytes_in_max_over_mean_before], ["planned", e.bytes_in_max_over_mean_predicted], ["measured", e.bytes_in_max_over_mean_measured]]
+  const result = [["before", "before"], ["planned", "predicted"], ["measured", "measured"]].map(([name, at]) => [name, e[`${resources.main()}_max_over_mean_${at}`]])
     .filter(([, value]) => value !== null).flatMap(([name, value], i) => [i ? el("span", { class: "arrow" }, "→") : null, `${name} ${ratio(value)}`]);
   put("execution", el("div", {}, el("span", { class: `badge ${failed ? "bad" : e.ended_ms === null ? "warn" : "good"}` }, e.event.replaceAll("_", " ")), " ", none(ago(e.event_ms, now))),
     el("p", { class: "line" }, link(`Execution ${e.execution_id.slice(0, 12)}`, "execution", e.execution_id), " of plan ", planLink(e.plan_id)),

@@ -1,6 +1,7 @@
 // The field at the top of each page, and what it finds (#search=TEXT): brokers by id or rack, topics and groups by name.
-import { bytes, lag, lagHead, rate, rateOut } from "./units.js";
+import { lag, lagHead } from "./units.js";
 import { VERDICTS, el, hash, link, none, table } from "./elements.js";
+import { resources } from "./resources.js";
 import { topicTable } from "./topics.js";
 import { views } from "./views.js";
 
@@ -13,8 +14,8 @@ form.addEventListener("submit", event => {
 });
 
 function brokers(items) {
-  const rows = items.slice(0, SHOWN).map(row => [link(`${row.broker}`, "broker", `${row.broker}`), row.rack || "–", [rate(row.bytes_in_per_sec), "num"], [rateOut(row.bytes_out_per_sec, row), "num"], [bytes(row.log_dir_used_bytes), "num"]]);
-  return views.scroll("Brokers", table(["broker", "rack", ["bytes in", "num"], ["bytes out", "num"], ["disk", "num"]], rows));
+  const rows = items.slice(0, SHOWN).map(row => [link(`${row.broker}`, "broker", `${row.broker}`), row.rack || "–", ...resources.reported().map(one => [resources.shown(one.name, row[one.figures[0].name], row), "num"])]);
+  return views.scroll("Brokers", table(["broker", "rack", ...resources.reported().map(one => [one.words, "num"])], rows));
 }
 const groups = items => views.scroll("Consumer groups", table(["group", "verdict", [lagHead(items), "num"], "why"], items.map(row =>
   [link(row.group, "group", row.group), el("span", { class: `badge ${VERDICTS[row.status] || "soft"}` }, row.status), [lag(row, items), "num"], [row.why, "why"]])));

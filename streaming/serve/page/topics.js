@@ -1,12 +1,13 @@
 // The page of topics (#topics): their partitions, replicas, sizes and rates, searched by name and in the order asked for.
-import { bytes, count, rate } from "./units.js";
+import { bytes, count } from "./units.js";
 import { el, link, none, table } from "./elements.js";
+import { resources } from "./resources.js";
 import { views } from "./views.js";
 
-export const topicTable = items => views.scroll("Topics", table(["topic", ["partitions", "num"], ["replicas", "num"], ["replication factor", "num"], ["under-replicated", "num"], ["bytes in", "num"], ["bytes out", "num"], ["size", "num"]],
+export const topicTable = items => views.scroll("Topics", table(["topic", ["partitions", "num"], ["replicas", "num"], ["replication factor", "num"], ["under-replicated", "num"], ...resources.heads(), ["size", "num"]],
   items.map(row => [link(row.topic, "topic", row.topic), [count(row.partitions), "num"], [count(row.replicas), "num"], [count(row.replication_factor), "num"],
     [el("span", { class: row.partitions_under_replicated ? "bad" : "soft" }, count(row.partitions_under_replicated)), "num"],
-    [rate(row.bytes_in_per_sec), "num"], [rate(row.bytes_out_per_sec), "num"], [bytes(row.size_bytes), "num"]])));
+    ...resources.cells(row), [bytes(row.size_bytes), "num"]])));
 
 async function read(where) {
   const orders = [...views.orders(), ["name", "name"]], order = (orders.find(([key]) => key === where.order) || orders[0])[0];

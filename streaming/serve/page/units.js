@@ -1,6 +1,7 @@
 // Figures as text: counts, bytes, rates, times and shares.
 
 export const words = resource => resource.replaceAll("_", " ");
+export const capital = text => text[0].toUpperCase() + text.slice(1);
 export const ratio = value => typeof value === "number" ? value.toFixed(2) : "–";
 export const count = value => value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en");
 // What the lags of rows are numbers of: records, or offsets of compacted topics; null where some are of each.
@@ -21,11 +22,6 @@ export function bytes(value) {
   }
 }
 export const rate = value => value === null || value === undefined ? "–" : bytes(value) + "/s";
-// Bytes out of a broker; without counters of the brokers nobody knows all that consumers read, and its bounds are shown.
-export function rateOut(out, broker) {
-  const { bytes_out_at_least_per_sec: least, bytes_out_at_most_per_sec: most } = broker;
-  return out !== null || least === null ? rate(out) : most === null ? `≥ ${rate(least)}` : `${rate(least)} to ${rate(most)}`;
-}
 export function span(ms) {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 100) return `${seconds} s`;

@@ -53,7 +53,7 @@ def test_a_broker_that_is_away_has_no_headroom() -> None:
 def test_racks_that_stay_crowded_force_nothing_on_what_is_there() -> None:
     # Four brokers in rack a carry alike, the one in rack b nothing: 1.25 times the mean, with crowded racks.
     crowded = history([(1, 2), (2, 3), (3, 4), (4, 1)], hours=1, racks="aaaab", brokers=5)
-    still = replace(POLICY, lasting=LastingPolicy(reasons=frozenset()))
+    still = replace(POLICY, lasting=LastingPolicy(placement_reasons=()))
     row = bounds(crowded, run(crowded, policy=still), frozenset())[0]
     assert row.max_over_mean <= 1.25 + 1e-9
 
