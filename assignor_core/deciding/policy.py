@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from assignor_core.deciding.reasons import LASTING_REASONS, Reason
+from assignor_core.deciding.reasons import PLACEMENT_REASONS, Reason
 from assignor_core.errors import InputError
 from assignor_core.load_history.load_memory import Watched
 from assignor_core.log_dirs.planning import FillPolicy
@@ -81,7 +81,8 @@ class LastingPolicy:
     Raises InputError on a value out of range.
     """
 
-    reasons: frozenset[Reason] = frozenset(LASTING_REASONS)
+    reasons: frozenset[Reason] = frozenset(PLACEMENT_REASONS)
+    """Besides, drained brokers that hold replicas get one always: a person wants them empty."""
     empty_broker_share: float = 0.2
     """A broker with less than this share of the mean of replicas, and of each known load, is nearly empty."""
     grace_ms: int = 600_000
@@ -92,14 +93,18 @@ class LastingPolicy:
     """
 
     def __post_init__(self) -> None:
-        unknown = sorted(self.reasons - set(LASTING_REASONS))
+        unknown = sorted(self.reasons - set(PLACEMENT_REASONS))
         if unknown:
-            raise InputError(f"reasons: found {unknown[0]}, allowed are {', '.join(LASTING_REASONS)}")
+            raise InputError(f"reasons: found {unknown[0]}, allowed are {', '.join(PLACEMENT_REASONS)}")
         if not 0.0 <= self.empty_broker_share < 1.0:
             raise InputError(f"empty_broker_share must be 0 to below 1, found {self.empty_broker_share}")
 
     def needed_ms(self, reason: Reason) -> int:
-        """How long it must last."""
+        """How long it must last. Whoever drains a broker approves the plan for it a moment later: a second evaluation
+        must see replicas on it before control plans for them.
+        """
+        if reason is Reason.DRAINED_BROKER:
+            return 1
         return self.leaders_grace_ms if reason is Reason.UNPREFERRED_LEADERS else self.grace_ms
 
 

@@ -180,6 +180,10 @@ BROKER_INTENT = Table(
         timestamp("event_time", "When a person wrote it, UTC", nullable=False),
         text("intent", "drain: it must end empty and get nothing; use: it takes its share", nullable=False),
         text("by", "Who wants it; of earlier releases the host and process id of the command", nullable=False),
+        text(
+            "cordons_json",
+            "Log dirs that nobody had cordoned, JSON list: drain cordons them, use uncordons them; null for none",
+        ),
     ),
 )
 

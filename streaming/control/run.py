@@ -20,6 +20,7 @@ from streaming.cluster.ports import ClusterReader, ControlledCluster
 from streaming.control.automatic import AutomaticPlans
 from streaming.control.carrier import RETRIED_ERRORS, Carrier
 from streaming.control.cluster_marker import ClusterMarker
+from streaming.control.cordons import Cordons
 from streaming.control.identity import cluster_of, lease_of, leased_cluster
 from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
@@ -169,6 +170,8 @@ class ControlLoop:
         marker = None if lease is None else ClusterMarker(cluster, lease)
         executors = executors_of(cluster, self._journal, settings, look_age, absences)
         self._carrier = Carrier(executors, self._journal, marker, check_rights)
+        self._cordons = Cordons(cluster, settings.storage.tables, settings.kafka.cluster_name)
+        self._executing = False
         self._unmeasured: ExecutionRecord | None = None
         self._owing: list[ExecutionRecord] = []
         self._ended: set[str] = set()
@@ -184,7 +187,10 @@ class ControlLoop:
 
     def tick(self, *, now_ms: int) -> bool:
         """One bounded step; True while an execution is under way that does not wait for its time."""
+        # First: Kafka refuses a plan that fills a broker as long as that broker is cordoned.
+        self._cordons.settle(now_ms=now_ms, executing=self._executing)
         active = self._carrier.tick(now_ms=now_ms)
+        self._executing = active is not None and active.execution.under_way
         if active is not None:
             if active.execution.ended:
                 self._note_end(active, now_ms)

@@ -154,7 +154,7 @@ def test_a_drain_that_is_planned_at_the_command_line_is_in_the_audit_as_one_by_h
     def plan_drain(broker: int) -> ProposedPlan:
         policy = relief_policy(frozenset({broker}), drain=True)
         keep = keeping_plan(settings, "drain", str(broker), now_ms=NOW_MS)
-        return lifecycle.plan_for_broker(settings, broker, policy, keep=keep, now_ms=NOW_MS)
+        return lifecycle.plan_for_brokers(settings, (broker,), policy, keep=keep, now_ms=NOW_MS)
 
     by_command = plan_drain(1).plan
     assert served.journal.plan(by_command.plan_id).plan == by_command

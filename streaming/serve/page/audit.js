@@ -10,7 +10,7 @@ const kind = row => row.status >= 400 ? "bad" : UNCHANGED.includes(row.state) ? 
 const outcome = row => row.state ? el("span", { class: kind(row), title: row.detail || "" }, words(row.state))
   : el("span", { class: "warn" }, "not ended");
 const target = row => row.action === "approve" && /^[0-9a-f]{64}$/.test(row.target || "")
-  ? planLink(row.target) : row.target && PAGES[row.action] ? link(row.target, PAGES[row.action], row.target) : row.target || "–";
+  ? planLink(row.target) : row.target && PAGES[row.action] && !row.target.includes(" ") ? link(row.target, PAGES[row.action], row.target) : row.target || "–";
 
 async function read(where) {
   const page = await views.read("audit", { limit: 100, cursor: where.cursor });
