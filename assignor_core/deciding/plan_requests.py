@@ -67,7 +67,7 @@ def attempt_of(need: Need, state: TriggerState, observation: Observation) -> Att
         need.reason.value,
         need.resource or "",
         state.breached_broker if by_load and state.breached_broker is not None else -1,
-        len(live.broker_racks.keys() - observation.drained),
+        len(observation.counted),
         len(live.partitions),
         observation.changed_ms,
     )

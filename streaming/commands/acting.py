@@ -132,6 +132,36 @@ class JournalActions:
         nothing = Outcome("added", f"broker {broker} is noted for use and has its share", fields=made.fields)
         return self._noted_and_approved(broker, Intent.USE, by, proposed, nothing, now_ms=now_ms)
 
+    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        """A plan that takes all leadership off the broker; if it is carried out, the broker is noted first."""
+        from streaming.commands.demotion import plan_demotion, unfit
+        from streaming.views.intents import Intent
+
+        proposed = plan_demotion(self._settings, (broker,), keep=self._keeping(now_ms))
+        made = planned(proposed)
+        if not carry_out:
+            return made
+        problem = unfit("demote", (broker,), proposed)
+        if problem is not None:
+            return Outcome("can_not_be_demoted", problem, 409, made.fields)
+        nothing = Outcome("demoted", f"broker {broker} is noted for demote and leads nothing", fields=made.fields)
+        return self._noted_and_approved(broker, Intent.DEMOTE, by, proposed, nothing, now_ms=now_ms)
+
+    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        """A plan that brings back the order of replicas of before; if it is carried out, the demotion ends first."""
+        from streaming.commands.demotion import plan_undemotion, unfit
+        from streaming.views.intents import Intent
+
+        proposed = plan_undemotion(self._settings, (broker,), keep=self._keeping(now_ms))
+        made = planned(proposed)
+        if not carry_out:
+            return made
+        problem = unfit("undemote", (broker,), proposed)
+        if problem is not None:
+            return Outcome("can_not_be_undemoted", problem, 409, made.fields)
+        nothing = Outcome("undemoted", f"broker {broker} is noted for use and may lead again", fields=made.fields)
+        return self._noted_and_approved(broker, Intent.USE, by, proposed, nothing, now_ms=now_ms)
+
     def _noted_and_approved(
         self, broker: int, intent: "Intent", by: str, proposed: "ProposedPlan", nothing: Outcome, *, now_ms: int
     ) -> Outcome:
@@ -148,7 +178,8 @@ class JournalActions:
             with live_cluster(self._settings) as cluster:
                 cordons = to_cordon(cluster, (broker,)).get(broker, ())
         root = self._settings.storage.tables
-        note_intent(root, self._cluster, broker, intent, by, now_ms=now_ms, cordons=cordons)
+        plans = [proposed.plan.plan_id] if proposed.plan.movement_count else []
+        note_intent(root, self._cluster, broker, intent, by, now_ms=now_ms, cordons=cordons, demotions=plans)
         if not proposed.plan.movement_count:
             return nothing
         approved = self.approve(proposed.plan.plan_id, by, now_ms=now_ms)

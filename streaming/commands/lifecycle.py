@@ -216,17 +216,20 @@ def plan_for_brokers(
     from streaming.control.policies import policy_of_plans, relief_policy
     from streaming.control.wiring import window_tables_of
     from streaming.tables import TableReader
-    from streaming.views.intents import drained_brokers, newest_intents
+    from streaming.views.intents import Intent, brokers_by_intent, drained_brokers, newest_intents
 
     def policy_for(live: "LiveCluster") -> "PlannerPolicy":
         for broker in brokers:
-            _check_known(broker, live, alive=policy is None)
+            check_known(broker, live, alive=policy is None)
         by_settings = policy_of_plans(settings, {topic for topic, _ in live.partitions})
         if policy is not None:
             return relief_policy(policy.only_brokers, drain=bool(policy.drain), settings=by_settings)
         return by_settings.to_fill(frozenset(brokers), len(live.broker_racks.keys() - drained))
 
     reader, cluster_name = TableReader(settings.storage.tables), settings.kafka.cluster_name
+    demoted = sorted(brokers_by_intent(reader, cluster_name)[Intent.DEMOTE].intersection(brokers))
+    if demoted and policy is None:
+        raise UsageProblem(f"broker {demoted[0]}: is demoted, undemote it first")
     drained = drained_brokers(reader, cluster_name).difference(brokers)
     newest = newest_intents(reader, cluster_name)
     with live_cluster(settings) as cluster:
@@ -242,7 +245,8 @@ def plan_for_brokers(
         )
 
 
-def _check_known(broker: int, live: "LiveCluster", *, alive: bool) -> None:
+def check_known(broker: int, live: "LiveCluster", *, alive: bool) -> None:
+    """Raise UsageProblem for a broker that is not alive, or that is not there at all."""
     hosting = {other for partition in live.partitions.values() for other in partition.target_replicas}
     known = set(live.broker_racks) if alive else hosting | set(live.broker_racks)
     if broker not in known:
@@ -393,8 +397,8 @@ def show_and_carry_out(
     """
     from streaming.views.accuracy import accuracy_beside_plan
 
-    # Plans within brokers promise no skew, and none is measured after them.
-    accuracy = None if proposed.plan.within_brokers else accuracy_beside_plan(settings)
+    # Plans within brokers and those of `demote` promise no skew.
+    accuracy = accuracy_beside_plan(settings) if proposed.plan.skew_before else None
     about = tuple(loads_lines(proposed, settings.pipeline.window_ms, now_ms=clocks.now_ms()))
     show(proposed, out_file=None, as_json=as_json, accuracy=accuracy, about=about)
     if not carry_out:

@@ -38,7 +38,7 @@ from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.tables.conditional_puts import check_conditional_put
 from streaming.views.broker_windows import capacities_of
-from streaming.views.intents import drained_brokers
+from streaming.views.intents import Intent, brokers_by_intent
 
 log = structlog.get_logger()
 
@@ -239,8 +239,9 @@ class ControlLoop:
             if now_ms - ended_ms > patience_ms:
                 self._leave_unmeasured(record)
             return
-        drained = drained_brokers(TableReader(self._window_tables.root), self._window_tables.kafka_cluster)
-        skew = measured_skew(windows, self._cluster.describe(), capacities_of(self._settings.planner), drained)
+        by_intent = brokers_by_intent(TableReader(self._window_tables.root), self._window_tables.kafka_cluster)
+        left_out = by_intent[Intent.DRAIN] | by_intent[Intent.DEMOTE]
+        skew = measured_skew(windows, self._cluster.describe(), capacities_of(self._settings.planner), left_out)
         self._journal.write_measured(record, skew, now_ms=now_ms)
         log.info("measured", execution_id=record.execution.execution_id, detail=record.execution.last.detail)
         self._unmeasured = None

@@ -16,12 +16,13 @@ class Intent(StrEnum):
     """What a broker is for."""
 
     DRAIN = "drain"
+    DEMOTE = "demote"
     USE = "use"
 
 
 def newest_intents(reader: TableReader, kafka_cluster: str) -> dict[int, Row]:
-    """The row that counts (`intent`, `event_time`, `by`, `cordons_json`), by broker; raises TableUnavailable."""
-    columns = ("broker", "event_time", "intent", "by", "cordons_json")
+    """The row that counts , by broker; raises TableUnavailable."""
+    columns = ("broker", "event_time", "intent", "by", "cordons_json", "demotions_json")
     rows = reader.rows(BROKER_INTENT.name, columns=columns, where=of_cluster(kafka_cluster))
     return {row["broker"]: row for row in sorted(rows, key=lambda row: row["event_time"])}
 
@@ -35,10 +36,20 @@ def cordons_of(row: Row | None) -> frozenset[str]:
     return frozenset(json.loads((row and row["cordons_json"]) or "[]"))
 
 
+def demotions_of(row: Row | None) -> tuple[str, ...]:
+    """Ids of the plans that have demoted the broker of this row, oldest first; none where it is not demoted."""
+    return tuple(json.loads((row and row["demotions_json"]) or "[]"))
+
+
 def drained_brokers(reader: TableReader, kafka_cluster: str) -> frozenset[int]:
     """Brokers that must end empty and get nothing: the newest row of each counts. Raises TableUnavailable."""
+    return brokers_by_intent(reader, kafka_cluster)[Intent.DRAIN]
+
+
+def brokers_by_intent(reader: TableReader, kafka_cluster: str) -> dict[Intent, frozenset[int]]:
+    """Brokers by what their newest row wants of them. Raises TableUnavailable."""
     newest = newest_intents(reader, kafka_cluster)
-    return frozenset(broker for broker, row in newest.items() if row["intent"] == Intent.DRAIN)
+    return {intent: frozenset(broker for broker, row in newest.items() if row["intent"] == intent) for intent in Intent}
 
 
 def drained_at(reader: TableReader, kafka_cluster: str) -> Callable[[int], frozenset[int]]:

@@ -3,7 +3,7 @@ import { words } from "./units.js";
 import { el, link, none, planLink, table } from "./elements.js";
 import { views } from "./views.js";
 
-const PAGES = { abort: "execution", drain: "broker", undrain: "broker", add: "broker" };
+const PAGES = { abort: "execution", drain: "broker", undrain: "broker", add: "broker", demote: "broker", undemote: "broker" };
 // Taken, but nothing is other than before.
 const UNCHANGED = ["already_approved", "already_requested", "not_drained", "nothing_to_move"];
 const kind = row => row.status >= 400 ? "bad" : UNCHANGED.includes(row.state) ? "soft" : "good";

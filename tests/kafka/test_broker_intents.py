@@ -1,4 +1,4 @@
-"""Two of four real brokers are drained together while topics are made, under a live producer and a live consumer.
+"""A real broker of four is demoted and returns; two are drained together while topics are made. Records come and go.
 
 Brokers of Kafka 4.4 refuse a reassignment that names a broker whose log dirs are all cordoned, and moves are staged.
 """
@@ -155,12 +155,44 @@ def control_until_empty(own: Settings, cluster: Cluster) -> None:
         assert len(reasons) > 1, reasons
 
 
-def described(brokers: EmbeddedCluster) -> str:
-    """All topics, by Kafka's own tool."""
-    command = tool(
-        "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", brokers.bootstrap_servers[0], "--describe"
-    )
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True).stdout
+def kafka_tool(brokers: EmbeddedCluster, command: str, *arguments: str) -> str:
+    """What one of Kafka's own tools prints."""
+    called = tool(f"org.apache.kafka.tools.{command}", "--bootstrap-server", brokers.bootstrap_servers[0], *arguments)
+    return subprocess.run(called, capture_output=True, text=True, timeout=DEADLINE_S, check=True).stdout
+
+
+def described(brokers: EmbeddedCluster, topic: str | None = None) -> list[tuple[str, str, str]]:
+    """Topic, leader and replicas of each partition, by Kafka's own tool."""
+    rows = kafka_tool(brokers, "TopicCommand", "--describe", *(["--topic", topic] if topic else []))
+    words = [row.split() for row in rows.splitlines() if "Leader:" in row]
+    return [(row[1], row[row.index("Leader:") + 1], row[row.index("Replicas:") + 1]) for row in words]
+
+
+def led_by(brokers: EmbeddedCluster, broker: str) -> set[str]:
+    """Topics of which the broker leads a partition."""
+    return {topic for topic, leader, _ in described(brokers) if leader == broker}
+
+
+def test_a_demoted_broker_leads_nothing_until_it_is_undemoted(
+    own: Settings, admin: KafkaAdminClient, brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    cluster = Cluster(admin)
+    admin.create_topics({"single": {"assignments": {0: [3]}}})
+    wait_until_known(admin, ["single"])
+    now_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
+    write_windows(own, cluster.describe(), end_ms=now_ms)
+    before = described(brokers, "t")
+    with Writer(brokers.bootstrap_servers, "t") as writer:
+        ended(rebalancer(own, tmp_path, "demote", "3", "--apply", "--yes"))
+        until("broker 3 leads its single replica alone", lambda: led_by(brokers, "3") == {"single"})
+        assert all(replicas.split(",")[0] != "3" for _, _, replicas in described(brokers, "t"))
+        kafka_tool(brokers, "LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
+        assert led_by(brokers, "3") == {"single"}, "Kafka's own tool elects others, too"
+        ended(rebalancer(own, tmp_path, "undemote", "3", "--apply", "--yes"))
+        until("all is as before", lambda: described(brokers, "t") == before)
+    assert writer.acknowledged.total() > 0
+    assert writer.lost() == {}
+    admin.delete_topics(["single"])
 
 
 def test_two_brokers_are_emptied_together_and_stay_so(
@@ -181,10 +213,7 @@ def test_two_brokers_are_emptied_together_and_stay_so(
             until("topics are made meanwhile", lambda: len(names) > made + 2)
             assert held(cluster) <= arrived, "nothing new comes"
         control_until_empty(own, cluster)
-        replicas = {
-            row.split("Replicas: ")[1].split()[0] for row in described(brokers).splitlines() if "Leader:" in row
-        }
-        assert replicas == {"1,2", "2,1"}
+        assert {replicas for _, _, replicas in described(brokers)} == {"1,2", "2,1"}
         ended(rebalancer(own, tmp_path, "undrain", "3", "4"))
         until(
             "the cordon of others stays", lambda: (cordons(cluster)[3], cordons(cluster)[4]) == ([False, True], [False])
