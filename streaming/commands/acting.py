@@ -134,33 +134,35 @@ class JournalActions:
 
     def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
         """A plan that takes all leadership off the broker; if it is carried out, the broker is noted first."""
-        from streaming.commands.demotion import plan_demotion, unfit
-        from streaming.views.intents import Intent
+        from streaming.commands.demotion import plan_demotion
 
         proposed = plan_demotion(self._settings, (broker,), keep=self._keeping(now_ms))
-        made = planned(proposed)
-        if not carry_out:
-            return made
-        problem = unfit("demote", (broker,), proposed)
-        if problem is not None:
-            return Outcome("can_not_be_demoted", problem, 409, made.fields)
-        nothing = Outcome("demoted", f"broker {broker} is noted for demote and leads nothing", fields=made.fields)
-        return self._noted_and_approved(broker, Intent.DEMOTE, by, proposed, nothing, now_ms=now_ms)
+        return self._reordered("demote", broker, by, proposed, carry_out=carry_out, now_ms=now_ms)
 
     def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
         """A plan that brings back the order of replicas of before; if it is carried out, the demotion ends first."""
-        from streaming.commands.demotion import plan_undemotion, unfit
-        from streaming.views.intents import Intent
+        from streaming.commands.demotion import plan_undemotion
 
         proposed = plan_undemotion(self._settings, (broker,), keep=self._keeping(now_ms))
+        return self._reordered("undemote", broker, by, proposed, carry_out=carry_out, now_ms=now_ms)
+
+    def _reordered(
+        self, action: str, broker: int, by: str, proposed: "ProposedPlan", *, carry_out: bool, now_ms: int
+    ) -> Outcome:
+        """The plan of `demote` or `undemote`, carried out where that is wanted and nothing is in the way."""
+        from streaming.commands.demotion import unfit
+        from streaming.views.intents import Intent
+
         made = planned(proposed)
         if not carry_out:
             return made
-        problem = unfit("undemote", (broker,), proposed)
+        problem = unfit(action, (broker,), proposed)
         if problem is not None:
-            return Outcome("can_not_be_undemoted", problem, 409, made.fields)
-        nothing = Outcome("undemoted", f"broker {broker} is noted for use and may lead again", fields=made.fields)
-        return self._noted_and_approved(broker, Intent.USE, by, proposed, nothing, now_ms=now_ms)
+            return Outcome(f"can_not_be_{action}d", problem, 409, made.fields)
+        intent = Intent.DEMOTE if action == "demote" else Intent.USE
+        done = f"broker {broker} is noted for {intent.value}, and no order of replicas has to change"
+        nothing = Outcome(f"{action}d", done, fields=made.fields)
+        return self._noted_and_approved(broker, intent, by, proposed, nothing, now_ms=now_ms)
 
     def _noted_and_approved(
         self, broker: int, intent: "Intent", by: str, proposed: "ProposedPlan", nothing: Outcome, *, now_ms: int

@@ -171,11 +171,12 @@ def _note(settings: Settings, brokers: tuple[int, ...], intent: "Intent", action
         with noted(settings, action, str(broker), Outcome("noted", done)):
             note_intent(root, cluster_name, broker, intent, person(), now_ms=clocks.now_ms(), cordons=ours)
         echo(done, err=True)
-    newest = newest_intents(TableReader(root), cluster_name)
+    reader = TableReader(root)
+    newest = newest_intents(reader, cluster_name)
     if not any(cordons_of(newest[broker]) for broker in brokers):
         return
     with live_cluster(settings) as cluster:
-        problems = settle(cluster, root, cluster_name, brokers)
+        problems = settle(cluster, reader, cluster_name, brokers)
     for broker, why in problems.items():
         what = "cordoned" if intent is Intent.DRAIN else "uncordoned"
         echo(f"broker {broker} could not be {what}, control tries again: {why}", err=True)

@@ -43,13 +43,13 @@ def to_cordon(cluster: ClusterReader, brokers: Collection[int]) -> dict[int, tup
 
 
 def settle(
-    cluster: ControlledCluster, root: str, kafka_cluster: str, brokers: Collection[int] | None = None
+    cluster: ControlledCluster, reader: TableReader, kafka_cluster: str, brokers: Collection[int] | None = None
 ) -> dict[int, str]:
     """Cordon and uncordon as the newest rows on these brokers want (on all where None).
 
     Returns what went wrong, by broker. Raises TableUnavailable, LeaseLost.
     """
-    newest = newest_intents(TableReader(root), kafka_cluster)
+    newest = newest_intents(reader, kafka_cluster)
     orders = {
         broker: row for broker, row in newest.items() if cordons_of(row) and (brokers is None or broker in brokers)
     }
@@ -63,7 +63,7 @@ def settle(
                 _cordon(cluster, broker, cordons_of(row), shown[broker])
             else:
                 cluster.cordon_log_dirs(broker, cordons_of(row), cordoned=False)
-                note_uncordoned(root, kafka_cluster, row)
+                note_uncordoned(reader.root, kafka_cluster, row)
                 log.info("broker_uncordoned", broker=broker)
         except (ClusterRequestFailed, ClusterUnreachable) as error:
             problems[broker] = str(error)
@@ -93,7 +93,7 @@ class Cordons:
 
     def __init__(self, cluster: ControlledCluster, root: str, kafka_cluster: str) -> None:
         self._cluster = cluster
-        self._root = root
+        self._reader = TableReader(root)
         self._kafka_cluster = kafka_cluster
         self._settled_ms: int | None = None
         self._problems: Mapping[int, str] = {}
@@ -103,7 +103,8 @@ class Cordons:
         if executing and not is_due(self._settled_ms, LOOK_INTERVAL_MS, now_ms):
             return
         self._settled_ms = now_ms
-        problems = settle(self._cluster, self._root, self._kafka_cluster)
+        self._reader.look_again()
+        problems = settle(self._cluster, self._reader, self._kafka_cluster)
         for broker, why in problems.items():
             if self._problems.get(broker) != why:
                 log.warning("cordon_unsettled", broker=broker, error=why)

@@ -60,42 +60,42 @@ def test_a_drain_cordons_what_nobody_has_cordoned(cluster: SimulatedCluster, cli
 
 
 def test_an_order_is_carried_out_and_its_end_too(cluster: SimulatedCluster, client: SimulatedClient, root: str) -> None:
-    assert settle(client, root, CLUSTER) == {}, "no table, no order"
+    assert settle(client, TableReader(root), CLUSTER) == {}, "no table, no order"
     note(root, Intent.DRAIN, cordons=BOTH)
-    assert settle(client, root, CLUSTER, [2]) == {}
+    assert settle(client, TableReader(root), CLUSTER, [2]) == {}
     assert cordoned(cluster, 1) == [False, False], "nobody asked about this broker"
-    assert settle(client, root, CLUSTER) == {}
+    assert settle(client, TableReader(root), CLUSTER) == {}
     assert (cordoned(cluster, 1), cordoned(cluster, 2)) == ([True, True], [False, False])
     note(root, Intent.USE)
     assert ours(root) == list(BOTH), "still to be uncordoned"
-    assert settle(client, root, CLUSTER) == {}
+    assert settle(client, TableReader(root), CLUSTER) == {}
     assert (cordoned(cluster, 1), ours(root)) == ([False, False], [])
     # From now on it is no matter of ours.
     cluster.contents.brokers[1].log_dirs[0].cordoned = True
-    assert settle(client, root, CLUSTER) == {}
+    assert settle(client, TableReader(root), CLUSTER) == {}
     assert cordoned(cluster, 1) == [True, False]
 
 
 def test_what_others_had_cordoned_stays_so(cluster: SimulatedCluster, client: SimulatedClient, root: str) -> None:
     cluster.contents.brokers[1].log_dirs[0].cordoned = True
     note(root, Intent.DRAIN, cordons=to_cordon(client, [1])[1])
-    settle(client, root, CLUSTER)
+    settle(client, TableReader(root), CLUSTER)
     assert cordoned(cluster, 1) == [True, True]
     note(root, Intent.USE)
-    settle(client, root, CLUSTER)
+    settle(client, TableReader(root), CLUSTER)
     assert cordoned(cluster, 1) == [True, False]
 
 
 def test_whoever_drains_again_keeps_what_is_ours(cluster: SimulatedCluster, client: SimulatedClient, root: str) -> None:
     """The second drain finds log dirs cordoned: by the first one, or by an end that nobody has carried out yet."""
     note(root, Intent.DRAIN, cordons=BOTH)
-    settle(client, root, CLUSTER)
+    settle(client, TableReader(root), CLUSTER)
     note(root, Intent.USE)
     note(root, Intent.DRAIN, cordons=to_cordon(client, [1])[1])
     assert ours(root) == list(BOTH)
     note(root, Intent.DRAIN, cordons=to_cordon(client, [1])[1])
     note(root, Intent.USE)
-    settle(client, root, CLUSTER)
+    settle(client, TableReader(root), CLUSTER)
     assert cordoned(cluster, 1) == [False, False]
 
 
@@ -121,9 +121,9 @@ def test_log_dirs_that_a_file_of_the_broker_cordons_are_named_beside_ours(
         client, "cordon_log_dirs", lambda broker, paths, *, cordoned: asked.append((broker, sorted(paths), cordoned))
     )
     note(root, Intent.DRAIN, cordons=["/disk-1"])
-    settle(client, root, CLUSTER)
+    settle(client, TableReader(root), CLUSTER)
     note(root, Intent.USE)
-    settle(client, root, CLUSTER)
+    settle(client, TableReader(root), CLUSTER)
     assert asked == [(1, list(BOTH), True), (1, ["/disk-1"], False)]
 
 
@@ -142,12 +142,12 @@ def test_a_broker_that_is_away_or_refuses_is_asked_again_and_holds_up_no_other(
         sound(broker, paths, cordoned=cordoned)
 
     monkeypatch.setattr(client, "cordon_log_dirs", refusing)
-    assert settle(client, root, CLUSTER) == {1: "the broker does not answer", 2: "not allowed"}
+    assert settle(client, TableReader(root), CLUSTER) == {1: "the broker does not answer", 2: "not allowed"}
     assert cordoned(cluster, 3) == [True, True]
     cluster.restart_broker(1)
     cluster.advance(60_000)
     monkeypatch.undo()
-    assert settle(client, root, CLUSTER) == {}
+    assert settle(client, TableReader(root), CLUSTER) == {}
     assert [cordoned(cluster, broker) for broker in (1, 2)] == [[True, True]] * 2
 
 
@@ -184,7 +184,7 @@ def test_for_a_plan_that_fills_a_broker_our_cordons_are_none(
 ) -> None:
     cluster.contents.brokers[1].log_dirs[0].cordoned = True
     note(root, Intent.DRAIN, cordons=["/disk-1"])
-    settle(client, root, CLUSTER)
+    settle(client, TableReader(root), CLUSTER)
     shown = Uncordoned(client, newest_intents(TableReader(root), CLUSTER)).log_dirs([1, 2], ())
     assert {broker: [row.is_cordoned for row in rows] for broker, rows in shown.items()} == {
         1: [True, False], 2: [False, False],

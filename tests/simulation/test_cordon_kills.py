@@ -133,7 +133,7 @@ class Story:
         note_intent(root, cluster, broker, intent, "a person", now_ms=self.world.now_ms, cordons=cordons)
         self.world.note("others", f"{intent.value} {broker}, ours {sorted(cordons)}, {carry_out=}")
         if carry_out:
-            settle(client, root, cluster, [broker])
+            settle(client, TableReader(root), cluster, [broker])
         self._look()
 
     def _others_cordon(self, place: Place) -> None:
