@@ -15,7 +15,7 @@ from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, PartitionKey
 from streaming.cluster.ports import ClusterReader, ControlledCluster
 from streaming.control.intents import note_uncordoned
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable, TableUnavailable
 from streaming.tables import Row, TableReader
 from streaming.views.intents import Intent, cordons_of, newest_intents
 
@@ -99,12 +99,16 @@ class Cordons:
         self._problems: Mapping[int, str] = {}
 
     def settle(self, *, now_ms: int, executing: bool) -> None:
-        """Raises TableUnavailable, LeaseLost."""
+        """Raises LeaseLost."""
         if executing and not is_due(self._settled_ms, LOOK_INTERVAL_MS, now_ms):
             return
         self._settled_ms = now_ms
         self._reader.look_again()
-        problems = settle(self._cluster, self._reader, self._kafka_cluster)
+        try:
+            problems = settle(self._cluster, self._reader, self._kafka_cluster)
+        except TableUnavailable as error:  # whatever else control does needs no cordon
+            log.warning("cordons_unknown", error=str(error))
+            return
         for broker, why in problems.items():
             if self._problems.get(broker) != why:
                 log.warning("cordon_unsettled", broker=broker, error=why)

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from streaming import tables
+from streaming.control import cordons
 from streaming.control.cordons import LOOK_INTERVAL_MS, Cordons, Uncordoned, settle, to_cordon
 from streaming.control.intents import TABLE, note_intent, note_uncordoned
 from streaming.control.run import ControlLoop
-from streaming.errors import ClusterRequestFailed
+from streaming.errors import ClusterRequestFailed, TableUnavailable
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.intents import Intent, cordons_of, drained_brokers, newest_intents
@@ -154,16 +155,33 @@ def test_a_broker_that_is_away_or_refuses_is_asked_again_and_holds_up_no_other(
 def test_the_loop_looks_at_each_tick_and_less_often_while_it_carries_out(
     cluster: SimulatedCluster, client: SimulatedClient, root: str
 ) -> None:
-    cordons = Cordons(client, root, CLUSTER)
-    cordons.settle(now_ms=NOW_MS, executing=True)
+    loop = Cordons(client, root, CLUSTER)
+    loop.settle(now_ms=NOW_MS, executing=True)
     note(root, Intent.DRAIN, cordons=BOTH)
-    cordons.settle(now_ms=NOW_MS + 1_000, executing=True)
+    loop.settle(now_ms=NOW_MS + 1_000, executing=True)
     assert cordoned(cluster, 1) == [False, False]
-    cordons.settle(now_ms=NOW_MS + LOOK_INTERVAL_MS, executing=True)
+    loop.settle(now_ms=NOW_MS + LOOK_INTERVAL_MS, executing=True)
     assert cordoned(cluster, 1) == [True, True]
     note(root, Intent.USE)
-    cordons.settle(now_ms=NOW_MS + LOOK_INTERVAL_MS + 1, executing=False)
+    loop.settle(now_ms=NOW_MS + LOOK_INTERVAL_MS + 1, executing=False)
     assert cordoned(cluster, 1) == [False, False]
+
+
+def test_a_table_that_can_t_be_read_stops_nothing_else(
+    cluster: SimulatedCluster, client: SimulatedClient, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note(root, Intent.DRAIN, cordons=BOTH)
+
+    def unreadable(*_: object) -> None:
+        raise TableUnavailable("table broker_intent can't be read")
+
+    loop = Cordons(client, root, CLUSTER)
+    with monkeypatch.context() as broken:
+        broken.setattr(cordons, "newest_intents", unreadable)
+        loop.settle(now_ms=NOW_MS, executing=False)
+    assert cordoned(cluster, 1) == [False, False]
+    loop.settle(now_ms=NOW_MS + 1, executing=False)
+    assert cordoned(cluster, 1) == [True, True]
 
 
 @pytest.mark.parametrize("mode", ["observe", "propose", "apply"])
