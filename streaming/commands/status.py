@@ -104,6 +104,7 @@ def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[s
     from streaming.views.accuracy import accuracy_data, read_accuracy
     from streaming.views.broker_load import read_load
     from streaming.views.executions import brokers_owed, given_up, read_executions
+    from streaming.views.intents import Intent, brokers_by_intent
     from streaming.views.log_dirs import read_log_dirs
     from streaming.views.plans import plan_price, waiting_plan
 
@@ -133,6 +134,11 @@ def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[s
         "accuracy": accuracy_data(read_accuracy(reader, cluster)),
         "throttles_left": list(brokers_owed(executions)),
         "drained": _drained(reader, settings, load.window_start_ms),
+        "demoted": [
+            {"broker": row.broker, "leaders": row.leaders}
+            for row in load.brokers
+            if row.broker in brokers_by_intent(reader, cluster)[Intent.DEMOTE]
+        ],
         "log_dirs": [
             {"broker": row.broker, "path": row.path, "state": row.state, "used_ratio": row.used_share}
             for row in read_log_dirs(reader, cluster)
@@ -249,6 +255,9 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
         brokers, keep = status["throttles_left"], "keeps" if len(status["throttles_left"]) == 1 else "keep"
         lines.append(f"{broker_names(brokers)} {keep} the throttle of an execution that has ended")
     lines += [drained_line(row) for row in status["drained"]]
+    for row in status["demoted"]:
+        led = "" if row["leaders"] is None else f" and leads {counted(row['leaders'], 'partition', 'partitions')}"
+        lines.append(f"broker {row['broker']} is demoted{led}")
     lines += log_dir_lines(status)
     if status["plan"]:
         lines.append(plan_line(status["plan"]))
