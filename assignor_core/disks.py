@@ -39,8 +39,8 @@ class LogDirDescription:
     replica_bytes: Mapping[PartitionKey, int] = field(default_factory=dict)
     """Log size of each replica in it; copies under way within the broker (future replicas) are left out."""
     is_offline: bool = False
-    is_cordoned: bool = False
-    """Gets no new replicas (KIP-1066)."""
+    is_cordoned: bool | None = False
+    """Gets no new replicas (KIP-1066); None on brokers before 4.3, which know no cordon."""
     future_replicas: Mapping[PartitionKey, FutureReplica] = field(default_factory=dict)
     """Copies that the broker makes in it of replicas in its other log dirs."""
 

@@ -39,6 +39,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "drain": ("streaming.commands.lifecycle:drain", "Empty a broker or a log dir, and keep it empty."),
     "undrain": ("streaming.commands.lifecycle:undrain", "End a drain, and move nothing."),
     "add": ("streaming.commands.lifecycle:add", "Give a new or drained broker its share."),
+    "demote": ("streaming.commands.demotion:demote", "Take all leadership off a broker, and keep it off."),
+    "undemote": ("streaming.commands.demotion:undemote", "End a demotion: it leads again what it led."),
     "restart-check": (
         "streaming.commands.restart_check:restart_check_command",
         "Whether a broker may be restarted now, and why not.",
@@ -62,7 +64,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 WITHOUT_PANDAS = frozenset(
     {
-        "collect", "control", "serve", "status", "lag", "sql", "tables", "apply", "abort", "drain", "add", "what-if",
+        "collect", "control", "serve", "status", "lag", "sql", "tables", "apply", "abort", "drain", "add", "demote",
+        "undemote", "what-if",
         "restart-check",
     }
 )  # fmt: skip

@@ -157,6 +157,11 @@ def _no_skew(reason: Reason, why: str, resource: str, ratio: float) -> Hold:
     return Hold(reason, why, resource=resource, max_over_mean=ratio)
 
 
+def drained_broker(context: Context) -> Need | None:
+    """Brokers that are being drained hold replicas: new topics have come, or an execution left something behind."""
+    return _lasting(Reason.DRAINED_BROKER, context)
+
+
 def crowded_racks(context: Context) -> Need | None:
     """Partitions have more replicas in one rack than they need."""
     return _lasting(Reason.CROWDED_RACKS, context)
@@ -191,6 +196,8 @@ class PlacementStates:
     """Brokers in use that hold next to nothing."""
     unpreferred: tuple[PartitionKey, ...] = ()
     """Partitions that another than their preferred replica leads, though that one is alive and in sync."""
+    drained: tuple[int, ...] = ()
+    """Brokers that are alive, must end empty and hold replicas."""
 
     def holds(self, reason: Reason) -> bool:
         """Whether there is anything of it."""
@@ -199,6 +206,7 @@ class PlacementStates:
     def subjects(self, reason: Reason) -> tuple[int, ...] | tuple[PartitionKey, ...]:
         """Brokers or partitions that it is about."""
         by_reason: Mapping[Reason, tuple[int, ...] | tuple[PartitionKey, ...]] = {
+            Reason.DRAINED_BROKER: self.drained,
             Reason.CROWDED_RACKS: self.crowded,
             Reason.EMPTY_BROKER: self.empty,
             Reason.UNPREFERRED_LEADERS: self.unpreferred,
@@ -212,6 +220,8 @@ class PlacementStates:
         'brokers that are empty or nearly so, for 12 min: 5'
         """
         lasted = f"for {lasted_ms / 60_000:.0f} min"
+        if reason is Reason.DRAINED_BROKER:
+            return f"drained brokers that hold replicas, {lasted}: {first_named(self.drained, NAMED_MAX)}"
         if reason is Reason.EMPTY_BROKER:
             return f"brokers that are empty or nearly so, {lasted}: {first_named(self.empty, NAMED_MAX)}"
         if reason is Reason.CROWDED_RACKS:
@@ -231,8 +241,11 @@ def placement_states(
     *,
     counted: frozenset[int],
     excluded_topics: frozenset[str],
+    drained: frozenset[int] = frozenset(),
 ) -> PlacementStates:
-    """What could be fixed over the brokers that count, in topics that may be moved; sorted."""
+    """What could be fixed over the brokers that count, in topics that may be moved; sorted. Brokers that are `drained`
+    must hold no topic at all.
+    """
     crowded, unpreferred = live.once(
         ("placement", policy.placement_reasons, counted, excluded_topics),
         lambda: _misplaced(live, policy.placement_reasons, counted, excluded_topics),
@@ -240,7 +253,9 @@ def placement_states(
     empty: tuple[int, ...] = ()
     if Reason.EMPTY_BROKER in policy.placement_reasons and window is not None:
         empty = _empty_brokers(live, window, policy.empty_broker_share, counted)
-    return PlacementStates(crowded, empty, unpreferred)
+    held = live.replica_counts() if drained else {}
+    holding = tuple(broker for broker in sorted(drained & live.broker_racks.keys()) if held.get(broker))
+    return PlacementStates(crowded, empty, unpreferred, holding)
 
 
 def _misplaced(

@@ -43,6 +43,8 @@ class Observation:
     """What these windows and earlier ones have shown; see `deciding.load_memory`."""
     recurring: RecurringLoad = NO_HISTORY
     """What the same hours of earlier days have shown; see `deciding.recurring`."""
+    demoted: frozenset[int] = frozenset()
+    """Brokers that must lead nothing: their balance counts as little as that of drained ones."""
 
     @classmethod
     def of(
@@ -58,16 +60,19 @@ class Observation:
         away_since_ms: Mapping[int, int] = MappingProxyType({}),
         memory: LoadMemory = NOTHING_REMEMBERED,
         recurring: RecurringLoad = NO_HISTORY,
+        demoted: frozenset[int] = frozenset(),
     ) -> "Observation":
         """The observation, with the skew of each window by `policy`."""
-        counted = brokers_counted(live, drained)
+        counted = brokers_counted(live, drained | demoted)
         skews = tuple(skew_window(window, policy.resources, policy.capacities, counted) for window in windows)
-        return cls(now_ms, live, windows, skews, drained, changed_ms, log_dirs, away_since_ms, memory, recurring)
+        return cls(
+            now_ms, live, windows, skews, drained, changed_ms, log_dirs, away_since_ms, memory, recurring, demoted
+        )
 
     @property
     def counted(self) -> frozenset[int]:
         """Brokers whose balance counts."""
-        return brokers_counted(self.live, self.drained)
+        return brokers_counted(self.live, self.drained | self.demoted)
 
     @property
     def missing_brokers(self) -> frozenset[int]:
@@ -187,9 +192,9 @@ class Evidence(Protocol):
         """A plan for the observed cluster; raises NothingToPlanOn."""
 
 
-def brokers_counted(live: LiveCluster, drained: frozenset[int]) -> frozenset[int]:
-    """Brokers whose balance counts: those that are alive and not being drained."""
-    return frozenset(live.broker_racks) - drained
+def brokers_counted(live: LiveCluster, left_out: frozenset[int]) -> frozenset[int]:
+    """Brokers whose balance counts: those that are alive and not `left_out`, as drained and demoted ones are."""
+    return frozenset(live.broker_racks) - left_out
 
 
 def missing_brokers(live: LiveCluster) -> frozenset[int]:

@@ -51,6 +51,12 @@ def small_policy(reason: Reason, states: PlacementStates, base: PlannerPolicy, b
     """The policy of a plan that fixes `reason` and nothing else; `brokers` is how many are in use."""
     if reason is Reason.CROWDED_RACKS:
         return replace(base, rules_only=True)
+    if reason is Reason.DRAINED_BROKER:
+        drained = frozenset(states.drained)
+        return replace(
+            base.for_relief(drained), drain=drained,
+            movements_max=base.movements_max, bytes_max=base.bytes_max, inflow_max=base.inflow_max,
+        )  # fmt: skip
     return base.to_fill(frozenset(states.empty), brokers)
 
 
@@ -61,7 +67,7 @@ def attempt_of(need: Need, state: TriggerState, observation: Observation) -> Att
         need.reason.value,
         need.resource or "",
         state.breached_broker if by_load and state.breached_broker is not None else -1,
-        len(live.broker_racks.keys() - observation.drained),
+        len(observation.counted),
         len(live.partitions),
         observation.changed_ms,
     )
@@ -117,6 +123,9 @@ def not_mended(reason: Reason, states: PlacementStates, plan: Plan) -> str | Non
         broker for movement in plan.movements for broker in set(movement.new_replicas) - set(movement.old_replicas)
     }
     if moved.intersection(states.crowded if reason is Reason.CROWDED_RACKS else states.unpreferred):
+        return None
+    giving = {broker for row in plan.movements for broker in set(row.old_replicas) - set(row.new_replicas)}
+    if reason is Reason.DRAINED_BROKER and giving.intersection(states.drained):
         return None
     if reason is Reason.EMPTY_BROKER and taking.intersection(states.empty):
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from assignor_core.deciding.reasons import LASTING_REASONS, Reason
+from assignor_core.deciding.reasons import PLACEMENT_REASONS, Reason
 from assignor_core.errors import InputError
 from assignor_core.live import RELIEF_MAX_AWAY_SHARE
 from assignor_core.load_history.load_memory import Watched
@@ -122,8 +122,9 @@ class LastingPolicy:
     """
 
     placement_reasons: Collection[Reason] = knob(
-        LASTING_REASONS, "States of the placement that get a small plan of their own if they last; []: none of them."
+        PLACEMENT_REASONS, "States of the placement that get a small plan of their own if they last; []: none of them."
     )
+    """Besides, drained brokers that hold replicas get one always: a person wants them empty."""
     empty_broker_share: float = knob(
         0.2,
         "A broker is nearly empty if it has less than this share of the mean of replicas, and of each known load.",
@@ -149,12 +150,16 @@ class LastingPolicy:
 
     def __post_init__(self) -> None:
         check_limits(self, "trigger policy")
-        unknown = sorted(set(self.placement_reasons) - set(LASTING_REASONS))
+        unknown = sorted(set(self.placement_reasons) - set(PLACEMENT_REASONS))
         if unknown:
-            raise InputError(f"placement_reasons: found {unknown[0]}, allowed are {', '.join(LASTING_REASONS)}")
+            raise InputError(f"placement_reasons: found {unknown[0]}, allowed are {', '.join(PLACEMENT_REASONS)}")
 
     def needed_ms(self, reason: Reason) -> int:
-        """How long it must last."""
+        """How long it must last. Whoever drains a broker approves the plan for it a moment later: a second evaluation
+        must see replicas on it before control plans for them.
+        """
+        if reason is Reason.DRAINED_BROKER:
+            return 1
         return self.leaders_grace_ms if reason is Reason.UNPREFERRED_LEADERS else self.placement_grace_ms
 
 

@@ -17,6 +17,7 @@ class Reason(StrEnum):
     SKEWED = "skewed"
     BROKER_FAILED = "broker_failed"
     LOG_DIR_FULL = "log_dir_full"
+    DRAINED_BROKER = "drained_broker"
     CROWDED_RACKS = "crowded_racks"
     EMPTY_BROKER = "empty_broker"
     UNPREFERRED_LEADERS = "unpreferred_leaders"
@@ -46,7 +47,11 @@ class Reason(StrEnum):
     DRY_RUN = "dry_run"
 
 
-LASTING_REASONS = (Reason.CROWDED_RACKS, Reason.EMPTY_BROKER, Reason.UNPREFERRED_LEADERS)
+PLACEMENT_REASONS = (Reason.CROWDED_RACKS, Reason.EMPTY_BROKER, Reason.UNPREFERRED_LEADERS)
+"""States of the placement that may be set to get no plan."""
+
+
+LASTING_REASONS = (Reason.DRAINED_BROKER, *PLACEMENT_REASONS)
 """States of the placement that get a plan if they last, in the order in which they do; see `needs`."""
 
 

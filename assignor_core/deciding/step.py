@@ -126,6 +126,7 @@ def _first_look(state: TriggerState, observation: Observation, policy: DecisionP
         policy.lasting,
         counted=observation.counted,
         excluded_topics=policy.planner.excluded_topics,
+        drained=observation.drained,
     )
     state = without_times_ahead(policy.trigger, state, now_ms)
     state = with_lagging(policy.trigger, state, live, now_ms)

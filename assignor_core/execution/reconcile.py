@@ -71,6 +71,8 @@ class Limits:
     )
     relief_max_away_share: float = RELIEF_MAX_AWAY_SHARE
     """With a larger share of the brokers away, replicas that they held are not re-created."""
+    drained: frozenset[int] = frozenset()
+    """Brokers that must end empty: their log dirs may be cordoned."""
 
     @property
     def topic_max(self) -> int:
@@ -310,12 +312,15 @@ def _target(movement: Movement, cluster: LiveCluster, limits: Limits) -> tuple[i
     """The replicas to ask for next: those of the plan at once, or the next list on the way to them.
 
     A list on the way that keeps a replica which is away, and which the plan takes off, might never be reached: Kafka
-    before 4.3 waits for all that stay (`LivePartition.awaited_replicas`).
+    before 4.3 waits for all that stay (`LivePartition.awaited_replicas`). One that keeps a replica on a drained broker,
+    which the plan takes off, would be refused: Kafka 4.4 takes no list with a broker that is cordoned as a whole.
     """
     if not limits.staged:
         return movement.new_replicas
     step = next_replicas(cluster.partitions[movement.key].replicas, movement.new_replicas, cluster.broker_racks)
-    return step if set(step).difference(movement.new_replicas) <= cluster.broker_racks.keys() else movement.new_replicas
+    leaving = set(step).difference(movement.new_replicas)
+    may_wait = leaving <= cluster.broker_racks.keys() and not leaving & limits.drained
+    return step if may_wait else movement.new_replicas
 
 
 def _busy_brokers(live: LivePartition, receiving: Iterable[int]) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ from assignor_core.wording import first_named
 PERMANENT = frozenset(
     {
         "ClusterAuthorizationFailedError",
-        "InvalidReplicationAssignmentError",
         "InvalidRequestError",
         "InvalidTopicError",
         "PolicyViolationError",
@@ -23,7 +22,9 @@ PERMANENT = frozenset(
         "UnknownTopicOrPartitionError",
     }
 )
-"""Errors that asking again doesn't change, by kafka-python's names."""
+"""Errors that asking again doesn't change, by kafka-python's names. InvalidReplicationAssignmentError is none of them:
+Kafka 4.4 refuses a cordoned broker with it, and learns of the end of a cordon a heartbeat after the broker shows it.
+"""
 TRIES_MAX = 60
 """So often another error is answered by asking again: tries are a second apart."""
 NAMED_MAX = 5

@@ -87,6 +87,16 @@ OWN_CODES: Mapping[str, Mapping[str, str]] = {
         "1": "with `--apply`: the execution was aborted or failed",
         "3": "with `--apply`: the broker or log dir can't be emptied, the plan was refused, or the answer was no",
     },
+    "demote": {
+        "0": "the plan is printed, or with `--apply` carried out",
+        "1": "with `--apply`: the execution was aborted or failed",
+        "3": "with `--apply`: a partition would have no leader, the plan was refused, or the answer was no",
+    },
+    "undemote": {
+        "0": "the plan is printed, or with `--apply` carried out",
+        "1": "with `--apply`: the execution was aborted or failed",
+        "3": "with `--apply`: the plan was refused, or the answer was no",
+    },
     "undrain": {"0": "the broker or log dir may get replicas again"},
     "add": {
         "0": "the plan is printed, or with `--apply` carried out",

@@ -51,7 +51,7 @@ class LogDirRows:
     replicas: TopicRows
     total_bytes: int | None
     usable_bytes: int | None
-    is_cordoned: bool = False
+    is_cordoned: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def decode_log_dirs(version: int, body: bytes) -> tuple[int, list[LogDirRows]]:
         error_code, path, replicas = reader.int16(), reader.text(), _topics(reader, layout)
         has_volume = version >= LOG_DIRS_WITH_VOLUME
         volume = (reader.int64(), reader.int64()) if has_volume else (-1, -1)
-        is_cordoned = version >= LOG_DIRS_WITH_CORDON and reader.taken(1) != b"\x00"
+        is_cordoned = reader.taken(1) != b"\x00" if version >= LOG_DIRS_WITH_CORDON else None
         reader.tags()
         total_bytes, usable_bytes = (figure if figure >= 0 else None for figure in volume)
         return LogDirRows(error_code, path, replicas, total_bytes, usable_bytes, is_cordoned)

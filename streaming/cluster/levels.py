@@ -92,7 +92,7 @@ NEEDS = (
     Need("control", Resource.CLUSTER, "DESCRIBE", "log dirs, reassignments under way", Level.PLAN),
     Need("control", Resource.CLUSTER, "DESCRIBE_CONFIGS", "throttles that others have set on brokers", Level.EXECUTE),
     Need("control", Resource.CLUSTER, "ALTER", "reassigns partitions, elects leaders", Level.EXECUTE),
-    Need("control", Resource.CLUSTER, "ALTER_CONFIGS", "throttle rates of brokers", Level.EXECUTE),
+    Need("control", Resource.CLUSTER, "ALTER_CONFIGS", "throttle rates of brokers, cordons of log dirs", Level.EXECUTE),
     Need("control", Resource.TOPICS, "DESCRIBE", "placement and leaders", Level.PLAN),
     Need("control", Resource.TOPICS, "DESCRIBE_CONFIGS", "throttles that others have set on topics", Level.EXECUTE),
     Need("control", Resource.TOPICS, "ALTER_CONFIGS", "throttled replicas of topics", Level.EXECUTE),

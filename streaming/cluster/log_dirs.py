@@ -67,10 +67,10 @@ class LogDirRequests(Connection):
         """
         return self._clear_rates(brokers, (LOG_DIR_RATE,), untagged=untagged)
 
-    def cordon_log_dir(self, broker_id: int, path: str, *, cordoned: bool) -> None:
-        """Let a log dir take no new replicas, or take them again; the broker keeps that over restarts."""
+    def cordon_log_dirs(self, broker_id: int, paths: Collection[str], *, cordoned: bool) -> None:
+        """Let log dirs take no new replicas, or take them again; the broker keeps that over restarts."""
         operation = "APPEND" if cordoned else "SUBTRACT"
-        change = {str(broker_id): {CORDONED_LOG_DIRS: (operation, path)}}
+        change = {str(broker_id): {CORDONED_LOG_DIRS: (operation, ",".join(sorted(paths)))}}
         self._alter(ConfigResourceType.BROKER, change, what=CORDONED_LOG_DIRS)
 
 

@@ -118,9 +118,10 @@ class LogDirChanger(LogDirRateReader, Protocol):
         theirs.
         """
 
-    def cordon_log_dir(self, broker_id: int, path: str, *, cordoned: bool) -> None:
-        """Let a log dir take no new replicas, or take them again; raises ClusterRequestFailed if the broker refuses,
-        as one before Kafka 4.3 does.
+    def cordon_log_dirs(self, broker_id: int, paths: Collection[str], *, cordoned: bool) -> None:
+        """Let log dirs of a broker take no new replicas, or take them again; cordons of its other log dirs stay. Raises
+        ClusterRequestFailed if the broker refuses: it has no such log dir, or the cluster's `metadata.version` is
+        before 4.3. An older broker must not be asked: it would store a setting that it doesn't know.
         """
 
 

@@ -105,16 +105,16 @@ class JournalActions:
 
     def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
         """A plan that empties the broker; if it is carried out, the broker is noted first, so that it stays empty."""
-        from streaming.commands.lifecycle import plan_for_broker, why_not_emptied
+        from streaming.commands.lifecycle import plan_for_brokers, why_not_emptied
         from streaming.control.policies import relief_policy
         from streaming.views.intents import Intent
 
         policy = relief_policy(frozenset({broker}), drain=True)
-        proposed = plan_for_broker(self._settings, broker, policy, keep=self._keeping(now_ms), now_ms=now_ms)
+        proposed = plan_for_brokers(self._settings, (broker,), policy, keep=self._keeping(now_ms), now_ms=now_ms)
         made = planned(proposed)
         if not carry_out:
             return made
-        unfit = why_not_emptied(broker, proposed)
+        unfit = why_not_emptied((broker,), proposed)
         if unfit is not None:
             return Outcome("can_not_be_emptied", unfit, 409, made.fields)
         nothing = Outcome("drained", f"broker {broker} is noted for drain and holds nothing", fields=made.fields)
@@ -122,23 +122,66 @@ class JournalActions:
 
     def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
         """A plan that gives the broker its share; if it is carried out, a drain of the broker ends first."""
-        from streaming.commands.lifecycle import plan_for_broker
+        from streaming.commands.lifecycle import plan_for_brokers
         from streaming.views.intents import Intent
 
-        proposed = plan_for_broker(self._settings, broker, None, keep=self._keeping(now_ms), now_ms=now_ms)
+        proposed = plan_for_brokers(self._settings, (broker,), None, keep=self._keeping(now_ms), now_ms=now_ms)
         made = planned(proposed)
         if not carry_out:
             return made
         nothing = Outcome("added", f"broker {broker} is noted for use and has its share", fields=made.fields)
         return self._noted_and_approved(broker, Intent.USE, by, proposed, nothing, now_ms=now_ms)
 
+    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        """A plan that takes all leadership off the broker; if it is carried out, the broker is noted first."""
+        from streaming.commands.demotion import plan_demotion
+
+        proposed = plan_demotion(self._settings, (broker,), keep=self._keeping(now_ms))
+        return self._reordered("demote", broker, by, proposed, carry_out=carry_out, now_ms=now_ms)
+
+    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        """A plan that brings back the order of replicas of before; if it is carried out, the demotion ends first."""
+        from streaming.commands.demotion import plan_undemotion
+
+        proposed = plan_undemotion(self._settings, (broker,), keep=self._keeping(now_ms))
+        return self._reordered("undemote", broker, by, proposed, carry_out=carry_out, now_ms=now_ms)
+
+    def _reordered(
+        self, action: str, broker: int, by: str, proposed: "ProposedPlan", *, carry_out: bool, now_ms: int
+    ) -> Outcome:
+        """The plan of `demote` or `undemote`, carried out where that is wanted and nothing is in the way."""
+        from streaming.commands.demotion import unfit
+        from streaming.views.intents import Intent
+
+        made = planned(proposed)
+        if not carry_out:
+            return made
+        problem = unfit(action, (broker,), proposed)
+        if problem is not None:
+            return Outcome(f"can_not_be_{action}d", problem, 409, made.fields)
+        intent = Intent.DEMOTE if action == "demote" else Intent.USE
+        done = f"broker {broker} is noted for {intent.value}, and no order of replicas has to change"
+        nothing = Outcome(f"{action}d", done, fields=made.fields)
+        return self._noted_and_approved(broker, intent, by, proposed, nothing, now_ms=now_ms)
+
     def _noted_and_approved(
         self, broker: int, intent: "Intent", by: str, proposed: "ProposedPlan", nothing: Outcome, *, now_ms: int
     ) -> Outcome:
-        """Note what the broker is for, then approve its plan; `nothing` is the outcome of a plan without movements."""
-        from streaming.control.intents import note_intent
+        """Note what the broker is for, then approve its plan; `nothing` is the outcome of a plan without movements.
 
-        note_intent(self._settings.storage.tables, self._cluster, broker, intent, by, now_ms=now_ms)
+        Control cordons and uncordons as the note wants, before it carries out the plan.
+        """
+        from streaming.control.cordons import to_cordon
+        from streaming.control.intents import note_intent
+        from streaming.views.intents import Intent
+
+        cordons: tuple[str, ...] = ()
+        if intent is Intent.DRAIN:
+            with live_cluster(self._settings) as cluster:
+                cordons = to_cordon(cluster, (broker,)).get(broker, ())
+        root = self._settings.storage.tables
+        plans = [proposed.plan.plan_id] if proposed.plan.movement_count else []
+        note_intent(root, self._cluster, broker, intent, by, now_ms=now_ms, cordons=cordons, demotions=plans)
         if not proposed.plan.movement_count:
             return nothing
         approved = self.approve(proposed.plan.plan_id, by, now_ms=now_ms)

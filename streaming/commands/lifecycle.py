@@ -1,12 +1,12 @@
-"""`rebalancer drain BROKER`, `undrain` and `add`: taking a broker, or one of its log dirs, out of use and into it.
+"""`rebalancer drain BROKER...`, `undrain` and `add`: taking brokers, or a log dir, out of use and into it.
 
-`drain` and `add` make a plan and show it; `--apply` carries it out through `rebalancer apply`, and notes what the
-broker is for, so that a drained one stays empty until it is added again. A drained log dir is cordoned on its broker.
+`drain` and `add` make one plan and show it; `--apply` carries it out through `rebalancer apply`, and notes what each
+broker is for, so that a drained one stays empty until it is added again. Drained brokers and log dirs are cordoned.
 """
 
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from assignor_core.plan import RACKS_LOST
 from assignor_core.wording import counted
 from streaming.commands.apply import apply
 from streaming.commands.console import confirmed, echo
-from streaming.commands.in_words import loads_lines
+from streaming.commands.in_words import broker_names, loads_lines
 from streaming.commands.options import (
     check_tables,
     force_option,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 apply_option = click.option("--apply", "carry_out", is_flag=True, help="Carry the plan out, after asking.")
 yes_option = click.option("--yes", is_flag=True, help="Don't ask.")
+brokers_argument = click.argument("brokers", metavar="BROKER...", type=int, nargs=-1, required=True)
 log_dir_option = click.option("--log-dir", metavar="PATH", help="Only this log dir of the broker.")
 CORDON_LOOKS = 20
 CORDON_PAUSE_S = 0.5
@@ -51,7 +52,7 @@ CORDON_PAUSE_S = 0.5
 
 
 @click.command()
-@click.argument("broker", type=int)
+@brokers_argument
 @log_dir_option
 @apply_option
 @yes_option
@@ -59,41 +60,54 @@ CORDON_PAUSE_S = 0.5
 @force_option
 @settings_options
 @click.pass_context
-def drain(context: click.Context, /, broker: int, log_dir: str | None, **options: Any) -> int:
-    """Empty BROKER: a plan that moves all it holds, internal topics too, and nothing else.
+def drain(context: click.Context, /, brokers: tuple[int, ...], log_dir: str | None, **options: Any) -> int:
+    """Empty each BROKER: one plan that moves all they hold, internal topics too, and nothing else.
 
-    Of a broker that is gone, the replicas that it held are re-created elsewhere, where there is a copy of them. With
-    --log-dir all in it goes to the broker's other log dirs, and the broker puts nothing new into it (Kafka 4.3).
+    They get nothing new: brokers from Kafka 4.3 on are cordoned. Of a broker that is gone, the replicas that it held
+    are re-created elsewhere, where there is a copy of them. With --log-dir all in it goes to the broker's other log
+    dirs, and the broker puts nothing new into it (Kafka 4.3).
     """
     if log_dir is not None:
         if options.pop("on_old_windows"):
             raise UsageProblem("--force: is for plans that rest on windows of load, and this one rests on none")
-        return drain_log_dir(context, broker, log_dir, **options)
+        return drain_log_dir(context, _the_one(brokers), log_dir, **options)
     from streaming.control.policies import relief_policy
     from streaming.views.intents import Intent
 
-    return _run(context, broker, Intent.DRAIN, relief_policy(frozenset({broker}), drain=True), **options)
+    return _run(context, brokers, Intent.DRAIN, relief_policy(frozenset(brokers), drain=True), **options)
 
 
 @click.command()
-@click.argument("broker", type=int)
+@brokers_argument
 @log_dir_option
 @settings_options
-def undrain(broker: int, log_dir: str | None, config_file: Path | None, assignments: tuple[str, ...]) -> int:
-    """End the drain of BROKER, or of one of its log dirs, and move nothing: it may get replicas again."""
+def undrain(
+    brokers: tuple[int, ...], log_dir: str | None, config_file: Path | None, assignments: tuple[str, ...]
+) -> int:
+    """End the drain of each BROKER, or of a log dir, and move nothing: it may get replicas again.
+
+    Of cordons only those are removed that the drain has set.
+    """
     from streaming.tables import TableReader
     from streaming.views.intents import Intent, drained_brokers
 
     settings = settings_from(config_file, assignments)
     if log_dir is not None:
-        return undrain_log_dir(broker, log_dir, settings)
+        return undrain_log_dir(_the_one(brokers), log_dir, settings)
     check_tables(settings)
     drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name)
-    if broker not in drained:
-        named = ", ".join(map(str, sorted(drained))) or "none"
-        raise UsageProblem(f"broker {broker}: is not drained, drained are {named}")
-    _note(settings, broker, Intent.USE, "undrain")
+    for broker in brokers:
+        if broker not in drained:
+            named = ", ".join(map(str, sorted(drained))) or "none"
+            raise UsageProblem(f"broker {broker}: is not drained, drained are {named}")
+    _note(settings, brokers, Intent.USE, "undrain")
     return 0
+
+
+def _the_one(brokers: tuple[int, ...]) -> int:
+    if len(brokers) > 1:
+        raise UsageProblem(f"--log-dir: is of one broker, {len(brokers)} are named")
+    return brokers[0]
 
 
 @click.command()
@@ -108,12 +122,12 @@ def add(context: click.Context, /, broker: int, **options: Any) -> int:
     """Give BROKER its share: a plan that moves replicas to it and nowhere else. Ends a drain, too."""
     from streaming.views.intents import Intent
 
-    return _run(context, broker, Intent.USE, None, **options)
+    return _run(context, (broker,), Intent.USE, None, **options)
 
 
 def _run(
     context: click.Context,
-    broker: int,
+    brokers: tuple[int, ...],
     intent: "Intent",
     policy: "PlannerPolicy | None",
     *,
@@ -128,71 +142,100 @@ def _run(
     from streaming.commands.acting import keeping_plan
 
     settings = settings_from(config_file, assignments)
-    action, now_ms = context.info_name or intent.value, clocks.now_ms()
-    keep = keeping_plan(settings, action, str(broker), now_ms=now_ms)
-    proposed = plan_for_broker(settings, broker, policy, keep=keep, now_ms=now_ms, on_old_windows=on_old_windows)
-    unfit = None if policy is None else why_not_emptied(broker, proposed)
-    prepare = partial(_note, settings, broker, intent, action)
+    brokers = tuple(dict.fromkeys(brokers))
+    named, action, now_ms = " ".join(map(str, brokers)), context.info_name or intent.value, clocks.now_ms()
+    keep = keeping_plan(settings, action, named, now_ms=now_ms)
+    proposed = plan_for_brokers(settings, brokers, policy, keep=keep, now_ms=now_ms, on_old_windows=on_old_windows)
+    unfit = None if policy is None else why_not_emptied(brokers, proposed)
+    prepare = partial(_note, settings, brokers, intent, action)
     how |= {"config_file": config_file, "assignments": assignments}
-    return show_and_carry_out(context, settings, proposed, str(broker), unfit, prepare, **how)
+    return show_and_carry_out(context, settings, proposed, named, unfit, prepare, **how)
 
 
-def _note(settings: Settings, broker: int, intent: "Intent", action: str) -> None:
+def _note(settings: Settings, brokers: tuple[int, ...], intent: "Intent", action: str) -> None:
+    """Note what the brokers are for, and cordon or uncordon them as that wants."""
     from streaming.commands.acting import noted, person
+    from streaming.control.cordons import settle, to_cordon
     from streaming.control.intents import note_intent
     from streaming.serve.api.audit import Outcome
+    from streaming.tables import TableReader
+    from streaming.views.intents import Intent, cordons_of, newest_intents
 
-    done = f"broker {broker} is noted for {intent.value}"
-    with noted(settings, action, str(broker), Outcome("noted", done)):
-        root, cluster = settings.storage.tables, settings.kafka.cluster_name
-        note_intent(root, cluster, broker, intent, person(), now_ms=clocks.now_ms())
-    echo(done, err=True)
+    root, cluster_name = settings.storage.tables, settings.kafka.cluster_name
+    cordons: Mapping[int, Collection[str]] = {}
+    if intent is Intent.DRAIN:
+        with live_cluster(settings) as cluster:
+            cordons = to_cordon(cluster, brokers)
+    for broker in brokers:
+        done, ours = f"broker {broker} is noted for {intent.value}", cordons.get(broker, ())
+        with noted(settings, action, str(broker), Outcome("noted", done)):
+            note_intent(root, cluster_name, broker, intent, person(), now_ms=clocks.now_ms(), cordons=ours)
+        echo(done, err=True)
+    reader = TableReader(root)
+    newest = newest_intents(reader, cluster_name)
+    if not any(cordons_of(newest[broker]) for broker in brokers):
+        return
+    with live_cluster(settings) as cluster:
+        problems = settle(cluster, reader, cluster_name, brokers)
+    for broker, why in problems.items():
+        what = "cordoned" if intent is Intent.DRAIN else "uncordoned"
+        echo(f"broker {broker} could not be {what}, control tries again: {why}", err=True)
 
 
-def why_not_emptied(broker: int, proposed: "ProposedPlan") -> str | None:
-    """Why this plan does not empty the broker; None if it does.
+def why_not_emptied(brokers: Collection[int], proposed: "ProposedPlan") -> str | None:
+    """Why this plan does not empty the brokers; None if it does.
 
     A rack that loses its last broker is shown, and holds nobody back who empties that broker. Of a broker that is gone
     a part is worth making anew: the plan takes the most endangered partitions first.
     """
     problems = [line for line in proposed.plan.problems if not line.startswith(RACKS_LOST)]
-    if not problems or _is_gone(broker, proposed):
+    if not problems or _are_gone(brokers, proposed):
         return None
-    return f"broker {broker} can't be emptied: {'; '.join(problems)}"
+    return f"{broker_names(brokers)} can't be emptied: {'; '.join(problems)}"
 
 
-def _is_gone(broker: int, proposed: "ProposedPlan") -> bool:
-    """Whether the plan takes replicas from the broker, which was not alive when it was made."""
-    return proposed.observed is not None and broker in proposed.observed.brokers_missing
+def _are_gone(brokers: Collection[int], proposed: "ProposedPlan") -> bool:
+    """Whether the plan takes replicas from brokers none of which was alive when it was made."""
+    return proposed.observed is not None and proposed.observed.brokers_missing.issuperset(brokers)
 
 
-def plan_for_broker(
+def plan_for_brokers(
     settings: Settings,
-    broker: int,
+    brokers: Collection[int],
     policy: "PlannerPolicy | None",
     *,
     keep: "Callable[[ProposedPlan], object]",
     now_ms: int,
     on_old_windows: bool = False,
 ) -> "ProposedPlan":
-    """The plan, which `keep` stores if it moves anything; raises UsageProblem for a broker that is not there."""
+    """The plan, which `keep` stores if it moves anything; raises UsageProblem for a broker that is not there.
+
+    `policy` None stands for that of `add`: the brokers are filled, as they are without cordons of ours.
+    """
+    from streaming.control.cordons import Uncordoned
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import policy_of_plans, relief_policy
     from streaming.control.wiring import window_tables_of
     from streaming.tables import TableReader
-    from streaming.views.intents import drained_brokers
+    from streaming.views.intents import Intent, brokers_by_intent, drained_brokers, newest_intents
 
     def policy_for(live: "LiveCluster") -> "PlannerPolicy":
-        _check_known(broker, live, alive=policy is None)
+        for broker in brokers:
+            check_known(broker, live, alive=policy is None)
         by_settings = policy_of_plans(settings, {topic for topic, _ in live.partitions})
         if policy is not None:
             return relief_policy(policy.only_brokers, drain=bool(policy.drain), settings=by_settings)
-        return by_settings.to_fill(frozenset({broker}), len(live.broker_racks.keys() - drained))
+        return by_settings.to_fill(frozenset(brokers), len(live.broker_racks.keys() - drained))
 
-    drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name) - {broker}
+    reader, cluster_name = TableReader(settings.storage.tables), settings.kafka.cluster_name
+    demoted = sorted(brokers_by_intent(reader, cluster_name)[Intent.DEMOTE].intersection(brokers))
+    if demoted and policy is None:
+        raise UsageProblem(f"broker {demoted[0]}: is demoted, undemote it first")
+    drained = drained_brokers(reader, cluster_name).difference(brokers)
+    newest = newest_intents(reader, cluster_name)
     with live_cluster(settings) as cluster:
         return propose_and_keep(
-            cluster,
+            cluster if policy is not None else Uncordoned(cluster, {broker: newest.get(broker) for broker in brokers}),
             window_tables_of(settings),
             settings.planner,
             keep=keep,
@@ -203,7 +246,8 @@ def plan_for_broker(
         )
 
 
-def _check_known(broker: int, live: "LiveCluster", *, alive: bool) -> None:
+def check_known(broker: int, live: "LiveCluster", *, alive: bool) -> None:
+    """Raise UsageProblem for a broker that is not alive, or that is not there at all."""
     hosting = {other for partition in live.partitions.values() for other in partition.target_replicas}
     known = set(live.broker_racks) if alive else hosting | set(live.broker_racks)
     if broker not in known:
@@ -276,10 +320,11 @@ def cordon(
     pause: Callable[[float], None] = time.sleep,
 ) -> bool:
     """Set or remove the cordon (KIP-1066); whether the broker shows it so. One before Kafka 4.3 knows none."""
-    if _row_of(cluster, broker, path).is_cordoned == cordoned:
-        return True
+    is_cordoned = _row_of(cluster, broker, path).is_cordoned
+    if is_cordoned is None or is_cordoned == cordoned:
+        return bool(is_cordoned) == cordoned
     try:
-        cluster.cordon_log_dir(broker, path, cordoned=cordoned)
+        cluster.cordon_log_dirs(broker, [path], cordoned=cordoned)
     except ClusterRequestFailed as error:
         echo(f"broker {broker} refuses the cordon: {error}", err=True)
         return False
@@ -353,8 +398,8 @@ def show_and_carry_out(
     """
     from streaming.views.accuracy import accuracy_beside_plan
 
-    # Plans within brokers promise no skew, and none is measured after them.
-    accuracy = None if proposed.plan.within_brokers else accuracy_beside_plan(settings)
+    # Plans within brokers and those of `demote` promise no skew.
+    accuracy = accuracy_beside_plan(settings) if proposed.plan.skew_before else None
     about = tuple(loads_lines(proposed, settings.pipeline.window_ms, now_ms=clocks.now_ms()))
     show(proposed, out_file=None, as_json=as_json, accuracy=accuracy, about=about)
     if not carry_out:

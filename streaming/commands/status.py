@@ -104,6 +104,7 @@ def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[s
     from streaming.views.accuracy import accuracy_data, read_accuracy
     from streaming.views.broker_load import read_load
     from streaming.views.executions import brokers_owed, given_up, read_executions
+    from streaming.views.intents import Intent, brokers_by_intent
     from streaming.views.log_dirs import read_log_dirs
     from streaming.views.plans import plan_price, waiting_plan
 
@@ -132,6 +133,12 @@ def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[s
         "execution_max_over_mean": execution and _ratios(execution),
         "accuracy": accuracy_data(read_accuracy(reader, cluster)),
         "throttles_left": list(brokers_owed(executions)),
+        "drained": _drained(reader, settings, load.window_start_ms),
+        "demoted": [
+            {"broker": row.broker, "leaders": row.leaders}
+            for row in load.brokers
+            if row.broker in brokers_by_intent(reader, cluster)[Intent.DEMOTE]
+        ],
         "log_dirs": [
             {"broker": row.broker, "path": row.path, "state": row.state, "used_ratio": row.used_share}
             for row in read_log_dirs(reader, cluster)
@@ -139,6 +146,24 @@ def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[s
         "log_dir_fill_max": settings.trigger.log_dir_fill_max,
         "bytes_out_unknown": bytes_out_unknown(load),
     }
+
+
+def _drained(reader: "TableReader", settings: Settings, start_ms: int | None) -> list[dict[str, Any]]:
+    """Drained brokers by the newest closed window."""
+    from streaming.views.intents import read_drained
+
+    if start_ms is None:
+        return []
+    rows = read_drained(reader, settings.kafka.cluster_name, start_ms, window_ms=settings.pipeline.window_ms)
+    return [
+        {
+            "broker": row.broker,
+            "replicas": row.held,
+            "arrived": None if row.arrived is None else len(row.arrived),
+            "arrived_first": list((row.arrived or ())[:NAMED_MAX]),
+        }
+        for row in rows
+    ]
 
 
 def _decision(reader: "TableReader", cluster: str, *, why: bool) -> Mapping[str, Any] | None:
@@ -229,6 +254,10 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
     if status["throttles_left"]:
         brokers, keep = status["throttles_left"], "keeps" if len(status["throttles_left"]) == 1 else "keep"
         lines.append(f"{broker_names(brokers)} {keep} the throttle of an execution that has ended")
+    lines += [drained_line(row) for row in status["drained"]]
+    for row in status["demoted"]:
+        led = "" if row["leaders"] is None else f" and leads {counted(row['leaders'], 'partition', 'partitions')}"
+        lines.append(f"broker {row['broker']} is demoted{led}")
     lines += log_dir_lines(status)
     if status["plan"]:
         lines.append(plan_line(status["plan"]))
@@ -334,6 +363,22 @@ def _event(event: "GroupEvent") -> dict[str, Any]:
         "partitions_moved": event.partitions_moved,
         "partitions_unowned": event.partitions_unowned,
     }
+
+
+def drained_line(row: Mapping[str, Any]) -> str:
+    """What is left on a drained broker, and what has come since.
+
+    >>> drained_line({"broker": 4, "replicas": 0, "arrived": 0, "arrived_first": []})
+    'broker 4 is drained and holds no replica'
+    >>> drained_line({"broker": 4, "replicas": 7, "arrived": 2, "arrived_first": ["t-0", "t-1"]})
+    'broker 4 is drained and holds 7 replicas; arrived since: t-0, t-1'
+    """
+    held = counted(row["replicas"], "replica", "replicas") if row["replicas"] else "no replica"
+    text = f"broker {row['broker']} is drained and holds {held}"
+    if not row["arrived"]:
+        return text
+    more = row["arrived"] - len(row["arrived_first"])
+    return f"{text}; arrived since: {', '.join(row['arrived_first'])}{f' and {more} more' if more else ''}"
 
 
 def log_dir_lines(status: Mapping[str, Any]) -> list[str]:

@@ -178,8 +178,17 @@ BROKER_INTENT = Table(
         CLUSTER,
         integer("broker", "Broker id", nullable=False),
         timestamp("event_time", "When a person wrote it, UTC", nullable=False),
-        text("intent", "drain: it must end empty and get nothing; use: it takes its share", nullable=False),
+        text(
+            "intent",
+            "drain: it must end empty and get nothing; demote: it must lead nothing; use: it takes its share",
+            nullable=False,
+        ),
         text("by", "Who wants it; of earlier releases the host and process id of the command", nullable=False),
+        text(
+            "cordons_json",
+            "Log dirs that nobody had cordoned, JSON list: drain cordons them, use uncordons them; null for none",
+        ),
+        text("demotions_json", "Ids of the plans that have demoted it, JSON list, oldest first; null unless demote"),
     ),
 )
 
@@ -247,7 +256,7 @@ AUDIT = Table(
         text("stage", "begun, which is written before anything is done, or ended", nullable=False),
         CLUSTER,
         timestamp("event_time", "When it was written, UTC", nullable=False),
-        text("action", "plan, approve, abort, drain, undrain or add", nullable=False),
+        text("action", "plan, approve, abort, drain, undrain, add, demote or undemote", nullable=False),
         text("target", "Plan, execution, broker, or broker and log dir; null where the act has none"),
         text("actor", "Who asked: the name of the token or user, or the user of the operating system", nullable=False),
         text("signed_in_by", "How: token or session and its id, oidc and the subject, or command line", nullable=False),

@@ -24,12 +24,13 @@ from streaming.control.bytes_out_bounds import BytesOutBounds
 from streaming.control.evidence import TableEvidence
 from streaming.control.journal import Journal, decision_id
 from streaming.control.load_memory import KeptMemory
+from streaming.control.planning import untouched
 from streaming.control.recurring_load import KeptRecurringLoad
 from streaming.control.windows import ClosedWindows, WindowTables
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import PlannerSettings
 from streaming.tables import TableReader, to_ms
-from streaming.views.intents import drained_brokers
+from streaming.views.intents import Intent, brokers_by_intent
 
 log = structlog.get_logger()
 
@@ -73,9 +74,11 @@ class Decider:
         policy = self._policy_for(frozenset(topic for topic, _ in live.partitions))
         considered = policy.trigger.windows_considered
         windows = (*windows[:-considered], *self._bounds.added(windows[-considered:]))
-        drained = drained_brokers(TableReader(self._tables.root), self._tables.kafka_cluster)
+        by_intent = brokers_by_intent(TableReader(self._tables.root), self._tables.kafka_cluster)
+        drained, demoted = by_intent[Intent.DRAIN], by_intent[Intent.DEMOTE]
+        policy = replace(policy, planner=untouched(policy.planner, demoted, live))
         changed_ms = self._journal.changed_ms(now_ms=now_ms)
-        counted = brokers_counted(live, drained)
+        counted = brokers_counted(live, drained | demoted)
         moved_ms = max(changed_ms, self._state.changed_ms)
         observation = Observation.of(
             live,
@@ -88,6 +91,7 @@ class Decider:
             away_since_ms=self._absences.since_ms(now_ms),
             memory=self._memory.after(windows, policy, counted, changed_ms=moved_ms),
             recurring=self._recurring.after(windows, policy, counted, changed_ms=moved_ms),
+            demoted=demoted,
         )
         evidence = TableEvidence(self._cluster, live, self._journal, self._tables, policy, self._planner, now_ms)
         state, decision = step(self._state, observation, policy, evidence)

@@ -1,22 +1,36 @@
-"""Writes down what people want of brokers, in `broker_intent`: which are being drained, until a person wants otherwise.
+"""Writes down what people want of brokers, in `broker_intent`: drained or demoted, until a person wants otherwise.
 
 A drained broker is alive and empty: without this note the trigger would see skew and the planner would fill it again.
+The note also says which log dirs are ours to cordon, before they are cordoned; `cordons` carries that out.
 """
+
+import json
+from collections.abc import Collection, Iterable
 
 from streaming import tables
 from streaming.errors import TableUnavailable
-from streaming.tables import TableReader
-from streaming.views.intents import Intent, newest_intents
+from streaming.tables import Row, TableReader
+from streaming.views.intents import Intent, cordons_of, demotions_of, newest_intents
 
 TABLE = "broker_intent"
 TRIES_MAX = 5
 """So often a row is written anew because somebody else wrote one for the same broker meanwhile."""
 
 
-def note_intent(root: str, kafka_cluster: str, broker: int, intent: Intent, by: str, *, now_ms: int) -> None:
-    """Note what `by` wants `broker` to be for from now on.
-
-    Raises TableUnavailable if the table does not hold it afterwards.
+def note_intent(
+    root: str,
+    kafka_cluster: str,
+    broker: int,
+    intent: Intent,
+    by: str,
+    *,
+    now_ms: int,
+    cordons: Iterable[str] = (),
+    demotions: Iterable[str] = (),
+) -> None:
+    """Note what `by` wants `broker` to be for from now on. `cordons` are log dirs that a drain is to cordon, besides
+    those that are ours by the newest row; `demotions` are plans that demote it, besides those of the newest row. Raises
+    TableUnavailable if the table does not hold it afterwards.
 
     The newest row of a broker counts, and clocks of people's machines differ. So a row is always later than the newest
     one that is there, and the time is the version of its transaction: of two rows with one time only one is written.
@@ -24,16 +38,43 @@ def note_intent(root: str, kafka_cluster: str, broker: int, intent: Intent, by: 
     for _ in range(TRIES_MAX):
         newest = newest_intents(TableReader(root), kafka_cluster).get(broker)
         later_ms = now_ms if newest is None else max(now_ms, tables.to_ms(newest["event_time"]) + 1)
-        row = {
-            "kafka_cluster": kafka_cluster,
-            "broker": broker,
-            "event_time": tables.utc(later_ms),
-            "intent": intent.value,
-            "by": by,
-        }
-        transaction_id = f"intent:{kafka_cluster}:{broker}"
-        tables.append(root, TABLE, [row], transaction_id=transaction_id, transaction_version=later_ms)
+        plans = tuple(dict.fromkeys((*demotions_of(newest), *demotions))) if intent is Intent.DEMOTE else ()
+        ours = cordons_of(newest).union(cordons)
+        _append(root, kafka_cluster, broker, intent, by, ours, plans, at_ms=later_ms)
         kept = newest_intents(TableReader(root), kafka_cluster).get(broker)
         if kept is not None and kept["intent"] == intent.value:
             return
     raise TableUnavailable(f"table {TABLE}: broker {broker} is not noted for {intent.value}, others write it too")
+
+
+def note_uncordoned(root: str, kafka_cluster: str, row: Row) -> None:
+    """Note that no log dir is ours any more, as `row` wanted; raises TableUnavailable.
+
+    Written right behind the row, this is older than what anybody has noted since.
+    """
+    at_ms = tables.to_ms(row["event_time"]) + 1
+    plans = demotions_of(row)
+    _append(root, kafka_cluster, row["broker"], Intent(row["intent"]), row["by"], (), plans, at_ms=at_ms)
+
+
+def _append(
+    root: str,
+    kafka_cluster: str,
+    broker: int,
+    intent: Intent,
+    by: str,
+    cordons: Collection[str],
+    demotions: Collection[str],
+    *,
+    at_ms: int,
+) -> None:
+    row = {
+        "kafka_cluster": kafka_cluster,
+        "broker": broker,
+        "event_time": tables.utc(at_ms),
+        "intent": intent.value,
+        "by": by,
+        "cordons_json": json.dumps(sorted(cordons)) if cordons else None,
+        "demotions_json": json.dumps(list(demotions)) if demotions else None,
+    }
+    tables.append(root, TABLE, [row], transaction_id=f"intent:{kafka_cluster}:{broker}", transaction_version=at_ms)

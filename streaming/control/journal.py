@@ -36,6 +36,7 @@ from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
 from streaming.views import executions as view
 from streaming.views.decisions import newest_decision
 from streaming.views.executions import OpenExecutions
+from streaming.views.intents import drained_brokers
 from streaming.views.json_values import WRONG_SHAPE
 from streaming.views.log_dirs import log_dir_rows
 from streaming.views.movements import movement_rows, plan_of_movements
@@ -89,6 +90,10 @@ class Journal:
         except WRONG_SHAPE as error:
             log.error("trigger_state_unreadable", error=f"{type(error).__name__}: {error}")
             return TriggerState()
+
+    def drained_brokers(self) -> frozenset[int]:
+        """Brokers that must end empty and get nothing."""
+        return drained_brokers(self._reader(), self._cluster)
 
     def last_decision(self) -> tables.Row | None:
         """The newest evaluation; None where there was none."""

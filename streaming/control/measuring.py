@@ -18,13 +18,13 @@ from streaming.cluster.ports import ClusterReader
 
 
 def measured_skew(
-    windows: tuple[ClosedWindow, ...], live: LiveCluster, capacities: Mapping[int, Capacity], drained: frozenset[int]
+    windows: tuple[ClosedWindow, ...], live: LiveCluster, capacities: Mapping[int, Capacity], left_out: frozenset[int]
 ) -> dict[Resource, float]:
     """max/mean by resource over the mean of `windows`, and of leaders and replicas now; those not known are absent.
 
     Brokers that are gone or must end empty don't count, as in the plan.
     """
-    counted = brokers_counted(live, drained)
+    counted = brokers_counted(live, left_out)
     loads = {resource: _means(windows, resource, counted) for resource in MEASURED}
     leading = Counter(partition.leader for partition in live.partitions.values())
     holding = Counter(broker for partition in live.partitions.values() for broker in partition.replicas)

@@ -40,7 +40,7 @@ from streaming.control.policies import planner_policy
 from streaming.control.windows import WindowTables, windows_to_plan_on
 from streaming.settings import PlannerSettings
 from streaming.views.broker_windows import capacities_of
-from streaming.views.intents import drained_brokers
+from streaming.views.intents import Intent, brokers_by_intent
 
 
 def propose_for(
@@ -98,10 +98,11 @@ def propose_asked(
     for whatever that is. Sizes and the placement are of this moment.
     """
     live = cluster.describe()
+    by_intent = brokers_by_intent(tables.TableReader(window_tables.root), window_tables.kafka_cluster)
     request = PlanRequest(
-        policy_for(live),
+        untouched(policy_for(live), by_intent[Intent.DEMOTE], live),
         windows_to_plan_on(window_tables, now_ms=now_ms, forced=True)[-planner.windows :],
-        drained_brokers(tables.TableReader(window_tables.root), window_tables.kafka_cluster),
+        by_intent[Intent.DRAIN],
     )
     return _proposed(request, live, cluster, window_tables, planner, now_ms=now_ms, asked=asked_for(live))
 
@@ -139,8 +140,8 @@ def model_of(
     """
     live = cluster.describe()
     windows = windows_to_plan_on(window_tables, now_ms=now_ms, forced=on_old_windows)[-planner.windows :]
-    drained = drained_brokers(tables.TableReader(window_tables.root), window_tables.kafka_cluster)
-    request = PlanRequest(PlannerPolicy(), windows, drained)
+    by_intent = brokers_by_intent(tables.TableReader(window_tables.root), window_tables.kafka_cluster)
+    request = PlanRequest(PlannerPolicy(), windows, by_intent[Intent.DRAIN])
     model = model_for(request, live, cluster, window_tables, planner, now_ms=now_ms)
     rows = model.cluster.partitions
     known = (replace(row, is_load_known=(row.topic, row.partition) not in model.unknown) for row in rows)
@@ -172,14 +173,23 @@ def propose_live(
 
     `policy` and `drained` stand in for settings and tables where a person asks for something special.
     """
+    by_intent = brokers_by_intent(tables.TableReader(window_tables.root), window_tables.kafka_cluster)
+    policy = policy or planner_policy(planner, {topic for topic, _ in live.partitions})
     request = PlanRequest(
-        policy or planner_policy(planner, {topic for topic, _ in live.partitions}),
+        untouched(policy, by_intent[Intent.DEMOTE], live),
         windows_to_plan_on(window_tables, now_ms=now_ms, forced=on_old_windows)[-planner.windows :],
-        drained_brokers(tables.TableReader(window_tables.root), window_tables.kafka_cluster)
-        if drained is None
-        else drained,
+        by_intent[Intent.DRAIN] if drained is None else drained,
     )
     return propose_for(request, live, cluster, window_tables, planner, now_ms=now_ms)
+
+
+def untouched(policy: PlannerPolicy, demoted: frozenset[int], live: LiveCluster) -> PlannerPolicy:
+    """The policy of a plan that neither lets a demoted broker lead nor moves what it holds, unless the plan is about
+    that broker. One that is away is not among them: its replicas may have to be re-created.
+    """
+    named = policy.drain | policy.add | policy.only_brokers
+    kept = (demoted & live.broker_racks.keys()) - named
+    return replace(policy, excluded_brokers=policy.excluded_brokers | kept)
 
 
 def propose_and_keep(

@@ -75,6 +75,7 @@ class ReplicaMoves:
         self.rate_bytes_per_sec = tagged(control.throttle_bytes_per_sec)
         self._throttle = throttle
         self._disk_room = disk_room
+        self._journal = journal
         self._limits = replace(limits(control), relief_max_away_share=relief_max_away_share)
         self._abort_looks = 0
         self._seen = SeenSoFar()
@@ -85,6 +86,7 @@ class ReplicaMoves:
         """From now on all is about another execution, of this plan if it is known."""
         self._abort_looks = 0
         self._seen = SeenSoFar()
+        self._limits = replace(self._limits, drained=self._journal.drained_brokers())
         self._looks.forget(kept)
         self._requests.forget()
         self._disk_room.forget()

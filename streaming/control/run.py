@@ -20,6 +20,7 @@ from streaming.cluster.ports import ClusterReader, ControlledCluster
 from streaming.control.automatic import AutomaticPlans
 from streaming.control.carrier import RETRIED_ERRORS, Carrier
 from streaming.control.cluster_marker import ClusterMarker
+from streaming.control.cordons import Cordons
 from streaming.control.identity import cluster_of, lease_of, leased_cluster
 from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
@@ -37,7 +38,7 @@ from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.tables.conditional_puts import check_conditional_put
 from streaming.views.broker_windows import capacities_of
-from streaming.views.intents import drained_brokers
+from streaming.views.intents import Intent, brokers_by_intent
 
 log = structlog.get_logger()
 
@@ -169,6 +170,8 @@ class ControlLoop:
         marker = None if lease is None else ClusterMarker(cluster, lease)
         executors = executors_of(cluster, self._journal, settings, look_age, absences)
         self._carrier = Carrier(executors, self._journal, marker, check_rights)
+        self._cordons = Cordons(cluster, settings.storage.tables, settings.kafka.cluster_name)
+        self._executing = False
         self._unmeasured: ExecutionRecord | None = None
         self._owing: list[ExecutionRecord] = []
         self._ended: set[str] = set()
@@ -184,7 +187,10 @@ class ControlLoop:
 
     def tick(self, *, now_ms: int) -> bool:
         """One bounded step; True while an execution is under way that does not wait for its time."""
+        # First: Kafka refuses a plan that fills a broker as long as that broker is cordoned.
+        self._cordons.settle(now_ms=now_ms, executing=self._executing)
         active = self._carrier.tick(now_ms=now_ms)
+        self._executing = active is not None and active.execution.under_way
         if active is not None:
             if active.execution.ended:
                 self._note_end(active, now_ms)
@@ -233,8 +239,9 @@ class ControlLoop:
             if now_ms - ended_ms > patience_ms:
                 self._leave_unmeasured(record)
             return
-        drained = drained_brokers(TableReader(self._window_tables.root), self._window_tables.kafka_cluster)
-        skew = measured_skew(windows, self._cluster.describe(), capacities_of(self._settings.planner), drained)
+        by_intent = brokers_by_intent(TableReader(self._window_tables.root), self._window_tables.kafka_cluster)
+        left_out = by_intent[Intent.DRAIN] | by_intent[Intent.DEMOTE]
+        skew = measured_skew(windows, self._cluster.describe(), capacities_of(self._settings.planner), left_out)
         self._journal.write_measured(record, skew, now_ms=now_ms)
         log.info("measured", execution_id=record.execution.execution_id, detail=record.execution.last.detail)
         self._unmeasured = None

@@ -29,7 +29,8 @@ query keeps its series for a day.
 Fixed label values:
 
 - `resource`, `trigger`: {resources}
-- `trigger` also has reasons of their own (docs/trigger.md): {triggers}
+- `trigger` also has reasons of their own (docs/trigger.md):
+  {triggers}
 - `part`: {parts}
 - `reason` of `rebalancer_rebalance_suppressed_total`:
 {reasons}

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from assignor_core.deciding.policy import DecisionPolicy, Detector, LastingPolicy, TriggerPolicy
-from assignor_core.deciding.reasons import LASTING_REASONS, Reason
+from assignor_core.deciding.reasons import PLACEMENT_REASONS, Reason
 from assignor_core.errors import InputError
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.model import Capacity
@@ -41,7 +41,7 @@ class TriggerSettings(Section):
         "null: any number may.",
     )
     resources: list[Annotated[Resource, OneOf(*TRIGGERING)]] = from_policy(DecisionPolicy, "resources")
-    placement_reasons: list[Annotated[Reason, OneOf(*LASTING_REASONS)]] = from_policy(
+    placement_reasons: list[Annotated[Reason, OneOf(*PLACEMENT_REASONS)]] = from_policy(
         LastingPolicy, "placement_reasons"
     )
     placement_grace_ms: int = from_policy(LastingPolicy, "placement_grace_ms")

@@ -229,7 +229,7 @@ class GeneratedCluster:
         """None is set."""
         return sorted(set(brokers) - self.racks.keys())
 
-    def cordon_log_dir(self, broker_id: int, path: str, *, cordoned: bool) -> None:
+    def cordon_log_dirs(self, broker_id: int, paths: Collection[str], *, cordoned: bool) -> None:
         """Each broker has one log dir."""
         raise NotImplementedError
 

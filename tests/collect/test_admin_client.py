@@ -96,7 +96,8 @@ def test_all_brokers_are_asked_for_their_log_dirs_and_one_without_an_answer_cost
 
     wire = Hanging(answer)
     shown, errors = client(wire).log_dirs_by_broker([1, 2, 3, 4], [("t", 0), ("t", 1)])
-    expected = LogDirDescription("/d", 9, 5, {("t", 0): 30}, future_replicas={("t", 1): FutureReplica(20, 4)})
+    future = {("t", 1): FutureReplica(20, 4)}
+    expected = LogDirDescription("/d", 9, 5, {("t", 0): 30}, is_cordoned=None, future_replicas=future)
     assert {broker: [log_dir_of(row) for row in rows] for broker, rows in shown.items()} == {
         1: [expected],
         4: [expected],

@@ -64,7 +64,7 @@ def test_log_dirs(log_dirs: list[Row], error_code: int, version: int) -> None:
     for row, (code, path, topics, total, usable) in zip(made, log_dirs, strict=True):
         assert (row.error_code, row.path) == (code, path)
         assert shown(row.replicas, "index", "size", "lag", "is_future") == rows_of(topics)
-        assert row.is_cordoned == (version >= 5)
+        assert row.is_cordoned is (True if version >= 5 else None)
         volume = [figure if figure >= 0 and version >= 4 else None for figure in (total, usable)]
         assert [row.total_bytes, row.usable_bytes] == volume
 

@@ -106,14 +106,14 @@ def test_brokers_refuse_log_dirs_that_they_do_not_have_or_that_are_cordoned(disk
     assert refusal(disks, key, "/nowhere") == "LogDirNotFoundError"
     assert refusal(disks, elsewhere, shown(disks)[0].path) == "ReplicaNotAvailableError"
     path = shown(disks)[1 - before].path
-    answered(disks, lambda: disks.client.cordon_log_dir(2, path, cordoned=True))
-    disks.until("it is shown as cordoned", lambda: shown(disks)[1 - before].is_cordoned)
+    answered(disks, lambda: disks.client.cordon_log_dirs(2, [path], cordoned=True))
+    disks.until("it is shown as cordoned", lambda: shown(disks)[1 - before].is_cordoned is True)
     assert refusal(disks, key, path) == "InvalidReplicationAssignmentError"
-    answered(disks, lambda: disks.client.cordon_log_dir(2, path, cordoned=False))
+    answered(disks, lambda: disks.client.cordon_log_dirs(2, [path], cordoned=False))
     disks.until("it is not cordoned", lambda: not any(row.is_cordoned for row in shown(disks)))
     # A cordon keeps nothing from leaving.
-    answered(disks, lambda: disks.client.cordon_log_dir(2, shown(disks)[before].path, cordoned=True))
-    disks.until("it is shown as cordoned", lambda: shown(disks)[before].is_cordoned)
+    answered(disks, lambda: disks.client.cordon_log_dirs(2, [shown(disks)[before].path], cordoned=True))
+    disks.until("it is shown as cordoned", lambda: shown(disks)[before].is_cordoned is True)
     ask(disks, key, 1 - before)
     until_at_rest(disks, key, 1 - before)
 

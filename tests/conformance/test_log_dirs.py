@@ -59,6 +59,21 @@ def test_a_broker_whose_log_dirs_are_all_cordoned_is_refused_as_a_target_even_wh
     assert [live(disks, (topic, 0)).replicas for topic in (wanted, held)] == [(1,), (1, 2)]
 
 
+def test_log_dirs_are_cordoned_together_and_only_those_that_are_named_are_uncordoned(disks: Disks) -> None:
+    """Whoever drains a broker cordons all, and leaves what others had cordoned."""
+    paths = [row.path for row in shown(disks)]
+    disks.client.cordon_log_dirs(2, paths, cordoned=True)
+    disks.until("both are cordoned", lambda: [row.is_cordoned for row in shown(disks)] == [True, True])
+    disks.client.cordon_log_dirs(2, paths, cordoned=True)  # what is cordoned already is no mistake
+    for _ in range(2):
+        disks.client.cordon_log_dirs(2, paths[:1], cordoned=False)
+    disks.until("the other one still is", lambda: [row.is_cordoned for row in shown(disks)] == [False, True])
+    assert refusal(disks, partial(disks.client.cordon_log_dirs, 2, [paths[0], "/nowhere"], cordoned=True))
+    assert [row.is_cordoned for row in shown(disks)] == [False, True], "it is refused as a whole"
+    disks.client.cordon_log_dirs(2, [paths[1], "/nowhere"], cordoned=False)  # as of a log dir that was taken away
+    disks.until("none is cordoned", lambda: [row.is_cordoned for row in shown(disks)] == [False, False])
+
+
 @pytest.mark.parametrize("release", [(3, 9), (4, 3)])
 def test_before_kafka_4_4_a_broker_whose_log_dirs_are_all_cordoned_takes_a_reassignment(release: Release) -> None:
     """Seen on brokers of Kafka 4.3.1. Nothing but control's own snapshot kept replicas away."""

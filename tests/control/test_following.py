@@ -153,11 +153,11 @@ def test_an_act_at_the_command_line_is_in_the_audit_with_its_person_and_end(sett
     from streaming.commands.lifecycle import _note
     from streaming.views.intents import Intent
 
-    _note(settings, 3, Intent.DRAIN, "drain")
+    _note(settings, (3,), Intent.USE, "undrain")
     begun, ended = acts(settings)
     shown = ("stage", "action", "target", "actor", "signed_in_by", "state")
-    assert [begun[name] for name in shown] == ["begun", "drain", "3", os_user(), "command line", None]
-    assert [ended[name] for name in shown] == ["ended", "drain", "3", os_user(), "command line", "noted"]
+    assert [begun[name] for name in shown] == ["begun", "undrain", "3", os_user(), "command line", None]
+    assert [ended[name] for name in shown] == ["ended", "undrain", "3", os_user(), "command line", "noted"]
     (note,) = tables.read(settings.storage.tables, "broker_intent")
     assert note["by"].startswith(f"{os_user()} (command line on ")
 

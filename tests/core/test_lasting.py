@@ -195,6 +195,46 @@ def test_a_drained_broker_is_meant_to_be_empty() -> None:
     assert of(deciding.after(30)) == (Verdict.HOLD, Reason.BALANCED)
 
 
+ARRIVED = replace(FIFTH_EMPTY, partitions={**FIFTH_EMPTY.partitions, ("new", 0): at(5, 1), ("new", 1): at(2, 5)})
+"""Two replicas have come to broker 5."""
+
+
+def test_what_comes_to_a_drained_broker_is_planned_away_and_nothing_else_moves() -> None:
+    """Internal topics too, and whatever the settings say of other states of the placement."""
+    none_set = replace(with_lasting(reasons=frozenset()), planner=PlannerPolicy(excluded_topics=frozenset({"new"})))
+    deciding = Deciding(ARRIVED, none_set)
+    deciding.drained = frozenset({5, 6})
+    assert deciding.after(1).evaluation.verdict is Verdict.HOLD, "whoever drained it may be about to approve its plan"
+    decision = deciding.after(1)
+    assert (of(decision), decision.may_act) == ((Verdict.PLAN, Reason.DRAINED_BROKER), True)
+    assert decision.evaluation.detail == "drained brokers that hold replicas, for 1 min: 5"
+    assert decision.proposed is not None
+    assert {row.key for row in decision.proposed.plan.movements} == {("new", 0), ("new", 1)}
+    deciding.carry_out(decision)
+    assert not any(5 in row.replicas for row in deciding.live.partitions.values())
+    assert of(deciding.after(30)) == (Verdict.HOLD, Reason.BALANCED)
+
+
+def test_a_drain_under_new_topics_all_the_time_ends_once_they_end() -> None:
+    deciding = Deciding(FIFTH_EMPTY, replace(POLICY, trigger=TriggerPolicy(cooldown_ms=0)))
+    deciding.drained = frozenset({5})
+    for minute in range(20):
+        new = {("new", minute): at(5, 1 + minute % 4)} if minute < 15 else {}
+        deciding.live = replace(deciding.live, partitions={**deciding.live.partitions, **new})
+        decision = deciding.after(1)
+        if decision.proposed is not None:
+            deciding.carry_out(decision)
+    assert not any(5 in row.replicas for row in deciding.live.partitions.values())
+
+
+def test_budgets_hold_back_what_nobody_approves() -> None:
+    deciding = Deciding(ARRIVED, replace(POLICY, planner=PlannerPolicy(movements_max=1)))
+    deciding.drained = frozenset({5})
+    decision = deciding.after(2)
+    assert decision.proposed is not None
+    assert decision.proposed.plan.movement_count == 1
+
+
 def test_crowded_racks_are_spread_and_nothing_else_moves() -> None:
     deciding = Deciding(CROWDED)
     decision = deciding.after(11)

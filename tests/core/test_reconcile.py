@@ -67,6 +67,15 @@ def test_a_staged_movement_keeps_no_replica_that_is_away_and_is_to_go() -> None:
     assert [len(set(target) - {1, 2, 3}) for target in asked.reassignments.values()] == [1]
 
 
+def test_a_staged_movement_off_drained_brokers_takes_one_step() -> None:
+    """Kafka 4.4 refuses a list that names a broker whose log dirs are all cordoned."""
+    wanted, live = plan(((1, 2, 3), (4, 5, 3))), cluster(at(1, 2, 3), brokers=(1, 2, 3, 4, 5))
+    asked = next_step(wanted, live, Limits(staged=True, drained=frozenset({1, 2})), worked_ms=0)
+    assert asked == Submit({("t", 0): (4, 5, 3)})
+    asked = next_step(wanted, live, Limits(staged=True, drained=frozenset({4})), worked_ms=0)
+    assert asked == Submit({("t", 0): (1, 4, 3)})
+
+
 def test_a_change_of_leader_that_copies_counts_for_what_it_copies() -> None:
     """Somebody had moved t-0 to brokers 4 and 5, and a request of ours that came late moves it back."""
     wanted = plan(((1, 2), (2, 1)), ((3,), (1,)))

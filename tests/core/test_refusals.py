@@ -19,6 +19,13 @@ def at(*brokers: int) -> LiveCluster:
 PLAN = Plan("c", (Movement("t", 0, (1,), (2,), 1.0), Movement("t", 1, (1,), (3,), 1.0, wave=1)))
 
 
+def test_a_broker_that_was_cordoned_a_moment_ago_is_asked_for_again() -> None:
+    """`rebalancer add` uncordons a broker and fills it, and the controller hears of that a moment later."""
+    refused = Refusals().after([T0], {T0: "InvalidReplicationAssignmentError"})
+    assert refused.skipped == {}
+    assert refused.after([T0], {}) == Refusals()
+
+
 def test_what_is_refused_for_good_is_skipped_and_what_may_change_is_tried_again() -> None:
     assert Refusals().after([T0], POLICY).skipped == POLICY
     state = Refusals()

@@ -29,6 +29,7 @@ from tests.serve.synthetic import Synthetic
 ASKS = {
     "abort": "an execution under way", "add": "a cluster", "apply": "a cluster", "check": "a cluster",
     "collect": "a cluster", "control": "a cluster", "drain": "a cluster",
+    "demote": "a cluster", "undemote": "a cluster",
     "demo": "brokers of its own; tests/e2e runs it",
     "pipeline": "Spark", "run": "a cluster", "serve": "an end; tests/serve runs it", "undrain": "a cluster",
     "restart-check": "a cluster; tests/kafka/test_restart_check.py runs it",

@@ -34,6 +34,12 @@ class Acted:
     def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:  # noqa: ARG002
         return Outcome("approved" if carry_out else "planned", f"broker {broker} by {by}")
 
+    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:  # noqa: ARG002
+        return Outcome("planned", f"broker {broker}")
+
+    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:  # noqa: ARG002
+        return Outcome("planned", f"broker {broker}")
+
     def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:  # noqa: ARG002
         return Outcome("undrained", f"broker {broker}")
 

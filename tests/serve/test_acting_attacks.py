@@ -33,6 +33,8 @@ ACT_PATHS = (
     "executions/e-1/abort",
     "brokers/3/drain",
     "brokers/3/add",
+    "brokers/3/demote",
+    "brokers/3/undemote",
     "brokers/3/undrain",
 )
 DRAIN = b'{"carry_out": true}'

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from assignor_core.proposed_plan import ProposedPlan
-from streaming.commands import acting, lifecycle
+from streaming.commands import acting, demotion, lifecycle
 from streaming.commands.acting import keeping_plan
 from streaming.control.planning import propose_live
 from streaming.control.policies import policy_of_plans, relief_policy
@@ -18,7 +18,7 @@ from streaming.errors import ClusterRequestFailed, ClusterUnreachable, UsageProb
 from streaming.runtime.os_user import os_user
 from streaming.settings import Settings
 from streaming.tables import TableReader
-from streaming.views.intents import drained_brokers
+from streaming.views.intents import Intent, brokers_by_intent, drained_brokers
 from tests.control.windows import write_windows
 from tests.serve.served import Served, refusal, state
 from tests.serve.synthetic import NOW_MS
@@ -46,6 +46,7 @@ class Simulated:
 
         monkeypatch.setattr(acting, "live_cluster", connected)
         monkeypatch.setattr(lifecycle, "live_cluster", connected)
+        monkeypatch.setattr(demotion, "live_cluster", connected)
 
     def carry_out(self) -> None:
         """Control ticks until nothing is open."""
@@ -128,6 +129,49 @@ def test_a_broker_is_drained_and_stays_noted(simulated: Simulated) -> None:
     assert state(served.post("brokers/1/undrain")) == (200, "undrained")
 
 
+def test_a_demoted_broker_leads_nothing_until_its_demotion_ends(simulated: Simulated) -> None:
+    """Control elects nobody back meanwhile, and no plan lets broker 1 lead."""
+    served, before = simulated.served, simulated.client.describe().partitions
+    assert state(served.post("brokers/1/demote")) == (200, "planned")
+    assert simulated.led()[1] == 6, "nothing changes before it is approved"
+    carried = served.post("brokers/1/demote", json={"carry_out": True})
+    assert state(carried) == (200, "accepted")
+    simulated.carry_out()
+    live = simulated.client.describe()
+    assert (simulated.end_of(carried), simulated.led()[1]) == ("done", 0)
+    assert {row.leader for row in live.partitions.values()} == {2, 3, 4}
+    assert {key: set(row.replicas) for key, row in live.partitions.items()} == {
+        key: set(row.replicas) for key, row in before.items()
+    }
+    assert state(served.post("brokers/1/demote", json={"carry_out": True})) == (200, "demoted")
+    planned = served.post("plans")
+    if state(planned) == (200, "planned"):
+        movements = served.journal.plan(planned.json()["plan_id"]).plan.movements
+        assert not any(row.new_replicas[0] == 1 for row in movements)
+        assert not any((1 in row.new_replicas) != (1 in row.old_replicas) for row in movements)
+    assert refusal(served.post("brokers/1/add"))[0] == 400
+    back = served.post("brokers/1/undemote", json={"carry_out": True})
+    assert state(back) == (200, "accepted")
+    simulated.carry_out()
+    assert simulated.end_of(back) == "done"
+    assert {key: (row.replicas, row.leader) for key, row in simulated.client.describe().partitions.items()} == {
+        key: (row.replicas, row.leader) for key, row in before.items()
+    }
+    assert brokers_by_intent(TableReader(served.settings.storage.tables), "test")[Intent.DEMOTE] == frozenset()
+    assert refusal(served.post("brokers/1/undemote"))[0] == 400
+
+
+def test_a_broker_that_nobody_can_stand_in_for_is_not_demoted(simulated: Simulated) -> None:
+    simulated.cluster.kill_broker(4)
+    simulated.cluster.advance(120_000)
+    status, detail = refusal(simulated.served.post("brokers/1/demote", json={"carry_out": True}))
+    assert status == 409
+    assert detail == ("broker 1 can't be demoted: 2 partitions have no other replica in sync that may lead: t-2, t-5")
+    assert (
+        brokers_by_intent(TableReader(simulated.served.settings.storage.tables), "test")[Intent.DEMOTE] == frozenset()
+    )
+
+
 def test_a_broker_gets_its_share_and_its_drain_ends(simulated: Simulated) -> None:
     """Broker 1 was emptied and is noted for drain: only `add` fills it again."""
     served = simulated.served
@@ -154,7 +198,7 @@ def test_a_drain_that_is_planned_at_the_command_line_is_in_the_audit_as_one_by_h
     def plan_drain(broker: int) -> ProposedPlan:
         policy = relief_policy(frozenset({broker}), drain=True)
         keep = keeping_plan(settings, "drain", str(broker), now_ms=NOW_MS)
-        return lifecycle.plan_for_broker(settings, broker, policy, keep=keep, now_ms=NOW_MS)
+        return lifecycle.plan_for_brokers(settings, (broker,), policy, keep=keep, now_ms=NOW_MS)
 
     by_command = plan_drain(1).plan
     assert served.journal.plan(by_command.plan_id).plan == by_command

@@ -37,6 +37,8 @@ def test_without_authentication_acting_is_off_and_says_how_to_turn_it_on(tmp_pat
         "executions/e-1/abort",
         "brokers/1/drain",
         "brokers/1/add",
+        "brokers/1/demote",
+        "brokers/1/undemote",
         "brokers/1/undrain",
     ):
         status, detail = refusal(served.post(path))
@@ -323,7 +325,9 @@ def test_the_document_names_every_act(served: Served) -> None:
         "/api/v1/plans/{plan_id}/approve",
         "/api/v1/executions/{execution_id}/abort",
         "/api/v1/brokers/{broker}/add",
+        "/api/v1/brokers/{broker}/demote",
         "/api/v1/brokers/{broker}/drain",
+        "/api/v1/brokers/{broker}/undemote",
         "/api/v1/brokers/{broker}/undrain",
         "/api/v1/session",
     }

@@ -164,7 +164,15 @@ def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(ta
     assert value(series, "rebalance_triggers_total", trigger="bytes_in") == 0
     assert value(series, "rebalance_suppressed_total", reason="maintenance_window") == 1
     reasons = {dict(labels)["reason"] for name, labels in series if name == "rebalancer_rebalance_suppressed_total"}
-    asking = {"skewed", "broker_failed", "log_dir_full", "crowded_racks", "empty_broker", "unpreferred_leaders"}
+    asking = {
+        "skewed",
+        "broker_failed",
+        "log_dir_full",
+        "drained_broker",
+        "crowded_racks",
+        "empty_broker",
+        "unpreferred_leaders",
+    }
     assert reasons == {reason.value for reason in Reason} - asking - {"balanced"}
 
 

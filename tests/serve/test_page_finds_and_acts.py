@@ -48,6 +48,14 @@ class NotedActions(Acted):
         self.asked.append(("undrain", broker))
         return super().undrain(broker, by, now_ms=now_ms)
 
+    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        self.asked.append(("demote", broker, carry_out))
+        return super().demote(broker, by, carry_out=carry_out, now_ms=now_ms)
+
+    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        self.asked.append(("undemote", broker, carry_out))
+        return super().undemote(broker, by, carry_out=carry_out, now_ms=now_ms)
+
 
 @pytest.fixture
 def actions() -> NotedActions:
@@ -56,10 +64,11 @@ def actions() -> NotedActions:
 
 @pytest.fixture
 def site(tmp_path: Path, root: str, actions: NotedActions, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A cluster that has everything, as it is now; broker 3 is noted for drain."""
+    """A cluster that has everything, as it is now; broker 3 is noted for drain, and broker 2 for demote."""
     monkeypatch.setitem(users.COST, "n", 2)
     skewed_cluster(Synthetic(root), now_ms())
     note_intent(root, "test", 3, Intent.DRAIN, "a person", now_ms=now_ms())
+    note_intent(root, "test", 2, Intent.DEMOTE, "a person", now_ms=now_ms())
     made = Site(Signed(tmp_path, root), actions)
     yield made
     made.stop()
@@ -166,10 +175,26 @@ def test_a_form_does_not_follow_to_another_page(page: Any, site: Site) -> None:
     assert view.get_by_text("broker 1").count() == 0
 
 
+def test_a_broker_is_demoted_and_its_demotion_ended(page: Any, site: Site, actions: NotedActions) -> None:
+    sign_in(page, site, "ada")
+    page.goto(f"{site.url}#broker=1")
+    view = page.locator("#view-act")
+    act(view, "Demote", "broker 1", ticked=True)
+    view.get_by_text("Done: broker 1").wait_for()
+    page.goto(f"{site.url}#broker=2")
+    page.locator("#view-body").get_by_text("it leads nothing that another broker can lead").wait_for()
+    assert view.get_by_role("button", name="Add…").count() == 0
+    act(view, "End demotion", "broker 2")
+    view.get_by_text("Done: broker 2").wait_for()
+    assert actions.asked == [("demote", 1, True), ("undemote", 2, False)]
+
+
 def test_a_viewer_is_offered_no_drain(page: Any, site: Site) -> None:
     sign_in(page, site, "vic")
     page.goto(f"{site.url}#broker=1")
-    page.locator("#view-act").get_by_text("does not act: to drain or add, an operator or admin signs in").wait_for()
+    page.locator("#view-act").get_by_text(
+        "does not act: to drain or add or demote, an operator or admin signs in"
+    ).wait_for()
     assert page.locator("#view-act button").count() == 0
 
 

@@ -17,10 +17,12 @@ from streaming import tables
 from streaming.cli import run
 from streaming.commands.in_words import bytes_out_finding, bytes_out_text, bytes_out_unknown, price_texts
 from streaming.commands.status import LoadTable, drawn, plan_line, read_groups_status, read_status
+from streaming.control.intents import note_intent
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.broker_load import read_load
+from streaming.views.intents import Intent
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 
@@ -66,6 +68,36 @@ def test_the_plan_that_waits_is_shown_with_the_command_that_carries_it_out(
     assert (status["plan"]["plan_id"], status["plan"]["movements"]) == (PLAN, 6)
     assert status["plan"]["max_over_mean"]["bytes_in"] == {"before": 1.45, "after": 1.02}
     assert status["decision"]["plan_id"] is None, "what the newest evaluation has made"
+
+
+def test_what_people_want_of_brokers_is_shown_with_what_is_left_to_do(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
+    root, window_ms = settings.storage.tables, settings.pipeline.window_ms
+    synthetic = Synthetic(root)
+
+    def window(start_ms: int, *of_broker_1: tuple[str, int]) -> None:
+        synthetic.broker_load(start_ms, {1: 1.0, 2: 1.0})
+        rows = [(1, topic, number, "follower", 0.0) for topic, number in of_broker_1]
+        synthetic.partition_load(start_ms, [*rows, (2, "t", 0, "leader", 1.0), (2, "t", 1, "leader", 1.0)])
+
+    def shown() -> tuple[list[str], list[dict[str, Any]]]:
+        target, status = StringIO(), read_status(settings, now_ms=NOW_MS)
+        Console(file=target, width=200).print(drawn(status))
+        return [line.rstrip() for line in target.getvalue().splitlines() if "is d" in line], status["drained"]
+
+    start_ms = NOW_MS // window_ms * window_ms - 4 * window_ms
+    window(start_ms, ("t", 0), ("t", 1))
+    note_intent(root, "test", 1, Intent.DRAIN, "a person", now_ms=start_ms + window_ms + 1)
+    note_intent(root, "test", 2, Intent.DEMOTE, "a person", now_ms=start_ms)
+    window(start_ms + window_ms, ("t", 1), ("new", 0), ("new", 1))
+    lines, drained = shown()
+    assert lines == [
+        "broker 1 is drained and holds 3 replicas; arrived since: new-0, new-1",
+        "broker 2 is demoted and leads 2 partitions",
+    ]
+    assert drained == [{"broker": 1, "replicas": 3, "arrived": 2, "arrived_first": ["new-0", "new-1"]}]
+    window(start_ms + 2 * window_ms)
+    assert shown()[0][0] == "broker 1 is drained and holds no replica"
 
 
 def test_with_why_each_need_is_shown_with_the_gate_that_held_it(tables_in_memory: str) -> None:

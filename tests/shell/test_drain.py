@@ -29,7 +29,7 @@ def proposed(model: ClusterState) -> ProposedPlan:
 
 def drained(model: ClusterState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """The exit code of a drain that a person does not confirm."""
-    monkeypatch.setattr(lifecycle, "plan_for_broker", lambda *_, **_now: proposed(model))
+    monkeypatch.setattr(lifecycle, "plan_for_brokers", lambda *_, **_now: proposed(model))
     arguments = ["6", "--apply", "--set", f"storage.tables={tmp_path / 'tables'}"]
     result = CliRunner().invoke(lifecycle.drain, arguments, input="n\n", standalone_mode=False)
     if result.exception is not None:
@@ -59,7 +59,7 @@ def test_what_comes_next_is_named_only_where_there_is_something(
         (proposed(full_cluster(away=0, used=0.85)), "and --apply would be refused: broker 6 can't be emptied: "),
         (proposed(full_cluster(away=1, used=0.85)), "nothing has been changed; to carry it out: rebalancer drain 6"),
     ):
-        monkeypatch.setattr(lifecycle, "plan_for_broker", lambda *_, made=plan, **_now: made)
+        monkeypatch.setattr(lifecycle, "plan_for_brokers", lambda *_, made=plan, **_now: made)
         result = CliRunner().invoke(lifecycle.drain, ["6", "--set", f"storage.tables={tmp_path / 'tables'}"])
         assert (result.exit_code, result.exception) == (0, None)
         assert next_step in result.stderr

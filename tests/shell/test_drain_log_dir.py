@@ -1,22 +1,26 @@
 """`rebalancer drain BROKER --log-dir PATH` and `undrain`: the plan, the cordon, and what is refused."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from assignor_core.plan import Plan
+from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.commands import lifecycle
 from streaming.commands.lifecycle import cordon
 from streaming.commands.options import settings_from
 from streaming.commands.plan import plan, plan_log_dirs_on
+from streaming.control.intents import note_intent
 from streaming.control.wiring import journal_of
 from streaming.errors import ClusterRequestFailed, RefusedForSafety, UsageProblem
 from streaming.runtime.os_user import os_user
-from streaming.views.intents import Intent
+from streaming.tables import TableReader
+from streaming.views.intents import Intent, drained_brokers
 from tests.control.test_movements_within_brokers import ERRORS, MB
 from tests.simulated_cluster import LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
 
@@ -66,7 +70,7 @@ def test_before_it_is_emptied_it_is_cordoned(cluster: SimulatedCluster, monkeypa
 
     monkeypatch.setattr("click.Context.invoke", apply)
     with lifecycle.drain.make_context("drain", ["1", "--log-dir", "/disk-0", "--apply", "--yes"]) as context:
-        of_brokers = ("broker", "log_dir", "on_old_windows")
+        of_brokers = ("brokers", "log_dir", "on_old_windows")
         options = {key: value for key, value in context.params.items() if key not in of_brokers}
         assert lifecycle.drain_log_dir(context, 1, "/disk-0", **options) == 0
     assert applied == [True]
@@ -139,7 +143,7 @@ def test_a_cordon_that_the_broker_refuses_is_in_the_audit_as_that(
 ) -> None:
     @contextmanager
     def before_43(_settings: object) -> Iterator[SimulatedClient]:
-        yield Before43(cluster, refuses=True)
+        yield Unwilling(cluster, refuses=True)
 
     monkeypatch.setattr(lifecycle, "live_cluster", before_43)
     run("drain", "2", "--log-dir", "/disk-0", "--apply", "--yes")
@@ -151,29 +155,83 @@ def test_a_cordon_that_the_broker_refuses_is_in_the_audit_as_that(
 
 
 def test_undrain_of_a_broker_ends_its_drain_and_moves_nothing() -> None:
-    lifecycle._note(settings_from(None, ()), 1, Intent.DRAIN, "drain")
+    settings = settings_from(None, ())
+    note_intent(settings.storage.tables, settings.kafka.cluster_name, 1, Intent.DRAIN, "a person", now_ms=1)
     assert "broker 1 is noted for use" in run("undrain", "1").stderr
     with pytest.raises(UsageProblem, match="broker 1: is not drained, drained are none"):
         run("undrain", "1")
 
 
-class Before43(SimulatedClient):
-    """Brokers that know no cordon, and refuse or forget the setting."""
+@pytest.fixture
+def _nothing_to_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "plan_for_brokers", lambda *_, **_how: ProposedPlan(Plan("simulated", ())))
+
+
+@pytest.mark.usefixtures("_nothing_to_move")
+def test_several_brokers_are_noted_and_cordoned_together(cluster: SimulatedCluster) -> None:
+    cluster.contents.brokers[2].log_dirs[1].cordoned = True
+    result = run("drain", "1", "2", "1", "--apply", "--yes")
+    assert [line for line in result.stderr.splitlines() if "noted" in line] == [
+        "broker 1 is noted for drain", "broker 2 is noted for drain",
+    ]  # fmt: skip
+    assert cordons(cluster) == [[True, True], [True, True]]
+    assert {(act, target) for act, target, _ in acts()} == {("drain", "1"), ("drain", "2")}
+    result = run("undrain", "2", "1")
+    assert "broker 2 is noted for use" in result.stderr
+    assert cordons(cluster) == [[False, False], [False, True]], "the cordon of others stays"
+
+
+@pytest.mark.usefixtures("_nothing_to_move")
+def test_who_can_t_be_cordoned_is_named_and_drained_all_the_same(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def unwilling(_settings: object) -> Iterator[SimulatedClient]:
+        yield Unwilling(cluster, refuses=True)
+
+    monkeypatch.setattr(lifecycle, "live_cluster", unwilling)
+    result = run("drain", "1", "--apply", "--yes")
+    assert "broker 1 could not be cordoned, control tries again: cordoned.log.dirs of broker 1" in result.stderr
+    settings = settings_from(None, ())
+    assert drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name) == {1}
+
+
+def test_a_log_dir_is_of_one_broker() -> None:
+    for command in ("drain", "undrain"):
+        with pytest.raises(UsageProblem, match="--log-dir: is of one broker, 2 are named"):
+            run(command, "1", "2", "--log-dir", "/disk-0")
+
+
+def cordons(cluster: SimulatedCluster) -> list[list[bool]]:
+    return [[row.cordoned for row in broker.log_dirs] for broker in cluster.contents.brokers.values()]
+
+
+class Unwilling(SimulatedClient):
+    """Brokers that refuse or forget the setting, as where `metadata.version` is too old."""
 
     def __init__(self, cluster: SimulatedCluster, *, refuses: bool) -> None:
         super().__init__(cluster, errors=ERRORS)
         self._refuses = refuses
 
-    def cordon_log_dir(self, broker_id: int, path: str, *, cordoned: bool) -> None:
+    def cordon_log_dirs(self, broker_id: int, paths: Collection[str], *, cordoned: bool) -> None:
         if self._refuses:
-            raise ClusterRequestFailed(f"cordoned.log.dirs of broker {broker_id} can't be changed: {path} {cordoned}")
+            raise ClusterRequestFailed(f"cordoned.log.dirs of broker {broker_id} can't be changed: {paths} {cordoned}")
 
 
 @pytest.mark.parametrize("refuses", [True, False])
 def test_a_cordon_that_the_broker_does_not_show_is_none(cluster: SimulatedCluster, refuses: bool) -> None:
-    client = Before43(cluster, refuses=refuses)
+    client = Unwilling(cluster, refuses=refuses)
     assert not cordon(client, 1, "/disk-0", cordoned=True, pause=lambda _seconds: None)
     assert cordon(client, 1, "/disk-0", cordoned=False, pause=lambda _seconds: None), "it is not cordoned"
+
+
+def test_a_broker_that_knows_no_cordon_is_not_asked_for_one(cluster: SimulatedCluster) -> None:
+    """It would store the setting, and be cordoned by it once it is upgraded."""
+    cluster.contents.release = (4, 2)
+    client = SimulatedClient(cluster, errors=ERRORS)
+    assert not cordon(client, 1, "/disk-0", cordoned=True, pause=lambda _seconds: None)
+    assert cordon(client, 1, "/disk-0", cordoned=False, pause=lambda _seconds: None), "it is not cordoned"
+    assert not cluster.contents.brokers[1].log_dirs[0].cordoned
 
 
 def test_a_plan_evens_out_the_log_dirs_within_brokers(cluster: SimulatedCluster) -> None:

@@ -17,7 +17,7 @@ from assignor_core.plan import plan_to_json
 from assignor_core.planner import propose
 from assignor_core.restart import restart_check
 from streaming.cli import COMMANDS, rebalancer, run
-from streaming.commands import lifecycle
+from streaming.commands import demotion, lifecycle
 from streaming.commands import plan as plan_module
 from streaming.commands import restart_check as restart_module
 from streaming.control.intents import note_intent
@@ -40,6 +40,7 @@ UNTIL_STOPPED = {"demo", "run", "collect", "pipeline", "control", "serve"}
 CALLS = [
     "status", "status --groups", "lag", "lag --group billing", "plan", "plan --model model.json", "plan --log-dirs",
     "apply plan.json", "abort", "drain 1", "drain 1 --log-dir /disk-0", "undrain 2", "add 3",
+    "demote 3", "undemote 1",
     "restart-check 1 --accept-single", "backtest", "backtest --plans", "what-if", "what-if --keep",
     "what-if --compare", "check", "simulate story.yaml", "simulate story.yaml --trace", "sql --tables",
     "sql SELECT(1)", "tables upgrade --dry-run", "tables register", "token create me", "token list", "user list",
@@ -86,6 +87,7 @@ def called_there(folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.
     monkeypatch.setattr(restart_module, "_checked", lambda _, broker: restart_check(broker, skewed().live, {}))
     call = request.node.callspec.params["call"] if hasattr(request.node, "callspec") else ""
     monkeypatch.setattr(lifecycle, "live_cluster", with_disks if "--log-dir" in call else described)
+    monkeypatch.setattr(demotion, "live_cluster", described)
 
 
 def write_tables(settings: Settings) -> None:
@@ -95,6 +97,7 @@ def write_tables(settings: Settings) -> None:
     write_hours_before(settings, now_ms // HOUR_MS * HOUR_MS, dict.fromkeys(range(1, 4), rates))
     write_lag(settings, "billing", ("t", 0), end_ms=now_ms, consumed_per_window=1_000)
     note_intent(settings.storage.tables, "test", 2, Intent.DRAIN, "a person", now_ms=now_ms)
+    note_intent(settings.storage.tables, "test", 1, Intent.DEMOTE, "a person", now_ms=now_ms)
 
 
 def cluster_with_disks() -> SimulatedCluster:

@@ -306,7 +306,7 @@ def test_where_nobody_answers_the_option_is_named(
     content = written(MOVE, observed=OBSERVED, elapsed_ms=1.5)
     proposed = ProposedPlan.from_json(content)
     journal_of(own).write_plan(proposed, decision=None, now_ms=time.time_ns() // 1_000_000)
-    monkeypatch.setattr(lifecycle, "plan_for_broker", lambda *_, **_now: proposed)
+    monkeypatch.setattr(lifecycle, "plan_for_brokers", lambda *_, **_now: proposed)
     monkeypatch.setattr("sys.stdin", io.StringIO())
     arguments = {"apply": [content["plan_id"]], "drain": ["1", "--apply"]}[command]
     assert run([command, *arguments, "--set", f"storage.tables={own.storage.tables}"]) == 2

@@ -9,7 +9,7 @@ from assignor_core.throttles import is_foreign
 from tests.simulated_cluster import log_dir_moves, replication
 from tests.simulated_cluster.faults import RequestKind
 from tests.simulated_cluster.requests import RequestSender
-from tests.simulated_cluster.state import ClusterContents, LogDir
+from tests.simulated_cluster.state import CORDONS_SHOWN, ClusterContents, LogDir
 
 PATH_PREFIX = "/disk-"
 
@@ -37,7 +37,14 @@ def described(
                     futures[broker_id, copy.future.log_dir][key] = FutureReplica(size, lag)
     return {
         broker_id: tuple(
-            _described(index, log_dir, used_bytes[broker_id, index], held[broker_id, index], futures[broker_id, index])
+            _described(
+                index,
+                log_dir,
+                used_bytes[broker_id, index],
+                held[broker_id, index],
+                futures[broker_id, index],
+                shows_cordons=contents.release >= CORDONS_SHOWN,
+            )
             for index, log_dir in enumerate(contents.brokers[broker_id].log_dirs)
         )
         for broker_id in brokers
@@ -50,6 +57,8 @@ def _described(
     used_bytes: int,
     held: Mapping[PartitionKey, int],
     futures: Mapping[PartitionKey, FutureReplica],
+    *,
+    shows_cordons: bool,
 ) -> LogDirDescription:
     """Of a log dir that is offline Kafka shows the path and the error, and nothing else."""
     if log_dir.offline:
@@ -59,7 +68,7 @@ def _described(
         log_dir.size_bytes,
         max(0, log_dir.size_bytes - used_bytes),
         held,
-        is_cordoned=log_dir.cordoned,
+        is_cordoned=log_dir.cordoned if shows_cordons else None,
         future_replicas=futures,
     )
 
@@ -99,10 +108,10 @@ class LogDirClient(RequestSender):
         self._send(RequestKind.CHANGE_THROTTLES, lambda: self._change_log_dir_rates(dict.fromkeys(brokers), kept))
         return sorted(set(brokers) - set(self._alive()))
 
-    def cordon_log_dir(self, broker_id: int, path: str, *, cordoned: bool) -> None:
-        """Let a log dir take no new replicas, or take them again."""
+    def cordon_log_dirs(self, broker_id: int, paths: Collection[str], *, cordoned: bool) -> None:
+        """Let log dirs take no new replicas, or take them again."""
         self._before_change()
-        self._send(RequestKind.CORDON, lambda: self._cordon(broker_id, path, cordoned))
+        self._send(RequestKind.CORDON, lambda: self._cordon(broker_id, paths, cordoned))
 
     def _moved_within(self, targets: Mapping[ReplicaKey, str]) -> dict[ReplicaKey, str | None]:
         """Broker after broker; raises in the end where one of them does not answer."""
@@ -147,9 +156,13 @@ class LogDirClient(RequestSender):
                 raise self._errors.refused(f"throttle of broker {broker_id} can't be changed: {error}")
             self.cluster.set_log_dir_rate(broker_id, rates[broker_id])
 
-    def _cordon(self, broker_id: int, path: str, cordoned: bool) -> None:
+    def _cordon(self, broker_id: int, paths: Collection[str], cordoned: bool) -> None:
+        """What is not in the list of cordons can be taken out of it; what is no log dir can't be put into it."""
         self._need_answer_of(broker_id)
-        index = self._index_of(broker_id, path)
-        if index is None:
-            raise self._errors.refused(f"broker {broker_id} has no log dir {path}")
-        self.cluster.contents.brokers[broker_id].log_dirs[index].cordoned = cordoned
+        indexes = {path: self._index_of(broker_id, path) for path in sorted(paths)}
+        unknown = [path for path, index in indexes.items() if index is None]
+        if unknown and cordoned:
+            raise self._errors.refused(f"broker {broker_id} has no log dir {unknown[0]}")
+        for index in indexes.values():
+            if index is not None:
+                self.cluster.contents.brokers[broker_id].log_dirs[index].cordoned = cordoned

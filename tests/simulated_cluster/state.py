@@ -23,6 +23,8 @@ LONG_LISTS_REFUSED: Release = (4, 1)
 request was a fault of the controller: it answered with an unknown error, and another controller took over."""
 STAYING_REPLICAS_MAY_LAG: Release = (4, 3)
 """From this release on a reassignment ends although a replica that stays is not in sync (KAFKA-19975)."""
+CORDONS_SHOWN: Release = (4, 3)
+"""From this release on brokers show which log dirs are cordoned (KIP-1066)."""
 CORDONED_BROKERS_REFUSED: Release = (4, 4)
 """From this release on the controller refuses targets on a broker whose log dirs are all cordoned (KIP-1066)."""
 

@@ -153,6 +153,10 @@ class WatchedClient(SimulatedClient):
         change = Change(f"clear throttle within {sorted(brokers)}")
         return self._change(change, lambda: super(WatchedClient, self).clear_log_dir_rates(brokers, untagged=untagged))
 
+    def cordon_log_dirs(self, broker_id: int, paths: Collection[str], *, cordoned: bool) -> None:
+        change = Change(f"{'cordon' if cordoned else 'uncordon'} {sorted(paths)} of broker {broker_id}")
+        self._change(change, lambda: super(WatchedClient, self).cordon_log_dirs(broker_id, paths, cordoned=cordoned))
+
     def _send(self, request: RequestKind, action: Callable[[], Answer], *, of_controller: bool = False) -> Answer:
         """Judged here, as the lease has just been asked."""
         self._follow_address()

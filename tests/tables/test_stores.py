@@ -26,6 +26,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def intent(broker: int, at_ms: int, *, cluster: str = "c", by: str = "it's me") -> dict[str, Any]:
     return {
         "kafka_cluster": cluster, "broker": broker, "event_time": tables.utc(at_ms), "intent": "drain", "by": by,
+        "cordons_json": None, "demotions_json": None,
     }  # fmt: skip
 
 

@@ -46,6 +46,8 @@ PLAN_ID = Parameter("plan_id", "The whole id of a plan, 64 characters", OF_NAMES
 EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
 BROKER_ID = Parameter("broker", "Broker id", most=(1 << 31) - 1, place="path")
 CARRY_OUT = {"carry_out": "Note the drain and approve the plan at once"}
+DEMOTE = {"carry_out": "Note the demotion and approve the plan at once"}
+UNDEMOTE = {"carry_out": "End the demotion and approve the plan at once"}
 FILL = {"carry_out": "End a drain of the broker and approve the plan at once"}
 
 ACTS = (
@@ -90,6 +92,28 @@ ACTS = (
         ),
         BROKER_ID,
         FILL,
+        makes_plan=True,
+    ),
+    ActEndpoint(
+        "/api/v1/brokers/{broker}/demote",
+        "demote",
+        "Make a plan that takes all leadership off this broker.",
+        lambda actions, given, by, now_ms: actions.demote(
+            given["broker"], by, carry_out=given.get("carry_out", False), now_ms=now_ms
+        ),
+        BROKER_ID,
+        DEMOTE,
+        makes_plan=True,
+    ),
+    ActEndpoint(
+        "/api/v1/brokers/{broker}/undemote",
+        "undemote",
+        "Make a plan that lets this broker lead again what it led.",
+        lambda actions, given, by, now_ms: actions.undemote(
+            given["broker"], by, carry_out=given.get("carry_out", False), now_ms=now_ms
+        ),
+        BROKER_ID,
+        UNDEMOTE,
         makes_plan=True,
     ),
     ActEndpoint(

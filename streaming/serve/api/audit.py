@@ -60,6 +60,14 @@ class Actions(Protocol):
         """Make and keep a plan that gives the broker its share; `carry_out` ends a drain and approves the plan too."""
         ...
 
+    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        """Make and keep a plan that takes all leadership off the broker; `carry_out` notes that and approves it too."""
+        ...
+
+    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        """Make and keep a plan that brings its leadership back; `carry_out` ends the demotion and approves it too."""
+        ...
+
     def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:
         """End the drain of the broker; moves nothing."""
         ...

@@ -42,19 +42,24 @@ def brokers(looks: Looks, given: Values) -> Body:
         return _history(looks, given, history.BROKERS, where, rows_per_period=len(snapshot.load.brokers))
     rows = [row for row in snapshot.load.brokers if given.get("broker") in (None, row.broker)]
     with looks.tables() as reader:
-        drained = {
-            broker: to_ms(row["event_time"])
-            for broker, row in newest_intents(reader, looks.kafka_cluster).items()
-            if row["intent"] == Intent.DRAIN
-        }
+        noted = newest_intents(reader, looks.kafka_cluster)
 
     log_dirs = defaultdict(list)
     for one in snapshot.log_dirs:
         log_dirs[one.broker].append(one)
 
+    def noted_ms(broker: int, intent: Intent) -> int | None:
+        note = noted.get(broker)
+        return to_ms(note["event_time"]) if note is not None and note["intent"] == intent else None
+
     def shown(row: BrokerLoad) -> dict[str, Any]:
         own = [to_json(one) | {"used_share": one.used_share} for one in log_dirs[row.broker]]
-        return {**to_json(row), "drained_ms": drained.get(row.broker), "log_dirs": own}
+        return {
+            **to_json(row),
+            "drained_ms": noted_ms(row.broker, Intent.DRAIN),
+            "demoted_ms": noted_ms(row.broker, Intent.DEMOTE),
+            "log_dirs": own,
+        }
 
     return _numbered(rows, shown, given, **_window(snapshot.load))
 

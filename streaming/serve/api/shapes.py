@@ -139,6 +139,7 @@ BROKER: Shape = {
     "bytes_out_at_least_per_sec": number("Without history: least that consumers read; null where all of it is known"),
     "bytes_out_at_most_per_sec": number("Without history: most that consumers read; null where it has no bound"),
     "drained_ms": integer("Without history: since when it is noted for drain, ms since 1970; null where it is not"),
+    "demoted_ms": integer("Without history: since when it is noted for demote, ms since 1970; null where it is not"),
     "log_dirs": rows(_LOG_DIR, "Without history: its log dirs, as control saw them"),
 }
 _OF_REPLICAS: Shape = {

@@ -3,14 +3,14 @@ import { words } from "./units.js";
 import { el, link, none, planLink, table } from "./elements.js";
 import { views } from "./views.js";
 
-const PAGES = { abort: "execution", drain: "broker", undrain: "broker", add: "broker" };
+const PAGES = { abort: "execution", drain: "broker", undrain: "broker", add: "broker", demote: "broker", undemote: "broker" };
 // Taken, but nothing is other than before.
 const UNCHANGED = ["already_approved", "already_requested", "not_drained", "nothing_to_move"];
 const kind = row => row.status >= 400 ? "bad" : UNCHANGED.includes(row.state) ? "soft" : "good";
 const outcome = row => row.state ? el("span", { class: kind(row), title: row.detail || "" }, words(row.state))
   : el("span", { class: "warn" }, "not ended");
 const target = row => row.action === "approve" && /^[0-9a-f]{64}$/.test(row.target || "")
-  ? planLink(row.target) : row.target && PAGES[row.action] ? link(row.target, PAGES[row.action], row.target) : row.target || "–";
+  ? planLink(row.target) : row.target && PAGES[row.action] && !row.target.includes(" ") ? link(row.target, PAGES[row.action], row.target) : row.target || "–";
 
 async function read(where) {
   const page = await views.read("audit", { limit: 100, cursor: where.cursor });

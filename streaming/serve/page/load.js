@@ -80,15 +80,17 @@ async function partition(where) {
 async function aboutBroker(where) {
   const row = (await views.read("brokers", { broker: where.value })).items[0];
   if (!row) { offerOnView(null); return [none("No broker of this id has sent samples lately.")]; }
-  if (views.isAt(where.name, where.value)) offerOnView(row.drained_ms === null ? drain(row) : undrain(row), add(row));
+  if (views.isAt(where.name, where.value)) offerOnView(...actsOn(row));
   const facts = [row.address, row.rack === null ? "no rack" : `rack ${row.rack}`, counted(row.leaders, "leader", "leaders"), counted(row.replicas, "replica", "replicas"),
     `${bytes(row.log_dir_used_bytes)} of logs`, row.log_dir_usable_bytes === null ? null : `${bytes(row.log_dir_usable_bytes)} free`, `newest sample ${ago(row.last_sample_ms, timeNow())}`];
   const dirs = row.log_dirs.map(dir => [[el("span", { class: "mono" }, dir.path), "wraps"], el("span", { class: dir.state === "online" ? "good" : "bad" }, dir.state),
     [bytes(dir.total_bytes), "num"], [bytes(dir.usable_bytes), "num"], [dir.used_share === null ? "–" : `${Math.round(100 * dir.used_share)} %`, "num"]]);
   return [row.drained_ms === null ? null : el("p", { class: "line" }, el("span", { class: "badge warn" }, "drained"), ` noted ${views.when(row.drained_ms)}: it gets no replicas until the drain is ended`),
+    row.demoted_ms === null ? null : el("p", { class: "line" }, el("span", { class: "badge warn" }, "demoted"), ` noted ${views.when(row.demoted_ms)}: it leads nothing that another broker can lead until the demotion is ended`),
     el("p", { class: "line soft" }, facts.filter(Boolean).join(" · ")),
     ...dirs.length ? [el("h3", {}, "Log dirs"), views.scroll("Log dirs", table(["path", "state", ["volume", "num"], ["free", "num"], ["full", "num"]], dirs))] : []];
 }
+const actsOn = row => row.demoted_ms !== null ? [drain(row), undemote(row)] : row.drained_ms !== null ? [undrain(row), add(row)] : [drain(row), add(row), demote(row)];
 const drain = row => ({
   id: `drain ${row.broker}`, about: `broker ${row.broker}`, verb: "drain", typed: `broker ${row.broker}`, path: `api/v1/brokers/${row.broker}/drain`, closed: () => {},
   ask: `This makes a plan that moves every replica of broker ${row.broker} to other brokers. Nothing moves until somebody approves the plan.`,
@@ -98,6 +100,16 @@ const add = row => ({
   id: `add ${row.broker}`, about: `broker ${row.broker}`, verb: "add", typed: `broker ${row.broker}`, path: `api/v1/brokers/${row.broker}/add`, closed: () => {},
   ask: `This makes a plan that gives broker ${row.broker} its share of the load. Nothing moves until somebody approves the plan.`,
   flag: { name: "carry_out", text: row.drained_ms === null ? "Approve the plan at once" : "End the drain and approve the plan at once" },
+});
+const demote = row => ({
+  id: `demote ${row.broker}`, about: `broker ${row.broker}`, verb: "demote", typed: `broker ${row.broker}`, path: `api/v1/brokers/${row.broker}/demote`, closed: () => {},
+  ask: `This makes a plan that takes all leadership off broker ${row.broker}; nothing is copied. Nothing changes until somebody approves the plan.`,
+  flag: { name: "carry_out", text: "Note the demotion and approve the plan at once" },
+});
+const undemote = row => ({
+  id: `undemote ${row.broker}`, about: `broker ${row.broker}`, verb: "end demotion", typed: `broker ${row.broker}`, path: `api/v1/brokers/${row.broker}/undemote`, closed: () => {},
+  ask: `This makes a plan after which broker ${row.broker} leads again what it led. Nothing changes until somebody approves the plan.`,
+  flag: { name: "carry_out", text: "End the demotion and approve the plan at once" },
 });
 const undrain = row => ({
   id: `undrain ${row.broker}`, about: `broker ${row.broker}`, verb: "end drain", typed: `broker ${row.broker}`, path: `api/v1/brokers/${row.broker}/undrain`, closed: () => {},
