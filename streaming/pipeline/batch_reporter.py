@@ -16,7 +16,6 @@ from streaming import tables
 from streaming.contract import PIPELINE_BATCH
 from streaming.errors import TableUnavailable
 from streaming.pipeline.lateness import CountedSamples
-from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.offsets import offsets_of
 from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
 from streaming.settings import PipelineSettings
@@ -75,7 +74,6 @@ class BatchReporter:
         self._written_ms: int | None = None
         self._knows_time = False
         """Whether no row is of a time that is yet to come, as far as this process has written or looked."""
-        self._maintenance = Maintenance(root, PIPELINE_BATCH, settings)
 
     def report(self, *, now_ms: int) -> None:
         """Take note of new batches; write if the interval has passed. To be called more often than batches end."""
@@ -100,8 +98,6 @@ class BatchReporter:
             )
         except TableUnavailable as error:
             log.warning("heartbeat_not_written", error=str(error))
-            return
-        self._maintenance.run_if_due(now_ms=now_ms)
 
     def _drop_rows_ahead(self, now_ms: int) -> None:
         """Rows of a clock that was ahead would be the newest until then, and show a pipeline that has died as alive."""
