@@ -3,7 +3,7 @@ one differ. Written without Spark, from Spark's own progress; knows nothing of w
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -64,9 +64,16 @@ class BatchReporter:
     """Writes one row per query and interval to pipeline_batch, all queries in one commit."""
 
     def __init__(
-        self, queries: Sequence[StreamingQuery], root: str, settings: PipelineSettings, counted: CountedSamples
+        self,
+        queries: Sequence[StreamingQuery],
+        root: str,
+        settings: PipelineSettings,
+        counted: CountedSamples,
+        failing_jobs: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        """`failing_jobs` returns the jobs of the upkeep whose newest run failed."""
         self._queries = queries
+        self._failing_jobs = failing_jobs
         self._counted = counted
         self._root = root
         self._trigger_interval_ms = settings.trigger_interval_ms
@@ -132,6 +139,7 @@ class BatchReporter:
             "state_memory_bytes": state.get("memoryUsedBytes"),
             "trigger_interval_ms": self._trigger_interval_ms,
             "phases_json": json.dumps(dict(progress["durationMs"])),
+            "upkeep_failing_json": json.dumps(list(self._failing_jobs())),
         }
 
 

@@ -41,7 +41,7 @@ from streaming.tables import (
     with_columns_of,
 )
 
-ROWS_AT_A_TIME = 2_000_000
+ROWS_AT_A_TIME = 1_000_000
 """Windows' rows that are in memory at once: some 400 MB. An hour of 300,000 replicas has 18 million."""
 
 

@@ -113,9 +113,9 @@ def _run_queries(
                 clock_skew_max_ms=settings.pipeline.skew_max_ms,
                 watermark_ms=settings.pipeline.watermark_ms,
             )
-        reporter = BatchReporter(queries, storage.tables, settings.pipeline, counted)
         jobs = jobs_of_pipeline(storage.tables, settings.kafka.cluster_name, settings.pipeline)
         with UpkeepThread(jobs, now_ms=clocks.now_ms, patience_s=STOP_GRACE_S) as upkeep:
+            reporter = BatchReporter(queries, storage.tables, settings.pipeline, counted, upkeep.failing)
             if not _watch(queries, reporter, settings, stopping, still_ours):
                 return EXIT_QUERY_FAILED
             upkeep.end_soon()

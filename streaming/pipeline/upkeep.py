@@ -98,7 +98,7 @@ class Job:
 
 
 class UpkeepThread:
-    """Runs jobs in a thread of its own while the context is open, the first that is due in their order.
+    """Runs jobs in a thread of its own while the context is open, one after the other.
 
     Leaving the context waits up to `patience_s` for the step under way.
     """
@@ -110,19 +110,16 @@ class UpkeepThread:
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="upkeep", daemon=True)
 
-    @property
     def failing(self) -> tuple[str, ...]:
-        """Each job whose last step failed, as `table: name`."""
+        """Each job whose newest step failed, as `table: name`."""
         return tuple(f"{job.table}: {job.name}" for job in self._jobs if job.failures)
 
     def run_due(self) -> None:
-        """Run steps, each time of the first job that is due, until none is due or the end is near."""
-        while not self._ending.is_set():
+        """Run each job that is due, in their order, until nothing of it is left or the end is near."""
+        for job in self._jobs:
             now_ms = self._now_ms()
-            job = next((job for job in self._jobs if job.is_due(now_ms)), None)
-            if job is None:
-                return
-            job.run(now_ms)
+            while job.is_due(now_ms) and not self._ending.is_set():
+                job.run(now_ms)
 
     def end_soon(self) -> None:
         """Begin no further step."""
