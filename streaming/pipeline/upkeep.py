@@ -8,8 +8,8 @@ windows, deletes rows beyond their retention, joins small files, or removes old 
 2. A step that fails is logged, counted in `failing`, and tried again when the job is next due. No other job waits for
    it, and no query ends. One order is kept: windows are deleted once every hour and day that they belong to is made.
 3. Delta refuses a commit that rewrites files while another commit removes files. So a step that rewrites files of a
-   window table holds the lock of that table, as each batch does while it writes (`delta_tables.write_lock`). All other
-   steps need no lock: nobody else writes hours, days and events, and appends conflict with nothing. A step that joins
+   window table holds the lock of that table, as each batch does while it writes (`delta_tables.write_lock`). No other
+   step needs a lock: nobody else writes hours, days and events, and appends conflict with nothing. A step that joins
    files rewrites about one tier of files (100 MB), so a batch waits for seconds at most.
 """
 
@@ -100,13 +100,14 @@ class Job:
 class UpkeepThread:
     """Runs jobs in a thread of its own while the context is open, one after the other.
 
-    Leaving the context waits up to `patience_s` for the step under way.
+    Leaving the context waits for the step under way, up to `patience_s` from when the end was asked for.
     """
 
     def __init__(self, jobs: Sequence[Job], *, now_ms: Callable[[], int], patience_s: float) -> None:
         self._jobs = jobs
         self._now_ms = now_ms
         self._patience_s = patience_s
+        self._deadline_s = 0.0
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="upkeep", daemon=True)
 
@@ -123,7 +124,9 @@ class UpkeepThread:
 
     def end_soon(self) -> None:
         """Begin no further step."""
-        self._ending.set()
+        if not self._ending.is_set():
+            self._deadline_s = monotonic() + self._patience_s
+            self._ending.set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -133,7 +136,7 @@ class UpkeepThread:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end_soon()
-        self._thread.join(self._patience_s)
+        self._thread.join(max(0.0, self._deadline_s - monotonic()))
         if self._thread.is_alive():  # its commit is made or not: the next start finds out
             log.warning("maintenance_cut", patience_s=self._patience_s)
 
@@ -233,7 +236,7 @@ class _Tidying:
             log.info("maintained", table=self._table.name, files=len(delta.file_uris()), elapsed_ms=elapsed_ms)
 
     def remove(self, _now_ms: int) -> None:
-        """Remove files and log entries that no reader needs. No commit conflicts with it."""
+        """Remove files and log entries that no reader needs. It commits no rows, so nothing conflicts with it."""
         delta = open_table(self._root, self._table.name)
         if delta is not None:
             remove_old_files(delta)
