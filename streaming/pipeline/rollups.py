@@ -124,15 +124,15 @@ class RollingUp:
         return self._rollup.target.name
 
     def make_next(self, now_ms: int) -> bool:
-        """Make the oldest period that is closed and not made yet; False if there is none.
+        """Make the oldest period that is closed and not made yet; False if there is none. Makes the table, too.
 
         `now_ms` becomes the rows' `updated_at`. Raises TableUnavailable, DeltaError, OSError or ArrowException.
         """
+        target = create_table(self._root, self.target)
         source = open_table(self._root, self._rollup.source.name)
         newest_ms = None if source is None else _newest_event_ms(source)
         if source is None or newest_ms is None:
             return False
-        target = create_table(self._root, self.target)
         since_ms = self._since_ms(target, newest_ms)
         first = _first_start(source, utc(since_ms))
         if first is None:
