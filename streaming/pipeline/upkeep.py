@@ -58,6 +58,8 @@ log = structlog.get_logger()
 FIRST_AFTER_S = 10.0
 """The first batches after a start have the cores for themselves."""
 POLL_INTERVAL_S = 1.0
+STEPS_MAX = 1_000
+"""Hours of six weeks. What is left then is done in the next run."""
 LOCK_PATIENCE_S = 600.0
 """Longer than the largest MERGE took that was measured (153 s). A step that waits in vain has failed."""
 WINDOW_TABLES = (PARTITION_LOAD, BROKER_LOAD, GROUP_LAG)
@@ -116,10 +118,14 @@ class UpkeepThread:
         return tuple(f"{job.table}: {job.name}" for job in self._jobs if job.failures)
 
     def run_due(self) -> None:
-        """Run each job that is due, in their order, until nothing of it is left or the end is near."""
+        """Run each job that is due, in their order, until nothing of it is left or the end is near; of one that never
+        ends `STEPS_MAX` steps.
+        """
         for job in self._jobs:
             now_ms = self._now_ms()
-            while job.is_due(now_ms) and not self._ending.is_set():
+            for _ in range(STEPS_MAX):
+                if self._ending.is_set() or not job.is_due(now_ms):
+                    break
                 job.run(now_ms)
 
     def end_soon(self) -> None:
