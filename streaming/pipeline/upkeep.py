@@ -230,16 +230,18 @@ class _Tidying:
         oldest = pc.min(file_statistics(delta, column)["least"]).as_py()
         if oldest is not None and oldest < oldest_kept:
             with self._alone() as newest:
-                newest.delete(f"{column} < {instant(oldest_kept)}")
+                if newest is not None:
+                    newest.delete(f"{column} < {instant(oldest_kept)}")
 
     def join(self, _now_ms: int) -> None:
         """Join small files."""
-        if open_table(self._root, self._table.name) is not None:
-            began = monotonic()
-            with self._alone() as delta:
-                join_small_files(delta)
-            elapsed_ms = round((monotonic() - began) * 1000)
-            log.info("maintained", table=self._table.name, files=len(delta.file_uris()), elapsed_ms=elapsed_ms)
+        began = monotonic()
+        with self._alone() as delta:
+            if delta is None:
+                return
+            join_small_files(delta)
+        elapsed_ms = round((monotonic() - began) * 1000)
+        log.info("maintained", table=self._table.name, files=len(delta.file_uris()), elapsed_ms=elapsed_ms)
 
     def remove(self, _now_ms: int) -> None:
         """Remove files and log entries that no reader needs. It commits no rows, so nothing conflicts with it."""
@@ -248,16 +250,16 @@ class _Tidying:
             remove_old_files(delta)
 
     @contextmanager
-    def _alone(self) -> Iterator[DeltaTable]:
-        """The table as it is now, and as it stays while its files are rewritten. Raises TimeoutError."""
+    def _alone(self) -> Iterator[DeltaTable | None]:
+        """The table as it is now, and as it stays while its files are rewritten; None if it isn't there yet. Raises
+        TimeoutError.
+        """
         uri = table_uri(self._root, self._table.name)
         lock = write_lock(uri) if self._table in WINDOW_TABLES else None
         if lock is not None and not lock.acquire(timeout=LOCK_PATIENCE_S):
             raise TimeoutError(f"table {self._table.name} is being written for {LOCK_PATIENCE_S:.0f} s")
         try:
-            delta = open_table(self._root, self._table.name)
-            assert delta is not None
-            yield delta
+            yield open_table(self._root, self._table.name)
         finally:
             if lock is not None:
                 lock.release()
