@@ -102,7 +102,8 @@ class Job:
 class UpkeepThread:
     """Runs jobs in a thread of its own while the context is open, one after the other.
 
-    Leaving the context waits for the step under way, up to `patience_s` from when the end was asked for.
+    Leaving the context waits for the step under way, up to `patience_s` from the call of `end_soon`; without that call,
+    as after a failure, it waits for nothing.
     """
 
     def __init__(self, jobs: Sequence[Job], *, now_ms: Callable[[], int], patience_s: float) -> None:
@@ -130,9 +131,8 @@ class UpkeepThread:
 
     def end_soon(self) -> None:
         """Begin no further step."""
-        if not self._ending.is_set():
-            self._deadline_s = monotonic() + self._patience_s
-            self._ending.set()
+        self._deadline_s = monotonic() + self._patience_s
+        self._ending.set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -141,10 +141,10 @@ class UpkeepThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end_soon()
+        self._ending.set()
         self._thread.join(max(0.0, self._deadline_s - monotonic()))
         if self._thread.is_alive():  # its commit is made or not: the next start finds out
-            log.warning("maintenance_cut", patience_s=self._patience_s)
+            log.warning("maintenance_cut")
 
     def _loop(self) -> None:
         wait_s = FIRST_AFTER_S

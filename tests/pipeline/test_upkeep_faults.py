@@ -223,7 +223,7 @@ def test_batches_go_on_while_an_hour_is_slow(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(rollups, "rolled_up", slow)
     monkeypatch.setattr(upkeep, "FIRST_AFTER_S", 0.0)
     jobs = jobs_of_pipeline(str(tmp_path), "test", SETTINGS)
-    with UpkeepThread(jobs, now_ms=lambda: NOW_MS, patience_s=DEADLINE_S):
+    with UpkeepThread(jobs, now_ms=lambda: NOW_MS, patience_s=DEADLINE_S) as running:
         try:
             assert begun.wait(DEADLINE_S)
             for number in range(125, 140, 5):  # here, in the thread of the batches: a wait would never end
@@ -233,6 +233,7 @@ def test_batches_go_on_while_an_hour_is_slow(tmp_path: Path, monkeypatch: pytest
         finally:
             may_go_on.set()
         until("both hours are made", lambda: len(tables.read(str(tmp_path), "broker_load_hourly")) == 4)
+        running.end_soon()
 
 
 def test_a_batch_waits_for_files_that_are_being_joined_and_is_then_written(
@@ -275,7 +276,8 @@ def test_batches_and_upkeep_that_never_rest_lose_nothing(tmp_path: Path, monkeyp
         for number in range(count):
             write_window(table, number)
         until("both hours are made", lambda: len(tables.read(str(tmp_path), "broker_load_hourly")) == 4)
-        assert running.failing() == ()
+        running.end_soon()
+    assert running.failing() == ()
     assert [row for row in logged if row["log_level"] != "info"] == []
     rows = tables.read(str(tmp_path), "broker_load")
     starts = [(tables.to_ms(row["window_start"]), row["broker"]) for row in rows]
@@ -352,8 +354,9 @@ def test_a_step_that_does_not_end_is_left_behind(monkeypatch: pytest.MonkeyPatch
 
     with capture_logs() as logged:
         try:
-            with UpkeepThread([Job("t", "slow", 1, slow)], now_ms=lambda: 0, patience_s=0.01):
+            with UpkeepThread([Job("t", "slow", 1, slow)], now_ms=lambda: 0, patience_s=0.01) as running:
                 assert begun.wait(DEADLINE_S)
+                running.end_soon()
         finally:
             may_go_on.set()
     assert [row["event"] for row in logged] == ["maintenance_cut"]

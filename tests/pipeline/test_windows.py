@@ -283,7 +283,7 @@ def test_batches_are_written_while_a_job_of_the_upkeep_takes_its_time(
     send(own, own.topics.byte_rate, encode([load_record(1, None, offset_ms) for offset_ms in hours]))
     queries = start_byte_rate(session, own)
     try:
-        with UpkeepThread(jobs, now_ms=now_ms, patience_s=DEADLINE_S):
+        with UpkeepThread(jobs, now_ms=now_ms, patience_s=DEADLINE_S) as running:
             assert begun.wait(DEADLINE_S)
             for number in range(3):  # its thread is in an hour, and stays there
                 send(own, own.topics.byte_rate, encode([load_record(1, None, 2 * HOUR_MS + 10_000 * (number + 1))]))
@@ -291,6 +291,7 @@ def test_batches_are_written_while_a_job_of_the_upkeep_takes_its_time(
             assert tables.read(own.storage.tables, "broker_load_hourly") == []
             may_go_on.set()
             until("hours are made", lambda: len(tables.read(own.storage.tables, "broker_load_hourly")) == 2)
+            running.end_soon()
     finally:
         may_go_on.set()
         stop(queries)
