@@ -143,7 +143,7 @@ class UpkeepThread:
     ) -> None:
         self._ending.set()
         self._thread.join(max(0.0, self._deadline_s - monotonic()))
-        if self._thread.is_alive():  # its commit is made or not: the next start finds out
+        if self._thread.is_alive():  # its commit is made or not: the tables show it to the next start
             log.warning("maintenance_cut")
 
     def _loop(self) -> None:
