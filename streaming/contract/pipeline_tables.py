@@ -43,5 +43,6 @@ PIPELINE_BATCH = Table(
         long("state_memory_bytes", "Memory of the state store, bytes"),
         long("trigger_interval_ms", "Trigger interval from the settings, ms", nullable=False),
         text("phases_json", "Duration of each phase of the batch, JSON object of ms"),
+        text("upkeep_failing_json", "Jobs of the pipeline's upkeep whose newest run failed, JSON array of table: job"),
     ),
 )

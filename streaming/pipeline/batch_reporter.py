@@ -3,7 +3,7 @@ one differ. Written without Spark, from Spark's own progress; knows nothing of w
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,6 @@ from streaming import tables
 from streaming.contract import PIPELINE_BATCH
 from streaming.errors import TableUnavailable
 from streaming.pipeline.lateness import CountedSamples
-from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.offsets import offsets_of
 from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
 from streaming.settings import PipelineSettings
@@ -65,9 +64,16 @@ class BatchReporter:
     """Writes one row per query and interval to pipeline_batch, all queries in one commit."""
 
     def __init__(
-        self, queries: Sequence[StreamingQuery], root: str, settings: PipelineSettings, counted: CountedSamples
+        self,
+        queries: Sequence[StreamingQuery],
+        root: str,
+        settings: PipelineSettings,
+        counted: CountedSamples,
+        failing_jobs: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        """`failing_jobs` returns the jobs of the upkeep whose newest run failed."""
         self._queries = queries
+        self._failing_jobs = failing_jobs
         self._counted = counted
         self._root = root
         self._trigger_interval_ms = settings.trigger_interval_ms
@@ -75,7 +81,6 @@ class BatchReporter:
         self._written_ms: int | None = None
         self._knows_time = False
         """Whether no row is of a time that is yet to come, as far as this process has written or looked."""
-        self._maintenance = Maintenance(root, PIPELINE_BATCH, settings)
 
     def report(self, *, now_ms: int) -> None:
         """Take note of new batches; write if the interval has passed. To be called more often than batches end."""
@@ -100,8 +105,6 @@ class BatchReporter:
             )
         except TableUnavailable as error:
             log.warning("heartbeat_not_written", error=str(error))
-            return
-        self._maintenance.run_if_due(now_ms=now_ms)
 
     def _drop_rows_ahead(self, now_ms: int) -> None:
         """Rows of a clock that was ahead would be the newest until then, and show a pipeline that has died as alive."""
@@ -136,6 +139,7 @@ class BatchReporter:
             "state_memory_bytes": state.get("memoryUsedBytes"),
             "trigger_interval_ms": self._trigger_interval_ms,
             "phases_json": json.dumps(dict(progress["durationMs"])),
+            "upkeep_failing_json": json.dumps(list(self._failing_jobs())),
         }
 
 

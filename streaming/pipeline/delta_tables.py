@@ -9,6 +9,7 @@ milliseconds where Spark's MERGE plans and starts jobs for seconds on two cores;
 on all executors. On an object store all is committed through delta-rs, by conditional puts.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -51,6 +52,19 @@ CONSTRAINTS = {
 """What a row of any window table must fulfil, whoever writes it: Delta refuses the commit otherwise."""
 
 
+_WRITE_LOCKS: dict[str, threading.Lock] = {}
+
+
+def write_lock(location: str) -> threading.Lock:
+    """Return the lock of the window table at `location`, for threads of this process that rewrite its files.
+
+    A batch holds it while it writes, and a job of the upkeep while it deletes rows or joins files. Without it delta-rs
+    would refuse the commit that comes second, and Spark, which has no atomic commit on a disk beside other writers,
+    might replace the commit that comes first.
+    """
+    return _WRITE_LOCKS.setdefault(location, threading.Lock())
+
+
 def create_window_table(root: str, table: Table) -> None:
     """Make the table where it isn't there yet, with its constraints; raises TableUnavailable."""
     delta = create_table(root, table.name)
@@ -71,7 +85,9 @@ class TooManyRows(Exception):
 
 
 class WindowTable:
-    """One window table as its only writer sees it: it remembers which windows are open, and reads no others again."""
+    """One window table as the only writer of its windows sees it: it remembers which ones are open, and reads no others
+    again. The upkeep changes no open window.
+    """
 
     def __init__(self, location: str, table: Table, *, rows_max: int) -> None:
         self._location = location
@@ -91,7 +107,7 @@ class WindowTable:
         TooManyRows where one window has more. Raises TableUnavailable where the store or the table refuses: to write
         the same again then changes nothing that was written.
         """
-        with _as_unavailable(self._table):
+        with write_lock(self._location), _as_unavailable(self._table):
             return self._upsert(rows, transaction, watermark)
 
     def note(self, transaction: tuple[str, int]) -> None:
@@ -100,7 +116,7 @@ class WindowTable:
         Every batch leaves its id, so that a start can tell a table that was rolled back from one that had no rows
         (`guards.check_tables_fit_checkpoints`). Raises TableUnavailable.
         """
-        with _as_unavailable(self._table):
+        with write_lock(self._location), _as_unavailable(self._table):
             delta = opened(self._location)
             if not _has(delta, transaction):
                 _note(delta, transaction)

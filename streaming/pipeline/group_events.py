@@ -1,7 +1,7 @@
 """Keeps `group_event`: rebalances between each closed window of `group_lag` and the one before. Without Spark.
 
-Runs in the process that writes `group_lag`, after its batches. What is written carries the newest window compared, so
-comparing the same windows again writes nothing; a step that fails is logged and left for the next time.
+A job of the pipeline's upkeep. What is written carries the newest window compared, so comparing the same windows again
+writes nothing.
 """
 
 import json
@@ -10,20 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-import structlog
-from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 
 from assignor_core.group.events import GroupEvent, GroupLook, group_events
-from assignor_core.intervals import is_due
 from streaming import tables
 from streaming.contract import GROUP_EVENT, GROUP_LAG
-from streaming.errors import TableUnavailable
-from streaming.pipeline.maintenance import Maintenance
 from streaming.settings import PipelineSettings
 from streaming.views.group_history import LOOK_COLUMNS, GroupSamples
-
-log = structlog.get_logger()
 
 LOOK_BACK_WINDOWS = 60
 """Windows read at most, after a start or a long silence; a group that was not seen for so long begins anew."""
@@ -34,32 +27,20 @@ Row = Mapping[str, Any]
 
 
 class GroupEventKeeper:
-    """Appends what is new, at most once a window."""
+    """Appends what is new."""
 
     def __init__(self, root: str, cluster_name: str, settings: PipelineSettings) -> None:
         self._root = root
         self._cluster = cluster_name
         self._window_ms = settings.window_ms
-        self._maintenance = Maintenance(root, GROUP_EVENT, settings)
-        self._looked_ms: int | None = None
         self._compared: datetime | None = None
         self._looks = GroupSamples.empty()
 
-    def keep_if_due(self, *, now_ms: int) -> int:
-        """Compare the windows that have closed since; returns how many events were written."""
-        if not is_due(self._looked_ms, self._window_ms, now_ms):
-            return 0
-        self._looked_ms = now_ms
-        try:
-            written = self._keep()
-        except (TableUnavailable, DeltaError, OSError) as error:
-            log.warning("group_events_not_kept", error=tables.first_line(error))
-            return 0
-        if written:
-            self._maintenance.run_if_due(now_ms=now_ms)
-        return written
+    def keep(self) -> int:
+        """Compare the windows that have closed since the last call; returns how many events were written.
 
-    def _keep(self) -> int:
+        Raises TableUnavailable, DeltaError or OSError: the next call compares the same windows again.
+        """
         span = self._span()
         if span is None:
             return 0

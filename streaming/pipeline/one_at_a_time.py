@@ -70,11 +70,12 @@ def only_pipeline(
 @contextmanager
 def only_writer(root: str) -> Iterator[None]:
     """While this holds no pipeline with other checkpoints can write the tables in this folder; raises RefusedForSafety
-    where one does.
+    where one does, and on a store that would lose one of two commits: batches and upkeep write from two threads.
 
     Each closes what its own watermark has passed, and makes hours of it. A second one that is minutes behind, as that
     of another cluster, would lose its samples of these windows without a word.
     """
+    check_conditional_put(root)
     with exclusive(root, "tables") as is_ours:
         if not is_ours:
             raise RefusedForSafety(

@@ -9,13 +9,11 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
+from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD
 from streaming.pipeline.checkpoint_files import CheckpointFiles
 from streaming.pipeline.checkpoint_notes import WINDOW_QUERIES, begin_of, query_files
 from streaming.pipeline.delta_tables import create_window_table, shaped
-from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.lateness import CountedSamples
-from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
 from streaming.pipeline.offsets import Offsets
 from streaming.pipeline.rejects import RejectsWriter
@@ -112,7 +110,6 @@ class Queries:
     def start_rejects(self, windows: list[StreamingQuery]) -> StreamingQuery:
         """The query of rejected records, which reads what the queries of `windows` read."""
         create_table(self._storage.tables, REJECTED_RECORD.name)
-        maintenance = self._maintenance(REJECTED_RECORD)
         writer = RejectsWriter(self._storage.tables, self._source.pipeline, self._now_ms)
         checkpoint = CheckpointFiles(self._storage.checkpoints).below("rejects")
         trigger_ms = self._source.pipeline.trigger_interval_ms
@@ -137,11 +134,9 @@ class Queries:
                     return
             rows = batch.persist()
             try:
-                written = writer.write(rows, batch_id)
+                writer.write(rows, batch_id)
             finally:
                 rows.unpersist()
-            if written:
-                maintenance.run_if_due(now_ms=self._now_ms())
 
         interval_ms = max(trigger_ms, min(REJECTS_TRIGGERS * trigger_ms, REJECTS_INTERVAL_MS))
         return (
@@ -177,19 +172,12 @@ class Queries:
         return bool(self._source.topics.foreign)
 
     def _writer(self, name: str, targets: tuple[Target, ...]) -> WindowWriter:
-        root, settings = self._storage.tables, self._source.pipeline
-        of_groups = any(target.table is GROUP_LAG for target in targets)
         return WindowWriter(
             name,
-            [Place.of(target, root) for target in targets],
-            [self._maintenance(target.table) for target in targets],
-            watermark_ms=settings.watermark_ms,
+            [Place.of(target, self._storage.tables) for target in targets],
+            watermark_ms=self._source.pipeline.watermark_ms,
             counted=self._counted,
             now_ms=self._now_ms,
-            group_events=GroupEventKeeper(root, self._source.kafka.cluster_name, settings) if of_groups else None,
             # A record of ours is a sample of one window; one of another tool may hold many.
             checkpoint=None if self._source.topics.foreign else query_files(self._storage.checkpoints, name),
         )
-
-    def _maintenance(self, table: Table) -> Maintenance:
-        return Maintenance(self._storage.tables, table, self._source.pipeline)

@@ -1,12 +1,11 @@
 """Hours and days out of windows: small tables that stay for years while the windows expire. Without Spark.
 
 A period is rolled up once it is closed, from all of its windows, in one commit that carries the period: the same again
-writes nothing. The caller learns which period is not rolled up yet, and keeps its windows. A rollup whose folder is
-removed is made again from the windows there are. Windows are read by the hour: a day of a large cluster is never in
-memory, only what an hour holds and one row per key.
+writes nothing. What is still to be made, and which windows are needed for it, follows from the two tables alone. A
+rollup whose folder is removed is made again from the windows there are. A day of a large cluster is never in memory:
+windows are read `ROWS_AT_A_TIME` at a time, and what was read becomes one row per key.
 """
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +29,20 @@ from streaming.contract import (
 from streaming.contract.rates import RATE_NAMES, RATES, REPLICA_RATES
 from streaming.contract.records import BROKER_STATES, REPLICA_STATES
 from streaming.settings import DAY_MS, HOUR_MS
-from streaming.tables import as_floats, create_table, opened, row_schema, table_uri, to_ms, utc, with_columns_of
+from streaming.tables import (
+    as_floats,
+    create_table,
+    file_statistics,
+    instant,
+    open_table,
+    row_schema,
+    to_ms,
+    utc,
+    with_columns_of,
+)
+
+ROWS_AT_A_TIME = 1_000_000
+"""Windows' rows that are in memory at once: some 400 MB. An hour of 300,000 replicas has 18 million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +109,7 @@ def rollups_of(table: Table) -> tuple[Rollup, ...]:
 
 
 class RollingUp:
-    """Keeps one rollup up to date; to be run by the writer of its source, between two writes."""
+    """Keeps one rollup up to date, a period at a time."""
 
     def __init__(self, root: str, rollup: Rollup, *, watermark_ms: int, kept_ms: int) -> None:
         """Periods that ended longer ago than `kept_ms`, how long rows of the target are kept, are not made."""
@@ -105,51 +117,62 @@ class RollingUp:
         self._rollup = rollup
         self._root = root
         self._watermark_ms = watermark_ms
-        create_table(self._root, rollup.target.name)
-
-    def run(self, source: DeltaTable, *, now_ms: int, budget_ms: int) -> datetime | None:
-        """Roll up closed periods that are not rolled up yet; begin none after `budget_ms`.
-
-        Returns the start of the first period that is left, None if none is. `now_ms` becomes the rows' `updated_at`.
-        """
-        began = time.monotonic()
-        target = opened(table_uri(self._root, self._rollup.target.name))
-        done = target.transaction_version(self._transaction_id)
-        since = utc(0 if done is None else done + self._rollup.period_ms)
-        windows = source.to_pyarrow_dataset()
-        starts, newest_ms = _extent(windows, since)
-        for period_start in sorted({start - start % self._rollup.period_ms for start in starts}):
-            is_open = newest_ms < period_start + self._rollup.period_ms + self._watermark_ms
-            if period_start + self._rollup.period_ms <= newest_ms - self._kept_ms:
-                continue
-            if is_open or (time.monotonic() - began) * 1000 > budget_ms:
-                return utc(period_start)
-            self._write(target, rolled_up(windows, self._rollup, period_start, now_ms=now_ms), period_start)
-        return None
 
     @property
     def target(self) -> str:
         """Name of the table that it makes."""
         return self._rollup.target.name
 
-    @property
-    def _transaction_id(self) -> str:
-        return f"rollup:{self._rollup.target.name}"
+    def make_next(self, now_ms: int) -> bool:
+        """Make the oldest period that is closed and not made yet; False if there is none. Makes the table, too.
 
-    def _write(self, target: DeltaTable, rows: pa.Table, period_start_ms: int) -> None:
-        transaction = Transaction(self._transaction_id, period_start_ms)
+        `now_ms` becomes the rows' `updated_at`. Raises TableUnavailable, DeltaError, OSError or ArrowException.
+        """
+        target = create_table(self._root, self.target)
+        source = open_table(self._root, self._rollup.source.name)
+        newest_ms = None if source is None else _newest_event_ms(source)
+        if source is None or newest_ms is None:
+            return False
+        since_ms = self._since_ms(target, newest_ms)
+        first = _first_start(source, utc(since_ms))
+        if first is None:
+            return False
+        length_ms = self._rollup.period_ms
+        start_ms = to_ms(first) - to_ms(first) % length_ms
+        if newest_ms < start_ms + length_ms + self._watermark_ms:
+            return False
+        end = utc(start_ms + length_ms)
+        windows = source.to_pyarrow_dataset(file_pruning_predicate=_between(utc(start_ms), end))
+        rows = rolled_up(windows, self._rollup, start_ms, now_ms=now_ms)
+        transaction = Transaction(self._transaction_id, start_ms)
         properties = CommitProperties(app_transactions=[transaction])
         write_deltalake(target, with_columns_of(target, rows), mode="append", commit_properties=properties)
+        return True
+
+    def needed_since(self, source: DeltaTable) -> datetime:
+        """Start of the first period that may still be made: windows from there on must stay. Raises as `make_next`."""
+        newest_ms = _newest_event_ms(source)
+        target = open_table(self._root, self.target)
+        return utc(0 if newest_ms is None or target is None else self._since_ms(target, newest_ms))
+
+    def _since_ms(self, target: DeltaTable, newest_ms: int) -> int:
+        length_ms, kept_since_ms = self._rollup.period_ms, newest_ms - self._kept_ms
+        done_ms = target.transaction_version(self._transaction_id)
+        return max(0 if done_ms is None else done_ms + length_ms, kept_since_ms - kept_since_ms % length_ms)
+
+    @property
+    def _transaction_id(self) -> str:
+        return f"rollup:{self.target}"
 
 
 def rolled_up(windows: ds.Dataset, rollup: Rollup, period_start_ms: int, *, now_ms: int) -> pa.Table:
     """Rows of the target for one period, one per key, in the target's columns; `now_ms` is their `updated_at`."""
     parts: pa.Table | None = None
-    for start_ms in range(period_start_ms, period_start_ms + rollup.period_ms, HOUR_MS):
-        hour = (pc.field("window_start") >= utc(start_ms)) & (pc.field("window_start") < utc(start_ms + HOUR_MS))
+    for since_ms, until_ms in _pieces(windows, period_start_ms, period_start_ms + rollup.period_ms):
+        chosen = _starts_between(since_ms, until_ms)
         if rollup.of_leaders:
-            hour &= pc.field("role") == "leader"
-        rows = windows.to_table(columns=_columns_read(rollup), filter=hour)
+            chosen &= pc.field("role") == "leader"
+        rows = windows.to_table(columns=_columns_read(rollup), filter=chosen)
         if rows.num_rows:
             part = _part(_with_summands(rows.sort_by("window_start"), rollup), rollup)
             parts = part if parts is None else _joined(pa.concat_tables([parts, part]), rollup)
@@ -164,20 +187,49 @@ def rolled_up(windows: ds.Dataset, rollup: Rollup, period_start_ms: int, *, now_
     return _finished(parts, rollup, stamps).cast(schema)
 
 
-def _extent(windows: ds.Dataset, since: datetime) -> tuple[set[int], int]:
-    """Starts of the windows from `since` on, ms, and the newest event time among them."""
-    starts: set[int] = set()
-    newest_ms = 0
-    for batch in _batches(windows, since):
-        starts.update(to_ms(start.as_py()) for start in pc.unique(batch["window_start"]))
-        newest_ms = max(newest_ms, pc.max(batch["last_event_time_ms"]).as_py())
-    return starts, newest_ms
+def _pieces(windows: ds.Dataset, since_ms: int, until_ms: int) -> Iterator[tuple[int, int]]:
+    """The time from `since_ms` to `until_ms` in pieces that hold some `ROWS_AT_A_TIME` rows at most, an hour each at
+    most. A window lies in the piece in which it starts.
+    """
+    for hour_ms in range(since_ms, until_ms, HOUR_MS):
+        rows = windows.count_rows(filter=_starts_between(hour_ms, hour_ms + HOUR_MS))
+        step_ms = HOUR_MS // max(1, -(-rows // ROWS_AT_A_TIME))
+        for begin_ms in range(hour_ms, hour_ms + HOUR_MS if rows else hour_ms, step_ms):
+            yield begin_ms, min(begin_ms + step_ms, hour_ms + HOUR_MS)
 
 
-def _batches(windows: ds.Dataset, since: datetime) -> Iterator[pa.RecordBatch]:
-    columns = ["window_start", "last_event_time_ms"]
-    batches = windows.to_batches(columns=columns, filter=pc.field("window_start") >= since)
-    return (batch for batch in batches if batch.num_rows)
+def _starts_between(since_ms: int, until_ms: int) -> pc.Expression:
+    return (pc.field("window_start") >= utc(since_ms)) & (pc.field("window_start") < utc(until_ms))
+
+
+def _between(since: datetime, until: datetime | None) -> str:
+    """Windows that start from `since` on and before `until`, as SQL by which files are left out."""
+    return f"window_start >= {instant(since)}" + (f" AND window_start < {instant(until)}" if until else "")
+
+
+def _newest_event_ms(source: DeltaTable) -> int | None:
+    """Newest event time in the table, ms: that of its newest windows. None of a table without rows."""
+    newest = pc.max(file_statistics(source, "window_start")["greatest"]).as_py()
+    if newest is None:
+        return None
+    windows = source.to_pyarrow_dataset(file_pruning_predicate=_between(newest, None))
+    events = windows.to_table(["last_event_time_ms"], pc.field("window_start") >= newest)
+    newest_ms: int = pc.max(events["last_event_time_ms"]).as_py()
+    return newest_ms
+
+
+def _first_start(source: DeltaTable, since: datetime) -> datetime | None:
+    """Start of the oldest window from `since` on; None if there is none. Files that begin later are not opened."""
+    files = file_statistics(source, "window_start")
+    later = pc.min(
+        files["least"].filter(pc.greater_equal(files["least"], pa.scalar(since, files["least"].type)))
+    ).as_py()
+    windows = source.to_pyarrow_dataset(file_pruning_predicate=_between(since, later))
+    chosen = pc.field("window_start") >= since
+    starts = [
+        pc.min(batch["window_start"]).as_py() for batch in windows.to_batches(columns=["window_start"], filter=chosen)
+    ]
+    return min((start for start in (*starts, later) if start is not None), default=None)
 
 
 def _columns_read(rollup: Rollup) -> list[str]:

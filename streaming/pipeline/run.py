@@ -43,6 +43,7 @@ from streaming.pipeline.session import JVM_FAILED, check_file_systems, executor_
 from streaming.pipeline.sources import InputTopics
 from streaming.pipeline.starting import StartingSession
 from streaming.pipeline.state_partitions import begins_of, settle_state_partitions
+from streaming.pipeline.upkeep import UpkeepThread, jobs_of_pipeline
 from streaming.runtime import clocks
 from streaming.settings import KafkaSettings, Settings
 
@@ -112,8 +113,14 @@ def _run_queries(
                 clock_skew_max_ms=settings.pipeline.skew_max_ms,
                 watermark_ms=settings.pipeline.watermark_ms,
             )
-        reporter = BatchReporter(queries, storage.tables, settings.pipeline, counted)
-        return _watch(session, queries, reporter, settings, stopping, still_ours)
+        jobs = jobs_of_pipeline(storage.tables, settings.kafka.cluster_name, settings.pipeline)
+        with UpkeepThread(jobs, now_ms=clocks.now_ms, patience_s=STOP_GRACE_S) as upkeep:
+            reporter = BatchReporter(queries, storage.tables, settings.pipeline, counted, upkeep.failing)
+            if not _watch(queries, reporter, settings, stopping, still_ours):
+                return EXIT_QUERY_FAILED
+            upkeep.end_soon()
+            stop_queries(session, queries)
+        return _stopped()
     except JVM_FAILED as error:  # a checkpoint that Spark won't begin with, or a JVM that was killed
         log.error("query_failed", error=reason(error))
         return EXIT_QUERY_FAILED
@@ -218,13 +225,13 @@ def _check_topics(settings: Settings, last_good: Offsets) -> Offsets:
 
 
 def _watch(
-    session: SparkSession,
     queries: list[StreamingQuery],
     reporter: BatchReporter,
     settings: Settings,
     stopping: threading.Event,
     still_ours: StillOurs,
-) -> int:
+) -> bool:
+    """Report batches and check topics until the end is asked for; False if a query has died before."""
     checked_ms = clocks.now_ms()
     last_good: Offsets = {}
     with suppress(TableUnavailable, UsageProblem):
@@ -234,15 +241,14 @@ def _watch(
         for query in queries:
             if not query.isActive:
                 log.error("query_failed", query=query.name, error=reason(query.exception()))
-                return EXIT_QUERY_FAILED
+                return False
         still_ours()
         now_ms = clocks.now_ms()
         reporter.report(now_ms=now_ms)
         if is_due(checked_ms, TOPIC_CHECK_INTERVAL_MS, now_ms):
             checked_ms = now_ms
             last_good = _check_topics(settings, last_good)
-    stop_queries(session, queries)
-    return _stopped()
+    return True
 
 
 def _stopped() -> int:

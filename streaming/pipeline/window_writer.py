@@ -20,11 +20,10 @@ from streaming.pipeline.delta_tables import (
     shaped,
     upsert_by_window,
     upsert_spark,
+    write_lock,
 )
-from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.guards import transaction_id
 from streaming.pipeline.lateness import CountedSamples
-from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.offsets import records_planned
 from streaming.tables import table_uri, utc
 from streaming.tables.places import local_folder
@@ -85,37 +84,34 @@ class Place:
         conditional puts; else on the executors.
         """
         self.window_table.forget()
-        if by_window or local_folder(self.location) is None:
-            return upsert_by_window(rows, self.location, self.target.table, self.transaction(audit), watermark)
-        upsert_spark(rows, self.location, self.target.table, self.transaction(audit), oldest)
-        finalize_spark(rows.sparkSession, self.location, watermark)
+        with write_lock(self.location):
+            if by_window or local_folder(self.location) is None:
+                return upsert_by_window(rows, self.location, self.target.table, self.transaction(audit), watermark)
+            upsert_spark(rows, self.location, self.target.table, self.transaction(audit), oldest)
+            finalize_spark(rows.sparkSession, self.location, watermark)
         self.window_table.note(self.transaction(audit))  # a MERGE of no rows makes no commit
         return None
 
 
 class WindowWriter:
-    """Writes the batches of one query into its tables: the only writer of those tables while the pipeline runs."""
+    """Writes the batches of one query into its tables: nobody else writes rows there while the pipeline runs."""
 
     def __init__(
         self,
         name: str,
         places: Sequence[Place],
-        maintenance: Sequence[Maintenance],
         *,
         watermark_ms: int,
         counted: CountedSamples,
         now_ms: Callable[[], int],
-        group_events: GroupEventKeeper | None = None,
         checkpoint: CheckpointFiles | None = None,
     ) -> None:
         """`checkpoint` has the query's files if its offsets bound the rows of a batch, as one record is one sample."""
         self._name = name
         self._places = places
-        self._maintenance = maintenance
         self._watermark_ms = watermark_ms
         self._counted = counted
         self._now_ms = now_ms
-        self._group_events = group_events
         self._checkpoint = checkpoint
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
@@ -127,10 +123,6 @@ class WindowWriter:
         else:
             gained = self._write_counted(batch, audit)
         self._counted.note(query_id, batch_id, gained)
-        if self._group_events is not None:
-            self._group_events.keep_if_due(now_ms=self._now_ms())
-        for maintenance in self._maintenance:
-            maintenance.run_if_due(now_ms=self._now_ms())
 
     def _is_known_to_fit_driver(self, batch_id: int) -> bool:
         """From the offsets alone: to count the rows takes one more Spark job and a copy of them."""

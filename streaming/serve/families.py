@@ -104,6 +104,7 @@ STREAMS = (
     _gauge("stream_source_lag_records", "Records in the query's topic not yet read; absent when unknown", "query"),
     _gauge("stream_state_rows", "Rows in the query's state store", "query"),
     _gauge("stream_state_memory_bytes", "Memory of the query's state store", "query"),
+    _gauge("upkeep_failing_jobs", "Jobs of the pipeline's upkeep whose newest run failed; the log names each"),
     _counter("ingest_records_total", "Records read from an input topic since the process started", "source"),
     _counter("ingest_rejected_records_total", "Records of an input topic that did not fit", "source", "reason"),
     _counter(

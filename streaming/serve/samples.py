@@ -73,6 +73,8 @@ def _streams(snapshot: Snapshot) -> Iterator[Sample]:
         yield Sample("ingest_rejected_records_total", (source, reason), count)
     for source, count in sorted(snapshot.streams.rejected_not_kept.items()):
         yield Sample("ingest_rejected_records_not_kept_total", (source,), count)
+    if snapshot.streams.queries:
+        yield Sample("upkeep_failing_jobs", (), len(snapshot.streams.upkeep_failing))
     newest_sample = max((broker.last_sample_ms for broker in snapshot.load.brokers), default=None)
     yield from some("ingest_last_event_timestamp_seconds", newest_sample, "byte_rate", per=1000)
     yield from some("ingest_last_event_timestamp_seconds", snapshot.groups.newest_event_ms, "consumer_lag", per=1000)

@@ -18,7 +18,7 @@ from streaming import tables
 from streaming.contract import TABLES
 from streaming.settings import Settings
 from streaming.tables import TableReader, TableState, above, at_least
-from streaming.views.json_values import stored_object
+from streaming.views.json_values import stored_object, stored_texts
 from streaming.views.spans import WEEK_MS, counted_since
 
 Row = Mapping[str, Any]
@@ -68,7 +68,7 @@ def _begun_with(row: Row) -> int:
 def _content(row: Row) -> dict[str, Any]:
     # While a batch is under way nothing is reported, and the row repeats what was reported last. An idle query
     # reports every 10 s, each time with how many ms it took to look for records.
-    return {name: value for name, value in row.items() if name != TIME}
+    return {name: value for name, value in row.items() if name not in (TIME, "upkeep_failing_json")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,8 @@ class StreamPart:
     rejected: Mapping[tuple[str, str], int] = field(default_factory=dict)
     rejected_not_kept: Mapping[str, int] = field(default_factory=dict)
     """By source, those of them that were counted only."""
+    upkeep_failing: tuple[str, ...] = ()
+    """Jobs of the pipeline's upkeep whose newest run failed, as `table: job`."""
 
 
 class StreamReader:
@@ -123,7 +125,12 @@ class StreamReader:
     def read(self) -> StreamPart:
         """The part as the tables are now."""
         self._count_rejected()
-        return StreamPart(self._queries(), dict(self._rejected), dict(self._not_kept))
+        return StreamPart(self._queries(), dict(self._rejected), dict(self._not_kept), self._upkeep_failing())
+
+    def _upkeep_failing(self) -> tuple[str, ...]:
+        """Every query's row of one time shows the same jobs."""
+        newest = tables.newest((reports.row for reports in self._reports.values()), TIME)
+        return () if newest is None else tuple(stored_texts(newest["upkeep_failing_json"]))
 
     def _queries(self) -> tuple[StreamQuery, ...]:
         newest = self._reader.newest("pipeline_batch", TIME)

@@ -201,7 +201,9 @@ ARRIVED = replace(FIFTH_EMPTY, partitions={**FIFTH_EMPTY.partitions, ("new", 0):
 
 def test_what_comes_to_a_drained_broker_is_planned_away_and_nothing_else_moves() -> None:
     """Internal topics too, and whatever the settings say of other states of the placement."""
-    none_set = replace(with_lasting(placement_reasons=frozenset()), planner=PlannerPolicy(excluded_topics=frozenset({"new"})))
+    none_set = replace(
+        with_lasting(placement_reasons=frozenset()), planner=PlannerPolicy(excluded_topics=frozenset({"new"}))
+    )
     deciding = Deciding(ARRIVED, none_set)
     deciding.drained = frozenset({5, 6})
     assert deciding.after(1).evaluation.verdict is Verdict.HOLD, "whoever drained it may be about to approve its plan"

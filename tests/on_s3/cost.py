@@ -16,13 +16,13 @@ import click
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, TABLES
 from streaming.control.run import ControlLoop
 from streaming.pipeline.delta_tables import WindowTable, create_window_table
-from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.window_writer import DRIVER_ROWS_MAX
 from streaming.settings import DAY_MS, Settings
 from streaming.tables import table_uri, utc
 from streaming.tables.object_stores import use_object_store
 from tests.benchmarks.generated import CLUSTER, NOW_MS, WINDOW_MS, GeneratedCluster, Size, open_window
 from tests.benchmarks.soak_roles import Role, RoleProcess, Serving
+from tests.pipeline.table_upkeep import TableUpkeep
 from tests.s3 import BUCKET, CREDENTIALS, proxy, s3_server
 
 WRITTEN = (BROKER_LOAD, PARTITION_LOAD, GROUP_LAG)
@@ -81,7 +81,7 @@ class Tidying:
     def __init__(self, settings: Settings) -> None:
         use_object_store(settings.storage)
         self._upkeep = [
-            Maintenance(settings.storage.tables, TABLES[table.name], settings.pipeline) for table in WRITTEN
+            TableUpkeep(settings.storage.tables, TABLES[table.name], settings.pipeline) for table in WRITTEN
         ]
 
     def step(self, now_ms: int) -> int:

@@ -9,6 +9,7 @@ import pytest
 from streaming import tables
 from streaming.pipeline.batch_reporter import REPORT_INTERVAL_MS, BatchReporter
 from streaming.pipeline.lateness import CountedSamples
+from streaming.serve.samples import samples
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from streaming.tables import utc
@@ -69,6 +70,25 @@ def test_a_query_that_hangs_and_one_that_is_idle_are_told_apart(settings: Settin
     }  # fmt: skip
     assert (shown["byte_rate"].batches_total, shown["byte_rate"].input_rows_total) == (ROUNDS, 5 * ROUNDS)
     assert (shown["consumer_lag"].batches_total, shown["rejects"].batches_total) == (0, 2)
+
+
+def test_jobs_of_the_upkeep_that_fail_are_shown_until_they_succeed(settings: Settings) -> None:
+    query, failing = Query("byte_rate"), list[str]()
+    reporter = reporter_of(settings, query)
+    reporter._failing_jobs = lambda: failing
+    shown = []
+    for number, jobs in enumerate((list[str](), ["partition_load: expire", "group_event: keep"], [])):
+        now_ms = NOW_MS + number * REPORT_INTERVAL_MS
+        failing[:] = jobs
+        query.report(NOW_MS, 1, addBatch=900, triggerExecution=1_000)
+        reporter.report(now_ms=now_ms)
+        snapshot = read_snapshot(settings, now_ms)
+        assert snapshot.streams.upkeep_failing == tuple(jobs)
+        assert [stream.changed_ms for stream in snapshot.streams.queries] == [NOW_MS], "its batch hangs all the same"
+        shown += [
+            sample.value for sample in samples(snapshot, settings, ("", "", "")) if sample.name == "upkeep_failing_jobs"
+        ]
+    assert shown == [0, 2, 0]
 
 
 @pytest.mark.parametrize("is_new_process", [True, False])

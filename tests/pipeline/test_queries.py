@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from streaming import tables
 from streaming.commands.sql import run_query
 from streaming.contract import BROKER_LOAD, TABLES
-from streaming.pipeline.maintenance import Maintenance
 from streaming.runtime.jars import PROJECT_ROOT
+from tests.pipeline.table_upkeep import TableUpkeep
 from tests.pipeline.test_windows import session
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
@@ -29,7 +29,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = str(tmp_path_factory.mktemp("tables"))
     for factor, cluster in enumerate(CLUSTERS, 1):
         write_cluster(Synthetic(folder, cluster), factor)
-    Maintenance(folder, BROKER_LOAD, settings_for(Path(folder)).pipeline).run_if_due(now_ms=NOW_MS)
+    TableUpkeep(folder, BROKER_LOAD, settings_for(Path(folder)).pipeline).run_if_due(now_ms=NOW_MS)
     for name in TABLES:
         tables.create_table(folder, name)
     return folder

@@ -18,10 +18,10 @@ from streaming import tables
 from streaming.contract import BROKER_LOAD, BROKER_LOAD_HOURLY, GROUP_LAG, PARTITION_LOAD, Table
 from streaming.contract.records import OFFSET_MAX
 from streaming.pipeline import rollups
-from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.rollups import ROLLUPS, Rollup, rolled_up
 from streaming.settings import DAY_MS, HOUR_MS, PipelineSettings
-from tests.pipeline.test_maintenance import time_goes_on
+from tests.pipeline.table_upkeep import TableUpkeep
+from tests.pipeline.test_upkeep import time_goes_on
 from tests.serve.synthetic import Synthetic
 
 DAY0_MS = 1_795_219_200_000  # midnight UTC
@@ -29,8 +29,8 @@ WINDOW_MS = 60_000
 WATERMARK_MS = 30_000
 
 
-def maintenance_of(root: Path, table: Table = BROKER_LOAD, **pipeline: Any) -> Maintenance:
-    return Maintenance(str(root), table, PipelineSettings(watermark_ms=WATERMARK_MS, **pipeline))
+def upkeep_of(root: Path, table: Table = BROKER_LOAD, **pipeline: Any) -> TableUpkeep:
+    return TableUpkeep(str(root), table, PipelineSettings(watermark_ms=WATERMARK_MS, **pipeline))
 
 
 def hours_of(rows: list[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]]:
@@ -41,7 +41,7 @@ def test_hours_are_made_once_they_are_over_and_only_once(tmp_path: Path) -> None
     made = Synthetic(str(tmp_path))
     for minute in range(0, 121, 10):
         made.broker_load(DAY0_MS + minute * WINDOW_MS, {1: float(minute), 2: None if minute < 60 else 5.0})
-    maintenance_of(tmp_path).run_if_due(now_ms=DAY0_MS)
+    upkeep_of(tmp_path).run_if_due(now_ms=DAY0_MS)
     hours = hours_of(tables.read(str(tmp_path), "broker_load_hourly"))
     assert hours.keys() == {(hour * HOUR_MS, broker) for hour in (0, 1) for broker in (1, 2)}
     assert hours[0, 1]["bytes_in_per_sec"] == fmean([0, 10, 20, 30, 40, 50])
@@ -51,7 +51,7 @@ def test_hours_are_made_once_they_are_over_and_only_once(tmp_path: Path) -> None
     # Another process, later, with a row that came after: what is made stays, the next hour is added.
     made.broker_load(DAY0_MS + 30 * WINDOW_MS, {3: 9.0})
     made.broker_load(DAY0_MS + 181 * WINDOW_MS, {1: 3.0})
-    maintenance_of(tmp_path).run_if_due(now_ms=DAY0_MS)
+    upkeep_of(tmp_path).run_if_due(now_ms=DAY0_MS)
     again = hours_of(tables.read(str(tmp_path), "broker_load_hourly"))
     assert again.keys() - hours.keys() == {(2 * HOUR_MS, 1), (2 * HOUR_MS, 2)}
     assert all(again[key] == row for key, row in hours.items())
@@ -64,7 +64,7 @@ def test_hours_are_made_in_a_table_with_a_column_of_a_newer_release(tmp_path: Pa
     tables.create_table(str(tmp_path), "broker_load_hourly").alter.add_columns(
         [Field("of_tomorrow", PrimitiveType("double"))]
     )
-    maintenance_of(tmp_path).run_if_due(now_ms=DAY0_MS)
+    upkeep_of(tmp_path).run_if_due(now_ms=DAY0_MS)
     assert [row["bytes_in_per_sec"] for row in tables.read(str(tmp_path), "broker_load_hourly")] == [7.0]
 
 
@@ -73,10 +73,10 @@ def test_an_hour_is_over_when_no_sample_of_it_can_come_any_more(tmp_path: Path) 
     made.broker_load(DAY0_MS, {1: 1.0})
     last = {**made.window(DAY0_MS + HOUR_MS), "broker": 1, "covered_ms": 1}
     made.append("broker_load", [{**last, "last_event_time_ms": DAY0_MS + HOUR_MS + WATERMARK_MS - 1}])
-    maintenance_of(tmp_path).run_if_due(now_ms=DAY0_MS)
+    upkeep_of(tmp_path).run_if_due(now_ms=DAY0_MS)
     assert tables.read(str(tmp_path), "broker_load_hourly") == []
     made.append("broker_load", [{**last, "broker": 2, "last_event_time_ms": DAY0_MS + HOUR_MS + WATERMARK_MS}])
-    maintenance_of(tmp_path).run_if_due(now_ms=DAY0_MS)
+    upkeep_of(tmp_path).run_if_due(now_ms=DAY0_MS)
     assert len(tables.read(str(tmp_path), "broker_load_hourly")) == 1
 
 
@@ -86,11 +86,11 @@ def test_windows_stay_until_their_day_is_made_and_then_go(tmp_path: Path) -> Non
     made = Synthetic(str(tmp_path))
     for hour in (0, 5, 20):
         made.broker_load(DAY0_MS + hour * HOUR_MS, {1: 2.0 * hour})
-    maintenance = maintenance_of(tmp_path, retention_ms=HOUR_MS)
-    maintenance.run_if_due(now_ms=DAY0_MS + 21 * HOUR_MS)
+    upkeep = upkeep_of(tmp_path, retention_ms=HOUR_MS)
+    upkeep.run_if_due(now_ms=DAY0_MS + 21 * HOUR_MS)
     assert len(tables.read(str(tmp_path), "broker_load")) == 3
     made.broker_load(DAY0_MS + 25 * HOUR_MS, {1: 1.0})
-    maintenance.run_if_due(now_ms=DAY0_MS + 25 * HOUR_MS)
+    upkeep.run_if_due(now_ms=DAY0_MS + 25 * HOUR_MS)
     assert [row["bytes_in_per_sec"] for row in tables.read(str(tmp_path), "broker_load")] == [1.0]
     (day,) = tables.read(str(tmp_path), "broker_load_daily")
     assert (day["bytes_in_per_sec"], day["bytes_in_per_sec_max"]) == (fmean([0, 10, 40]), 40.0)
@@ -106,7 +106,7 @@ def test_the_day_of_the_greatest_lags_has_their_mean(tmp_path: Path) -> None:
         for minute in range(20):
             made.group_lag(DAY0_MS + minute * WINDOW_MS, [("g", "t", 0, 0, OFFSET_MAX), ("h", "t", 0, 0, 2**53 + 1)])
         made.group_lag(DAY0_MS + 3 * DAY_MS, [("g", "t", 0, 0, 100)])
-    maintenance_of(tmp_path, GROUP_LAG, retention_ms=HOUR_MS).run_if_due(now_ms=DAY0_MS + 3 * DAY_MS)
+    upkeep_of(tmp_path, GROUP_LAG, retention_ms=HOUR_MS).run_if_due(now_ms=DAY0_MS + 3 * DAY_MS)
     days = {row["group_id"]: row for row in tables.read(str(tmp_path), "group_lag_daily")}
     assert days["g"]["lag_records_mean"] == OFFSET_MAX
     assert (days["g"]["lag_records"], days["g"]["lag_records_max"]) == (OFFSET_MAX, OFFSET_MAX)
@@ -123,7 +123,7 @@ def test_a_rollup_that_fails_holds_back_its_windows_and_nothing_else(
     made = Synthetic(str(tmp_path))
     for hour in (0, 1, 25, 49):
         made.broker_load(DAY0_MS + hour * HOUR_MS, {1: 1.0})
-    maintenance = maintenance_of(tmp_path, retention_ms=HOUR_MS)
+    upkeep = upkeep_of(tmp_path, retention_ms=HOUR_MS)
 
     def refused(windows: Any, rollup: Rollup, *rest: Any, **named: Any) -> Any:
         if rollup.target is BROKER_LOAD_HOURLY:
@@ -134,7 +134,7 @@ def test_a_rollup_that_fails_holds_back_its_windows_and_nothing_else(
     with monkeypatch.context() as broken, capture_logs() as logged:
         broken.setattr(rollups, "rolled_up", refused)
         for run in range(3):
-            assert maintenance.run_if_due(now_ms=now_ms + run * HOUR_MS)
+            assert upkeep.run_if_due(now_ms=now_ms + run * HOUR_MS)
     failures = [row for row in logged if row["event"] == "maintenance_failed"]
     assert {(row["table"], row["step"], row["error"]) for row in failures} == {
         ("broker_load", "roll_up broker_load_hourly", "a figure that nobody thought of")
@@ -144,7 +144,7 @@ def test_a_rollup_that_fails_holds_back_its_windows_and_nothing_else(
     table = tables.open_table(str(tmp_path), "broker_load")
     assert table is not None
     assert len(table.file_uris()) == 1, "its small files are joined"
-    maintenance.run_if_due(now_ms=now_ms + 3 * HOUR_MS)
+    upkeep.run_if_due(now_ms=now_ms + 3 * HOUR_MS)
     assert len(tables.read(str(tmp_path), "broker_load_hourly")) == 3
     assert len(tables.read(str(tmp_path), "broker_load")) == 1
 
@@ -158,7 +158,7 @@ def test_days_of_partitions_and_groups(tmp_path: Path) -> None:
     for table, name in ((PARTITION_LOAD, "partition_load"), (GROUP_LAG, "group_lag")):
         late = {**tables.read(str(tmp_path), name)[0], "window_start": tables.utc(DAY0_MS + DAY_MS)}
         made.append(name, [{**late, "last_event_time_ms": DAY0_MS + DAY_MS + WATERMARK_MS}])
-        maintenance_of(tmp_path, table).run_if_due(now_ms=DAY0_MS)
+        upkeep_of(tmp_path, table).run_if_due(now_ms=DAY0_MS)
     (day,) = tables.read(str(tmp_path), "partition_load_daily")
     assert (day["role"], day["bytes_in_per_sec"], day["bytes_in_per_sec_max"]) == ("leader", 10.0, 20.0)
     (day,) = tables.read(str(tmp_path), "group_lag_daily")
@@ -179,10 +179,10 @@ def test_hours_of_partitions_are_those_of_whoever_led_and_expire_before_the_days
         figures = ((row["bytes_in_per_sec"], row["window_count"]) for row in rows)
         return sorted((start, *row) for start, row in zip(starts, figures, strict=True))
 
-    maintenance = maintenance_of(tmp_path, PARTITION_LOAD, partition_hours_retention_ms=DAY_MS)
-    maintenance.run_if_due(now_ms=DAY0_MS + 27 * HOUR_MS)
+    upkeep = upkeep_of(tmp_path, PARTITION_LOAD, partition_hours_retention_ms=DAY_MS)
+    upkeep.run_if_due(now_ms=DAY0_MS + 27 * HOUR_MS)
     assert hours(tmp_path) == [(25, 50.0, 1)], "the hour of the first day is beyond its retention already"
-    longer = maintenance_of(tmp_path, PARTITION_LOAD)
+    longer = upkeep_of(tmp_path, PARTITION_LOAD)
     assert len(tables.read(str(tmp_path), "partition_load_daily")) == 2
     longer.run_if_due(now_ms=DAY0_MS + 27 * HOUR_MS)
     assert len(hours(tmp_path)) == 1, "and is not made later"
@@ -193,7 +193,7 @@ def test_an_hour_of_a_partition_is_the_mean_of_its_leaders(tmp_path: Path) -> No
     made.partition_load(DAY0_MS, [(1, "t", 0, "leader", 10.0), (2, "t", 0, "follower", 99.0)])
     made.partition_load(DAY0_MS + WINDOW_MS, [(2, "t", 0, "leader", 30.0), (1, "t", 0, "follower", 99.0)])
     made.partition_load(DAY0_MS + 2 * HOUR_MS, [(2, "t", 0, "leader", 50.0)])
-    maintenance_of(tmp_path, PARTITION_LOAD).run_if_due(now_ms=DAY0_MS + 3 * HOUR_MS)
+    upkeep_of(tmp_path, PARTITION_LOAD).run_if_due(now_ms=DAY0_MS + 3 * HOUR_MS)
     (hour,) = tables.read(str(tmp_path), "partition_load_hourly")
     assert (hour["topic"], hour["partition"], hour["bytes_in_per_sec"], hour["window_count"]) == ("t", 0, 20.0, 2)
 
@@ -203,7 +203,7 @@ def test_a_window_in_which_a_leader_changes_is_one_window(tmp_path: Path) -> Non
     made.partition_load(DAY0_MS, [(1, "t", 0, "leader", 10.0), (2, "t", 0, "leader", 30.0)])
     made.partition_load(DAY0_MS + WINDOW_MS, [(2, "t", 0, "leader", 50.0)])
     made.partition_load(DAY0_MS + 2 * HOUR_MS, [(2, "t", 0, "leader", 50.0)])
-    maintenance_of(tmp_path, PARTITION_LOAD).run_if_due(now_ms=DAY0_MS + 3 * HOUR_MS)
+    upkeep_of(tmp_path, PARTITION_LOAD).run_if_due(now_ms=DAY0_MS + 3 * HOUR_MS)
     (hour,) = tables.read(str(tmp_path), "partition_load_hourly")
     assert (hour["window_count"], hour["bytes_in_per_sec"]) == (2, 30.0)
 

@@ -136,10 +136,9 @@ def test_topics_are_checked_again_though_the_clock_is_set_back(monkeypatch: pyte
     monkeypatch.setattr(clocks, "now_ms", lambda: next(clock))
     monkeypatch.setattr(run, "offsets_read", lambda _checkpoints: {})
     monkeypatch.setattr(run, "_check_topics", check)
-    session: Any = None
     reporter: Any = SimpleNamespace(report=lambda **now: reported.append(now["now_ms"]))
     stopping: Any = SimpleNamespace(wait=lambda _s: len(reported) == len(times) - 1)
-    assert run._watch(session, [], reporter, Settings(), stopping, nothing) == 0
+    assert run._watch([], reporter, Settings(), stopping, nothing)
     assert checked == [5, 5 + interval_ms]
 
 

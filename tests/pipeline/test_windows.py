@@ -5,7 +5,9 @@ import random
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,18 +18,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.contract import Table
-from streaming.pipeline import rejects, window_writer
+from streaming.pipeline import rejects, rollups, upkeep, window_writer
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.delta_tables import WindowTable
 from streaming.pipeline.guards import STILL_MADE, WINDOWS_VERSION
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import Queries, start_queries
 from streaming.pipeline.records import ACCEPTED_ROWS
+from streaming.pipeline.rollups import rolled_up
 from streaming.pipeline.session import build_session
 from streaming.pipeline.sources import InputTopics
+from streaming.pipeline.upkeep import UpkeepThread, jobs_of_pipeline
 from streaming.runtime.clocks import now_ms
-from streaming.settings import Settings
+from streaming.settings import HOUR_MS, Settings
 from tests.topics import wait_until_known
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -253,6 +258,43 @@ def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkS
     assert (rows[60_000]["sample_count"], rows[60_000]["is_final"]) == (2, False)
     reports = {row["query_name"]: row for row in tables.read(own.storage.tables, "pipeline_batch")}
     assert reports["byte_rate"]["late_rows_total"] == 3  # records, not groups
+
+
+def test_batches_are_written_while_a_job_of_the_upkeep_takes_its_time(
+    session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go_on = Event(), Event()
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        begun.set()
+        assert may_go_on.wait(DEADLINE_S)
+        return rolled_up(*arguments, **named)
+
+    def has_samples(count: int) -> bool:
+        rows = tables.read(own.storage.tables, "broker_load", columns=["sample_count"])
+        return count == sum(int(row["sample_count"]) for row in rows)
+
+    monkeypatch.setattr(rollups, "rolled_up", slow)
+    monkeypatch.setattr(upkeep, "FIRST_AFTER_S", 0.0)
+    own = own.model_copy(update={"pipeline": own.pipeline.model_copy(update={"maintenance_interval_ms": 200})})
+    make_topics(own)
+    jobs = jobs_of_pipeline(own.storage.tables, own.kafka.cluster_name, own.pipeline)
+    hours = [0, HOUR_MS, 2 * HOUR_MS]
+    send(own, own.topics.byte_rate, encode([load_record(1, None, offset_ms) for offset_ms in hours]))
+    queries = start_byte_rate(session, own)
+    try:
+        with UpkeepThread(jobs, now_ms=now_ms, patience_s=DEADLINE_S) as running:
+            assert begun.wait(DEADLINE_S)
+            for number in range(3):  # its thread is in an hour, and stays there
+                send(own, own.topics.byte_rate, encode([load_record(1, None, 2 * HOUR_MS + 10_000 * (number + 1))]))
+                until("the batch is written", partial(has_samples, len(hours) + number + 1))
+            assert tables.read(own.storage.tables, "broker_load_hourly") == []
+            may_go_on.set()
+            until("hours are made", lambda: len(tables.read(own.storage.tables, "broker_load_hourly")) == 2)
+            running.end_soon()
+    finally:
+        may_go_on.set()
+        stop(queries)
 
 
 def test_a_batch_that_meets_more_windows_than_the_driver_should_hold_is_merged(

@@ -6,9 +6,9 @@ import pytest
 
 from streaming import tables
 from streaming.contract import PARTITION_LOAD
-from streaming.pipeline.maintenance import Maintenance
 from streaming.settings import DAY_MS, HOUR_MS, PipelineSettings
 from streaming.views.history import PARTITIONS, TOPICS, Family, Span, read_history
+from tests.pipeline.table_upkeep import TableUpkeep
 from tests.serve.synthetic import WINDOW_MS, Synthetic
 
 DAY0_MS = 1_795_219_200_000  # midnight UTC
@@ -32,7 +32,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
                 leads, rate = (1, 8.0) if start_ms < MOVED_MS else (2, 4.0)
                 made.partition_load(start_ms, [(leads, "t", 0, "leader", rate), (4, "t", 0, "follower", rate), stays])
         made.partition_load(DAY0_MS + DAY_MS + HOUR_MS, [stays])
-    Maintenance(folder, PARTITION_LOAD, PipelineSettings()).run_if_due(now_ms=DAY0_MS + DAY_MS)
+    TableUpkeep(folder, PARTITION_LOAD, PipelineSettings()).run_if_due(now_ms=DAY0_MS + DAY_MS)
     return folder
 
 

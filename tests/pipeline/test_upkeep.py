@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 from streaming import tables
 from streaming.contract import BROKER_LOAD, PIPELINE_BATCH, Table
 from streaming.pipeline.delta_tables import WindowTable, create_window_table
-from streaming.pipeline.maintenance import Maintenance
 from streaming.settings import DAY_MS, PipelineSettings, Settings
 from streaming.tables import definitions
+from tests.pipeline.table_upkeep import TableUpkeep
 from tests.pipeline.test_delta_tables import NEVER, arrow, window
 
 NOW_MS = 1_795_236_000_000
@@ -61,8 +61,8 @@ def filled(tmp_path: Path, twenty_files: Path) -> Settings:
     )
 
 
-def maintenance_of(settings: Settings, table: Table) -> Maintenance:
-    return Maintenance(settings.storage.tables, table, settings.pipeline)
+def upkeep_of(settings: Settings, table: Table) -> TableUpkeep:
+    return TableUpkeep(settings.storage.tables, table, settings.pipeline)
 
 
 def batch_ids(tmp_path: Path) -> list[int]:
@@ -71,7 +71,7 @@ def batch_ids(tmp_path: Path) -> list[int]:
 
 def test_old_rows_go_and_small_files_are_joined(filled: Settings, tmp_path: Path) -> None:
     time_goes_on(tmp_path)
-    assert maintenance_of(filled, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
+    assert upkeep_of(filled, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
     assert batch_ids(tmp_path) == [14, 15, 16, 17, 18, 19]
     table = tables.open_table(str(tmp_path), "pipeline_batch")
     assert table is not None
@@ -85,10 +85,10 @@ def test_rows_go_by_the_day_so_that_their_file_is_not_written_anew_at_each_run(t
     rows = [batch_row(hour, NOW_MS + hour * HOUR_MS) for hour in range(48)]
     tables.append(str(tmp_path), "pipeline_batch", rows, transaction_id="t", transaction_version=0)
     time_goes_on(tmp_path)
-    maintenance = Maintenance(str(tmp_path), PIPELINE_BATCH, settings)
+    upkeep = TableUpkeep(str(tmp_path), PIPELINE_BATCH, settings)
     midnight_ms = NOW_MS - NOW_MS % DAY_MS + DAY_MS
     for quarter in range(-8, 88):
-        maintenance.run_if_due(now_ms=midnight_ms + settings.retention_ms + quarter * HOUR_MS // 4)
+        upkeep.run_if_due(now_ms=midnight_ms + settings.retention_ms + quarter * HOUR_MS // 4)
     table = tables.open_table(str(tmp_path), "pipeline_batch")
     assert table is not None
     assert [commit["operation"] for commit in table.history()].count("DELETE") == 1
@@ -101,24 +101,24 @@ def test_rows_go_by_the_day_so_that_their_file_is_not_written_anew_at_each_run(t
 @pytest.mark.parametrize("rows_ahead", [0, 5])
 def test_a_clock_that_is_ahead_for_an_hour_deletes_nothing(filled: Settings, tmp_path: Path, rows_ahead: int) -> None:
     """Neither if rows were written by that clock before."""
-    maintenance_of(filled, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
+    upkeep_of(filled, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
     ahead_ms, honest = NOW_MS + 6 * 365 * DAY_MS, {14, 15, 16, 17, 18, 19}
     rows = [batch_row(500 + number, ahead_ms + number * 60_000) for number in range(rows_ahead)]
     if rows:
         tables.append(str(tmp_path), "pipeline_batch", rows, transaction_id="ahead", transaction_version=0)
     for now_ms in (ahead_ms + 300_000, NOW_MS):
-        maintenance_of(filled, PIPELINE_BATCH).run_if_due(now_ms=now_ms)
+        upkeep_of(filled, PIPELINE_BATCH).run_if_due(now_ms=now_ms)
         assert set(batch_ids(tmp_path)) >= honest
 
 
 def test_it_runs_once_an_interval_and_makes_no_commit_where_nothing_is_to_do(filled: Settings, tmp_path: Path) -> None:
-    maintenance = maintenance_of(filled, PIPELINE_BATCH)
-    maintenance.run_if_due(now_ms=NOW_MS)
+    upkeep = upkeep_of(filled, PIPELINE_BATCH)
+    upkeep.run_if_due(now_ms=NOW_MS)
     interval_ms = filled.pipeline.maintenance_interval_ms
-    assert not maintenance.run_if_due(now_ms=NOW_MS + interval_ms - 1)
-    assert maintenance.run_if_due(now_ms=NOW_MS - 1), "the clock was set back"
+    assert not upkeep.run_if_due(now_ms=NOW_MS + interval_ms - 1)
+    assert upkeep.run_if_due(now_ms=NOW_MS - 1), "the clock was set back"
     before = tables.open_table(str(tmp_path), "pipeline_batch")
-    assert maintenance.run_if_due(now_ms=NOW_MS + interval_ms)
+    assert upkeep.run_if_due(now_ms=NOW_MS + interval_ms)
     after = tables.open_table(str(tmp_path), "pipeline_batch")
     assert before is not None
     assert after is not None
@@ -128,13 +128,13 @@ def test_it_runs_once_an_interval_and_makes_no_commit_where_nothing_is_to_do(fil
 def test_a_reader_of_the_version_before_still_reads_it(filled: Settings, tmp_path: Path) -> None:
     reader = tables.open_table(str(tmp_path), "pipeline_batch")
     assert reader is not None
-    maintenance_of(filled, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
+    upkeep_of(filled, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
     assert reader.to_pyarrow_dataset().count_rows() == 20
 
 
 def test_a_table_that_cannot_be_kept_is_told_and_stops_nothing(tmp_path: Path) -> None:
     settings = Settings.model_validate({"storage": {"tables": str(tmp_path / "nowhere")}})
-    assert maintenance_of(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
+    assert upkeep_of(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
 
 
 @pytest.mark.long
@@ -155,7 +155,7 @@ def test_replaced_files_and_old_log_entries_go_though_checkpoints_have_forgotten
     assert len(list((folder / "_delta_log").glob("*.json"))) > 12, "no commit removes entries"
     time.sleep(1.1)
     settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}})
-    maintenance_of(settings, BROKER_LOAD).run_if_due(now_ms=NOW_MS)
+    upkeep_of(settings, BROKER_LOAD).run_if_due(now_ms=NOW_MS)
     live = {Path(uri).name for uri in DeltaTable(folder).file_uris()}
     assert {path.name for path in folder.rglob("part-*.parquet")} == live
     assert len(list((folder / "_delta_log").glob("*.json"))) < 12
