@@ -74,15 +74,22 @@ class KafkaSettings(LoginSettings):
     """How the cluster is reached."""
 
     cluster_name: str = Field(
-        "main", min_length=1, max_length=249, description="Name in tables, metrics and alerts (kafka_cluster)"
+        "main",
+        min_length=1,
+        max_length=249,
+        description="The name of the cluster in tables, metrics and alerts (kafka_cluster).",
     )
     cluster_id: str | None = Field(
-        None, min_length=1, description="Kafka's own id of the cluster; if set, no other is accepted"
+        None,
+        min_length=1,
+        description="Kafka's own id of the cluster. If it is set, every role refuses another cluster.",
     )
     bootstrap_servers: Annotated[list[Annotated[str, shown(pattern=ADDRESS)]], AfterValidator(_addresses)] = Field(
-        default=["127.0.0.1:9092"], min_length=1, description="host:port of some brokers"
+        default=["127.0.0.1:9092"], min_length=1, description="Addresses, host:port, of some brokers of the cluster."
     )
-    request_timeout_ms: int = Field(15_000, ge=1, le=DAY_MS, description="How long one request may take")
+    request_timeout_ms: int = Field(
+        15_000, ge=1, le=DAY_MS, description="A request to a broker may take this long. Unit: ms."
+    )
 
 
 ForeignFormat = Literal["cruise-control", "telegraf-json", "otlp-json", "prometheus-json"]
@@ -91,19 +98,28 @@ ForeignFormat = Literal["cruise-control", "telegraf-json", "otlp-json", "prometh
 class TopicSettings(Section):
     """The two input topics; created when missing."""
 
-    byte_rate: str = Field("rebalancer.byte-rate", min_length=1, description="Topic of byte rates")
-    consumer_lag: str = Field("rebalancer.consumer-lag", min_length=1, description="Topic of consumer lag")
-    partitions: int = Field(4, ge=1, le=1000, description="Partitions of each, when created")
-    replication_factor: int = Field(3, ge=1, le=32767, description="Wished when created; fewer brokers give fewer")
-    retention_ms: Milliseconds = Field(86_400_000, description="How long records are kept, when created")
+    byte_rate: str = Field("rebalancer.byte-rate", min_length=1, description="The topic of byte rates.")
+    consumer_lag: str = Field("rebalancer.consumer-lag", min_length=1, description="The topic of consumer lag.")
+    partitions: int = Field(4, ge=1, le=1000, description="Partitions of each topic that is created.")
+    replication_factor: int = Field(
+        3,
+        ge=1,
+        le=32767,
+        description="Replicas of each topic that is created; a cluster with fewer brokers gets fewer.",
+    )
+    retention_ms: Milliseconds = Field(
+        86_400_000, description="A topic that is created keeps records for this long. Unit: ms."
+    )
     foreign: dict[str, ForeignFormat] = Field(
-        default={}, description="topic: format of topics that other tools write, read besides; see docs/pipeline.md"
+        default={},
+        description="topic: format of a topic that another tool writes and the pipeline reads; see docs/pipeline.md.",
     )
     broker_ids: dict[str, int] = Field(
-        default={}, description="With foreign: broker id of each host or agent address that their samples name"
+        default={}, description="host: broker id of each host or agent address that samples of foreign topics name."
     )
     clusters: dict[str, str] = Field(
-        default={}, description="With foreign: name of the Kafka cluster by what samples call it; others are rejected"
+        default={},
+        description="name: cluster_name of each cluster that samples of foreign topics name; others are rejected.",
     )
 
     @model_validator(mode="after")
@@ -119,18 +135,20 @@ ReadableBy = Literal["owner", "group", "everyone"]
 class StorageSettings(Section):
     """Where tables and checkpoints lie."""
 
-    tables: Location = Field("data/tables", min_length=1, description="Folder (or URI) of the Delta tables")
+    tables: Location = Field("data/tables", min_length=1, description="The folder (or URI) of the Delta tables.")
     checkpoints: Location = Field(
-        "data/checkpoints", min_length=1, description="Folder (or URI) of Spark's checkpoints"
+        "data/checkpoints", min_length=1, description="The folder (or URI) of Spark's checkpoints."
     )
     readable_by: ReadableBy = Field(
-        "group", description="Who may read files that are made; a stricter umask of the process holds too"
+        "group", description="Who may read the files that roles write; a stricter umask of the process counts too."
     )
     s3_endpoint: HttpUrl | None = Field(
-        None, description="URL of an S3 store that is not AWS's own; null: AWS, or what AWS_ENDPOINT_URL names"
+        None, description="The URL of an S3 store that is not AWS's own; null: AWS, or what AWS_ENDPOINT_URL names."
     )
-    s3_region: str | None = Field(None, min_length=1, description="Region of the bucket; null: what AWS_REGION names")
-    s3_allow_http: bool = Field(False, description="Allows an http:// endpoint that is not on loopback")
+    s3_region: str | None = Field(
+        None, min_length=1, description="The region of the bucket; null: what AWS_REGION names."
+    )
+    s3_allow_http: bool = Field(False, description="true: the S3 endpoint may be http:// on another machine.")
 
 
 _SMALL_PARTS = [part for part in range(1, 2_000) if HOUR_MS % part == 0]
@@ -158,80 +176,117 @@ def _options_of_java(options: str) -> str:
 class CollectSettings(PrometheusFields):
     """The sampler of brokers and groups."""
 
-    sample_interval_ms: Milliseconds = Field(10_000, description="Time between two samples")
-    jmx_endpoints: dict[int, HttpUrl] = Field(
-        default={}, description="broker id: URL of its jmx_exporter /metrics; optional, makes broker totals exact"
+    sample_interval_ms: Milliseconds = Field(
+        10_000, description="The collector samples the cluster once in this time. Unit: ms."
     )
-    groups_include: RegularExpression = Field(".*", description="Regular expression: groups sampled")
-    groups_exclude: RegularExpression = Field("(?!)", description="Regular expression: groups left out; (?!) is none")
-    groups_max: int = Field(1_000, ge=1, le=100_000, description="Most groups sampled at a time; the rest is counted")
+    jmx_endpoints: dict[int, HttpUrl] = Field(
+        default={}, description="broker id: URL of the broker's jmx_exporter /metrics, which makes broker totals exact."
+    )
+    groups_include: RegularExpression = Field(
+        ".*", description="The collector samples groups whose names match this regular expression."
+    )
+    groups_exclude: RegularExpression = Field(
+        "(?!)",
+        description="The collector leaves out groups whose names match this regular expression; (?!) matches none.",
+    )
+    groups_max: int = Field(
+        1_000,
+        ge=1,
+        le=100_000,
+        description="The collector samples no more groups than this at a time, and counts the rest.",
+    )
     group_partitions_max: int = Field(
         5_000,
         ge=1,
         le=1_000_000,
         description=(
-            "Most partitions without a commit that are reported of a group: those that members own, and in what they "
-            "leave those that nobody has noticed. Owned partitions above it are counted."
+            "The collector reports no more partitions without a commit of a group than this: first those that members "
+            "own, then those that nobody has noticed. It counts owned partitions above that."
         ),
     )
     shard: ShardText = Field(
-        "1/1", description="Part of the brokers and groups that this collector reports: 1/2 and 2/2 are two collectors"
+        "1/1",
+        description="The part of the brokers and groups that this collector reports: 1/2 and 2/2 are two collectors.",
     )
 
 
 class PipelineSettings(Section):
     """The Spark job."""
 
-    master: str = Field("local[2]", min_length=1, description="Spark master; spark-submit's wins where it is used")
-    window_ms: Annotated[Milliseconds, AfterValidator(_part_of_an_hour), shown(enum=PARTS_OF_AN_HOUR)] = Field(
-        60_000, description="Length of the tumbling windows, a whole part of an hour; part of the checkpoint"
+    master: str = Field(
+        "local[2]",
+        min_length=1,
+        description="The Spark master; the master of spark-submit counts if spark-submit starts the pipeline.",
     )
-    watermark_ms: Milliseconds = Field(30_000, description="How late a sample may come and still correct its window")
-    trigger_interval_ms: Milliseconds = Field(5_000, description="Time between micro-batches")
+    window_ms: Annotated[Milliseconds, AfterValidator(_part_of_an_hour), shown(enum=PARTS_OF_AN_HOUR)] = Field(
+        60_000,
+        description="The length of a window, a whole part of an hour; checkpoints belong to one length. Unit: ms.",
+    )
+    watermark_ms: Milliseconds = Field(
+        30_000, description="A sample that is no later than this still corrects its window. Unit: ms."
+    )
+    trigger_interval_ms: Milliseconds = Field(
+        5_000, description="The pipeline begins a micro-batch once in this time. Unit: ms."
+    )
     clock_skew_max_ms: Milliseconds | None = Field(
         None,
         description="A sample further ahead of Kafka's time of it, or of the batch's time, is rejected; null: half of "
-        "watermark_ms. A sender that is ahead by more than that makes samples of all others late",
+        "watermark_ms. A sender that is further ahead makes the samples of all others late. Unit: ms.",
     )
     shuffle_partitions: int | None = Field(
         None,
         ge=1,
         le=10_000,
-        description="Number of partitions of the state. A start with another number begins new checkpoints and reads "
-        "the open windows again; null: what the checkpoints have, and in new ones one for each core of the executors",
+        description="Spark's state has this many partitions. A start with another number begins new checkpoints and "
+        "reads the open windows again; null: as the checkpoints have it, in new ones one for each core of executors.",
     )
     read_tasks_min: int | None = Field(
         None,
         ge=1,
         le=10_000,
-        description="Least number of tasks that read a topic at a time, also if it has fewer partitions; null: one for "
-        "each core of the executors",
+        description="At least this many tasks read a topic at a time, also if it has fewer partitions; null: one for "
+        "each core of the executors.",
     )
-    records_per_batch_max: int = Field(2_000_000, ge=1, description="Most records read in one micro-batch and topic")
+    records_per_batch_max: int = Field(
+        2_000_000, ge=1, description="A micro-batch reads no more records of a topic than this."
+    )
     python_on_executors: bool = Field(
-        True, description="Our records are parsed and summed in Python with Arrow; false: in the JVM alone, slower"
+        True,
+        description="true: executors parse and sum records in Python with Arrow; false: in the JVM, which is slower.",
     )
-    driver_memory: str = Field("2g", pattern=r"^\d+[kmgt]$", description="Heap of the driver")
+    driver_memory: str = Field("2g", pattern=r"^\d+[kmgt]$", description="The heap of the driver's JVM.")
     driver_java_options: Annotated[str, AfterValidator(_options_of_java), OPTIONS_OF_JAVA] = Field(
-        "", description="More options of the driver's JVM, such as -XX:TieredStopAtLevel=1; spark-submit has its own"
+        "",
+        description="More options of the driver's JVM, such as -XX:TieredStopAtLevel=1; spark-submit has its own.",
     )
-    extra_jars: list[File] = Field([], description="More jars for Spark, such as AWS's aws-msk-iam-auth")
+    extra_jars: list[File] = Field([], description="More jars for Spark, such as AWS's aws-msk-iam-auth.")
     retention_ms: int = Field(
-        90 * 86_400_000, ge=60_000, le=RETENTION_MAX_MS, description="How long window rows are kept"
+        90 * 86_400_000,
+        ge=60_000,
+        le=RETENTION_MAX_MS,
+        description="Rows of windows stay stored for this long. Unit: ms.",
     )
     rollup_retention_ms: int = Field(
         5 * 365 * 86_400_000,
         ge=86_400_000,
         le=RETENTION_MAX_MS,
-        description="How long the hours and days made of them are kept",
+        description="Rows of hours and days stay stored for this long. Unit: ms.",
     )
     partition_hours_retention_ms: int = Field(
-        14 * DAY_MS, ge=DAY_MS, le=RETENTION_MAX_MS, description="How long loads of partitions by the hour are kept"
+        14 * DAY_MS,
+        ge=DAY_MS,
+        le=RETENTION_MAX_MS,
+        description="Loads of partitions by the hour stay stored for this long. Unit: ms.",
     )
     rejected_bytes_per_window_max: int = Field(
-        100_000, ge=0, le=1_000_000_000, description="Most bytes of rejected records kept in a window's time"
+        100_000,
+        ge=0,
+        le=1_000_000_000,
+        description="The pipeline stores no more of rejected records than this in a window's time. Unit: bytes.",
     )
-    maintenance_interval_ms: Milliseconds = Field(900_000, description="Time between maintenance runs (OPTIMIZE)")
+    maintenance_interval_ms: Milliseconds = Field(
+        900_000, description="The upkeep of the tables runs once in this time. Unit: ms."
+    )
 
     @property
     def skew_max_ms(self) -> int:
@@ -323,22 +378,26 @@ class LagSettings(Section):
     """What is no lag: by a regular expression of groups, of which the first one that matches counts."""
 
     allowed_records: Annotated[dict[str, Annotated[int, Field(ge=0)]], AfterValidator(_patterns)] = Field(
-        default={}, description="group pattern: records behind that count as no lag, as transaction markers do"
+        default={}, description="group pattern: records behind that count as no lag, like the markers of transactions."
     )
     allowed_ms: Annotated[dict[str, Annotated[int, Field(ge=0)]], AfterValidator(_patterns)] = Field(
-        default={}, description="group pattern: how long at least records may wait for a commit, ms"
+        default={}, description="group pattern: how long records may always wait for a commit. Unit: ms."
     )
     schedules: Annotated[
         dict[str, Annotated[list[WindowText], AfterValidator(_maintenance_windows), Field(min_length=1)]],
         AfterValidator(_patterns),
-    ] = Field(default={}, description="group pattern: times in which a batch reads, UTC, like ['Mon-Fri 01:00-05:00']")
+    ] = Field(default={}, description="group pattern: times in which a batch reads, UTC, like ['Mon-Fri 01:00-05:00'].")
 
 
 class LogSettings(Section):
     """Logs: one event a line."""
 
-    format: Literal["console", "json"] = Field("console", description="console for people, json for programs")
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level shown")
+    format: Literal["console", "json"] = Field(
+        "console", description="console: text for people; json: an object a line for programs."
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Events below this level are not logged."
+    )
 
 
 class Settings(Section):

@@ -15,47 +15,51 @@ class LoginSettings(Section):
     """Encryption and login. A secret is given by itself or by a file, and shown by neither."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        "PLAINTEXT", description="As in Kafka's client settings"
+        "PLAINTEXT", description="How the connection is secured, as in the settings of Kafka's clients."
     )
     sasl_mechanism: (
         Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"] | None
-    ) = Field(None, description="With SASL_*: the mechanism")
-    sasl_username: str | None = Field(None, description="With PLAIN and SCRAM-*: the user")
+    ) = Field(None, description="The SASL mechanism, with a security_protocol that begins with SASL_.")
+    sasl_username: str | None = Field(None, description="The user, with PLAIN and SCRAM-*.")
     sasl_password: SecretStr | None = Field(
-        None, description="With PLAIN and SCRAM-*: better through the environment or a file"
+        None, description="The password, with PLAIN and SCRAM-*; better through the environment or sasl_password_file."
     )
-    sasl_password_file: File | None = Field(None, description="File whose first line is the password")
+    sasl_password_file: File | None = Field(None, description="A file whose first line is the password.")
     sasl_oauthbearer_token_endpoint_url: HttpUrl | None = Field(
-        None, description="With OAUTHBEARER: where tokens are fetched by client credentials"
+        None, description="The address that gives tokens for client credentials, with OAUTHBEARER."
     )
-    sasl_oauthbearer_client_id: str | None = Field(None, description="With the endpoint: the client")
+    sasl_oauthbearer_client_id: str | None = Field(None, description="The client's id at the token endpoint.")
     sasl_oauthbearer_client_secret: SecretStr | None = Field(
-        None, description="With the endpoint: better through the environment or a file"
+        None, description="The client's secret; better through the environment or sasl_oauthbearer_client_secret_file."
     )
     sasl_oauthbearer_client_secret_file: File | None = Field(
-        None, description="File whose first line is the client's secret"
+        None, description="A file whose first line is the client's secret."
     )
-    sasl_oauthbearer_scope: str | None = Field(None, description="With the endpoint: the scope asked for, if any")
+    sasl_oauthbearer_scope: str | None = Field(
+        None, description="The scope that is requested at the token endpoint; null: none."
+    )
     sasl_oauthbearer_ca_file: File | None = Field(
-        None, description="CA certificates of the endpoint, PEM; null: those of the system"
+        None, description="A PEM file with the CA certificates of the token endpoint; null: those of the system."
     )
     sasl_oauthbearer_token_file: File | None = Field(
-        None, description="With OAUTHBEARER, instead of the endpoint: file with a token that others renew"
+        None, description="A file with a token that another program renews, with OAUTHBEARER and without an endpoint."
     )
     sasl_aws_msk_iam_region: AwsRegion | None = Field(
-        None, description="With AWS_MSK_IAM: region of the cluster; null: from the names of the brokers"
+        None, description="The cluster's region, with AWS_MSK_IAM; null: the region in the names of the brokers."
     )
     sasl_aws_msk_iam_profile: str | None = Field(
-        None, description="With AWS_MSK_IAM: profile of AWS's own files; null: AWS's usual order of places"
+        None, description="The profile in AWS's own files, with AWS_MSK_IAM; null: AWS's usual order of places."
     )
-    sasl_kerberos_principal: str | None = Field(None, description="With GSSAPI: the principal, with its realm")
-    sasl_kerberos_keytab_file: File | None = Field(None, description="With GSSAPI: keytab with the principal's key")
+    sasl_kerberos_principal: str | None = Field(None, description="The principal with its realm, with GSSAPI.")
+    sasl_kerberos_keytab_file: File | None = Field(None, description="A keytab with the principal's key, with GSSAPI.")
     sasl_kerberos_service_name: str = Field(
-        "kafka", min_length=1, description="With GSSAPI: first part of the brokers' principals"
+        "kafka", min_length=1, description="The first part of the brokers' principals, with GSSAPI."
     )
-    ssl_ca_file: File | None = Field(None, description="CA certificates, PEM")
-    ssl_certificate_file: File | None = Field(None, description="Client certificate, PEM (mTLS)")
-    ssl_key_file: File | None = Field(None, description="Its key, PEM in the form PKCS#8, without a password")
+    ssl_ca_file: File | None = Field(None, description="A PEM file with the CA certificates of the brokers.")
+    ssl_certificate_file: File | None = Field(None, description="A PEM file with the client's certificate (mTLS).")
+    ssl_key_file: File | None = Field(
+        None, description="A PEM file with the key of ssl_certificate_file, in the form PKCS#8 and without a password."
+    )
 
     def without_effect(self) -> str | None:
         """Which settings were given and count for nothing under this security_protocol, as a sentence."""

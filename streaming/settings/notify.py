@@ -43,7 +43,11 @@ class NotifySettings(Section):
     """Notifications, sent by serve."""
 
     webhooks: Annotated[dict[str, WebhookSettings], AfterValidator(_webhooks)] = Field(
-        default={}, description="name: {url, url_file, format, secret_file, kinds}; see docs/notifications.md"
+        default={}, description="name: {url, url_file, format, secret_file, kinds}; see docs/notifications.md."
     )
-    interval_ms: Milliseconds = Field(5_000, description="Time between two looks at the tables")
-    give_up_ms: Milliseconds = Field(3_600_000, description="So long a notification that fails is sent again")
+    interval_ms: Milliseconds = Field(
+        5_000, description="Serve reads the tables for notifications once in this time. Unit: ms."
+    )
+    give_up_ms: Milliseconds = Field(
+        3_600_000, description="Serve retries a notification that fails for this long. Unit: ms."
+    )

@@ -35,24 +35,29 @@ class OidcFields(Section):
     """Fields of `serve` that name the issuer."""
 
     oidc_issuer: Annotated[HttpUrl, AfterValidator(_issuer)] | None = Field(
-        None, description="URL of your OpenID Connect issuer, as its tokens have it in `iss`; null: none is believed"
+        None,
+        description="The URL of your OpenID Connect issuer, as its tokens have it in `iss`; null: no issuer counts.",
     )
     oidc_audience: str | None = Field(
         None,
         min_length=1,
-        description="What a program's token must have in `aud`; null: no token of the issuer is taken",
+        description="What a program's token must have in `aud`; null: serve accepts no token of the issuer.",
     )
     oidc_client_id: str | None = Field(
-        None, min_length=1, description="Client by which people sign in on the page; null: nobody does by the issuer"
+        None,
+        min_length=1,
+        description="The client by which people sign in on the page; null: nobody signs in through the issuer.",
     )
     oidc_client_secret_file: File | None = Field(
-        None, description="File whose first line is that client's secret; null: it is a public client"
+        None, description="A file whose first line is the secret of oidc_client_id; null: a public client."
     )
     oidc_role_claim: str = Field(
-        "roles", min_length=1, description="Claim whose values give the role; `a.b` is also looked for as b within a"
+        "roles", min_length=1, description="The claim whose values give the role; `a.b` may also be b within a."
     )
     oidc_roles: dict[str, Literal["viewer", "operator", "admin"]] = Field(
-        {}, max_length=1_000, description="Value of that claim: role. Of several the one that may do most counts"
+        {},
+        max_length=1_000,
+        description="claim value: role. If a person has several, the role that may do most counts.",
     )
 
     @model_validator(mode="after")

@@ -23,31 +23,41 @@ class PrometheusFields(Section):
 
     prometheus_url: HttpUrl | None = Field(
         None,
-        description="A Prometheus that scrapes the brokers: the source of counters of brokers not in jmx_endpoints",
+        description="The URL of a Prometheus that scrapes the brokers, for brokers that are not in jmx_endpoints.",
     )
     prometheus_preset: Literal["jmx_exporter", "strimzi", "msk", "kafka-mixin", "bitnami"] = Field(
-        "jmx_exporter", description="Names of the metrics there; see docs/prometheus-source.md"
+        "jmx_exporter", description="What that Prometheus calls the metrics; see docs/prometheus-source.md."
     )
     prometheus_matchers: Annotated[str, AfterValidator(_matchers), shown(pattern=f"^({_MATCHERS})?$")] = Field(
-        "", description='More label matchers, such as strimzi_io_cluster="main", if it scrapes several clusters'
+        "",
+        description='More label matchers, such as strimzi_io_cluster="main", if Prometheus scrapes several clusters.',
     )
     prometheus_broker_label: str | None = Field(
-        None, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", description="Label that names the broker; null: that of the preset"
+        None,
+        pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$",
+        description="The label that names the broker; null: the label of the preset.",
     )
     prometheus_broker_pattern: RegularExpression | None = Field(
-        None, description="Its first group is the broker id in that label; null: that of the preset, if it has one"
+        None,
+        description="A regular expression whose first group is the broker id in that label; null: the preset's.",
     )
     prometheus_broker_ids: dict[str, int] = Field(
-        default={}, description="Broker id by value of that label, where no pattern shows it"
+        default={}, description="label value: broker id, if no pattern shows the id in the label."
     )
-    prometheus_username: str | None = Field(None, description="User, if it asks for a login (basic authentication)")
-    prometheus_password: SecretStr | None = Field(None, description="Better through the environment or a file")
+    prometheus_username: str | None = Field(None, description="The user at that Prometheus, for basic authentication.")
+    prometheus_password: SecretStr | None = Field(
+        None, description="The password at that Prometheus; better through the environment or prometheus_password_file."
+    )
     prometheus_password_file: File | None = Field(
-        None, description="File whose first line is the password; read at each look"
+        None, description="A file whose first line is the password; the collector reads the file at each sample."
     )
-    prometheus_bearer_token: SecretStr | None = Field(None, description="Better through the environment or a file")
+    prometheus_bearer_token: SecretStr | None = Field(
+        None,
+        description="The token for that Prometheus; better through the environment or prometheus_bearer_token_file.",
+    )
     prometheus_bearer_token_file: File | None = Field(
-        None, description="File whose first line is the token; read at each look, as tokens are renewed"
+        None,
+        description="A file whose first line is the token; the collector reads the file at each sample.",
     )
 
     @model_validator(mode="after")

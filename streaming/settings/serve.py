@@ -34,41 +34,53 @@ class ServeSettings(OidcFields):
     host: str = Field(
         "127.0.0.1",
         min_length=1,
-        description="Address to listen on; other machines reach serve only if it is not loopback",
+        description="The address that serve listens on; other machines reach only an address that is not loopback.",
     )
-    port: Port = Field(9464, description="Port; 0 takes a free one")
+    port: Port = Field(9464, description="The port that serve listens on; 0: a free port.")
     allowed_hosts: Annotated[list[str], AfterValidator(_host_names)] = Field(
         [],
-        description="Names by which it may be asked, besides addresses, localhost and the machine's own; '*' for all",
+        description="Host names that requests may name, besides addresses, localhost and the machine's own; '*': any.",
     )
-    refresh_interval_ms: Milliseconds = Field(2_000, description="Time between two snapshots of the tables")
-    series_max: int = Field(20_000, ge=100, description="Most series exported; what is cut is counted")
-    hot_partitions: int = Field(20, ge=0, le=1_000, description="Hottest partitions exported")
+    refresh_interval_ms: Milliseconds = Field(2_000, description="Serve reads the tables once in this time. Unit: ms.")
+    series_max: int = Field(
+        20_000, ge=100, description="/metrics has no more series than this, and counts those that are cut."
+    )
+    hot_partitions: int = Field(
+        20, ge=0, le=1_000, description="/metrics has the load of this many partitions, the hottest ones."
+    )
     compatible_metrics: list[Literal["kafka_exporter", "kminion", "burrow_exporter", "network_labels"]] = Field(
         [],
-        description="Lag exporters whose metric names /metrics has besides, a series for each partition; "
-        "network_labels: the resource labels of earlier versions besides",
+        description="/metrics has the metric names of these lag exporters too, a series for each partition; "
+        "network_labels: also the resource labels of earlier versions.",
     )
     tokens_file: File | None = Field(
-        None, description="API tokens, as `rebalancer token` writes them; null: no program signs in"
+        None, description="The file of API tokens that `rebalancer token` writes; null: no program signs in."
     )
     users_file: File | None = Field(
         None,
-        description="People and their passwords, as `rebalancer user` writes them; null: nobody signs in on the page. "
-        "Without these files and oidc_issuer nothing acts",
+        description="The file of people and passwords by `rebalancer user`; null: nobody signs in on the page. "
+        "Without tokens_file, users_file and oidc_issuer serve only shows.",
     )
-    session_ms: Milliseconds = Field(43_200_000, description="How long a person stays signed in at most")
+    session_ms: Milliseconds = Field(
+        43_200_000, description="A person stays signed in for no longer than this. Unit: ms."
+    )
     session_idle_ms: Milliseconds = Field(
-        3_600_000, description="A person who does nothing for so long is signed out; what the page reads does not count"
+        3_600_000,
+        description="A person who does nothing for this long is signed out; reads of the page don't count. Unit: ms.",
     )
     reading: Literal["open", "signed_in"] = Field(
-        "open", description="signed_in: API and metrics want a token or session of any role; health does not"
+        "open",
+        description="open: anybody may read; signed_in: API and metrics need a token or a session, health does not.",
     )
     trusted_proxies: Annotated[list[Annotated[str, shown(pattern="^[0-9A-Fa-f]*[.:]")]], AfterValidator(_networks)] = (
-        Field([], description="Addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed")
+        Field([], description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count.")
     )
-    tls_certificate_file: File | None = Field(None, description="Certificate chain, PEM; null: plain HTTP")
-    tls_key_file: File | None = Field(None, description="Its key, PEM, without a password")
+    tls_certificate_file: File | None = Field(
+        None, description="A PEM file with the certificate chain of serve; null: plain HTTP."
+    )
+    tls_key_file: File | None = Field(
+        None, description="A PEM file with the key of tls_certificate_file, without a password."
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
