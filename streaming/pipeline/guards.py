@@ -130,7 +130,7 @@ def check_tables_are_there(storage: StorageSettings) -> None:
             raise RefusedForSafety(
                 f"table {table.name} is not in {storage.tables}, and the checkpoints in "
                 f"{storage.checkpoints} have read for it: is its volume mounted, is storage.tables right? To "
-                "make it anew, from the start of the topics, name a new folder in storage.checkpoints"
+                "begin again at the start of the topics, name a new folder in storage.checkpoints"
             )
 
 

@@ -20,11 +20,15 @@ ALL_KINDS: list[NotificationKind] = [
 class WebhookSettings(Section):
     """One address that is sent a POST for each notification."""
 
-    url: HttpUrl | None = Field(None, description="Where to send, http or https")
-    url_file: File | None = Field(None, description="Instead of url: file whose first line is it, where it is a secret")
-    format: Literal["json", "slack"] = Field("json", description="slack: a text alone, as Slack and its likes want it")
-    secret_file: File | None = Field(None, description="File whose first line is the key that signs; null: unsigned")
-    kinds: list[NotificationKind] = Field(ALL_KINDS, min_length=1, description="What is sent")
+    url: HttpUrl | None = Field(None, description="The address of the webhook, http or https.")
+    url_file: File | None = Field(None, description="A file whose first line is the url, if the url is a secret.")
+    format: Literal["json", "slack"] = Field(
+        "json", description="json: an object; slack: a text alone, as Slack accepts it."
+    )
+    secret_file: File | None = Field(None, description="A file whose first line is the key that signs; null: unsigned.")
+    kinds: list[NotificationKind] = Field(
+        ALL_KINDS, min_length=1, description="Kinds of notifications that the webhook gets."
+    )
 
     @model_validator(mode="after")
     def _one_url(self) -> Self:

@@ -29,6 +29,8 @@ AVOIDED = {
     r"misfits?": "rejected records, bad records",
     r"honest": "valid, correct",
     r"for itself": "on its own, separately",
+    r"mends?|mended|mending": "fixes, repairs; a library is patched",
+    r"(?:made|make|makes|making) (?:\w+ )?anew": "re-creates, makes again",
 }
 """Words with another word in their place. Each is an ordinary word that our pages used in a sense of their own."""
 PATTERNS = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): instead for words, instead in AVOIDED.items()}

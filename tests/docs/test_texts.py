@@ -16,6 +16,13 @@ def test_texts_are_plain_english(all_texts: Mapping[str, str]) -> None:
     assert {place: faults_of(text) for place, text in all_texts.items() if faults_of(text)} == {}
 
 
+def test_each_setting_is_described_by_whole_sentences(all_texts: Mapping[str, str]) -> None:
+    """Whoever reads a setting alone, in a schema or in a file, knows what it does."""
+    settings = {place: text for place, text in all_texts.items() if place.startswith("setting ")}
+    fragments = ("The same", "Those ", "Of ", "As ", "Its ", "So long", "Better ", "With ")
+    assert {place for place, text in settings.items() if not text.endswith(".") or text.startswith(fragments)} == set()
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
