@@ -10,7 +10,7 @@ from assignor_core.model import Broker, ClusterState, Partition
 
 
 def anonymous(cluster: ClusterState) -> ClusterState:
-    """The same cluster as brokers 1, 2, ... in racks rack-1, rack-2, ... with topics topic-1, topic-2, ...
+    """Returns `cluster` with brokers 1, 2, ..., racks rack-1, rack-2, ... and topics topic-1, topic-2, ...
 
     >>> from assignor_core.model import NO_LOAD
     >>> rows = (Partition("pay", 0, (7,), NO_LOAD), Partition("orders", 0, (7,), NO_LOAD))

@@ -128,7 +128,7 @@ class LiveCluster:
         )
 
     def waiting_for_brokers(self) -> frozenset[PartitionKey]:
-        """Of those that are being reassigned the ones that only a broker which is away can bring on: without a leader
+        """Returns the reassigned partitions that only the return of a broker that is away can advance: without a leader
         nothing is copied, and Kafka refuses to cancel, as no replica of before is in sync.
 
         >>> moving = LivePartition((2, 1), NO_LEADER, (), adding_replicas=(2,), removing_replicas=(1,))

@@ -188,7 +188,7 @@ def _loads(partitions: tuple[Partition, ...], replication: NDArray[np.int64], wi
 
 
 def _rack_reads(partitions: tuple[Partition, ...], rack_index: Mapping[str, int], windows: int) -> RackReads | None:
-    """Of partitions with followers, and of racks with a broker; None without any."""
+    """Returns the reads by rack, of partitions with followers and of racks with a broker; None without any."""
     rows, begin, racks, parts = [], [0], [], []
     for row, partition in enumerate(partitions):
         if not partition.reader_racks or len(partition.replicas) < 2:

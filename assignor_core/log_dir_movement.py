@@ -39,7 +39,7 @@ class LogDirMovement:
         return [self.broker, self.topic, self.partition, self.old_log_dir, self.new_log_dir]
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in a plan."""
+        """Returns the movement as a plan's JSON has it."""
         return {
             "broker": self.broker,
             "topic": self.topic,

@@ -28,18 +28,18 @@ WINDOW_PATTERN = f"^({_DAY}(-{_DAY})? )?{_TIME}-({_TIME}|24:00)$"
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceWindow:
-    """The same hours on some days of the week; one that ends before it begins ends on the next day."""
+    """A window of the same hours on some days of the week; one that ends before it begins ends on the next day."""
 
     days: frozenset[int]
-    """0 is Monday; the day on which it begins."""
+    """Days on which the window begins; 0 is Monday."""
     begin_minute: int
     """Minute of the day."""
     length_minutes: int
     text: str
-    """As it was given."""
+    """The window as it was given."""
 
     def is_open(self, now_ms: int) -> bool:
-        """Whether `now_ms` lies in it.
+        """Whether `now_ms` lies in the window.
 
         >>> night = window_of("Fri 23:00-01:00")
         >>> friday_ms = 1 * 86_400_000  # 2 January 1970
@@ -49,13 +49,13 @@ class MaintenanceWindow:
         return any((_minute_of_week(now_ms) - start) % WEEK_MINUTES < self.length_minutes for start in self._starts())
 
     def opens_in_ms(self, now_ms: int) -> int:
-        """Time until it begins next, more than 0 (also while it is open)."""
+        """Time until the window opens next, more than 0 (also while it is open)."""
         into_minute_ms = now_ms % MINUTE_MS
         minutes = min((start - _minute_of_week(now_ms) - 1) % WEEK_MINUTES + 1 for start in self._starts())
         return minutes * MINUTE_MS - into_minute_ms
 
     def newest_opening(self, now_ms: int) -> tuple[int, int]:
-        """When it began last, now or before, and when that ends or has ended.
+        """Returns when the window opened last, now or before, and when that opening ends or has ended.
 
         >>> night = window_of("Fri 23:00-01:00")
         >>> friday_ms = 1 * 86_400_000

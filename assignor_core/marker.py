@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 MARKER_INTERVAL_MS = 15_000
-"""So often a marker is renewed while its owner changes the cluster."""
+"""How often an owner renews its marker while it changes the cluster."""
 MARKER_TTL_MS = 120_000
 """A marker that stood still for so long is stale: its owner is gone."""
 REPLACED_SILENT_MS = 30_000
-"""The same for the holder whose lease was taken over while nobody could see that its process had ended. If the tables
-are a copy, it goes on with the others and renews its marker within this time.
+"""A marker of a replaced holder that stood still for so long is stale. The lease of such a holder was taken over while
+nobody could see that its process had ended. If the tables are a copy, the holder continues with the other tables and
+renews its marker within this time.
 """
 
 
@@ -47,17 +48,17 @@ class Holder:
     lease_id: str
     holder_id: str
     replaced_id: str | None = None
-    """Holder of the row that it has replaced; None where there was none."""
+    """Holder of the row that this holder has replaced; None where there was none."""
     replaced_is_gone: bool = True
-    """Whether that one has given the lease back, or its process was seen to have ended."""
+    """Whether the replaced holder has given the lease back, or its process was seen to have ended."""
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What its own markers bear."""
+        """Identity that the holder's own markers bear."""
         return self.lease_id, self.holder_id
 
     def silent_max_ms(self, marker: Marker) -> int | None:
-        """After so long without a renewal `marker` counts no more; None if it doesn't count at all."""
+        """Returns how long `marker` counts without a renewal; None if it doesn't count at all."""
         if marker.is_released or marker.identity == self.identity:
             return None
         if marker.identity != (self.lease_id, self.replaced_id):
@@ -73,7 +74,7 @@ class MarkerWatch:
 
     @classmethod
     def begin(cls) -> "MarkerWatch":
-        """Nothing has been seen yet."""
+        """Returns a watch that has seen no marker yet."""
         return cls({})
 
     def alive(self, markers: Iterable[Marker], holder: Holder, *, clock_ms: int) -> tuple[Marker, ...]:

@@ -12,10 +12,10 @@ from operator import attrgetter
 from typing import Any
 
 from assignor_core.errors import InputError
-from assignor_core.follower_reads import NO_READERS, ReaderRacks
 from assignor_core.log_dir_model import room_of_log_dirs
 from assignor_core.policies import knob
 from assignor_core.reader_rack_model import BY_RACK, BY_REPLICA, checked_parts, read_by_racks
+from assignor_core.reader_racks import NO_READERS, ReaderRacks
 
 Load = float | tuple[float, ...]
 """One figure, or one per window."""
@@ -67,9 +67,9 @@ class PartitionLoad:
 
 NO_LOAD = PartitionLoad(0.0, 0.0, 0.0)
 LOAD_KEYS = tuple(field.name for field in fields(PartitionLoad))
-"""Its figures. Those added since the first version have a default, so that older models are read as before."""
+"""Names of a `PartitionLoad`'s figures. Later additions have a default, so that older models are read as before."""
 RATE_KEYS = tuple(key for key in LOAD_KEYS if key != "disk_bytes")
-"""Those that a leader reports, per second; bytes on disk come from log dirs."""
+"""Figures that a leader reports, per second; bytes on disk come from log dirs."""
 CAPACITY_KEYS = tuple(field.name for field in fields(Capacity))
 _DEFAULTS = {field.name: field.default for field in fields(PartitionLoad) if field.default is not MISSING}
 
@@ -88,7 +88,7 @@ class Partition:
     in_sync: int | None = None
     """Replicas in sync; None where not known. The fewer it has, the sooner a lost replica is re-created."""
     is_load_known: bool = True
-    """Without a known load it is never moved for load; `load` is zero then."""
+    """Whether the partition's load is known. Without a known load it is never moved for load; `load` is zero then."""
     reader_racks: ReaderRacks = NO_READERS
     """Parts of its bytes out that consumers read in their own rack, from a follower too; the rest is the leader's."""
 

@@ -25,7 +25,7 @@ class PlacementBroker:
 
 @dataclass(frozen=True, slots=True)
 class PlacementStart:
-    """Where the round begins: index of the first leader and first shift of the followers, each 0 or more."""
+    """Start of the round of placement: index of the first leader and first shift of the followers, each 0 or more."""
 
     start_index: int
     next_replica_shift: int

@@ -100,12 +100,13 @@ class Plan:
     cheaper: tuple[CheaperPlan, ...] = ()
     """What would bring most of its gain for fewer bytes; none where a hard rule asks for movements."""
     loads_before: BrokerLoads = field(default_factory=dict)
-    """Of the same window as `skew_before`; empty where it is not known, as of plans of an earlier version."""
+    """Loads of brokers in the window of `skew_before`; empty if unknown, as in plans of an earlier version."""
     loads_after: BrokerLoads = field(default_factory=dict)
     least_bytes: float | None = None
     """Bytes that any plan copies that does as well (`planner.least_bytes`); None where that was not worked out."""
     observed: "Observed | None" = None
-    """None of a plan from a model or another tool: it was made on no live cluster."""
+    """What was observed of the cluster; None of a plan from a model or another tool, which was made on no live cluster.
+    """
     hash_version: int = HASH_VERSION
     """Form of the hash that `plan_id` is."""
     plan_id: str = field(init=False)
@@ -118,7 +119,7 @@ class Plan:
 
     @property
     def within_brokers(self) -> bool:
-        """Whether it moves replicas between log dirs of their brokers, and nothing else."""
+        """Whether the plan moves replicas between log dirs of their brokers, and nothing else."""
         return bool(self.log_dir_movements)
 
     @property

@@ -24,7 +24,8 @@ class ProposedPlan:
 
     plan: Plan
     observed: Observed | None = None
-    """None of a plan from a model or another tool: it was made on no live cluster."""
+    """What was observed of the cluster; None of a plan from a model or another tool, which was made on no live cluster.
+    """
     elapsed_ms: float = 0.0
     """How long the planner took."""
     window_span_ms: tuple[int, int] | None = None

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from assignor_core.errors import InputError
-from assignor_core.follower_reads import ReaderRacks, reader_racks
+from assignor_core.reader_racks import ReaderRacks, reader_racks
 
 BY_RACK, BY_REPLICA = "reader_racks", "bytes_out_per_sec_by_replica"
 """Optional keys of a partition. With the second `load` has the leader's bytes out, else those of all replicas."""

@@ -20,7 +20,7 @@ ANY_LOG_DIR = "any"
 
 
 def is_reassignment_file(content: object) -> TypeGuard[Mapping[str, Any]]:
-    """Whether this JSON is of that tool, and not a plan of our own, which has movements.
+    """Whether JSON is of kafka-reassign-partitions, and not a plan of our own, which has movements.
 
     >>> is_reassignment_file({"version": 1, "partitions": []}), is_reassignment_file({"movements": []})
     (True, False)

@@ -34,13 +34,13 @@ class Resource(StrEnum):
     LEADER_BYTES_IN = "leader_bytes_in"
     """Bytes/s that clients write to the partitions it leads; planned on, not measured."""
     LEADERS = "leaders"
-    """Partitions it leads."""
+    """Partitions that a broker leads."""
     REPLICAS = "replicas"
-    """Replicas it holds."""
+    """Replicas that a broker holds."""
 
     @property
     def is_count(self) -> bool:
-        """Whether it is counted from metadata instead of measured."""
+        """Whether the resource is counted from metadata instead of measured."""
         return _FACTS[self].is_count
 
     @property
@@ -74,7 +74,7 @@ class Resource(StrEnum):
 
     @property
     def words(self) -> str:
-        """Its name in a sentence."""
+        """Name of the resource in a sentence."""
         return self.value.replace("_", " ")
 
 
@@ -86,7 +86,7 @@ class _Facts:
     capacity_key: str = "bytes_in_per_sec"
     is_count: bool = False
     carried: Carried | None = None
-    """None of a resource that no plan evens out."""
+    """What leader and followers carry; None of a resource that no plan evens out."""
 
 
 _FACTS = {
@@ -124,6 +124,6 @@ REPORTED = (*MEASURED, *COUNTS)
 PLANNED = tuple(resource for resource in Resource if resource.carried is not None)
 """Resources that the planner evens out: the columns of its loads."""
 LOADS = tuple(resource for resource in PLANNED if not resource.is_count)
-"""Of those all that is no count: what may differ from window to window."""
+"""Planned resources that are no counts: their loads may differ from window to window."""
 TRIGGERING = tuple(resource for resource in MEASURED if resource in PLANNED)
 """Resources whose skew may trigger a plan. A plan is judged by them too: counts come true whatever the load does."""

@@ -26,15 +26,15 @@ class RestartCheck:
     is_alive: bool
     """Whether the cluster shows the broker at all."""
     offline: tuple[PartitionKey, ...]
-    """Would have no leader, or have none already."""
+    """Partitions that would have no leader, or have none already."""
     single: tuple[PartitionKey, ...]
-    """Those of `offline` that have no other replica at all: nothing but a second replica would help."""
+    """Partitions of `offline` that have no other replica at all: nothing but a second replica would help."""
     refusing: tuple[PartitionKey, ...]
-    """Would have a leader and refuse writes with acks=all, or do so already."""
+    """Partitions that would have a leader and refuse writes with acks=all, or do so already."""
     at_edge: tuple[PartitionKey, ...]
-    """Would have just as many replicas in sync as they need."""
+    """Partitions that would have just as many replicas in sync as they need."""
     behind: tuple[PartitionKey, ...]
-    """The broker's own replica is not in sync: it has not caught up yet."""
+    """Partitions whose replica on the broker is not in sync: it has not caught up yet."""
     moving: tuple[PartitionKey, ...]
     """Reassignments under way that the broker takes part in, or that take away another replica in sync."""
     is_blind: bool
@@ -42,9 +42,9 @@ class RestartCheck:
     replicas: int
     leaders: int
     group_coordinators: int
-    """Partitions of `__consumer_offsets` that it leads: the groups that hash to these have their coordinator there."""
+    """Partitions of `__consumer_offsets` that the broker leads, as coordinator of the groups that hash to them."""
     transaction_coordinators: int
-    """The same of `__transaction_state`."""
+    """Partitions of `__transaction_state` that the broker leads, as coordinator of their transactional ids."""
 
     def stops(self, *, accepts_single: bool = False) -> tuple[str, ...]:
         """Why the broker should not be restarted now, a line each; empty where nothing speaks against it.

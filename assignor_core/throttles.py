@@ -14,7 +14,7 @@ LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 EVERY_REPLICA = "*"
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-"""Of a broker, for all its movements between its own log dirs (KIP-113), bytes/s."""
+"""Setting that limits all movements of a broker between its own log dirs (KIP-113), bytes/s."""
 
 VALUE_BYTES_MAX = 32_767
 """Kafka refuses a longer value of a setting, and closes the connection on a longer text in a request."""
@@ -81,7 +81,7 @@ def entries_text(replicas: Iterable[tuple[int, int]]) -> str:
 
 
 def missing_entries(text: str | None, replicas: ThrottledReplicas) -> ThrottledReplicas:
-    """Those of `replicas` that a list doesn't name; `text` as Kafka shows it, None where it is not set.
+    """Returns the `replicas` that a list doesn't name; `text` is the list as Kafka shows it, None where it is not set.
 
     >>> sorted(missing_entries("0:2,7:7", frozenset({(0, 2), (1, 3)}))), missing_entries("*", frozenset({(0, 2)}))
     ([(1, 3)], frozenset())

@@ -83,14 +83,14 @@ class _Absent(MetaPathFinder):
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """None for every other module; raises ModuleNotFoundError."""
+        """Returns None for every other module; raises ModuleNotFoundError for a module left out."""
         if fullname in self._names:
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         return None
 
 
 def leave_out(*names: str) -> None:
-    """From now on these modules count as not installed in this process.
+    """Makes these modules count as not installed in this process, from now on.
 
     pyarrow imports pandas, if it is there, to see whether a value is one of its: 0.3 s of CPU and 40 MiB for a process
     in which no value is. pyspark alone needs it.

@@ -59,7 +59,9 @@ def load_settings(file: Path | None, flags: Mapping[str, object] | None = None) 
 
 
 def load_effective(file: Path | None, flags: Mapping[str, object] | None, environment: Mapping[str, str]) -> Effective:
-    """The same with origins, for `rebalancer config`."""
+    """Returns the effective settings with the origin of each value, for `rebalancer config`; `flags` by dotted key,
+    text as it was typed. Raises SettingsRefused.
+    """
     merged: Nested = {}
     origins: dict[str, str] = {}
     if file is not None:
@@ -203,7 +205,9 @@ def _from_text(path: list[str], value: str) -> object:
 
 
 def _from_flag(path: list[str], value: str) -> object:
-    """The same, but YAML counts: `"a"` and `[1, 2]`. A number in the place of a text is a text: a name, a password."""
+    """Converts a flag's text as `_from_text` does, but YAML counts: `"a"` and `[1, 2]`. A number in the place of a text
+    is a text: a name, a password.
+    """
     parsed = _from_text(path, value)
     if parsed != value or (_types(path) & TEXTS and value[:1] not in ('"', "'")):
         return parsed

@@ -117,5 +117,5 @@ def _readers_by_topic(topics: int, class_of_member: Ints, class_topics: tuple[In
 
 
 def _bounds(numbers: Ints, limit: int) -> list[int]:
-    """Where each number starts among the sorted numbers, and the end."""
+    """Returns the index at which each number starts among the sorted numbers, and the end index."""
     return [0, *np.cumsum(np.bincount(numbers, minlength=limit)).tolist()]

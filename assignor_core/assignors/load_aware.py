@@ -26,7 +26,7 @@ STEPS_PER_MEMBER_MAX = 20
 
 
 def assign_load_aware(spec: GroupSpec) -> GroupAssignment:
-    """Even weight per capacity, eager.
+    """Returns the load-aware assignment: even weight per capacity, eager.
 
     >>> from assignor_core.assignors.contract import MemberSpec
     >>> weights = {"t": [9.0, 3.0, 3.0, 3.0]}
@@ -40,7 +40,7 @@ def assign_load_aware(spec: GroupSpec) -> GroupAssignment:
 
 
 def assign_cooperative_load_aware(spec: GroupSpec) -> GroupAssignment:
-    """The same, cooperative: what changes hands is withheld until its owner has revoked it."""
+    """Returns the cooperative load-aware assignment: partitions that change hands are withheld until revoked."""
     group = IndexedGroup.of(spec)
     ownership = settle_claims(group)
     return withhold(group, ownership, *_place(spec, group, ownership, cooperative=True))
@@ -105,7 +105,7 @@ class _Balance:
         return self.fair.highest(self.fair.used(self.loads()))
 
     def strains(self) -> Floats:
-        """The same without members that hold one partition alone: these have nothing to give."""
+        """Highest load per fair share, without members that hold one partition alone and so have nothing to give."""
         counts = np.bincount(self.owner[self.owner != UNASSIGNED], minlength=len(self.group.members))
         return self.fair.highest(np.where(counts > 1, self.fair.used(self.loads()), 0.0))
 
@@ -114,13 +114,13 @@ class _Balance:
         return self.strains() <= 1 + TOLERANCE
 
     def after_next_round(self, ownership: Ownership) -> "_Balance":
-        """Where this leads if it is cooperative: what is withheld now is free in the next round, and dealt out anew."""
+        """Returns the balance after the next cooperative round, which deals out the partitions withheld now."""
         reached = replace(self, owner=np.where(withheld(ownership, self.owner), UNASSIGNED, self.owner))
         reached.deal_out()
         return reached
 
     def worth_moving_from(self, stay: "_Balance") -> Bools:
-        """Whether this is clearly more even than `stay`: at its peak, or below a peak that is no higher.
+        """Whether this balance is clearly more even than `stay`: at its peak, or below a peak that is no higher.
 
         Each round that moves anything makes this smaller for the next one, so they come to an end.
         """

@@ -30,9 +30,10 @@ class LoadFigures:
     moved_weight: float
     """Weight of what leaves a live member, withheld or given to another."""
     r_score: float
-    """The same in fair shares of the mean member: how many members' worth of load stops and goes on elsewhere."""
+    """`moved_weight` in fair shares of the mean member: how many members' worth of load stops and continues elsewhere.
+    """
     moved_weight_least: float
-    """What had to leave: what members owned above `EVEN`, a partition that exceeds that alone excepted."""
+    """Weight that had to leave members: what they owned above `EVEN`, a partition that exceeds that alone excepted."""
 
 
 def load_figures(spec: GroupSpec, result: GroupAssignment) -> LoadFigures:

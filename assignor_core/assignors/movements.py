@@ -30,7 +30,7 @@ class Movements:
         self._first_owners: dict[int, int] = {}
         """By code that has moved and not returned."""
         self._moved: dict[tuple[int, int, int], _HashSet] = {}
-        """By topic, first owner and present owner."""
+        """Codes that have moved, by topic, first owner and present owner."""
 
     def returning(self, topic: int, code: int, giver: int, taker: int) -> int:
         """What moves to `taker` if `code` of `giver` is to: a code of the same topic, or `code` itself.

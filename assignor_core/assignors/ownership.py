@@ -100,7 +100,7 @@ def _settle_disputed(codes: Ints, members: Ints, generations: Ints, holder: Ints
 
 
 def _earlier_holder(index: TopicIndex, codes: Ints, members: Ints, generations: Ints) -> Ints:
-    """Also a member that nobody outbids: it missed a generation, and is who should get its partition back."""
+    """Returns earlier holders, also one that nobody outbids, as it missed a generation and should get its partition."""
     earlier_holder = np.full(index.partitions, UNASSIGNED, dtype=np.int64)
     older = generations < generations.max(initial=NO_GENERATION)
     if not older.any():

@@ -19,7 +19,7 @@ class StickyRacks:
 
     @classmethod
     def of(cls, group: IndexedGroup, partition_racks: PartitionRacks) -> "StickyRacks | None":
-        """None where racks don't matter: judged over all topics."""
+        """Returns the racks of a group; None where racks don't matter, judged over all topics."""
         members = member_racks(group)
         if not any(members) or not partition_racks:
             return None

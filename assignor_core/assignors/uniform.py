@@ -55,7 +55,7 @@ def _assign_equal_subscriptions(spec: GroupSpec, partitions: list[TopicPartition
 
 
 def _of_one_generation(spec: GroupSpec) -> GroupSpec:
-    """The same group with claims of one generation: a target has one owner a partition, and no owner is late."""
+    """Returns the group with all claims of one generation: a target has one owner a partition, and no owner is late."""
     members = {
         member_id: MemberSpec(member.topics, member.owned_partitions, 1, member.group_instance_id)
         for member_id, member in spec.members.items()

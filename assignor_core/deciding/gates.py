@@ -37,7 +37,7 @@ from assignor_core.resources import Resource
 from assignor_core.wording import counted
 
 DELETED_AFTER_MS = 120_000
-"""Until then bytes that have left a log dir may fill it still: Kafka's `log.segment.delete.delay.ms` is a minute."""
+"""Bytes that have left a log dir may fill it for so long: Kafka's `log.segment.delete.delay.ms` is a minute."""
 
 FAILED, LOG_DIRS, SKEW = (frozenset({row}) for row in (Reason.BROKER_FAILED, Reason.LOG_DIR_FULL, Reason.SKEWED))
 PLACEMENT = frozenset(LASTING_REASONS)
@@ -74,7 +74,7 @@ class Gate:
     """What the decision says then."""
     judge: Callable[[Need, Context], Hold | None]
     after_plan: bool = False
-    """Whether it judges the finished plan."""
+    """Whether the gate judges the finished plan."""
     is_silent: bool = False
     """Whether the decision says nothing of it, and goes on to the next need."""
     only_noted: bool = False
@@ -390,4 +390,4 @@ GATES = (
     Gate("gain", ALL, (Reason.MIN_GAIN,), gain, after_plan=True),
     Gate("maintenance window", ALL, (Reason.MAINTENANCE_WINDOW,), hours, after_plan=True, delays=True),
 )
-"""In the order in which they are asked; see `Gate`."""
+"""Gates in the order in which a decision calls them; see `Gate`."""

@@ -36,14 +36,14 @@ class Need:
 
     reason: Reason
     text: str
-    """What it is, with its figures."""
+    """What the need is, with its figures."""
     subjects: Subjects = ()
     resource: str | None = None
     """The resource that is skewed."""
     max_over_mean: float | None = None
     """Max/mean of that resource in the newest window."""
     since_ms: int | None = None
-    """When it was first seen; None where nobody noted it."""
+    """When the need was first seen; None where nobody noted it."""
     recurring_broker: int | None = None
     """The broker that the plan is for, where its skew comes back at this time."""
 
@@ -214,7 +214,7 @@ class PlacementStates:
         return by_reason[reason]
 
     def in_words(self, reason: Reason, lasted_ms: int) -> str:
-        """What it is, with how much of it there is and how long it has lasted.
+        """Returns the state of placement behind `reason` in words, with its extent and how long it has lasted.
 
         >>> PlacementStates(empty=(5,)).in_words(Reason.EMPTY_BROKER, 720_000)
         'brokers that are empty or nearly so, for 12 min: 5'

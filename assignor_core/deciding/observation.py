@@ -30,7 +30,7 @@ class Observation:
     windows: tuple[ClosedWindow, ...]
     """Closed windows, oldest first; at least one."""
     skews: tuple[SkewWindow, ...]
-    """The same windows as skew over the brokers that count."""
+    """Skew of each of `windows` over the brokers that count."""
     drained: frozenset[int] = frozenset()
     """Brokers that must end empty and get nothing."""
     changed_ms: int = 0
@@ -38,7 +38,7 @@ class Observation:
     log_dirs: LogDirs = field(default_factory=dict)
     """How full the log dirs of brokers are, without replicas; of brokers that show it."""
     away_since_ms: Mapping[int, int] = field(default_factory=dict)
-    """Since when brokers have been away without a break, as an execution has seen that was under way until now."""
+    """When each broker went away that has stayed away, as seen by an execution that was under way until now."""
     memory: LoadMemory = NOTHING_REMEMBERED
     """What these windows and earlier ones have shown; see `deciding.load_memory`."""
     recurring: RecurringLoad = NO_HISTORY
@@ -95,7 +95,7 @@ class Surroundings:
     behind: Mapping[int, str] = field(default_factory=dict)
     """broker: the groups that read from it and fall behind, in words."""
     away_since_ms: Mapping[int, int] = field(default_factory=dict)
-    """Since when brokers have been away without a break, where an execution has watched them: no step is taken then."""
+    """When each broker went away that has stayed away while an execution watched it: no step is taken then."""
     memory: LoadMemory = NOTHING_REMEMBERED
     """What windows up to the newest have shown."""
     recurring: RecurringLoad = NO_HISTORY
@@ -120,7 +120,10 @@ class PlanRequest:
     """If set, the plan relieves log dirs that are above its fill level, and does nothing else."""
 
     def needing(self, resource: str | None, gain: float) -> Self:
-        """The same for a plan that is of use only if it lowers max over mean by `gain`, of bytes in where None."""
+        """Returns this request for a plan that is of use only if it lowers max over mean of `resource` by `gain`.
+
+        `resource` None stands for bytes in.
+        """
         policy = replace(self.policy, gain_needed=(resource or Resource.BYTES_IN.value, gain))
         return replace(self, policy=policy)
 
@@ -174,7 +177,7 @@ class Evidence(Protocol):
     """What a decision asks for besides, and only where it decides something."""
 
     def groups_behind(self, brokers: frozenset[int]) -> Mapping[int, str]:
-        """Of `brokers` those with consumer groups that fall behind on them, with the groups in words."""
+        """Returns the brokers of `brokers` on which consumer groups fall behind, with the groups in words."""
 
     def catch_up_bytes_per_sec(self, windows: tuple[ClosedWindow, ...]) -> Mapping[int, float]:
         """Bytes/s that consumers read from each broker beyond what is produced, to catch up; mean over `windows`."""

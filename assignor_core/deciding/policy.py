@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from assignor_core.deciding.reasons import PLACEMENT_REASONS, Reason
 from assignor_core.errors import InputError
 from assignor_core.live import RELIEF_MAX_AWAY_SHARE
-from assignor_core.load_history.load_memory import Watched
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.maintenance import MaintenanceWindow
 from assignor_core.model import Capacity
@@ -20,14 +20,17 @@ from assignor_core.resources import Resource
 PLAN_WINDOWS_MAX = 30
 """A plan rests on no more of the newest windows than these, however noisy the load of a broker is."""
 
+if TYPE_CHECKING:
+    from assignor_core.load_history.load_memory import Watched
+
 
 class Detector(StrEnum):
     """What must hold of the windows in which a broker is over the threshold."""
 
     NOISE = "noise"
-    """Also that the brokers' noise does not explain them, and that such skews don't end by themselves here."""
+    """Enough windows, not explained by the brokers' noise, of skews that don't end by themselves on this cluster."""
     WINDOWS = "windows"
-    """Only that there are enough of them."""
+    """Only enough windows over the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +112,10 @@ class TriggerPolicy:
         return min(self.windows_over, max(2, math.ceil(2 * self.windows_over / 3)))
 
     @property
-    def watched(self) -> Watched:
+    def watched(self) -> "Watched":
         """What the memory of past windows needs to know of it."""
+        from assignor_core.load_history.load_memory import Watched  # numpy: who only reads settings needs none
+
         return Watched(self.enter_ratio, self.exit_ratio, self.windows_over, self.completeness_min)
 
 

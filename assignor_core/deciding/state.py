@@ -103,16 +103,16 @@ OFFLINE, LAGGING, LASTING = "offline", "lagging", "lasting"
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """Since when conditions last, in ms: rows of condition, subject and time, in order."""
+    """Times since which conditions last, in ms: rows of condition, subject and time, in order."""
 
     rows: tuple[tuple[str, Subject, int], ...] = ()
 
     def of(self, condition: str) -> dict[Subject, int]:
-        """When each subject of the condition was first seen, by subject in order."""
+        """Returns when each subject of the condition was first seen, by subject in order."""
         return {subject: since_ms for name, subject, since_ms in self.rows if name == condition}
 
     def at_most(self, now_ms: int) -> "Timers":
-        """Without times that are still to come."""
+        """Returns the timers with no time later than `now_ms`."""
         return Timers(tuple((name, subject, min(since_ms, now_ms)) for name, subject, since_ms in self.rows))
 
     def folded(
@@ -187,7 +187,7 @@ class TriggerState:
 
     @property
     def skewed_since_ms(self) -> int | None:
-        """Since when the broker that a plan would be for has been over: another one may have begun the breach."""
+        """Time since which the broker that a plan would be for is over: another broker may have begun the breach."""
         return self.breached_since_ms if self.broker_since_ms is None else self.broker_since_ms
 
 
@@ -282,7 +282,7 @@ def after_plan(
 
 
 def offline_since_ms(state: TriggerState) -> dict[int, int]:
-    """When each broker that is offline while it holds replicas was first seen so, by broker, ascending."""
+    """Returns when each broker that is offline while it holds replicas was first seen offline, by broker, ascending."""
     return {int(subject[0]): since_ms for subject, since_ms in state.timers.of(OFFLINE).items()}
 
 
@@ -307,7 +307,7 @@ def paused(futile: Iterable[Futile], attempt: Attempt) -> str | None:
 
 
 def noted(futile: Iterable[Futile], attempt: Attempt, detail: str) -> tuple[Futile, ...]:
-    """With one more try, which gained too little. What was wanted for another placement of the same reason is gone.
+    """Returns the tries with one more, which gained too little; tries for another placement of its reason are gone.
 
     >>> rows, wanted = (), Wanted("skewed", "bytes_in", 1, 3, 12, 0)
     >>> for window in range(6):

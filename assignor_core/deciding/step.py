@@ -59,10 +59,10 @@ class Tried:
     """What came of one kind of need."""
 
     context: Context
-    """With the state after it, and the plan if one was made."""
+    """Context with the state after the try, and the plan if one was made."""
     need: Need | None = None
     gate: Gate | None = None
-    """The one that holds."""
+    """The gate that holds."""
     hold: Hold | None = None
     passed: tuple[str, ...] = ()
     """Names of the gates that let it pass."""
@@ -226,7 +226,7 @@ def _tried(kind: NeedKind, context: Context) -> Tried:
 
 
 def _held(tried: Tried, *, after_plan: bool) -> Tried:
-    """With the first gate that holds, the names of those that let pass, and the notes of those that are only noted."""
+    """Returns the try with the first gate that holds, names of gates that let pass, and notes of gates only noted."""
     need, context, passed = tried.need, tried.context, list(tried.passed)
     assert need is not None
     for gate in GATES:
@@ -242,7 +242,7 @@ def _held(tried: Tried, *, after_plan: bool) -> Tried:
 
 
 def _planned(need: Need, context: Context) -> Context:
-    """With the plan for `need`, or why none can be made."""
+    """Returns the context with the plan for `need`, or why none can be made."""
     policy, state, observation = context.policy, context.state, context.observation
     failed = need.reason is Reason.BROKER_FAILED
     lost = frozenset(brokers_failed(policy.trigger, state, context.now_ms)) if failed else frozenset()

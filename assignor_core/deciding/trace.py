@@ -20,13 +20,13 @@ class Traced:
     need: str
     """The reason of the need as a decision names it (`Reason`), or `WAITING_PLAN`."""
     is_found: bool
-    """Whether the cluster has it."""
+    """Whether the cluster has the need."""
     text: str = ""
-    """What it is, with its figures."""
+    """What the need is, with its figures."""
     passed: tuple[str, ...] = ()
-    """Names of the gates that let it pass, in order."""
+    """Names of the gates that let the need pass, in order."""
     held_by: str | None = None
-    """Name of the gate that holds it; None where none does."""
+    """Name of the gate that holds the need; None where none does."""
     why: str = ""
     """Why it is held, or why the cluster does not have it, with figures."""
 

@@ -28,9 +28,9 @@ def topics_in_play(progress: Mapping[PartitionKey, Progress], live: LiveCluster)
 
 
 def is_troubled(partition: LivePartition, alive: frozenset[int]) -> bool:
-    """Whether it can hold an execution back, or takes room on a disk: offline, out of sync, or on a broker that is
-    away. All others change nothing about the next step, unless the plan names them; those that are being reassigned
-    stand in the controller's list.
+    """Whether a partition can hold an execution back, or takes room on a disk: offline, out of sync, or on a broker
+    that is away. All others change nothing about the next step, unless the plan names them; those that are being
+    reassigned are in the controller's list.
 
     >>> alive = frozenset({1, 2})
     >>> is_troubled(LivePartition((1, 2), 1, (1, 2)), alive), is_troubled(LivePartition((1, 2), 1, (1,)), alive)

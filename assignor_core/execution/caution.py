@@ -13,7 +13,7 @@ from assignor_core.policies import knob
 THROTTLE_BACK_OFF = 0.5
 THROTTLE_RECOVERY = 1.25
 HEADROOM_SHARE = 0.8
-"""Of what a broker has left below its capacity, copying may take this share."""
+"""Copying may take this share of what a broker has left below its capacity."""
 GAIN_KEPT_MIN = 0.5
 """A plan delivered if at least this share of the gain it promised was measured."""
 GAIN_JUDGED_MIN = 0.02
@@ -127,7 +127,7 @@ def delivered(outcome: Outcome) -> bool | None:
 
 
 def judged_by(outcomes: Mapping[str, Outcome]) -> Outcome | None:
-    """Of a plan's outcomes by resource the one it was made for: where it promised the most. None where it did nowhere.
+    """Returns a plan's outcome for the resource that it was made for: the largest promised gain. None without any.
 
     >>> judged_by({"bytes_in": Outcome(1.5, 1.1, 1.2), "disk": Outcome(1.2, 1.1, 1.3)}).measured
     1.2

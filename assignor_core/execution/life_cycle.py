@@ -17,7 +17,7 @@ from assignor_core.throttles import is_tagged
 
 
 class Phase(StrEnum):
-    """Where an execution stands."""
+    """Phase of an execution, from its approval to its end."""
 
     WAITING = "waiting"
     """Approved, and not started."""
@@ -57,7 +57,7 @@ TRANSITIONS: Mapping[tuple[Phase, Event], Phase] = {
 }
 
 ENDED = frozenset({Phase.REFUSED, Phase.DONE, Phase.MEASURED, Phase.ABORTED})
-"""Nothing is left to do on the cluster, but for throttles of brokers that are down."""
+"""Phases in which nothing is left to do on the cluster, but for throttles of brokers that are down."""
 ENDING_EVENTS = frozenset(
     event for (before, event), after in TRANSITIONS.items() if after in ENDED and before not in ENDED
 )
@@ -108,7 +108,7 @@ class Execution:
 
     @property
     def phase(self) -> Phase:
-        """Where it stands."""
+        """Phase of the execution; ABORTING if an abort was requested and the execution has not ended."""
         return Phase.ABORTING if self.abort_requested and not self.ended else self.stage
 
     @property
@@ -147,17 +147,17 @@ class Execution:
 
     @property
     def waiting(self) -> bool:
-        """Whether it was approved and has not started."""
+        """Whether the execution was approved and has not started."""
         return self.stage is Phase.WAITING
 
     @property
     def in_progress(self) -> bool:
-        """Whether it has started and has not ended, paused or not."""
+        """Whether the execution has started and has not ended, paused or not."""
         return self.stage in (Phase.UNDER_WAY, Phase.PAUSED)
 
     @property
     def paused(self) -> bool:
-        """Whether it waits for a maintenance window, or for a person, with nothing of it on the cluster."""
+        """Whether the execution waits for a maintenance window, or for a person, with nothing of it on the cluster."""
         return self.stage is Phase.PAUSED
 
     @property
@@ -172,22 +172,22 @@ class Execution:
 
     @property
     def approved_ms(self) -> int:
-        """When it was approved, or refused at once."""
+        """When the execution was approved, or refused at once."""
         return self.events[0].at_ms
 
     @property
     def started_ms(self) -> int | None:
-        """When it started; None where it has not."""
+        """When the execution started; None where it has not."""
         return next((record.at_ms for record in self.events if record.event is Event.STARTED), None)
 
     @property
     def begun_ms(self) -> int:
-        """When it started; when it was approved, as long as it has not."""
+        """When the execution started; when it was approved, as long as it has not started."""
         return self.approved_ms if self.started_ms is None else self.started_ms
 
     @property
     def since_ms(self) -> int:
-        """When it started, or resumed after its newest pause: what clients are compared with.
+        """When the execution started, or resumed after its newest pause: what clients are compared with.
 
         Before the start it is the approval.
         """
@@ -228,22 +228,22 @@ class Execution:
 
     @property
     def ended_ms(self) -> int | None:
-        """When it ended."""
+        """When the execution ended."""
         return None if self.end is None else self.end.at_ms
 
     @property
     def done_ms(self) -> int | None:
-        """When it was carried out in full; None where it was not."""
+        """When the execution was carried out in full; None where it was not."""
         return self.ended_ms if self.stage in (Phase.DONE, Phase.MEASURED) else None
 
     @property
     def failed(self) -> bool:
-        """Whether it ended without being carried out."""
+        """Whether the execution ended without being carried out."""
         return self.stage in (Phase.REFUSED, Phase.ABORTED)
 
     @property
     def acted_ms(self) -> int:
-        """When it last did, or was allowed, something: what came after its end is bookkeeping."""
+        """When the execution last did, or was allowed, something: what came after its end is bookkeeping."""
         return next(record.at_ms for record in reversed(self.events) if record.event not in EVENTS_AFTER_THE_END)
 
     @property
@@ -264,12 +264,12 @@ class Execution:
 
     @property
     def owes(self) -> bool:
-        """Whether it has ended and brokers that were down still carry its throttle."""
+        """Whether the execution has ended and brokers that were down still carry its throttle."""
         return self.ended and bool(self.throttled_brokers)
 
     @property
     def to_be_measured(self) -> bool:
-        """Whether it was carried out and its result is not measured."""
+        """Whether the execution was carried out and its result is not measured."""
         return self.stage is Phase.DONE
 
     @property
@@ -279,12 +279,14 @@ class Execution:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What it is judged by: the load for which the plan promised most. None where nothing was measured."""
+        """Outcome that the execution is judged by: of the load with the largest promise. None where nothing was
+        measured.
+        """
         return None if self.measured is None else judged_by(self.measured.figures.outcomes())
 
     @property
     def in_windows_only(self) -> bool:
-        """Whether it may submit movements in maintenance windows only."""
+        """Whether the execution may submit movements in maintenance windows only."""
         return bool(self.figures.in_windows_only)
 
 

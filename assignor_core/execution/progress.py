@@ -1,4 +1,4 @@
-"""Where each movement of a plan stands, read off the cluster.
+"""Progress of each movement of a plan, read from the cluster.
 
 A partition that is neither at its old replicas, nor on its way, nor at its new ones was changed by somebody else. The
 way is a list that this execution asks for, and no other: a reassignment to other replicas belongs to somebody else,
@@ -16,16 +16,19 @@ from assignor_core.live import LiveCluster, LivePartition, PartitionKey, Reassig
 from assignor_core.plan import Movement, Plan
 
 MISSING_LOOKS_MIN = 10
-"""So many looks in a row must miss a partition before it counts as gone: one of them may show the wrong metadata."""
+"""So many looks in a row must miss a partition before it counts as gone: a single look may show wrong metadata."""
 UNLISTED_LOOKS_MAX = 60
 """Metadata is seconds behind the controller, not minutes: looks are a second apart."""
 
 UNSHOWN_LOOKS_MAX = 10
-"""The same where metadata may show what was before a reassignment; who cancels one leaves that, too."""
+"""After so many looks in a row that don't show the target of a partition's newest reassignment, metadata is believed.
+
+Metadata may show the replicas of before a reassignment because it is behind, or because somebody cancelled it.
+"""
 
 
 class Progress(StrEnum):
-    """Where one movement stands."""
+    """Progress of one movement."""
 
     PENDING = auto()
     MOVING = auto()
@@ -33,16 +36,16 @@ class Progress(StrEnum):
     DONE = auto()
     FOREIGN = auto()
     MISSING = auto()
-    """Metadata doesn't show it, and has not missed it often enough for it to be gone."""
+    """Metadata doesn't show the partition, and has not missed it often enough for the partition to be gone."""
     GONE = auto()
     SKIPPED = auto()
-    """Kafka refuses to move it."""
+    """Kafka refuses to move the partition."""
     NOT_ELECTED = auto()
-    """It has reached its new replicas, and Kafka refuses to elect the first of them."""
+    """The partition has reached its new replicas, and Kafka refuses to elect the first of them."""
 
 
 FINISHED = frozenset({Progress.DONE, Progress.GONE, Progress.SKIPPED, Progress.NOT_ELECTED})
-"""Nothing is left to do for such a movement: what waits for it may begin."""
+"""Progress of a movement for which nothing is left to do: what waits for the movement may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,12 @@ class PastLooks:
     """
 
     unlisted: Mapping[PartitionKey, int] = field(default_factory=dict)
-    """It has the replicas of a reassignment under way, and the controller lists none."""
+    """Looks in a row in which a partition had the replicas of a reassignment under way, and the controller listed none.
+    """
     missing: Mapping[PartitionKey, int] = field(default_factory=dict)
-    """Metadata doesn't show it."""
+    """Looks in a row in which metadata did not show a partition."""
     unshown: Mapping[PartitionKey, tuple[tuple[int, ...], int]] = field(default_factory=dict)
-    """Metadata doesn't show the target of its newest reassignment, which is over: the target, and the looks since.
+    """Target of a partition's newest reassignment, which is over and not shown by metadata, and the looks since.
 
     To ask anew meanwhile could undo what others have done, and begin a wave before the one that it waits for is made.
     """
@@ -81,7 +85,7 @@ class PastLooks:
         )
 
     def counts(self, key: PartitionKey) -> bool:
-        """Whether anything is counted of this partition."""
+        """Whether any look is counted of the partition `key`."""
         return key in self.unshown or key in self.unlisted or key in self.missing
 
     def _unshown_after(
@@ -109,7 +113,7 @@ def progress_of(
     refused: Collection[PartitionKey] = (),
     not_elected: Collection[PartitionKey] = (),
 ) -> dict[PartitionKey, Progress]:
-    """Where each movement of the plan stands; `staged` if this execution moves by one new replica at a time.
+    """Returns the progress of each movement of the plan; `staged` if this execution moves by one new replica at a time.
 
     A caller that looks once only, and counts no `looks`, believes that look: what it doesn't show is gone. Partitions
     that are `refused` for good and not on their way are skipped; of those `not_elected` the election is.
@@ -121,14 +125,14 @@ def progress_of(
 def progress_among(
     movements: Iterable[Movement], cluster: LiveCluster, *, staged: bool, looks: PastLooks
 ) -> dict[PartitionKey, Progress]:
-    """Where these movements stand, whatever Kafka refuses."""
+    """Returns the progress of `movements`, whatever Kafka refuses."""
     return {movement.key: _progress(movement, cluster, staged, looks) for movement in movements}
 
 
 def with_skipped(
     states: Mapping[PartitionKey, Progress], refused: Collection[PartitionKey], not_elected: Collection[PartitionKey]
 ) -> dict[PartitionKey, Progress]:
-    """The same states, with those skipped that are `refused` for good, or whose election is."""
+    """Returns `states`: pending movements `refused` for good become skipped, placed ones `not_elected` not elected."""
     skipped = [key for key in refused if states.get(key) is Progress.PENDING]
     led_by_others = [key for key in not_elected if states.get(key) is Progress.PLACED]
     return {**states, **dict.fromkeys(skipped, Progress.SKIPPED), **dict.fromkeys(led_by_others, Progress.NOT_ELECTED)}
@@ -215,7 +219,7 @@ def _is_asked_for(movement: Movement, moving: LivePartition | Reassignment, stag
 
 
 def _was_asked_for(movement: Movement, live: LivePartition, staged: bool) -> bool:
-    """Whether these are the replicas during a reassignment of ours, which the controller has just ended.
+    """Whether `live` has the replicas during a reassignment of ours, which the controller has just ended.
 
     Kafka keeps the target first, then those that it removes.
     """

@@ -70,7 +70,7 @@ class Limits:
         False, "true: a partition gets one new replica at a time, and an old one leaves once the new one is in sync."
     )
     relief_max_away_share: float = RELIEF_MAX_AWAY_SHARE
-    """With a larger share of the brokers away, replicas that they held are not re-created."""
+    """If a larger share of the brokers is away, replicas on these brokers are not re-created."""
     drained: frozenset[int] = frozenset()
     """Brokers that must end empty: their log dirs may be cordoned."""
 

@@ -26,7 +26,7 @@ PERMANENT = frozenset(
 Kafka 4.4 refuses a cordoned broker with it, and learns of the end of a cordon a heartbeat after the broker shows it.
 """
 TRIES_MAX = 60
-"""So often another error is answered by asking again: tries are a second apart."""
+"""How often a request is repeated after any other error: tries are a second apart."""
 NAMED_MAX = 5
 
 

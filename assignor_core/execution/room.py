@@ -136,8 +136,8 @@ def to_give_up(
 
 
 def overflowing(live: LiveCluster, log_dirs: LogDirs, moving: Collection[PartitionKey]) -> list[PartitionKey]:
-    """Of the reassignments `moving` those whose new replicas would fill their log dir, as others have written there
-    since they were begun; sorted. `log_dirs` must show the leaders of what catches up, too.
+    """Returns the reassignments of `moving` whose new replicas would fill their log dir, sorted: others have written
+    there since the reassignments began. `log_dirs` must show the leaders of what catches up, too.
     """
     largest, chosen = largest_replicas(log_dirs), set[PartitionKey]()
     for broker, behind in catching_up(live, log_dirs.keys()).items():

@@ -22,7 +22,7 @@ Changes = dict[str, tuple[int, ...]]
 
 
 class MovementState(StrEnum):
-    """Where one movement of an execution stands, by the journal."""
+    """State of one movement of an execution, by the journal."""
 
     WAITING = "waiting"
     UNDER_WAY = "under_way"
@@ -38,20 +38,20 @@ class SeenMovements:
     """What the events of one execution show of its movements, by their place in the plan."""
 
     made_ms: Mapping[int, int]
-    """When each that is made was first seen so, ms since 1970."""
+    """When each movement that is made was first seen as made, ms since 1970."""
     under_way: frozenset[int]
     rest: MovementState
-    """State of all others."""
+    """State of all movements that are neither made nor under way."""
 
     def state(self, place: int) -> MovementState:
-        """Where the movement at this place stands."""
+        """Returns the state of the movement at `place` in the plan."""
         if place in self.made_ms:
             return MovementState.MADE
         return MovementState.UNDER_WAY if place in self.under_way else self.rest
 
 
 def seen_movements(execution: Execution) -> SeenMovements:
-    """What the events show.
+    """Returns what the events of `execution` show of its movements.
 
     >>> from assignor_core.execution.events import Event, Figures
     >>> from assignor_core.execution.life_cycle import begin
@@ -83,7 +83,7 @@ def _is_recorded(events: Sequence[EventRecord]) -> bool:
 
 
 def _rest_at_the_end(execution: Execution, made: int) -> MovementState:
-    """Of movements that no event names."""
+    """Returns the state, in an execution that has ended, of movements that no event names."""
     figures = execution.figures
     if figures.movements_done == figures.movements_total:
         return MovementState.MADE

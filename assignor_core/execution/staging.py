@@ -30,7 +30,7 @@ def next_replicas(current: tuple[int, ...], goal: tuple[int, ...], racks: Mappin
 
 
 def is_between(replicas: tuple[int, ...], old: tuple[int, ...], goal: tuple[int, ...]) -> bool:
-    """Whether these brokers can only be on the way from `old` to `goal`: some of each, and all that are in both.
+    """Whether `replicas` can only be on the way from `old` to `goal`: some of each, and all that are in both.
 
     >>> is_between((1, 4), (1, 2), (3, 4)), is_between((1, 3, 2), (1, 2), (3, 4)), is_between((2, 1), (1, 2), (3, 4))
     (True, True, False)

@@ -21,10 +21,12 @@ from assignor_core.plan import Plan
 from assignor_core.wording import counted, first_named
 
 Standing = Mapping[ReplicaKey, Progress]
-"""Where each movement stands. FOREIGN: somebody else has moved it. GONE: no log dir of the broker shows it."""
+"""Progress of each movement within a broker. FOREIGN: somebody else moved the replica. GONE: no log dir of the broker
+shows the replica.
+"""
 
 _LEFT = FINISHED | {Progress.FOREIGN}
-"""Nothing is left to do for such a movement."""
+"""Progress of a movement for which nothing is left to do."""
 NOT_THERE = "LogDirNotFoundError"
 
 
@@ -55,7 +57,7 @@ class Missed:
 
 
 def standing_of(plan: Plan, log_dirs: LogDirs, missed: Missed, skipped: Collection[ReplicaKey] = ()) -> Standing:
-    """Where each movement stands; MISSING also while its broker does not answer.
+    """Returns the progress of each movement within a broker; MISSING also while its broker does not answer.
 
     A replica in a log dir that went offline is not shown: it counts as gone, as its data can't be copied from there.
     """

@@ -34,7 +34,7 @@ from assignor_core.group.trace import What
 
 JOINING = frozenset({MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE})
 REJOIN_ERRORS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-"""After these a member has lost its partitions and joins anew."""
+"""After these errors a member has lost its partitions and joins again."""
 PUT_OUT = REJOIN_ERRORS | {ErrorCode.FENCED_INSTANCE_ID}
 
 
@@ -283,7 +283,7 @@ class Consumers:
             self._ask(self.group.heartbeat, process.member.heartbeat())
 
     def fall_silent(self, process: Process[Member]) -> None:
-        """Its last heartbeat was the one before now; its session ends if it does not come back."""
+        """The process falls silent after the heartbeat before now; its session ends if it does not come back."""
         if process.member.state in (MemberState.STABLE, MemberState.COMPLETING_REBALANCE):
             self.group.heard(process.last_beat_ms(self._queue.now_ms), process.member.member_id)
         self._await_session_end(process, process.member.member_id)
@@ -295,7 +295,7 @@ class Consumers:
             self._queue.add(end_ms, self._session_end, process, member_id)
 
     def _session_end(self, process: Process[Member], member_id: str) -> None:
-        """A process that is back by now has been heard of since."""
+        """Ends the session of a member, unless its process is back and has been heard of since."""
         if process.alive and not process.silent and process.paused_until_ms <= self._queue.now_ms:
             return
         self._follow(self.group.session_elapsed(self._queue.now_ms, member_id))

@@ -27,7 +27,7 @@ UUID_CHARS = 36
 SESSION_TIMEOUTS = {CLASSIC: "session.timeout.ms", CONSUMER: "group.consumer.session.timeout.ms (of the brokers)"}
 """The setting that decides, by type of the groups that have static members."""
 FLAPS_MIN = 3
-"""So many comings and goings of one member in the look-back are called flapping."""
+"""A member flaps if it joined and left at least so many times in the look-back."""
 
 
 class Cause(Enum):
@@ -121,7 +121,7 @@ class GroupAdvice:
 
     @property
     def moved_ratio(self) -> float | None:
-        """None without a rebalance of owned partitions."""
+        """Partitions that moved as a share of `stopped_if_eager`; None without a rebalance of owned partitions."""
         return self.partitions_moved / self.stopped_if_eager if self.stopped_if_eager else None
 
 
@@ -259,7 +259,7 @@ def _cause(
 
 
 def _cause_by_count(before: int | None, after: int | None) -> Cause:
-    """Where nobody owns a partition alone, as in share groups, or who came owns nothing."""
+    """Returns the cause by member counts: nobody owns a partition alone, as in share groups, or who came owns none."""
     if before is None or after is None or before == after:
         return Cause.UNKNOWN
     if not before or not after:

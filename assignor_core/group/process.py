@@ -60,7 +60,9 @@ class Process(Generic[M]):
         return max(now_ms, self.paused_until_ms, self.busy_until_ms)
 
     def hears_at_ms(self, now_ms: int, *, polling: bool) -> int:
-        """When it takes what arrives now: heartbeats have a thread of their own, all else waits for a poll."""
+        """Returns when the process takes what arrives now: heartbeats have a thread of their own, all else waits for
+        polls.
+        """
         return self.polls_at_ms(now_ms) if polling else max(now_ms, self.paused_until_ms)
 
     def heartbeats_from(self, now_ms: int, late_ms: int, interval_ms: int | None = None) -> None:
@@ -85,7 +87,7 @@ class Process(Generic[M]):
         return matches(self.patterns, topic)
 
     def leads_with(self, topics: Iterable[str], partitions: Mapping[str, int]) -> None:
-        """As the leader: note the group's topics, look up those it had not heard of, remember what it assigns of."""
+        """The leader notes the group's topics, looks up those that it does not know, and remembers what it assigns."""
         self._group_topics = frozenset(topics)
         for topic in self._group_topics & partitions.keys():
             self.known_partitions.setdefault(topic, partitions[topic])

@@ -28,7 +28,7 @@ class RegisteredMember:
 
     @property
     def is_static(self) -> bool:
-        """Whether it has a group instance id (KIP-345)."""
+        """Whether the member has a group instance id (KIP-345)."""
         return self.group_instance_id is not None
 
 

@@ -136,7 +136,7 @@ class Scenario:
 
     @property
     def group_protocol(self) -> str:
-        """That of all members."""
+        """Group protocol of all members."""
         return next(iter(self.processes.values())).config.group_protocol
 
     def patterns(self) -> set[str]:

@@ -37,7 +37,7 @@ class GroupInput(Named):
 
 
 class MemberState(Named):
-    """Where a consumer stands, as the Java client calls it; the last two are ends."""
+    """State of a consumer, as the Java client calls it; the last two are ends."""
 
     UNJOINED = "UNJOINED"
     PREPARING_REBALANCE = "PREPARING_REBALANCE"
@@ -94,10 +94,11 @@ HEARTBEAT_ANSWERS: Mapping[GroupState, ErrorCode] = {
     _STABLE: ErrorCode.NONE,
     _DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""What a member of the current generation hears."""
+"""Error code in the answer to a heartbeat of a member of the current generation, by state of the group."""
 
 SYNC_ANSWERS: Mapping[GroupState, ErrorCode] = HEARTBEAT_ANSWERS
-"""The same; in CompletingRebalance the answer waits for the leader."""
+"""Error code in the answer to SyncGroup, by state of the group; in CompletingRebalance the answer waits for the leader.
+"""
 
 _MEMBER_PATH: Mapping[tuple[MemberState, MemberInput], MemberState] = {
     (MemberState.UNJOINED, MemberInput.JOINS): MemberState.PREPARING_REBALANCE,

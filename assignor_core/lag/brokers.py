@@ -31,15 +31,15 @@ class BehindOnBroker:
     groups_behind: tuple[str, ...]
     groups_reading: int
     lag_records: int
-    """Of those groups, on the partitions of this broker that are behind."""
+    """Lag of `groups_behind` on the partitions of this broker that are behind."""
 
     @property
     def share(self) -> float:
-        """Of the groups that read from it, how many fall behind, 0 to 1."""
+        """Share, 0 to 1, of the groups reading from the broker that fall behind there."""
         return len(self.groups_behind) / self.groups_reading
 
     def __str__(self) -> str:
-        """For a sentence, as the trigger's reasons take it."""
+        """Text for a sentence, as the trigger's reasons take it."""
         named = first_named(self.groups_behind, NAMED_MAX)
         return f"{named}: {self.lag_records:,} records, {len(self.groups_behind)} of {self.groups_reading} groups"
 

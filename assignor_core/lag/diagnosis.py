@@ -25,9 +25,10 @@ EXPLAINED_MIN = 0.8
 """A broker or member explains a lag that sits with its partitions to this share, and has this share of them behind."""
 EVERYWHERE_MIN = 0.8
 HOT_PARTITION_MIN = 2.0
-"""Times the median of the group's partitions of the topic."""
+"""A partition is hot if its write rate is at least this many times the median of the group's partitions of the topic.
+"""
 HARDLY_WRITTEN_MAX = 0.05
-"""Of what is written to those that lag, on average: a partition below it that keeps up shows nothing."""
+"""A partition that keeps up shows nothing if it is written less than this share of the mean of those that lag."""
 STORM_PER_HOUR = 6.0
 REBALANCING_MIN_S = 120.0
 """A rebalance that takes longer explains why nothing is read."""
@@ -57,7 +58,7 @@ class Reading:
     member_id: str | None
     client_id: str | None
     broker: int | None
-    """Its leader."""
+    """Broker that leads the partition."""
     consumed_per_sec: float | None
     produced_per_sec: float | None
     held_back_records: int = 0
@@ -93,7 +94,7 @@ class GroupReading:
 
     @property
     def lagging(self) -> tuple[Reading, ...]:
-        """Its partitions that lag."""
+        """Partitions of the group that lag."""
         return tuple(row for row in self.partitions if row.lags)
 
     @property
@@ -262,7 +263,7 @@ CAUSES: tuple[Callable[[GroupReading], Finding | None], ...] = (
 
 
 def _hot_partitions(group: GroupReading) -> tuple[Reading, ...]:
-    """Those that lag and are written far more than their siblings, hottest first; a trifle to the group is not hot.
+    """Partitions that lag and are written far more than their siblings, hottest first; trifles to the group aren't hot.
 
     Siblings of which the rate is unknown, as after a change of leader, are no idle ones.
     """

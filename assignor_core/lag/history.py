@@ -48,12 +48,12 @@ class LagHistory:
         object.__setattr__(self, "newest", self.starts + counts - 1)
 
     def of(self, partitions: Flags) -> Self:
-        """The same of some partitions, of which there is at least one."""
+        """Returns the history of the flagged `partitions`, of which there is at least one."""
         kept, counts = self.spread(partitions), self.counts[partitions]
         return self.points(np.cumsum(counts) - counts, kept)
 
     def points(self, starts: Ints, kept: Flags) -> Self:
-        """These points, as the history of partitions whose first points they are at `starts`."""
+        """Returns the points flagged in `kept` as the history of partitions whose first points are at `starts`."""
         log_start = None if self.log_start is None else self.log_start[kept]
         return type(self)(starts, self.time_ms[kept], self.committed[kept], self.log_end[kept], log_start)
 
@@ -105,7 +105,7 @@ def lag_seconds(history: LagHistory) -> Floats:
 
 
 def lag_age(history: LagHistory) -> Answers:
-    """The same, and for which partitions the points go back far enough."""
+    """Returns P ages as `lag_seconds` does, and for which partitions the points go back far enough."""
     times, ends, starts = history.time_ms, history.log_end, history.starts
     newest = history.newest
     committed = history.read_to[newest]
@@ -128,7 +128,7 @@ def last_commit_ms(history: LagHistory) -> Floats:
 
 
 def newest_commit(history: LagHistory) -> Answers:
-    """The same, and for which partitions a commit was seen, or nothing is committed."""
+    """Returns P times as `last_commit_ms` does, and for which partitions a commit was seen, or nothing is committed."""
     seen = last_true(commits_seen(history), history.starts)
     unknown = np.isnan(history.committed[history.newest])
     times_ms = history.time_ms[np.where(seen < 0, history.starts, seen)]

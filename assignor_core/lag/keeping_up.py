@@ -27,11 +27,11 @@ class Course:
     committed_min: Floats | None = None
     """NaN where it is unknown at any point."""
     committed_before: Floats | None = None
-    """At the sample before the newest; NaN where it is unknown."""
+    """Committed offset at the sample before the newest; NaN where it is unknown."""
 
     @classmethod
     def of(cls, points: Iterable[Point], policy: LagPolicy, *, now_ms: float) -> Self:
-        """Of one or more points, oldest first, that cover the look-back which ends at `now_ms`."""
+        """Summarizes one or more points, oldest first, that cover the look-back which ends at `now_ms`."""
         after_ms = now_ms - policy.windows * policy.window_ms
         greatest = least = end_before = time_before = newest = before = np.zeros(0)
         shrinks, seen = np.zeros(0, dtype=bool), np.zeros(0, dtype=np.int64)

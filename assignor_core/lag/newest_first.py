@@ -61,7 +61,7 @@ class LagTrace:
         )
 
     def part(self, partitions: Ints) -> Self:
-        """The same of some partitions; what is added there is not seen here."""
+        """Returns the trace of `partitions`; points that are added to the returned trace don't appear in this one."""
         return type(self)(
             _part(self.newest, partitions),
             _part(self._oldest, partitions),
@@ -72,7 +72,7 @@ class LagTrace:
         )
 
     def add(self, point: Point) -> None:
-        """The next older point of each partition; no array of it is changed."""
+        """Adds the next older point of each partition; no array of `point` is changed."""
         seen = ~np.isnan(point[0])
         is_first = seen & np.isnan(self.newest[0])
         if is_first.any():
@@ -85,7 +85,7 @@ class LagTrace:
         self._oldest_known = point if known.all() else _chosen(known, point, self._oldest_known)
 
     def age(self) -> Answers:
-        """As `lag_age`: P ages of the next record to be read, seconds."""
+        """Returns P ages of the next record to be read, seconds, as `lag_age` does."""
         time_ms, committed, _ = self.newest
         is_known = ~np.isnan(self._age_s)
         age_s = np.where(is_known, self._age_s, (time_ms - self._oldest[0]) / 1000)
@@ -93,7 +93,7 @@ class LagTrace:
         return Answers(np.where(unknown, np.nan, age_s), unknown | is_known)
 
     def commit(self) -> Answers:
-        """As `newest_commit`: P times of the newest commit, ms."""
+        """Returns P times of the newest commit, ms, as `newest_commit` does."""
         unknown, is_known = np.isnan(self.newest[1]), ~np.isnan(self._commit_ms)
         commit_ms = np.where(is_known, self._commit_ms, self._oldest[0])
         return Answers(np.where(unknown, np.nan, commit_ms), unknown | is_known)

@@ -51,7 +51,7 @@ class PartitionFigures:
 
     @property
     def catch_up_seconds(self) -> float | None:
-        """Until there is no lag, at the rates of the look-back; None where it isn't being caught up."""
+        """Seconds until there is no lag, at the rates of the look-back; None where the group doesn't catch up."""
         if self.lag_records is None or self.consumed_per_sec is None or self.produced_per_sec is None:
             return None
         if self.lag_records and not self.has_steady_rates:

@@ -22,7 +22,7 @@ class LagStatus(IntEnum):
 
     OK = 0
     UNKNOWN = 1
-    """Nothing committed, not seen for long enough, members not shown, or no longer subscribed."""
+    """The group has committed nothing, was not seen for long enough, shows no members, or is no longer subscribed."""
     WARN = 2
     """Reads and commits, yet does not catch up; or records were deleted before it read them."""
     STOP = 3
@@ -34,7 +34,7 @@ class LagStatus(IntEnum):
 
     @property
     def label(self) -> str:
-        """As metrics and JSON write it."""
+        """Name of the status as metrics and JSON write it."""
         return self.name.lower()
 
 

@@ -43,7 +43,7 @@ class EarlierWaits:
 
     @classmethod
     def none(cls, partitions: int) -> Self:
-        """Nothing was read."""
+        """Returns the waits of partitions of which nothing was read."""
         return cls(np.full(partitions, np.nan), np.zeros(partitions), np.full(partitions, np.nan))
 
     @classmethod

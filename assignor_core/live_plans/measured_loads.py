@@ -18,11 +18,11 @@ from math import fsum
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.follower_reads import Rack, reader_racks
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.load import NEGLIGIBLE, Floats
 from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.model import RATE_KEYS, Load, Partition
+from assignor_core.reader_racks import Rack, reader_racks
 
 DAY_HOURS = 24
 CELLS_MAX = 500_000
@@ -162,7 +162,7 @@ LOAD_MIN_BYTES_PER_SEC = 100_000.0
 
 
 def load_disagreement(reported: Mapping[int, float], led: Mapping[int, float]) -> dict[int, float]:
-    """By broker: what it reports less what the partitions that it leads add up to, both over the mean of all brokers.
+    """Returns each broker's reported load less the sum over partitions that it leads, both over the brokers' mean.
 
     Figures in bytes/s. Brokers that report nothing are left out. Empty where the mean that brokers report is below
     `LOAD_MIN_BYTES_PER_SEC`.

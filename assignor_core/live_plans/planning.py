@@ -106,15 +106,15 @@ class Model:
     silent: frozenset[int]
     """Brokers in use that did not answer when asked for their log dirs: they take nothing and give nothing."""
     disagreement: Mapping[int, float]
-    """By broker over all windows, see `load_disagreement`."""
+    """Disagreement of each broker over all windows, see `load_disagreement`."""
     disagreement_max: float
-    """In mean loads of a broker; where any of `disagreement` is larger there is no plan for balance."""
+    """Limit in mean loads of a broker: where any of `disagreement` is larger there is no plan for balance."""
     span_ms: tuple[int, int]
     """Start and end of the windows that the loads come from."""
     hourly: HourlyRates = NO_HOURS
     """Hours whose loads are further columns of `cluster`, after that of the windows."""
     remote_bytes: Mapping[PartitionKey, float] = field(default_factory=dict)
-    """As measured; no part of the load, as nobody copies it."""
+    """Bytes in remote storage by partition, as measured; no part of the load, as nobody copies them."""
     sizes_hidden: bool = False
     """Whether no broker shows its log dirs: nobody knows what a replica holds or whether it has room anywhere."""
 

@@ -20,11 +20,11 @@ NAMED_MAX = 5
 """Brokers named in one line."""
 
 AskUploads = Callable[[Collection[PartitionKey]], Uploads]
-"""Asks the cluster about partitions whose log begins in remote storage."""
+"""Reads uploads from the cluster, of partitions whose log begins in remote storage."""
 
 
 def none_known(_: Collection[PartitionKey]) -> Uploads:
-    """Uploads where there is nobody to ask."""
+    """Returns no uploads, where no cluster can be read."""
     return NO_UPLOADS
 
 

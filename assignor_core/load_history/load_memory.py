@@ -48,35 +48,35 @@ CORRELATION_MAX = 0.9
 SHARE_MIN = 0.05
 """Shares below count as this: the logarithm of 0 is no number."""
 SUM_SIGMAS = 3.0
-"""A sum of so many times its own standard deviation is no noise ..."""
+"""A sum of so many times its own standard deviation is no noise."""
 LASTING_SIGMAS = 6.0
-"""... nor is one of so many times the standard deviation of what lasts, however many windows it took."""
+"""A sum of so many times the standard deviation of what lasts is no noise, however many windows the sum took."""
 KEPT_MS = 86_400_000
 """A broker that has sent nothing for longer is forgotten."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """Of B brokers one number each; logarithms of shares where nothing else is named."""
+    """Level, noise and evidence of B brokers, one number each; logarithms of shares where nothing else is named."""
 
     brokers: tuple[int, ...]
     """Ascending."""
     windows: Longs
     """Windows seen of the broker."""
     settled: Longs
-    """Those since replicas were last moved."""
+    """Windows seen of the broker since replicas were last moved."""
     level: Floats
     variance: Floats
     covariance: Floats
-    """Of what is left in one window and in the next."""
+    """Covariance of what the level leaves of a share in one window and in the next."""
     residual: Floats
-    """What was left in the newest window."""
+    """What the level left of the share in the newest window."""
     excess: Floats
     """The CUSUM."""
     excess_windows: Longs
-    """Windows that it has taken since it was 0."""
+    """Windows that the CUSUM has taken since it was 0."""
     excess_since_ms: Longs
-    """End of the first of them."""
+    """End of the first window that the CUSUM has taken since it was 0."""
     seen_ms: Longs
     """End of the newest window with a known share."""
     first_level: Floats
@@ -84,12 +84,12 @@ class Levels:
 
     @classmethod
     def none(cls) -> "Levels":
-        """Of no broker."""
+        """Returns the levels of no broker."""
         ints, floats = np.zeros(0, np.int64), np.zeros(0)
         return cls((), ints, ints, floats, floats, floats, floats, floats, ints, ints, ints, floats)
 
     def changed(self) -> "Levels":
-        """After replicas were moved: levels and evidence begin anew, the noise stays."""
+        """Returns the levels after replicas were moved: level and evidence begin anew, the noise stays."""
         zeros = np.zeros(len(self.brokers), np.int64)
         nothing = np.zeros(len(self.brokers))
         return replace(
@@ -97,7 +97,7 @@ class Levels:
         )
 
     def after(self, shares: Mapping[int, float], *, end_ms: int, reference: float) -> "Levels":
-        """With one more window that ended at `end_ms`; brokers without a known share stay as they are.
+        """Returns the levels with a further window that ended at `end_ms`; brokers without a known share don't change.
 
         >>> levels = Levels.none()
         >>> for minute in range(120):
@@ -208,7 +208,7 @@ class Levels:
         return row
 
     def _with(self, shares: Mapping[int, float], end_ms: int) -> "Levels":
-        """With a row for each broker of `shares`, and none for those that are forgotten."""
+        """Returns the levels with a row for each broker of `shares`, and none for brokers that are forgotten."""
         kept = {
             broker for broker, seen_ms in zip(self.brokers, self.seen_ms, strict=True) if end_ms - seen_ms <= KEPT_MS
         }
@@ -225,7 +225,7 @@ class Levels:
 
 
 def _within(values: Values, least: Values | int, most: Values | int) -> Values:
-    """As `np.clip`, which takes three times as long on a few values."""
+    """Limits values to `least` and `most` as `np.clip` does, which takes three times as long on a few values."""
     return np.minimum(np.maximum(values, least), most)
 
 
@@ -269,21 +269,21 @@ class OpenEpisode:
     grown_to: float = 0.0
     """The level that the broker's share had grown to before the episode, as a logarithm; 0 where it had not grown."""
     total_over: float = 0.0
-    """Sum of the logarithms of the shares that were above the threshold ..."""
+    """Sum of the logarithms of the shares that were above the threshold."""
     windows_over: int = 0
-    """... and how many these are."""
+    """How many shares were above the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Of one resource: episodes that go on, by broker, and how long those were that have ended."""
+    """Episodes of one resource: by broker, episodes that go on; and how long each episode was that has ended."""
 
     open: tuple[tuple[int, OpenEpisode], ...] = ()
     ended: tuple[int, ...] = ()
     """Windows that each lasted, oldest first; `LASTING` for one that had not ended when replicas were moved."""
 
     def changed(self) -> "Episodes":
-        """After replicas were moved."""
+        """Returns the episodes after replicas were moved."""
         moved = tuple((broker, replace(episode, shares_since_moved=())) for broker, episode in self.open)
         return replace(self, open=moved)
 
@@ -295,7 +295,7 @@ class Episodes:
         windows_min: int,
         grown: Mapping[int, float] = MappingProxyType({}),
     ) -> "Episodes":
-        """With one more window; episodes shorter than `windows_min` are not kept, as they ask for no plan.
+        """Returns the episodes with one more window, without those shorter than `windows_min`, which need no plan.
 
         `grown` has the levels before this window of brokers whose load has grown slowly, as logarithms.
         """

@@ -70,11 +70,11 @@ class FollowedSkew:
     """One broker that is above the threshold, or was when replicas were moved."""
 
     total: float = 0.0
-    """Sum of its shares while it was above ..."""
+    """Sum of the broker's shares while it was above the threshold."""
     windows: int = 0
-    """... over so many windows."""
+    """Windows whose shares `total` is the sum of."""
     low_windows: int = 0
-    """Windows in a row in which it was not above."""
+    """Windows in a row in which the broker was not above the threshold."""
     moved_ms: int | None = None
     """When replicas were moved; None: not since the skew began."""
     shares_after: tuple[float, ...] = ()
@@ -82,11 +82,11 @@ class FollowedSkew:
 
     @property
     def before(self) -> float:
-        """Its mean share while it was above, before replicas were moved."""
+        """Mean share of the broker while it was above the threshold, before replicas were moved."""
         return self.total / self.windows
 
     def after(self, share: float, *, threshold: float, may_be_moving: bool) -> "tuple[FollowedSkew, float]":
-        """With one more window, and the share that it would have if nothing had been moved.
+        """Returns the skew with one more window, and the share that the broker would have if nothing had been moved.
 
         >>> skew = FollowedSkew(total=4.0, windows=2, moved_ms=0)
         >>> for share in (1.0, 1.0, 1.0, 1.1, 0.5):
@@ -136,7 +136,7 @@ def unmended(
 
 
 def moved(followed: Mapping[int, FollowedSkew], moved_ms: int) -> dict[int, FollowedSkew]:
-    """After replicas were moved; a skew that was moved before is no longer followed."""
+    """Returns the followed skews after replicas were moved; a skew that was moved before is no longer followed."""
     return {broker: replace(skew, moved_ms=moved_ms) for broker, skew in followed.items() if skew.moved_ms is None}
 
 
@@ -188,7 +188,7 @@ class OpenSlot:
     """broker: sum of its shares, and of how many windows."""
 
     def after(self, mean_load: float, shares: Mapping[int, float]) -> "OpenSlot":
-        """With one more window."""
+        """Returns the slot with one more window."""
         sums = dict(self.shares)
         for broker, share in shares.items():
             total, windows = sums.get(broker, (0.0, 0))
@@ -253,7 +253,9 @@ class RecurringLoad:
     def _unmended(
         self, window: SkewWindow, threshold: float, changed_ms: int
     ) -> tuple["RecurringLoad", dict[str, dict[int, float]]]:
-        """With the end of `window` and the skews that go on; by resource each broker's share had none been removed."""
+        """Returns the history after `window` with skews that go on, and by resource each broker's share with none
+        removed.
+        """
         start_ms, followed = window.window_start_ms, self.followed
         is_new = changed_ms > self.changed_ms
         if is_new and start_ms >= changed_ms:
@@ -271,7 +273,7 @@ class RecurringLoad:
         return RecurringLoad(self.newest_ms, self.days, self.slot, sums, self.changed_ms, self.followed)
 
     def _closed(self, above: float) -> "RecurringLoad":
-        """With the slot that went on as one that is over, and without days that are too old."""
+        """Returns the history with its current slot closed, and without days that are too old."""
         if self.slot < 0:
             return self
         days = {resource: dict(rows) for resource, rows in self.days.items()}
@@ -297,13 +299,13 @@ def _by_slot(row: Mapping[str, Any]) -> dict[int, float]:
 
 
 RECENT_DAYS = 4
-"""Of so many days, the newest of their kind ..."""
+"""How many of the newest days of a kind are searched for a skew that comes back."""
 RECURRENCES_MIN = 3
-"""... so many must have had it: once is chance, and so is twice."""
+"""A skew comes back if so many of `RECENT_DAYS` days have had it: once is chance, and so is twice."""
 SLOTS_MAX = DAY_SLOTS // 2
 """What lasts for longer than half a day is no burst that comes and goes."""
 TOLERANCE_SLOTS = 1
-"""It may begin or end so much sooner or later."""
+"""A skew may begin or end so many slots sooner or later than on earlier days."""
 HEIGHT_RATIO = 1.2
 HEIGHT_SIGMAS = 3.0
 """Higher than usual is what exceeds the median height by more than this ratio, and by so many of its deviations."""
@@ -317,21 +319,21 @@ class Recurrence:
     when: str
     """On which days, in words."""
     first_slot: int
-    """Of today, counted from the epoch."""
+    """Slot in which the skew begins today, counted from the epoch."""
     end_slot: int
     """The slot after its last one."""
     days: int
-    """Days on which it came."""
+    """Days on which the skew came."""
     height: float
-    """Load over the mean that it has at most."""
+    """Highest load over the mean that the broker has."""
 
     @property
     def lasts_ms(self) -> int:
-        """From its begin to its end."""
+        """How long the skew lasts, ms."""
         return (self.end_slot - self.first_slot) * SLOT_MS
 
     def in_words(self) -> str:
-        """When it comes, and since when that is known.
+        """Returns in words when the skew comes, and from how many days that is known.
 
         >>> Recurrence("each day", 12, 17, 7, 1.8).in_words()
         'comes each day 02:00 to 02:50 UTC, known from 7 days'

@@ -35,7 +35,21 @@ partitions on both, led by broker 1 (`tests/core/planner/cases.py`).
 docs/planner.md has the options, the reasons in words and the measurements.
 """
 
+from typing import TYPE_CHECKING
+
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.planner.proposal import propose
+
+if TYPE_CHECKING:
+    from assignor_core.planner.proposal import propose
 
 __all__ = ["PlannerPolicy", "propose"]
+
+if not TYPE_CHECKING:  # with this function in sight, mypy would take any name for exported
+
+    def __getattr__(name: str) -> object:
+        """Import `propose` with numpy when it is first asked for: settings need the policy alone."""
+        if name != "propose":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from assignor_core.planner.proposal import propose
+
+        return propose

@@ -26,7 +26,7 @@ from assignor_core.planner.problem import Problem, problem_of
 from assignor_core.planner.proposal import figures_of_skew, loads_by_broker, with_drained
 from assignor_core.reassignment_file import ReplicaLists
 from assignor_core.skew import skew_of_arrays
-from assignor_core.wording import counted, first_named
+from assignor_core.wording import bytes_text, counted, first_named
 
 
 def plan_as_asked(cluster: ClusterState, policy: PlannerPolicy, wanted: ReplicaLists, reason: str) -> Plan:
@@ -54,7 +54,7 @@ def plan_as_asked(cluster: ClusterState, policy: PlannerPolicy, wanted: ReplicaL
         plan,
         skew_before=figures_of_skew(skew_of_arrays(arrays, excluded=policy.excluded_brokers)),
         skew_after=figures_of_skew(skew_of_arrays(after, excluded=policy.excluded_brokers)),
-        problems=(*left_out, *_excluded(policy, plan), *broken),
+        problems=(*left_out, *_excluded(policy, plan), *_without_room(arrays, placement), *broken),
         loads_before=loads_by_broker(arrays),
         loads_after=loads_by_broker(after),
     )
@@ -80,7 +80,7 @@ def _check_fits(cluster: ClusterState, wanted: ReplicaLists) -> None:
 
 
 def _with_slots(arrays: ClusterArrays, slots: int) -> ClusterArrays:
-    """The same with room for so many replicas of a partition."""
+    """Returns `arrays` with room for `slots` replicas of a partition."""
     lacking = slots - arrays.replicas.shape[1]
     if lacking <= 0:
         return arrays
@@ -114,6 +114,16 @@ def _broken(problem: Problem, placed: Placement, plan: Plan) -> tuple[str, ...]:
     if over.any():
         named = first_named(np.array(arrays.broker_ids)[over].tolist(), NAMED_MAX)
         lines.append(f"above the capacity or the replicas that a broker may have: broker {named}")
+    return tuple(lines)
+
+
+def _without_room(arrays: ClusterArrays, placement: Placement) -> tuple[str, ...]:
+    """Brokers whose disks have no room for all that is copied to them, in words: the executor would wait for room."""
+    inflow = placement.inflow()
+    lines = []
+    for broker in np.flatnonzero(inflow > arrays.disk_room_bytes)[:NAMED_MAX]:
+        gets, room = bytes_text(float(inflow[broker])), bytes_text(max(0.0, float(arrays.disk_room_bytes[broker])))
+        lines.append(f"broker {arrays.broker_ids[broker]} gets {gets}, and its disks have room for {room}")
     return tuple(lines)
 
 

@@ -24,7 +24,7 @@ from assignor_core.resources import Resource
 FOLLOWED = (Resource.BYTES_IN, Resource.DISK, Resource.REPLICAS)
 """Resources that every replica loads alike, leader or not."""
 COPIED = (Resource.BYTES_IN, Resource.DISK)
-"""Those of them in which partitions differ."""
+"""Resources of `FOLLOWED` in which partitions differ."""
 HEAVIEST_PER_BROKER = 32
 """Heaviest replicas that are looked at for each broker. Of n places for equal replicas one more weighs 1 / n,
 which beyond 32 is less than the usual band."""

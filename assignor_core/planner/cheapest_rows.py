@@ -1,4 +1,4 @@
-"""Where the replicas of each partition are cheapest, if a copy and each unit of load have a price.
+"""Cheapest brokers for the replicas of each partition, if a copy and each unit of load have a price.
 
 In machine code, as `least_bytes` asks hundreds of times. At given prices no partition depends on another one, so each
 is looked at alone. Mostly nothing is cheaper than to stay, which one look at the partition's own brokers shows.

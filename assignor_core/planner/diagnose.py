@@ -60,7 +60,7 @@ def diagnose(problem: Problem, placement: Placement, bounds: Mapping[str, float]
 
 
 def _proportions(problem: Problem) -> list[str]:
-    """That brokers have more disk than network for their part, where that keeps both from being even."""
+    """Returns a line if brokers have more disk than network for their part and that keeps both from being even."""
     columns = problem.arrays.columns
     network = max(TOGETHER, key=lambda resource: float(problem.level[:, columns.of(resource)].max()))
     forced = problem.level[:, columns.of(network)].max(axis=1)

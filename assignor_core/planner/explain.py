@@ -57,7 +57,7 @@ def ordered_movements(
     if left_out:
         rows, at = placement.replicas.copy(), [movement.partition for movement in left_out]
         rows[at] = placement.original[at]
-        placement.take(rows)
+        placement.hold(rows)
     movements: list[Movement] = []
     waves: list[Wave] = []
     loads = start.copy()
@@ -119,7 +119,7 @@ def _rule(problem: Problem, placement: Placement, pending: PendingMovement, *, c
 
 
 def _wanted_rack(problem: Problem, placement: Placement, partition: int) -> str | None:
-    """That the leadership goes to a rack that is wanted more, in words; None where it does not."""
+    """Returns in words that the leadership goes to a rack that is wanted more; None where it does not."""
     old, new = placement.original[partition, 0], placement.replicas[partition, 0]
     for (_, racks), (partitions, ranks) in zip(problem.policy.leader_racks, problem.leader_ranks, strict=True):
         if partitions[partition] and ranks[new] < ranks[old]:

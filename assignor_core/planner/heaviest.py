@@ -57,18 +57,18 @@ class _Case(NamedTuple):
     shares: list[Floats]
     """By rack, the shares of its brokers."""
     load: float
-    """Of one replica of the heaviest."""
+    """Load of one replica of the heaviest partition."""
     lowest: Ints
-    """K fewest of its replicas in each rack."""
+    """K fewest replicas of the heaviest partition in each rack."""
     highest: Ints
-    """K most."""
+    """K most replicas of the heaviest partition in each rack."""
     replicas: int
     others_once: float
     """One replica of each other partition: the most that a broker holds of them."""
     others_most: Floats
     """K most of their loads in each rack."""
     others: float
-    """All their replicas."""
+    """Load of all replicas of the other partitions."""
 
     def fits(self, level: float) -> bool:
         """Whether brokers at `level` have room for all, wherever the heaviest lies."""

@@ -20,7 +20,7 @@ LOOKS_MAX = 800_000_000
 STEPS_MAX = 600
 """Most steps."""
 NEAR = 0.99
-"""Where this part of what the plan copies is proven to be needed, no better prices are sought."""
+"""The search for better prices ends once this share of what the plan copies is proven to be needed."""
 
 
 def least_bytes(search: Search) -> float:

@@ -77,7 +77,7 @@ def _no_room(problem: Problem, placement: Placement, left: Indices) -> str:
 
 
 def _full_by_count(problem: Problem, placement: Placement) -> str | None:
-    """That `replicas_max` leaves no broker room for one more replica, in words; None if some broker has room."""
+    """Returns in words that `replicas_max` leaves no broker room for one more replica; None if some broker has room."""
     most, columns = problem.policy.replicas_max, problem.arrays.columns.of(Resource.REPLICAS)
     if most is None or not problem.may_take.any():
         return None

@@ -110,8 +110,8 @@ class PlannerPolicy:
         return self.count_band if resource.is_count else self.band
 
     def for_relief(self, brokers: frozenset[int]) -> Self:
-        """The same for a plan that moves only replicas of `brokers`, which fail or go: internal topics move too, and
-        neither budgets nor headroom hold it back.
+        """Returns this policy for a plan that moves only replicas of `brokers`, which fail or leave: internal topics
+        move too, and neither budgets nor headroom hold the plan back.
         """
         return replace(
             self, only_brokers=brokers, excluded_topics=frozenset(), headroom=0.0,
@@ -119,7 +119,7 @@ class PlannerPolicy:
         )  # fmt: skip
 
     def to_fill(self, brokers: frozenset[int], in_use: int) -> Self:
-        """The same for a plan that fills `brokers`, which hold next to nothing, of all that are `in_use`.
+        """Returns this policy for a plan that fills `brokers`, which hold next to nothing, of all that are `in_use`.
 
         Their bands are so narrow that they are filled however many others there are: of sixty brokers and an empty one,
         none is above 1.02 of its fair share.
@@ -158,7 +158,7 @@ class PlannerPolicy:
 
     @property
     def has_budget(self) -> bool:
-        """Whether it limits movements, bytes or what a broker receives."""
+        """Whether the policy limits movements, bytes or what a broker receives."""
         return any(budget is not None for budget in (self.movements_max, self.bytes_max, self.inflow_max))
 
     @property

@@ -139,7 +139,7 @@ def _rates(placement: Placement, resource: Resource, column: np.int64) -> Floats
 
 
 def _groups(ratio: Floats, among: Flags) -> list[Flags]:
-    """Of some brokers those whose share of the disk is largest for their share of the network, at each step of it."""
+    """Returns groups of the brokers `among`: at each step of `ratio`, those with most disk for their network."""
     steps = np.unique(ratio[among].round(9))[1:]
     if len(steps) > GROUPS_MAX:
         steps = steps[np.linspace(0, len(steps) - 1, GROUPS_MAX).round().astype(np.int64)]
@@ -194,7 +194,7 @@ def least_level(rates: Floats, sizes: Floats, least: Ints, most: Ints, network: 
 def _least_level(
     rates: Floats, sizes: Floats, counts: tuple[Ints, Ints], network: float, rest: float, total: float
 ) -> float:
-    """The same of partitions in the order in which brokers take them; all disk is `total`."""
+    """Returns what `least_level` does, of partitions in the order in which brokers take them; all disk is `total`."""
     least, most = counts
     optional = most - least
     held_rate, held_size = float((rates * least).sum()), float((sizes * least).sum())

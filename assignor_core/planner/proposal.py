@@ -58,8 +58,9 @@ class _Planned(NamedTuple):
     plan: Plan
     search: Search
     case: "Case | None"
-    """None where there are no cheaper ones. What brokers must give away has no cheaper part. Where waves leave
-    movements out, the search leads to another placement than the plan, and its gain is no measure of the plan's.
+    """Case that cheaper plans are made from; None where there are none. What brokers must give away has no cheaper
+    part. Where waves leave movements out, the search leads to another placement than the plan, and its gain is no
+    measure of the plan's.
     """
 
 

@@ -34,7 +34,7 @@ class _Group(NamedTuple):
     reads: float
     """What consumers in these racks read from these brokers, in fractions of all bytes out."""
     share: float
-    """Of bytes out, that the brokers should carry."""
+    """Share of bytes out that the brokers of the group should carry."""
     others: float
     """The share of leader bytes in that all other brokers should carry."""
 

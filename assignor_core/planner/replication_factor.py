@@ -51,8 +51,9 @@ def lists_with_factor(
         if len(replicas) == factor:
             continue
         synced = [index[broker] for broker in in_sync.get(key, ()) if broker in index]
+        leader = replicas[0]
         while len(replicas) > factor:
-            chosen.drop(row, replicas, synced)
+            chosen.drop(row, replicas, leader, synced)
         while len(replicas) < factor:
             chosen.add(row, replicas, factor)
         lists[key] = tuple(placement.arrays.broker_ids[broker] for broker in replicas)
@@ -94,10 +95,10 @@ class _Chosen:
         self._room[broker] -= size
         replicas.append(broker)
 
-    def drop(self, row: int, replicas: list[int], synced: Collection[int]) -> None:
-        """One replica of a partition less; never the first, unless its broker is dead or draining."""
+    def drop(self, row: int, replicas: list[int], leader: int, synced: Collection[int]) -> None:
+        """One replica of a partition less; never that of its `leader`, unless the broker is dead or draining."""
         alive = self._problem.arrays.alive
-        able = replicas if not alive[replicas[0]] and any(alive[broker] for broker in replicas[1:]) else replicas[1:]
+        able = [broker for broker in replicas if broker != leader or not alive[leader]]
         following = self._placement.following[row]
 
         def turn(broker: int) -> tuple[bool, bool, int, float]:

@@ -98,8 +98,8 @@ class Tuning:
     even_movements: int = 8
     """Most movements that this may add to a plan."""
     change_scarcity: float = 16.0
-    """With a budget of movements a changed partition costs so many times more than with one of bytes. Of 60 movements
-    plans then leave 1.455 and of 100 they leave 1.080, where one phase after the other left 1.430 and 1.085.
+    """If the budget is one of movements, a changed partition costs so many times more than if it is one of bytes. Of 60
+    movements plans then leave 1.455 and of 100 they leave 1.080, where one phase after the other left 1.430 and 1.085.
     """
     worth_copied: float = 1.0
     """A cheaper price must bring down so many fair shares above target for each one that is copied more, or the plan

@@ -63,9 +63,9 @@ class Copying:
         self._ended = False
         self.elapsed_ms = 0.0
         self.worked_ms = 0.0
-        """The same without its pauses, in which none may begin and none copies any more; the deadline counts it."""
+        """Elapsed time without pauses, in which no movement begins and none copies any more; the deadline counts it."""
         self.copied_bytes = 0.0
-        """Of movements that have ended, as the plan counts them."""
+        """Bytes of movements that have ended, as the plan counts them."""
         self.given_up = False
         """Whether the deadline came first; finished movements stay."""
 

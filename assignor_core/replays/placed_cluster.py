@@ -63,7 +63,7 @@ class ReplayedPlan:
     max_over_mean: dict[str, tuple[float, float]]
     """Resource: before, and as the plan promises."""
     ended_ms: int | None = None
-    """None where the history ended first."""
+    """When the plan's execution ended; None where the history ended first."""
     copied_bytes: float = 0.0
     given_up: bool = False
     duration_ms: int | None = None
@@ -330,7 +330,7 @@ def _hours_of_day(history: History, days: int) -> HourlyRates:
 
 
 class PlacedCluster:
-    """Where replicas are now and what each broker carries, as arrays; brokers `away` are down throughout.
+    """Current brokers of replicas and what each broker carries, as arrays; brokers `away` are down throughout.
 
     The partitions as objects, which decisions need, are built again only where a movement has ended.
     """

@@ -43,7 +43,7 @@ class Assumptions:
     planner_windows: int = 5
     """A plan evens the mean of at most so many of the newest windows, none of them from before the breach."""
     execution_windows: int = 5
-    """So long a plan takes; nothing is evaluated meanwhile, as control does."""
+    """How many windows a plan takes; nothing is evaluated meanwhile, as in control."""
     hindsight_windows: int = 30
     """A trigger was right if the mean of so many windows after it would have been skewed."""
     false_below_ratio: float = 1.15
@@ -75,7 +75,7 @@ class Report:
     """Plans that gave load back to a broker that an earlier plan had relieved."""
     windows_in_skew: int
     skewed_by_reason: Mapping[str, int]
-    """The same by what was decided then, `UNDER_WAY` while a plan was carried out."""
+    """Windows in skew by what was decided then, `UNDER_WAY` while a plan was carried out."""
     found_after_windows: tuple[int | None, ...]
     """By step of the trace: closed windows of the new load until a plan was asked for; None where none was."""
     load_moved: float

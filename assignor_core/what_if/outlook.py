@@ -29,7 +29,7 @@ PER_DAY_MAX = 1e9
 BROKERS_MAX = 1_000_000
 """Stands for all that is more."""
 QUANTILE_80 = 1.2816
-"""Of the normal distribution: 80 % lie within so many standard deviations."""
+"""80 % of a normal distribution lie within so many standard deviations."""
 NO_CAPACITY = Capacity()
 
 
@@ -82,7 +82,7 @@ class Bound:
 def headroom(
     replayed: ReplayedHours, capacities: Mapping[int, Capacity], disk_bytes: Mapping[int, int | None]
 ) -> tuple[Headroom, ...]:
-    """By broker that is alive and resource, where the capacity is known; those with least left first.
+    """Returns headroom by broker that is alive and resource, where the capacity is known; those with least left first.
 
     `disk_bytes` is the size of each broker's volumes, where `capacities` do not give another.
     """

@@ -27,7 +27,7 @@ class Outlook:
     """By resource: the least share of its capacity that any broker had left, in the worst hour of the last day."""
     bytes_copied: float | None = None
     duration_ms: float | None = None
-    """Of all plans, one after the other."""
+    """Duration of all plans, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ WeightSource = Callable[[Sequence[str]], Mapping[str, Sequence[float]]]
 LOOK_BACK = timedelta(minutes=10)
 MEASURE = "bytes_in_per_sec"
 QUERY_CHARACTERS_MAX = 30_000
-"""So much names topics in one request; HTTP servers refuse longer ones, from 64 kB on."""
+"""Most characters that name topics in one request; HTTP servers refuse longer ones, from 64 kB on."""
 ANSWER_BYTES_MAX = 1 << 25
 """No answer to so many topics is longer."""
 _UNANSWERED = (

@@ -74,7 +74,9 @@ class Cluster(LogDirRequests, UploadReads):
         )  # fmt: skip
 
     def _reassignments(self) -> dict[TopicPartition, dict[str, Any]] | None:
-        """Those that the controller lists; raises KafkaError. None is for who may go on without them."""
+        """Returns reassignments that the controller lists; raises KafkaError. Subclasses may return None and work
+        without.
+        """
         moving: dict[TopicPartition, dict[str, Any]] = self._admin.list_partition_reassignments()
         return moving
 

@@ -35,7 +35,7 @@ def is_unanswered(error: Exception) -> bool:
 
 
 def unanswered_in(answer: str | None) -> bool:
-    """The same of one part of an answer, where the client puts Kafka's error into words."""
+    """Whether one part of an answer, where the client puts Kafka's error into words, shows that no broker answered."""
     return answer is not None and RequestTimedOutError.__name__ in answer
 
 

@@ -47,7 +47,7 @@ from streaming.cluster.offset_rows import OffsetRows
 from streaming.cluster.raw_requests import RawAnswer, RawRequest
 
 ANY_TRIES = 3
-"""So many brokers are asked for what each of them knows."""
+"""Most brokers that are tried for an answer that any broker can give."""
 REASSIGNMENTS_TIMEOUT_MS = 10_000
 POLICY = "cleanup.policy"
 """Setting of a topic: `delete`, `compact` or both."""
@@ -200,7 +200,7 @@ class BrokerReads:
         return offsets, refused
 
     def _ask_any(self, ask: Callable[[int], Any]) -> Any:
-        """Of a broker that has answered lately, if there is one; one without an answer is followed by another."""
+        """Returns a broker's answer, first of those that answered lately; if a broker fails, the next one is tried."""
         known = self._admin.broker_ids()
         random.shuffle(known)
         in_line = sorted(known, key=lambda broker: broker in self._unanswering)

@@ -106,7 +106,7 @@ def _generation(before: Iterable[int]) -> int | None:
 
 
 def _joined_with(metadata: bytes) -> Joined:
-    """Of a subscription; nothing where it can't be read: clients of other kinds send other bytes."""
+    """Returns what a subscription holds; nothing where it can't be read: clients of other kinds send other bytes."""
     reader = Reader(metadata, flexible=False)
     try:
         version = reader.int16()

@@ -66,7 +66,7 @@ def reaching(settings: KafkaSettings) -> Iterator[None]:
 
 
 def spark_options(settings: KafkaSettings) -> dict[str, str]:
-    """The same connection as options of Spark's Kafka source and of Java clients, without the prefix `kafka.`.
+    """Returns the connection as options of Spark's Kafka source and of Java clients, without the prefix `kafka.`.
 
     Raises UsageProblem for a secret or key that is not there, or that they don't take.
     """
@@ -95,7 +95,7 @@ def spark_options(settings: KafkaSettings) -> dict[str, str]:
 
 
 def librdkafka_options(settings: KafkaSettings) -> dict[str, object]:
-    """The same connection as options of librdkafka. It holds the password: hand it to a client, and to nothing else.
+    """Returns the connection as options of librdkafka. They hold the password: hand them to a client only.
 
     Raises ClusterUnreachable where a token is needed and there is none.
     """
@@ -108,7 +108,7 @@ def librdkafka_options(settings: KafkaSettings) -> dict[str, object]:
 
 
 def python_options(settings: KafkaSettings) -> dict[str, object]:
-    """The same connection as options of kafka-python's clients. Hand it to a client, and to nothing else.
+    """Returns the connection as options of kafka-python's clients. Hand them to a client, and to nothing else.
 
     Raises ClusterUnreachable where a token or ticket is needed and there is none, UsageProblem for a file that can't be
     used.

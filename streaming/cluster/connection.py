@@ -57,7 +57,7 @@ class Connection:
     def _modified(
         self, kind: ConfigResourceType, names: list[str], settings: tuple[str, ...]
     ) -> dict[str, dict[str, str]]:
-        """Those of `settings` that were set on these resources themselves, not inherited from a default."""
+        """Returns values of `settings` that were set on these resources themselves, not inherited from a default."""
         if not names:
             return {}
         with translated("read throttle settings", role=ROLE):

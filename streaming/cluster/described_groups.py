@@ -44,7 +44,7 @@ class DescribedMember:
     rack_id: str | None = None
     subscribed_topic_regex: str | None = None
     client_host: str | None = None
-    """Without the slash that brokers write before it."""
+    """Host of the client, without the slash that brokers write before it."""
     unread: int = 0
     """Partitions beyond PARTITIONS_MAX."""
 
@@ -74,22 +74,22 @@ class ShareOffsets:
 
     @property
     def partitions(self) -> tuple[PartitionKey, ...]:
-        """All that the group has."""
+        """All partitions that the group has."""
         return (*self.starts, *self.unread)
 
 
 class GroupReads(Protocol):
-    """What is asked of one coordinator."""
+    """Requests to one coordinator."""
 
     def ask_broker(self, broker: int, request: Any) -> Any:
-        """Its response to a request of kafka-python's; raises KafkaError."""
+        """Returns the broker's response to a request of kafka-python's; raises KafkaError."""
 
     def describe_classic(self, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
-        """Groups of the classic protocol, by name; raises KafkaError."""
+        """Returns groups of the classic protocol, by name; raises KafkaError."""
 
 
 def describe(reads: GroupReads, broker: int, kind: str, names: Sequence[str]) -> dict[str, DescribedGroup]:
-    """These groups of one kind, of those that this broker coordinates; raises KafkaError.
+    """Returns the groups `names`, of one kind, that this broker coordinates; raises KafkaError.
 
     Nothing for a kind that the broker can't describe.
     """
@@ -126,7 +126,7 @@ def bounded(text: str) -> str:
 
 
 def share_offsets(reads: GroupReads, broker: int, names: Sequence[str]) -> dict[str, ShareOffsets]:
-    """Of these share groups, of those that this broker coordinates; raises KafkaError."""
+    """Returns the offsets of the share groups `names` that this broker coordinates; raises KafkaError."""
     asked = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
     request = DescribeShareGroupOffsetsRequest(groups=[asked(group_id=name, topics=None) for name in names])
     try:

@@ -17,7 +17,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
 ASKED_AT_FIRST = 3
-"""So many brokers are asked at most, each next one once its share of the time is over or the one before has failed."""
+"""Most brokers that are tried: the next one once the broker before has used its share of the time or has failed."""
 PATIENCE_S = 1.0
 """How long the first contact is tried again while every bootstrap server fails at once, and none hangs. The pauses
 between attempts double, so that it ends within 2 s.

@@ -37,7 +37,7 @@ def create_input_topics(admin: KafkaAdminClient, topics: TopicSettings) -> None:
 
 
 def stamped_by_producers(admin: KafkaAdminClient, names: Collection[str]) -> tuple[str, ...]:
-    """Those of the topics `names`, which exist, whose records bear the time that their producer claims, by name.
+    """Returns those of the existing topics `names` whose records bear the time that their producer claims, by name.
 
     Whatever set it: the topic itself, or the brokers' default. Raises as `create_input_topics`.
     """

@@ -1,4 +1,4 @@
-"""Asks the brokers' JMX endpoints for their metrics, all at the same time, each within one limit for the whole answer.
+"""Reads metrics from the brokers' JMX endpoints, all at the same time, each within one limit for the whole answer.
 
 Knows nothing of what the metrics mean: `streaming.collect.jmx` and `streaming.control.latency` do.
 """

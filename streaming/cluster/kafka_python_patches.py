@@ -81,7 +81,7 @@ class PatchedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-pytho
         return shown, errors
 
     def live_topics(self, topics: Iterable[str] | None = None) -> list[LiveTopic]:
-        """These topics (all where None) as one broker shows them, in the place of `describe_topics`; raises KafkaError.
+        """Returns `topics` (all if None) as one broker shows them, in place of `describe_topics`; raises KafkaError.
 
         Asked about by name, a topic that is not there or not shown has an error code. In 3.0.12 each partition becomes
         an object, and then a dict.

@@ -74,7 +74,7 @@ class KeytabLogin:
         self._kept = credentials
 
     def _left_s(self) -> int:
-        """Of the ticket's life; 0 where there is none."""
+        """Returns the seconds left of the ticket's life; 0 where there is no ticket."""
         try:
             return int(self._kept.lifetime) if self._kept is not None else 0
         except self._gssapi.exceptions.GSSError:  # it has expired

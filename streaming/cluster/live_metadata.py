@@ -22,7 +22,7 @@ class LiveTopic:
 
     name: str
     topic_id: str | None
-    """None where the broker shows none."""
+    """Id of the topic; None where the broker shows none."""
     error_code: int
     partitions: Mapping[PartitionKey, LivePartition]
 

@@ -26,7 +26,7 @@ class ClusterMetadata:
     """
 
     racks: dict[int, str | None]
-    """Of brokers that are alive, lowest id first."""
+    """Racks of the brokers that are alive, lowest id first."""
     addresses: dict[int, str]
     """Addresses of the brokers that are alive, host:port."""
     cluster_id: str

@@ -53,7 +53,7 @@ class OffsetRequests:
         self._by_broker: dict[int, OffsetRequest] = {}
 
     def of(self, broker: int, led: Led, timestamp: int) -> OffsetRequest:
-        """Of these partitions; `led` does not change once it was handed in."""
+        """Returns the request to `broker` for the partitions `led`, which do not change once they were handed in."""
         kept = self._by_broker.get(broker)
         if kept is not None and kept.led == led:
             return kept

@@ -21,7 +21,9 @@ class PartlyShownCluster(Cluster):
     """Reassignments that may not be listed are `reassignments_hidden`; a broker that refuses log dirs shows none."""
 
     def __init__(self, *arguments: Any, logs: bool = False, **options: Any) -> None:
-        """As of any cluster. A role `logs` what is refused; a command shows it in its answer, which may be JSON."""
+        """Takes the arguments of `Cluster`. A role `logs` what is refused; a command shows it in its answer, maybe
+        JSON.
+        """
         super().__init__(*arguments, **options)
         self._logs = logs
         self._refused: set[str] = set()
@@ -29,7 +31,7 @@ class PartlyShownCluster(Cluster):
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """As of any cluster; none of brokers that refuse for want of a right."""
+        """Returns log dirs as `Cluster` does; none of brokers that refuse for want of a right."""
         try:
             shown = super().log_dirs(brokers, partitions)
         except ClusterRequestFailed as error:

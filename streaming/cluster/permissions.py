@@ -127,7 +127,7 @@ class _Granted:
         return for_code(answer["error_code"]) not in (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 
     def _foreign_topics_lack(self, operation: str) -> Iterator[str]:
-        """Of a topic that is missing nothing is known: whoever writes it makes it."""
+        """Yields foreign topics that do not allow `operation`. A missing topic is skipped: its writer creates it."""
         for name, row in sorted(self._foreign_topics.items()):
             if row["error_code"] != UNKNOWN_TOPIC and operation not in _operations(row):
                 yield name

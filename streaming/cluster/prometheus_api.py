@@ -1,4 +1,4 @@
-"""Asks Prometheus' HTTP API, within one limit of time and of bytes for the whole answer.
+"""Queries Prometheus' HTTP API, within one limit of time and of bytes for the whole answer.
 
 Knows nothing of what the metrics mean. Secrets are read here and go into the request's header, and nowhere else.
 """
@@ -41,7 +41,9 @@ class PrometheusApi:
 
     @classmethod
     def of(cls, settings: CollectSettings, transport: httpx.AsyncBaseTransport | None = None) -> "PrometheusApi | None":
-        """As the settings name it; None where they name none. Raises UsageProblem for a file that can't be read."""
+        """Returns the API that the settings name; None where they name none. Raises UsageProblem for an unreadable
+        file.
+        """
         if settings.prometheus_url is None:
             return None
         password, token = settings.prometheus_password, settings.prometheus_bearer_token

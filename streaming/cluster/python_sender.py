@@ -18,13 +18,13 @@ from streaming.settings import KafkaSettings
 log = structlog.get_logger()
 
 PENDING_MAX = 20_000
-"""Records that are sent and not acknowledged."""
+"""Most records that are sent and not acknowledged."""
 BATCH_BYTES = 500_000
 LINGER_MS = 100
 CLOSE_S = 1.0
 """For each batch that is not acknowledged in its time."""
 STALLED_SHARE = 0.2
-"""Of the limit, while a broker is known to hang."""
+"""Share of the limit that `flush` waits while a broker is known to hang."""
 
 
 class PythonSender:
@@ -46,7 +46,7 @@ class PythonSender:
             self._producer = KafkaProducer(**python_options(settings) | limits | batches, acks="all")
 
     def send(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> int:
-        """As `RecordSender.send`."""
+        """Sends records as `RecordSender.send` does."""
         count, deadline_s = 0, time.monotonic() + self._limit_s
         for key, value in records:
             count += 1
@@ -62,7 +62,7 @@ class PythonSender:
         return count
 
     def flush(self, *, broker_hangs: bool = False) -> int:
-        """As `RecordSender.flush`."""
+        """Waits for acknowledgements as `RecordSender.flush` does."""
         self._settle(self._limit_s * (STALLED_SHARE if broker_hangs else 1.0))
         failed, self._failed = self._failed, Counter()
         if failed:
@@ -70,7 +70,7 @@ class PythonSender:
         return failed.total()
 
     def close(self) -> None:
-        """As `RecordSender.close`."""
+        """Closes the producer as `RecordSender.close` does."""
         self.flush()
         try:
             self._producer.close(timeout=CLOSE_S)

@@ -56,7 +56,7 @@ class TrafficCounters:
 
 
 class RawRequest:
-    """One of kafka-python's requests as its connection sends it; `body` makes its bytes in place of kafka-python."""
+    """A request of kafka-python as its connection sends it; `body` makes its bytes in place of kafka-python."""
 
     def __init__(self, request: Any, body: Callable[[int], bytes] | None = None) -> None:
         self.request = request
@@ -65,12 +65,12 @@ class RawRequest:
         self._body = body
 
     def __getattr__(self, name: str) -> Any:
-        """Its key, and the versions that whoever made it allows."""
+        """Returns attributes of kafka-python's request: its key, and the versions that its maker allows."""
         return getattr(self.request, name)
 
     @property
     def API_VERSION(self) -> int | None:  # noqa: N802  # kafka-python's name
-        """None until the connection has chosen one."""
+        """Version of the request; None until the connection has chosen one."""
         version: int | None = self.request.API_VERSION
         return version
 

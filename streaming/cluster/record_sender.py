@@ -24,14 +24,14 @@ RECORDS_QUEUED_MAX = 400_000
 """Records that wait to be sent: those of one partition in four of a large fleet, so that they don't hold up others."""
 QUEUED_KIB_MAX = 160 * 1024
 BATCH_BYTES = 2_000_000
-"""Before compression, which makes an eighth of our records: brokers take 1,048,588 bytes (`max.message.bytes`), and
+"""Size of a batch before compression, which leaves an eighth: brokers take 1,048,588 bytes (`max.message.bytes`), and
 large batches are few Produce requests.
 """
 LINGER_MS = 1_000
 """Batches fill meanwhile; `flush` sends at once what is left."""
 ROOM_WAIT_S = 0.1
 STALLED_SHARE = 0.2
-"""Of the limit: if nothing is acknowledged for so long while a broker hangs, what is left is for that broker."""
+"""If nothing is acknowledged for this share of the limit while a broker hangs, the records left are for that broker."""
 NOTICED_S = 2.0
 """librdkafka looks once a second for records whose time is over."""
 LOGGER = logging.getLogger("kafka.librdkafka")

@@ -60,23 +60,23 @@ class BrokerRelease:
     api_versions: Mapping[int, int]
     """Highest version by key."""
     is_newer: bool = False
-    """It knows a metadata.version above those of `release`, the newest that is known here."""
+    """The broker knows a metadata.version above those of `release`, the newest release that is known here."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name of the release for people."""
         if self.release is None:
             return "an unknown release"
         return f"a release after {self.release}" if self.is_newer else self.release
 
     @property
     def is_supported(self) -> bool:
-        """Whether it is no older than the oldest release that tests run."""
+        """Whether the broker is no older than the oldest release that tests run."""
         releases = list(HIGHEST_LEVELS)
         return self.release is not None and releases.index(self.release) >= releases.index(OLDEST)
 
     def lacks(self, feature: Feature) -> bool:
-        """Whether it does not know the request that the feature needs."""
+        """Whether the broker does not know the request that the feature needs."""
         return self.api_versions.get(feature.api_key, -1) < feature.version
 
 

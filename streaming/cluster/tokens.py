@@ -27,9 +27,9 @@ from streaming.settings import KafkaSettings
 log = structlog.get_logger()
 
 RENEWED_AT_SHARE = 0.8
-"""Of a token's life, as `sasl.login.refresh.window.factor` of Java's clients."""
+"""Share of a token's life after which it is renewed, as `sasl.login.refresh.window.factor` of Java's clients."""
 LIFE_ASSUMED_MS = 300_000
-"""Of a token that does not say when it expires."""
+"""Assumed life of a token that does not show when it expires, ms."""
 ATTEMPTS_MAX = 3
 ATTEMPT_PAUSE_S = 0.2
 PAUSE_AFTER_FAILURE_MS = 1_000
@@ -158,7 +158,7 @@ class TokenEndpoint:
 
     @property
     def _url(self) -> str:
-        """As it may be shown."""
+        """URL of the token endpoint as it may be shown."""
         return without_user_info(self.settings.sasl_oauthbearer_token_endpoint_url or "")
 
     def _ask(self, secret: str, limit_s: float) -> tuple[int, bytes]:

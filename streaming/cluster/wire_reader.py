@@ -70,7 +70,7 @@ class Reader:
         return self.taken(max(0, self.varint() - 1 if self.flexible else self.int16()))
 
     def taken(self, size: int) -> bytes:
-        """So many bytes."""
+        """Returns the next `size` bytes."""
         taken = self.body[self.place : self.place + size]
         if len(taken) < size:
             raise IndexError("the answer ends too early")

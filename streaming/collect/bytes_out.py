@@ -24,14 +24,14 @@ class BytesOut:
 
     replicas: Replicas
     rates: Floats
-    """In their order."""
+    """Bytes/s in the order of `replicas`."""
     followers_serve: bool
     """Whether followers serve consumers; else nothing is known of them."""
     unread: Floats
     """Records that each row of the groups' commits may still count as read (see `_counted_records`)."""
 
     def of(self, rows: Ints, brokers: Ints) -> Floats:
-        """Of the replica of each partition on the broker beside it."""
+        """Returns the bytes/s of the replica of each partition on the broker beside it, NaN for unknown."""
         replicas, leads = self.replicas, self.replicas.leads
         if not self.followers_serve:
             led = np.full(len(replicas.partitions), np.nan)

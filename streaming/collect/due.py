@@ -136,7 +136,7 @@ def _unchanged_groups(before: Observation, after: Observation) -> frozenset[str]
 
 
 def _places_before(held: ReplicaRateTable, rates: ReplicaRateTable) -> Ints:
-    """Where each replica stood at the look before; UNKNOWN where it is new."""
+    """Returns the place of each replica in the rates of the look before; UNKNOWN where the replica is new."""
     rows = held.partitions.rows_of(rates.partitions.names)[rates.row] if len(rates) else rates.row
     return np.where(rows >= 0, held.place_of(np.maximum(rows, 0), rates.broker), UNKNOWN)
 

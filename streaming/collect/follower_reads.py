@@ -49,23 +49,23 @@ class Replicas:
 
     @cached_property
     def row(self) -> Ints:
-        """Of its partition."""
+        """Row of each replica's partition."""
         return self.partitions.replica_row
 
     @cached_property
     def broker(self) -> Ints:
-        """That holds it."""
+        """Broker that holds each replica."""
         return self.partitions.replica_broker
 
     @cached_property
     def leads(self) -> Flags:
-        """Whether it is the leader."""
+        """Whether each replica is the leader."""
         leads: Flags = self.partitions.leader[self.row] == self.broker
         return leads
 
     @cached_property
     def is_whole(self) -> Flags:
-        """Whether it may serve: one that a reassignment is adding does not yet."""
+        """Whether each replica may serve consumers: one that a reassignment is adding does not yet."""
         return ~self.partitions.is_adding(self.row, self.broker)
 
     @cached_property
@@ -104,7 +104,7 @@ class Replicas:
         return rates + self.led(summed(row, rate, len(self.partitions)))
 
     def led(self, by_partition: Floats) -> Floats:
-        """The same if leaders serve all: each partition's rate at its leader."""
+        """Returns the rate at each replica if leaders serve all: each partition's rate at its leader."""
         return np.where(self.leads, by_partition[self.row], 0.0)
 
 

@@ -13,11 +13,11 @@ from itertools import chain, zip_longest
 ROUND_SHARE = 10
 """One place in so many goes round."""
 TURN_LOOKS = 6
-"""So many looks each turn lasts: commits show from the second look on, and a window needs some samples."""
+"""Looks that each turn lasts: commits show from the second look on, and a window needs some samples."""
 AHEAD_FACTOR = 1.5
-"""A group with a place loses it to one with this many times its lag ..."""
+"""A group with a place loses it to a group with this many times its lag."""
 AHEAD_LOOKS = 30
-"""... or to one that has committed so many looks later."""
+"""A group with a place loses it to a group that has committed so many looks later."""
 FORGOTTEN_LOOKS = 30
 """A group that was not listed for so many looks is gone."""
 
@@ -75,7 +75,7 @@ class GroupChoice:
             self._known.setdefault(name, _Known(self._look, self._look)).read_at = self._look
 
     def _forget(self, names: Collection[str]) -> None:
-        """Groups that have not been listed for long: their broker may just have been silent for a moment."""
+        """Forgets groups that have not been listed for long: their broker may just have been silent for a moment."""
         for name in names:
             if name in self._known:
                 self._known[name].listed_at = self._look
@@ -83,7 +83,7 @@ class GroupChoice:
         self._known = {name: known for name, known in self._known.items() if known.listed_at >= oldest}
 
     def _foremost(self, names: Collection[str], count: int) -> list[str]:
-        """Those with most lag and those that committed last, in turns; of equals the first by name."""
+        """Returns the groups with most lag and those that committed last, in turns; of equals the first by name."""
         known = {name: self._known[name] for name in names if name in self._known}
         live = [name for name, group in known.items() if group.lag_records or group.moved_at]
         by_lag = sorted(live, key=lambda name: (-self._lag(name), name))
@@ -99,6 +99,6 @@ class GroupChoice:
         return moved_at + (AHEAD_LOOKS if name in self._kept and moved_at else 0)
 
     def _place_in_line(self, name: str, with_members: Collection[str]) -> tuple[int, bool, str]:
-        """Those read longest ago come first; of those never read, the ones with members."""
+        """Sorts groups that were read longest ago first; of groups never read, the ones with members."""
         known = self._known.get(name)
         return known.read_at if known else 0, name not in with_members, name

@@ -22,7 +22,7 @@ from streaming.collect.partition_table import (
 )
 
 NUMBER_BITS = 22
-"""Of a row's key: groups x topics x 4 million partitions of a topic."""
+"""Bits of the partition's number in a row's key: groups x topics x 4 million partitions of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ class GroupView:
     generation_id: int | None = None
     group_type: str | None = None
     members: int | None = None
-    """Those that own nothing too; None where the group was not described."""
+    """How many members the group has, with those that own nothing; None where the group was not described."""
     targets: Mapping[PartitionKey, str] = field(default_factory=dict)
-    """Member id of who shall own a partition."""
+    """Id of the member that shall own a partition, by partition."""
     assignor: str | None = None
     topology_epoch: int | None = None
     unnoticed: tuple[PartitionKey, ...] = ()
@@ -89,7 +89,7 @@ class GroupTable(Mapping[str, GroupView]):
 
     @cached_property
     def begin(self) -> Ints:
-        """Where the rows of each group begin, and the end of all."""
+        """Index at which the rows of each group begin, and the end of all rows."""
         return np.cumsum([0, *map(len, self.keys_by_group)], dtype=np.int64)
 
     @cached_property

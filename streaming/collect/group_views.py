@@ -135,7 +135,7 @@ def view_of(
 
 
 def _existing(offsets: ShareOffsets, reported: Reported) -> ShareOffsets:
-    """Without the partitions that do not exist."""
+    """Returns the offsets without partitions that do not exist."""
     if isinstance(offsets.starts, OffsetRows):
         starts = offsets.starts.among(reported.partitions)
         return offsets if starts is offsets.starts else replace(offsets, starts=starts)

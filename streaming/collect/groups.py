@@ -90,7 +90,7 @@ class Batch:
 
 @dataclass(slots=True)
 class GroupSampler:
-    """What it remembers saves requests, and keeps positions of share groups from going back. Not for two threads.
+    """Reads groups. Its memory saves requests, and keeps positions of share groups from going back. For one thread.
 
     Of groups of other shards it reads no members, but what they have committed: bytes that are read of a partition are
     those of all groups.
@@ -259,7 +259,7 @@ def _batches(listed: Listed, names: Sequence[str]) -> Iterator[tuple[int, Sequen
 def _views(
     reads: BrokerReads, look: Look, batch: Batch, reported: Reported, shard: Shard, owners: Owners
 ) -> dict[str, GroupView]:
-    """Of one batch of groups; those whose offsets can't be had are left out, and logged."""
+    """Returns the views of one batch of groups; groups whose offsets can't be had are left out, and logged."""
     described: dict[str, DescribedGroup] = {}
     for kind, names in batch.described(shard).items():
         described |= _asked(look, batch.broker, partial(describe, reads, batch.broker, kind), names)
@@ -291,7 +291,7 @@ def _offsets(reads: BrokerReads, look: Look, batch: Batch) -> dict[str, ShareOff
 
 
 def _committed(reads: BrokerReads, look: Look, broker: int, names: list[str]) -> dict[str, ShareOffsets]:
-    """Of groups that the coordinator doesn't refuse; the others are logged."""
+    """Returns the offsets of the groups that the coordinator doesn't refuse; the others are logged."""
     offsets, refused = reads.committed_offsets(broker, names)
     if offsets:
         look.refusals.note_answer(Request.GROUPS)
@@ -305,7 +305,7 @@ def _committed(reads: BrokerReads, look: Look, broker: int, names: list[str]) ->
 
 
 def _asked(look: Look, broker: int, ask: Callable[[list[str]], dict[str, A]], names: list[str]) -> dict[str, A]:
-    """Of one batch; a broker that refuses one group refuses them all, so the batch is halved until it stands alone."""
+    """Requests a batch of groups. A broker that refuses one refuses all: the batch is halved until the one is alone."""
     if not names:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Where logs begin: on the leader's disk, and in remote storage, which holds what is older (KIP-405). Pure.
+"""Log starts: on the leader's disk, and in remote storage, which holds what is older (KIP-405). Pure.
 
 Each look asks for the first offset on the leader's disk. The log start is never above it, and neither goes back. So if
 both were the same at the look before and the first local offset has not moved, both are the same still. Only about the

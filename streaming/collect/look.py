@@ -42,7 +42,7 @@ class Look:
         return self.began_ms + round((self.monotonic() - self.began_s) * 1000)
 
     def note(self, part: Part, broker: int) -> None:
-        """That this part was read from the broker just now."""
+        """Notes that `part` was read from the broker just now."""
         self.read_ms[(part, broker)] = self.now_ms()
 
     def of_each(self, brokers: Iterable[int], read: Callable[[int], Answer]) -> dict[int, Answer]:

@@ -72,7 +72,7 @@ class Observation:
     last_stable: Mapping[PartitionKey, int] = field(default_factory=dict)
     """Last stable offset by partition that a group reads, where an open transaction keeps it below the log end."""
     counter_pairs: Mapping[int, CounterPair] = field(default_factory=dict)
-    """Of brokers whose counters Prometheus has scraped: two scrapes, with their own times."""
+    """Two scrapes, with their own times, of each broker whose counters Prometheus has scraped."""
     addresses: Mapping[int, str] = field(default_factory=dict)
     """Addresses of the brokers that are alive, host:port."""
     cleanup_policies: Mapping[str, str] = field(default_factory=dict)

@@ -43,9 +43,9 @@ from streaming.settings import CollectSettings
 log = structlog.get_logger()
 
 Settled = Callable[[Led, TopicRows | None], tuple[TopicRows | None, Led]]
-"""Of first offsets on a broker's disk those that are log starts, too, and what is to be asked besides."""
+"""Picks first offsets on a broker's disk that are log starts, too, and partitions whose log start must be requested."""
 JMX = -1
-"""Stands for the JMX endpoints among brokers: they are asked meanwhile."""
+"""Stands for the JMX endpoints among brokers: the endpoints are read meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class BrokerRead:
     """Log starts, in the answers that show them."""
     local_starts: TopicRows | None
     log_dirs: Sequence[LogDirRows] | None
-    """None of them where the broker refuses to show them."""
+    """Log dirs of the broker; empty where the broker refuses to show them."""
     groups: Sequence[Mapping[str, Any]] | None
 
 
@@ -158,7 +158,7 @@ def _read_broker(reads: BrokerReads, look: Look, broker: int, led: Led, settled:
 
 
 def _offsets(reads: BrokerReads, look: Look, broker: int, led: Led, timestamp: int) -> TopicRows | None:
-    """Of those of the partitions that the broker still leads."""
+    """Returns the offsets of those partitions of `led` that the broker still leads."""
     if not led:
         return None
     try:

@@ -49,7 +49,7 @@ class PartitionNames:
     number: Ints
 
     def keys_of_rows(self, rows: Iterable[int] | None = None) -> list[PartitionKey]:
-        """Of these rows, or of all."""
+        """Returns the (topic, partition) of `rows`, or of all rows."""
         chosen = slice(None) if rows is None else np.fromiter(rows, np.int64)
         names = self.topics
         return [
@@ -131,7 +131,7 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
         return tuple(self.replica_broker[self.replicas_begin[row] : self.replicas_begin[row + 1]].tolist())
 
     def log_end_of(self, key: PartitionKey) -> int | None:
-        """None where it is unknown."""
+        """Returns the log end of one partition; None where it is unknown."""
         row = self._row_by_key.get(key)
         return None if row is None else known_or_none(self.end[row])
 
@@ -260,7 +260,7 @@ def column_at(column: Ints, rows: Ints) -> Ints:
 
 
 def positions(keys: Ints, wanted: Ints) -> Ints:
-    """Where each of `wanted` stands in `keys`, which are in order; UNKNOWN where it doesn't.
+    """Returns the index of each of `wanted` in `keys`, which are in order; UNKNOWN where `keys` doesn't have it.
 
     >>> positions(np.array([2, 4, 6]), np.array([4, 5, 6]))
     array([ 1, -1,  2])

@@ -30,7 +30,7 @@ class PrometheusSource:
 
     @classmethod
     def of(cls, settings: CollectSettings) -> "PrometheusSource | None":
-        """As the settings name it; None where they name none. Raises UsageProblem."""
+        """Returns the source that the settings name; None where they name none. Raises UsageProblem."""
         api = PrometheusApi.of(settings)
         return None if api is None else cls(api, settings)
 
@@ -49,7 +49,7 @@ class PrometheusSource:
         return {broker: pair for broker, pair in found.pairs.items() if broker in brokers}
 
     def found(self, *, now_s: float) -> Found:
-        """What it shows of all brokers; raises QueryFailed."""
+        """Returns what Prometheus shows of all brokers; raises QueryFailed."""
         preset, names = PRESETS[self.settings.prometheus_preset], self._names()
         interval_s = self.settings.sample_interval_ms / 1000
         span_s = max(LOOK_BACK_MIN_S, round(LOOK_BACK_INTERVALS * interval_s))

@@ -28,7 +28,7 @@ class Preset:
     """The first group is the broker id; None: the label's value is the id, or the settings map it."""
 
     def selector(self, matchers: str = "", *, meters: Mapping[str, str] = METERS) -> str:
-        """Of all counters in one query; `matchers` are more label matchers.
+        """Returns the selector of all counters in one query; `matchers` are more label matchers.
 
         >>> PRESETS["kafka-mixin"].selector('cluster="a"', meters={"BytesIn": "bytes_in"})
         '{__name__=~"kafka_server_brokertopicmetrics_(bytesin)persec",cluster="a"}'

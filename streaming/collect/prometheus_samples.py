@@ -64,7 +64,7 @@ def counter_pairs(
 
 
 def _pair(rows: Sequence[Series], preset: Preset, now_s: float, interval_s: float) -> CounterPair | None:
-    """None without two scrapes that show bytes in, or where the newest is too old."""
+    """Returns two scrapes of a broker; None without two that show bytes in, or where the newest is too old."""
     scrapes: dict[float, list[tuple[Mapping[str, str], float]]] = defaultdict(list)
     for labels, samples in rows:
         for time_s, value in samples:

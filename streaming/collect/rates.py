@@ -78,7 +78,7 @@ class ReplicaRateTable(Mapping[ReplicaKey, ReplicaRates]):
     """Records that each row of the groups' commits may still count as read."""
 
     def place_of(self, rows: Ints, brokers: Ints) -> Ints:
-        """Where the replica of each partition on the broker beside it stands; UNKNOWN where it was not read."""
+        """Returns the place of each partition's replica on the broker beside it; UNKNOWN if it was not read."""
         keys = self.broker * (len(self.partitions) + 1) + self.row
         return np.where(brokers >= 0, positions(keys, brokers * (len(self.partitions) + 1) + rows), UNKNOWN)
 

@@ -23,7 +23,8 @@ ENOUGH_RECORDS = 100
 LEAST_SHARE = 0.5
 """A log that grew by less than this share of what its records had before may have lost something meanwhile."""
 DOUBTED_MAX = 3
-"""So many looks in a row have lost nothing: then records have become smaller."""
+"""A log that seems to have lost something at so many looks in a row has lost nothing: its records have become smaller.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +32,12 @@ class Growth:
     """How the leader's log of each partition of the later of two looks differs from the earlier one."""
 
     earlier: Ints
-    """Its row at the earlier look; UNKNOWN where it was not there, or its topic was made again."""
+    """Row of each partition at the earlier look; UNKNOWN where it was not there, or its topic was re-created."""
     appended: Ints
-    """Records; UNKNOWN where it isn't known."""
+    """Records appended to each partition; UNKNOWN where the number isn't known."""
     grown_bytes: Ints
     same_log: Flags
-    """Whether it is the same log with the same first offset, so that `grown_bytes` is known; 0 elsewhere."""
+    """Whether the log is the same with the same first offset, so that `grown_bytes` is known; 0 elsewhere."""
 
     @property
     def only_grew(self) -> Flags:
@@ -131,7 +132,7 @@ def _nothing(partitions: PartitionTable, growth: Growth) -> RecordBytes:
 
 
 def _growth(before: Observation, after: Observation) -> Growth:
-    """Of each partition of `after`, in the order of its table."""
+    """Returns the growth of each partition of `after`, in the order of its table."""
     earlier, later = before.partitions.rows_of_same_topics(after.partitions), after.partitions
     first_end = column_at(before.partitions.end, earlier)
     known = (first_end >= 0) & (later.end >= first_end)

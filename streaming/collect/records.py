@@ -199,12 +199,12 @@ def _sync_texts(counts: Ints) -> list[str]:
 
 
 def _rate_texts(column: npt.NDArray[np.float64]) -> list[str]:
-    """As JSON writes them."""
+    """Returns the texts of rates as JSON writes them."""
     return [repr(value) if value <= RATE_MAX else NULL for value in column.tolist()]  # NaN isn't
 
 
 def _within_contract(rate: float | None) -> float | None:
-    """None for a rate that would have its whole record rejected."""
+    """Returns the rate; None for a rate that would have its whole record rejected."""
     return rate if rate is not None and rate <= RATE_MAX else None
 
 

@@ -51,7 +51,7 @@ class Refusals:
                 self._counts[broker] += count
 
     def note_answer(self, request: Request) -> None:
-        """One of these was answered in this look."""
+        """Notes that a request of this kind was answered in this look."""
         self._answered_now.add(request)
 
     def end_look(self) -> Mapping[int, int]:

@@ -47,7 +47,7 @@ class Reports:
 
     @property
     def partitions_before(self) -> PartitionTable | None:
-        """Those of the look that the next one is compared with; None before the first."""
+        """Partitions of the look that the next look is compared with; None before the first."""
         return None if self._before is None else self._before.partitions
 
     def of(self, after: Observation) -> Iterator[tuple[str, Records]]:

@@ -26,7 +26,7 @@ class Shard:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Of a text as `collect.shard` has it: `2/3`."""
+        """Returns the shard of a text as `collect.shard` has it: `2/3`."""
         return cls(*shard_numbers(text))
 
     @property
@@ -43,7 +43,7 @@ class Shard:
         return (broker - self.number) % self.count == 0
 
     def takes_brokers(self, brokers: Ints) -> npt.NDArray[np.bool_]:
-        """The same of each broker of a column."""
+        """Returns whether each broker of a column is of this shard: by the remainder of its id."""
         taken: npt.NDArray[np.bool_] = (brokers - self.number) % self.count == 0
         return taken
 

@@ -136,20 +136,31 @@ class JournalActions:
         """A plan that takes all leadership off the broker; if it is carried out, the broker is noted first."""
         from streaming.commands.demotion import plan_demotion
 
-        proposed = plan_demotion(self._settings, (broker,), keep=self._keeping(now_ms))
-        return self._reordered("demote", broker, by, proposed, carry_out=carry_out, now_ms=now_ms)
+        proposed, orders = plan_demotion(self._settings, (broker,), keep=self._keeping(now_ms))
+        return self._reordered("demote", broker, by, proposed, orders[broker], carry_out=carry_out, now_ms=now_ms)
 
     def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
         """A plan that brings back the order of replicas of before; if it is carried out, the demotion ends first."""
         from streaming.commands.demotion import plan_undemotion
 
-        proposed = plan_undemotion(self._settings, (broker,), keep=self._keeping(now_ms))
-        return self._reordered("undemote", broker, by, proposed, carry_out=carry_out, now_ms=now_ms)
+        proposed, orders = plan_undemotion(self._settings, (broker,), keep=self._keeping(now_ms))
+        return self._reordered("undemote", broker, by, proposed, orders[broker], carry_out=carry_out, now_ms=now_ms)
 
     def _reordered(
-        self, action: str, broker: int, by: str, proposed: "ProposedPlan", *, carry_out: bool, now_ms: int
+        self,
+        action: str,
+        broker: int,
+        by: str,
+        proposed: "ProposedPlan",
+        demotions: tuple[str, ...],
+        *,
+        carry_out: bool,
+        now_ms: int,
     ) -> Outcome:
-        """The plan of `demote` or `undemote`, carried out where that is wanted and nothing is in the way."""
+        """The plan of `demote` or `undemote`, carried out where that is wanted and nothing is in the way.
+
+        `demotions` are the plans that hold the order of before, for the broker's row.
+        """
         from streaming.commands.demotion import unfit
         from streaming.views.intents import Intent
 
@@ -162,10 +173,18 @@ class JournalActions:
         intent = Intent.DEMOTE if action == "demote" else Intent.USE
         done = f"broker {broker} is noted for {intent.value}, and no order of replicas has to change"
         nothing = Outcome(f"{action}d", done, fields=made.fields)
-        return self._noted_and_approved(broker, intent, by, proposed, nothing, now_ms=now_ms)
+        return self._noted_and_approved(broker, intent, by, proposed, nothing, now_ms=now_ms, demotions=demotions)
 
     def _noted_and_approved(
-        self, broker: int, intent: "Intent", by: str, proposed: "ProposedPlan", nothing: Outcome, *, now_ms: int
+        self,
+        broker: int,
+        intent: "Intent",
+        by: str,
+        proposed: "ProposedPlan",
+        nothing: Outcome,
+        *,
+        now_ms: int,
+        demotions: tuple[str, ...] | None = None,
     ) -> Outcome:
         """Note what the broker is for, then approve its plan; `nothing` is the outcome of a plan without movements.
 
@@ -180,8 +199,7 @@ class JournalActions:
             with live_cluster(self._settings) as cluster:
                 cordons = to_cordon(cluster, (broker,)).get(broker, ())
         root = self._settings.storage.tables
-        plans = [proposed.plan.plan_id] if proposed.plan.movement_count else []
-        note_intent(root, self._cluster, broker, intent, by, now_ms=now_ms, cordons=cordons, demotions=plans)
+        note_intent(root, self._cluster, broker, intent, by, now_ms=now_ms, cordons=cordons, demotions=demotions)
         if not proposed.plan.movement_count:
             return nothing
         approved = self.approve(proposed.plan.plan_id, by, now_ms=now_ms)
@@ -299,7 +317,7 @@ def keeping_plan(
 
 
 def executions_of(executions: Sequence[Execution], kept: "KeptPlan") -> list[Execution]:
-    """Those of this plan, in their order."""
+    """Returns the executions of this plan, in their order."""
     return [row for row in executions if row.plan_id == kept.plan.plan_id]
 
 

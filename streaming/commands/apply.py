@@ -32,7 +32,7 @@ from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.reassignment_file import is_reassignment_file
 from assignor_core.resources import Resource
 from assignor_core.wording import bytes_text, counted
-from streaming.commands.asked_plans import Asked, plan_live
+from streaming.commands.asked_plans import Asked, check_writable, plan_live
 from streaming.commands.console import confirmed, echo
 from streaming.commands.in_words import duration_text
 from streaming.commands.options import check_tables, in_use, json_option, settings_from, settings_options
@@ -123,6 +123,7 @@ def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_j
     admin = admin_client(settings.kafka)
     try:
         check_may_execute(admin)  # nobody is asked in vain
+        check_writable(settings.kafka, approved.plan)
         if not confirmed("Carry out this plan on the live cluster?", yes=yes, err=as_json):
             return None
         lease = lease_of(admin, settings)

@@ -22,7 +22,7 @@ from assignor_core.reassignment_file import ReplicaLists, is_reassignment_file, 
 from assignor_core.wording import counted
 from streaming.commands.options import live_cluster
 from streaming.errors import RefusedForSafety, UsageProblem
-from streaming.settings import Settings
+from streaming.settings import KafkaSettings, Settings
 
 if TYPE_CHECKING:
     from assignor_core.live import LiveCluster
@@ -83,8 +83,6 @@ def plan_live(
     Raises InputError, NothingToPlanOn, and RefusedForSafety where a topic would have fewer replicas than its
     `min.insync.replicas`: then nobody could write to it with acks=all.
     """
-    from streaming.cluster.clients import admin_client
-    from streaming.cluster.topic_settings import min_in_sync
     from streaming.control.planning import propose_asked
     from streaming.control.wiring import window_tables_of
 
@@ -97,25 +95,31 @@ def plan_live(
             cluster, window_tables_of(settings), settings.planner,
             policy_for=policy_for, asked_for=asked_for, now_ms=now_ms,
         )  # fmt: skip
-    fewer = [row for row in proposed.plan.movements if len(row.new_replicas) < len(row.old_replicas)]
-    if fewer:
-        admin = admin_client(settings.kafka)
-        try:
-            least = min_in_sync(admin, {row.topic for row in fewer})
-        finally:
-            admin.close()
-        for row in fewer:
-            _check_writable(row.topic, len(row.new_replicas), least.get(row.topic, 1))
+    check_writable(settings.kafka, proposed.plan)
     return proposed
 
 
-def _check_writable(topic: str, factor: int, least: int) -> None:
-    if factor < least:
-        replicas = counted(factor, "replica", "replicas")
-        raise RefusedForSafety(
-            f"topic {topic}: min.insync.replicas is {least}, so with {replicas} nobody could write with acks=all: "
-            "lower that setting first"
-        )
+def check_writable(kafka: KafkaSettings, plan: Plan) -> None:
+    """Raises RefusedForSafety for a plan after which a topic has fewer replicas than its `min.insync.replicas`."""
+    from streaming.cluster.clients import admin_client
+    from streaming.cluster.topic_settings import min_in_sync
+
+    fewer = [row for row in plan.movements if len(row.new_replicas) < len(row.old_replicas)]
+    if not fewer:
+        return
+    admin = admin_client(kafka)
+    try:
+        least = min_in_sync(admin, {row.topic for row in fewer})
+    finally:
+        admin.close()
+    for row in fewer:
+        factor, needed = len(row.new_replicas), least.get(row.topic, 1)
+        if factor < needed:
+            replicas = counted(factor, "replica", "replicas")
+            raise RefusedForSafety(
+                f"topic {row.topic}: min.insync.replicas is {needed}, so with {replicas} nobody could write with "
+                "acks=all: lower that setting first"
+            )
 
 
 def factors_by_topic(factors: Mapping[str, int], topics: Collection[str], excluded: Collection[str]) -> dict[str, int]:

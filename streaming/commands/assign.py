@@ -48,7 +48,10 @@ def assignment_answer(line: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def explained_answer(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same, with one entry under "moves" for each partition that changes hands, and figures where load counts."""
+    """Answers one line with the assignment, its movements under "moves", and figures if the strategy counts load.
+
+    Strategies that ignore load have no such figures. Raises InputError.
+    """
     strategy, spec = group_of(line)
     result = assign_group(strategy, spec)
     figures = {"load": asdict(load_figures(spec, result))} if strategy.endswith("load-aware") else {}

@@ -43,11 +43,11 @@ class Generated:
     scenario: str
     hours: float
     noise: float | None
-    """None for that of the scenarios."""
+    """Noise of the load; None for that of the scenarios."""
     seed: int
 
     def trace(self, window_ms: int) -> "Trace":
-        """Window by window; raises InputError where there is no such scenario, UsageProblem for other windows."""
+        """Returns the scenario's trace; raises InputError for an unknown scenario, UsageProblem for other windows."""
         from assignor_core.replays.traces import NOISE, WINDOW_MS, generate
 
         if window_ms != WINDOW_MS:
@@ -57,7 +57,7 @@ class Generated:
         return generate(self.scenario, seed=self.seed, windows=windows, noise=noise)
 
     def history(self, window_ms: int) -> "History":
-        """The same for real plans."""
+        """Returns the scenario's trace as a history for real plans; raises as `trace` does."""
         from assignor_core.replays.history import history_of
 
         return history_of(self.trace(window_ms))

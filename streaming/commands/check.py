@@ -62,7 +62,7 @@ class DescribedOnce(PartlyShownCluster):
     _live: LiveCluster | None = None
 
     def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
-        """As of any cluster."""
+        """Returns the cluster; a description of the whole cluster is kept and returned again."""
         if topics is not None:
             return super().describe(topics)
         self._live = self._live or super().describe()

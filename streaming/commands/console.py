@@ -49,11 +49,11 @@ def _printable_console() -> "type[Console]":
 
     class PrintableConsole(Console):
         def render_str(self, text: str, **options: Any) -> "Text":
-            """As rich does, before widths are measured."""
+            """Renders text as rich does, with control characters made printable before widths are measured."""
             return super().render_str(printable_lines(text), **options)
 
         def render(self, renderable: "RenderableType", options: "ConsoleOptions | None" = None) -> "Iterable[Segment]":
-            """As rich does. What is left in ready-made `Text` is made printable here; columns may be off by then."""
+            """Renders as rich does. Ready-made `Text` is made printable here; columns may be off by then."""
             for segment in super().render(renderable, options):
                 yield segment if segment.control else segment._replace(text=printable_lines(segment.text))
 

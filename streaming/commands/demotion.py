@@ -4,7 +4,7 @@ Both make a plan that changes the order of replicas, show it, and with `--apply`
 as every plan. The row of a demoted broker lists the plans that have demoted it: they hold the order of before.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,12 @@ from streaming.settings import Settings
 from streaming.tables import TableReader, to_ms
 
 if TYPE_CHECKING:
-    from assignor_core.live import PartitionKey
+    from assignor_core.live import LiveCluster, PartitionKey
     from assignor_core.proposed_plan import ProposedPlan
     from streaming.views.intents import Intent
 
+Orders = Mapping[int, tuple[str, ...]]
+"""By broker, ids of the plans whose movements hold the order of replicas before its demotion, oldest first."""
 DEMOTIONS_MAX = 100
 """Plans that one row lists: whoever demotes a broker again moves what has come to it since."""
 
@@ -69,7 +71,7 @@ def _run(
     context: click.Context,
     brokers: tuple[int, ...],
     intent: "Intent",
-    plan: "Callable[..., ProposedPlan]",
+    plan: "Callable[..., tuple[ProposedPlan, Orders]]",
     *,
     config_file: Path | None,
     assignments: tuple[str, ...],
@@ -82,10 +84,14 @@ def _run(
     check_tables(settings)
     brokers = tuple(dict.fromkeys(brokers))
     named, action, now_ms = " ".join(map(str, brokers)), context.info_name or intent.value, clocks.now_ms()
-    proposed = plan(settings, brokers, keep=keeping_plan(settings, action, named, now_ms=now_ms))
-    prepare = partial(_note, settings, brokers, intent, action, proposed)
+    proposed, orders = plan(settings, brokers, keep=keeping_plan(settings, action, named, now_ms=now_ms))
+    prepare = partial(_note, settings, intent, action, orders)
     how |= {"config_file": config_file, "assignments": assignments}
-    return show_and_carry_out(context, settings, proposed, named, unfit(action, brokers, proposed), prepare, **how)
+    why_not = unfit(action, brokers, proposed)
+    answer = show_and_carry_out(context, settings, proposed, named, why_not, prepare, **how)
+    if answer == 0 and how["carry_out"] and action == "undemote":
+        _forget_orders(settings, brokers)
+    return answer
 
 
 def unfit(action: str, brokers: Collection[int], proposed: "ProposedPlan") -> str | None:
@@ -96,8 +102,13 @@ def unfit(action: str, brokers: Collection[int], proposed: "ProposedPlan") -> st
 
 def plan_demotion(
     settings: Settings, brokers: Collection[int], *, keep: "Callable[[ProposedPlan], object]"
-) -> "ProposedPlan":
-    """The plan, which `keep` stores if it moves anything; raises UsageProblem."""
+) -> "tuple[ProposedPlan, Orders]":
+    """The plan, which `keep` stores if it moves anything, and what the row of each broker is to list; raises
+    UsageProblem.
+
+    A row lists the plans of other brokers that are demoted, too: a list that this plan changes may have been changed by
+    theirs, and the oldest one is the order of before. What is left of an earlier demotion stays listed.
+    """
     from assignor_core.live_plans.demotion import propose_demotion
     from streaming.views.intents import Intent, demotions_of, newest_intents
 
@@ -117,35 +128,64 @@ def plan_demotion(
     proposed = propose_demotion(
         live, frozenset(brokers), demoted=demoted.difference(brokers), cluster_name=cluster_name
     )
-    if proposed.plan.movement_count:
+    own = [proposed.plan.plan_id] if proposed.plan.movement_count else []
+    of_others = [plan_id for broker in sorted(demoted) for plan_id in demotions_of(newest[broker])]
+    root = settings.storage.tables
+    left = {broker: _left_of(root, live, broker, demotions_of(newest.get(broker))) for broker in brokers}
+    orders = {broker: tuple(dict.fromkeys((*left[broker], *of_others, *own)))[-DEMOTIONS_MAX:] for broker in brokers}
+    if own:
         keep(proposed)
-    return proposed
+    return proposed, orders
+
+
+def _left_of(root: str, live: "LiveCluster", broker: int, plan_ids: tuple[str, ...]) -> tuple[str, ...]:
+    """The plans of an earlier demotion, if some list that they changed still has the broker at its end."""
+    from assignor_core.live_plans.demotion import restored
+
+    rows = ((live.partitions.get(key), before) for key, before in _orders_before(root, plan_ids).items())
+    is_left = any(
+        row is not None and row.replicas[-1] == broker and restored(row.replicas, before, {broker}) != row.replicas
+        for row, before in rows
+    )
+    return plan_ids if is_left else ()
 
 
 def plan_undemotion(
     settings: Settings, brokers: Collection[int], *, keep: "Callable[[ProposedPlan], object]"
-) -> "ProposedPlan":
-    """The plan, which `keep` stores if it moves anything; raises UsageProblem."""
+) -> "tuple[ProposedPlan, Orders]":
+    """The plan, which `keep` stores if it moves anything, and what the row of each broker is to list; raises
+    UsageProblem.
+
+    A broker whose demotion has ended may still have to get its leadership back, if an earlier plan for that was not
+    carried out. So its row lists the order of before until there is nothing left to bring back.
+    """
     from assignor_core.live_plans.demotion import propose_restoration
     from streaming.views.intents import Intent, demotions_of, newest_intents
 
     newest = newest_intents(TableReader(settings.storage.tables), settings.kafka.cluster_name)
     demoted = frozenset(broker for broker, row in newest.items() if row["intent"] == Intent.DEMOTE)
-    for broker in brokers:
-        if broker not in demoted:
-            named = ", ".join(map(str, sorted(demoted))) or "none"
-            raise UsageProblem(f"broker {broker}: is not demoted, demoted are {named}")
+    never = [broker for broker in brokers if broker not in demoted]
+    _check_demoted([broker for broker in never if not demotions_of(newest.get(broker))], demoted)
     orders = _orders_before(
-        settings.storage.tables, {plan_id for broker in brokers for plan_id in demotions_of(newest[broker])}
+        settings.storage.tables, {plan_id for broker in brokers for plan_id in demotions_of(newest.get(broker))}
     )
     with live_cluster(settings) as cluster:
         live = cluster.describe()
     proposed = propose_restoration(
         live, frozenset(brokers), orders, demoted=demoted.difference(brokers), cluster_name=settings.kafka.cluster_name
     )
-    if proposed.plan.movement_count:
-        keep(proposed)
-    return proposed
+    if not proposed.plan.movement_count:
+        _check_demoted(never, demoted)
+        return proposed, dict.fromkeys(brokers, ())
+    keep(proposed)
+    return proposed, {broker: demotions_of(newest.get(broker)) for broker in brokers}
+
+
+def _check_demoted(never: Sequence[int], demoted: Collection[int]) -> None:
+    """Raises UsageProblem if there are brokers that were `never` demoted, or have all back."""
+    if never:
+        named = ", ".join(map(str, sorted(demoted))) or "none"
+        raise UsageProblem(f"broker {never[0]}: is not demoted, demoted are {named}")
 
 
 def _orders_before(root: str, plan_ids: Collection[str]) -> "dict[PartitionKey, tuple[int, ...]]":
@@ -161,9 +201,7 @@ def _orders_before(root: str, plan_ids: Collection[str]) -> "dict[PartitionKey, 
     return {(row["topic"], row["partition"]): tuple(row["old_replicas"]) for row in reversed(oldest_first)}
 
 
-def _note(
-    settings: Settings, brokers: Collection[int], intent: "Intent", action: str, proposed: "ProposedPlan"
-) -> None:
+def _note(settings: Settings, intent: "Intent", action: str, orders: "Orders") -> None:
     """Note before anything moves what the brokers are for."""
     from streaming.commands.acting import noted, person
     from streaming.commands.console import echo
@@ -171,9 +209,19 @@ def _note(
     from streaming.serve.api.audit import Outcome
 
     root, cluster_name = settings.storage.tables, settings.kafka.cluster_name
-    plans = [proposed.plan.plan_id] if proposed.plan.movement_count else []
-    for broker in brokers:
+    for broker, plans in orders.items():
         done = f"broker {broker} is noted for {intent.value}"
         with noted(settings, action, str(broker), Outcome("noted", done)):
             note_intent(root, cluster_name, broker, intent, person(), now_ms=clocks.now_ms(), demotions=plans)
         echo(done, err=True)
+
+
+def _forget_orders(settings: Settings, brokers: Collection[int]) -> None:
+    """Note that nothing is left to bring back."""
+    from streaming.commands.acting import person
+    from streaming.control.intents import note_intent
+    from streaming.views.intents import Intent
+
+    root, cluster_name = settings.storage.tables, settings.kafka.cluster_name
+    for broker in brokers:
+        note_intent(root, cluster_name, broker, Intent.USE, person(), now_ms=clocks.now_ms(), demotions=())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_OF_IT = 0.8
 """The cheaper plan that is named in one line brings at least this part of the gain."""
 NEAR = 0.99
-"""Where so much of a plan's bytes is proven to be needed, the figure itself would say nothing more."""
+"""The least bytes are not shown beside a plan's bytes if they are at least this share of them."""
 LEAST_SHOWN = 0.01
 """Smaller parts are shown as less than this: "0%" reads as if nothing were copied."""
 PROMISED = (("max/mean", "max_over_mean"), ("bytes", "bytes_copied"), ("duration", "duration"))
@@ -100,7 +100,7 @@ def is_old(age_ms: float, window_ms: int) -> bool:
 
 
 def loads_lines(proposed: "ProposedPlan", window_ms: int, *, now_ms: int) -> Iterator[str]:
-    """Until when the windows reach that a plan rests on; nothing for one that rests on none."""
+    """Yields the end of the windows that a plan rests on; nothing for a plan that rests on none."""
     from assignor_core.lag.reasons import duration
     from streaming.tables import utc
 

@@ -34,7 +34,7 @@ ALL = re.compile("")
 SORTS = ("verdict", "lag", "time", "name")
 RECORDS = "records"
 STYLES = {"ok": "green", "unknown": "dim", "warn": "yellow"}
-"""Of verdicts; all others are red."""
+"""Styles of verdicts; all other verdicts are red."""
 
 
 @click.command()
@@ -184,7 +184,7 @@ def _one_group(
 
 
 def _unknown_group(reader: "TableReader", group_id: str, settings: Settings) -> UsageProblem:
-    """Says whether there are groups at all, and which one may have been meant."""
+    """Returns the error that names whether there are groups at all, and which group may have been meant."""
     from streaming.views.group_memberships import read_group_names
 
     cluster = settings.kafka.cluster_name

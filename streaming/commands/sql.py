@@ -86,7 +86,7 @@ def sql(
 
 
 def _root(tables_dir: str | None, config_file: Path | None, assignments: tuple[str, ...]) -> str:
-    """Where the tables lie. A folder that is named needs no settings; an object store may be reached by them."""
+    """Returns the folder or URL of the tables. A named folder needs no settings; an object store may need them."""
     if tables_dir and local_folder(tables_dir) is not None:
         return tables_dir
     storage = settings_from(config_file, assignments).storage
@@ -313,7 +313,7 @@ def _described(table: Table) -> dict[str, Any]:
 
 
 def tables_named(query: str, known: Set[str], connection: duckdb.DuckDBPyConnection) -> Set[str] | None:
-    """Those of the tables `known`, lower-case names, that one SELECT may read.
+    """Returns those of the tables `known`, lower-case names, that one SELECT may read.
 
     None where it may read more than it names: SHOW, query_table(), duckdb_views(), information_schema and the like, a
     name that is neither known nor defined by its WITH, or what the parser can't describe. Raises no error of the query:

@@ -114,6 +114,7 @@ def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[s
     execution = in_focus(executions)
     plan = waiting_plan(reader, cluster, executions, now_ms=now_ms)
     skew = load.skew.get(Resource.BYTES_IN)
+    demoted = brokers_by_intent(reader, cluster)[Intent.DEMOTE]
     return {
         "kafka_cluster": cluster,
         "mode": settings.control.mode,
@@ -134,11 +135,7 @@ def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[s
         "accuracy": accuracy_data(read_accuracy(reader, cluster)),
         "throttles_left": list(brokers_owed(executions)),
         "drained": _drained(reader, settings, load.window_start_ms),
-        "demoted": [
-            {"broker": row.broker, "leaders": row.leaders}
-            for row in load.brokers
-            if row.broker in brokers_by_intent(reader, cluster)[Intent.DEMOTE]
-        ],
+        "demoted": [{"broker": row.broker, "leaders": row.leaders} for row in load.brokers if row.broker in demoted],
         "log_dirs": [
             {"broker": row.broker, "path": row.path, "state": row.state, "used_ratio": row.used_share}
             for row in read_log_dirs(reader, cluster)

@@ -305,7 +305,7 @@ def _plan_text(plan: ReplayedPlan, start_ms: int) -> str:
 
 
 def _pauses_text(plan: ReplayedPlan) -> str:
-    """That there were pauses, or hours that nobody recorded: they are no part of the duration."""
+    """Returns words for pauses, or hours that nobody recorded, that are no part of the duration; empty without any."""
     passed_ms = (plan.ended_ms or plan.begun_ms) - plan.begun_ms
     return " without pauses" if passed_ms - (plan.duration_ms or 0) >= PAUSE_SHOWN_FROM_MS else ""
 

@@ -61,11 +61,11 @@ TABLES: dict[str, Table] = {
         PREDICTION,
     )
 }
-"""All of them by name."""
+"""All tables by name."""
 
 TABLE_FORMAT = 1
-"""Of the rows of all tables. A release refuses tables of a greater one: it is raised with what an older release would
-misread, as another meaning or unit of a column, another type or key. A new column is none of these.
+"""Format of the rows of all tables. A release refuses tables of a greater format. The format is raised with what an
+older release would misread: another meaning or unit of a column, another type or key. A new column is none of these.
 """
 
 __all__ = [

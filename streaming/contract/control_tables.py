@@ -7,7 +7,7 @@ SHORT_HISTORY = {
     "delta.logRetentionDuration": "interval 1 hours",
     "delta.deletedFileRetentionDuration": "interval 1 hours",
 }
-"""Of tables that are replaced all the time: their history is of no use and must not grow."""
+"""Properties of tables that are replaced all the time: their history is of no use and must not grow."""
 
 
 def _by_resource(**comments: str) -> tuple[Column, ...]:

@@ -47,7 +47,7 @@ class Rate:
 
     @property
     def stem(self) -> str:
-        """The name without its unit: what adapters and the collector call it."""
+        """Name of the rate without its unit, as adapters and the collector use it."""
         return self.name.removesuffix("_per_sec")
 
     @property
@@ -57,24 +57,24 @@ class Rate:
 
     @property
     def counter_unit(self) -> str:
-        """Unit of that counter."""
+        """Unit of the rate's counter."""
         return self.unit.removesuffix("/s")
 
     @property
     def maximum(self) -> str:
-        """Column of its highest value."""
+        """Column of the rate's highest value."""
         return f"{self.name}_max"
 
     @property
     def window_comment(self) -> str:
-        """Of a broker's column in a window."""
+        """Comment of a broker's column in a window."""
         return _WINDOW_COMMENTS[self.traffic].format(
             meaning=self.meaning, unit=self.unit, Meaning=self.meaning.capitalize()
         )
 
     @property
     def period_comment(self) -> str:
-        """Of a broker's column in an hour or a day."""
+        """Comment of a broker's column in an hour or a day."""
         return _PERIOD_COMMENTS[self.traffic].format(meaning=self.meaning, unit=self.unit)
 
 
@@ -136,6 +136,6 @@ RATES = (
 )  # fmt: skip
 RATE_NAMES = tuple(rate.name for rate in RATES)
 REPLICA_RATES = tuple(rate for rate in RATES if rate.of_replica is not None)
-"""Those that are known of each replica too."""
+"""Rates that are known of each replica too."""
 SAMPLE_MAXIMA = tuple(rate.name for rate in RATES if rate.has_sample_max)
 """Rates of which a broker's window keeps the highest single sample."""

@@ -144,7 +144,7 @@ COUNTER_FIELDS = tuple(
           most=COUNTER_MAX)
     for rate in RATES
 )  # fmt: skip
-"""In the order of the rates that the windows make of them."""
+"""Fields of counters, in the order of the rates that the windows make of them."""
 
 BYTE_RATE = RecordShape(
     fields=(

@@ -1,4 +1,4 @@
-"""Since when brokers that hold replicas have been away, by the looks of an execution: what it waits for in vain.
+"""Brokers with replicas that have been offline, and since when: for these an execution may wait in vain.
 
 While a broker is away, partitions are under-replicated, so an execution submits nothing. In mode `apply` only a plan of
 its own makes what a failed broker held anew, and that plan waits until the execution under way has ended.
@@ -9,15 +9,18 @@ from collections.abc import Collection, Iterable, Mapping
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, too_many_away
 
 GAP_MAX_MS = 300_000
-"""After a longer time without a look nobody knows whether a broker was away all the time."""
+"""How long control may go without a look before nobody knows whether a broker was offline all the time, ms."""
 
 
 class Absences:
-    """Those that the looks of this process have shown; a process that starts knows none."""
+    """Records the brokers that are offline and since when, from the snapshots of the cluster that this process has
+    read. A process that starts knows none.
+    """
 
     def __init__(self, grace_ms: int | None = None, max_away_share: float = 0.0) -> None:
-        """A broker has failed after `grace_ms`; with None nobody makes its replicas anew, so nothing ends for that. The
-        same where a larger share than `max_away_share` is away.
+        """A broker has failed once it has been offline for `grace_ms`. With None no replicas are re-created, so no
+        execution ends for a failed broker. No execution ends for one either if a larger share of brokers than
+        `max_away_share` is offline.
         """
         self._grace_ms = grace_ms
         self._max_away_share = max_away_share
@@ -25,7 +28,9 @@ class Absences:
         self._looked_ms = 0
 
     def note(self, live: LiveCluster, now_ms: int) -> None:
-        """One more look. It may show a part of the partitions: a broker noted before stays away until it is back."""
+        """Notes the brokers that are offline in one more snapshot. The snapshot may show a part of the partitions: a
+        broker noted before stays offline until it is back.
+        """
         known = self.since_ms(now_ms)
         away = live.hosts_away() | (known.keys() - live.broker_racks.keys())
         self._since_ms = {broker: known.get(broker, now_ms) for broker in away}

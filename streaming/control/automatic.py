@@ -27,7 +27,7 @@ class _Due:
 
 
 class AutomaticPlans:
-    """Those of one control; in other modes than `apply` there are none."""
+    """Plans that one control approves by itself; in other modes than `apply` there are none."""
 
     def __init__(self, journal: Journal, control: ControlSettings) -> None:
         self._journal = journal

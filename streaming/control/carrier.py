@@ -52,7 +52,9 @@ class PlanExecutor(Protocol):
         """Check the approved plan against the live cluster and start it; False where it was refused."""
 
     def resume(self, kept: KeptPlan | None = None, *, give_up: str | None = None) -> None:
-        """From now on `tick` is for another execution; with `give_up`, a reason, the next ticks end it."""
+        """Prepares for another execution, which `tick` then carries out; with `give_up`, a reason, the next ticks end
+        it.
+        """
 
     def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
         """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
@@ -68,8 +70,8 @@ class Carrier:
         marker: ClusterMarker | None = None,
         check_rights: Callable[[], None] | None = None,
     ) -> None:
-        """With a `marker` nothing is begun or gone on with while other tables' control changes the cluster. A plan is
-        refused where `check_rights` raises UsageProblem, before anything is asked of the cluster.
+        """With a `marker` control begins and continues nothing while other tables' control changes the cluster. A plan
+        is refused where `check_rights` raises UsageProblem, before anything is asked of the cluster.
         """
         self._check_rights = check_rights
         self._executor = executor
@@ -164,7 +166,9 @@ class Carrier:
         self._active = (record, plan.plan)
 
     def _end_without_plan(self, record: ExecutionRecord, now_ms: int) -> None:
-        """Nobody can carry out what is not known. What has started is given up, so that what waits has its turn."""
+        """Gives up an execution whose plan is gone, as nobody can carry out an unknown plan: executions that wait then
+        have their turn.
+        """
         execution = record.execution
         log.error("plan_gone", execution_id=execution.execution_id, plan_id=execution.plan_id[:12])
         if execution.waiting:

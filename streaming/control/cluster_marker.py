@@ -19,7 +19,9 @@ from streaming.errors import AnotherControl, LeaseExpired, RebalancerError
 log = structlog.get_logger()
 
 ANNOUNCED_BEFORE_MS = 2_000
-"""So long a new marker stands before the first change: every broker's metadata shows it by then."""
+"""How long a new marker is on the cluster before the first change, ms: by then every broker's metadata shows the
+marker.
+"""
 
 
 class ClusterMarker:
@@ -60,7 +62,9 @@ class ClusterMarker:
         return self._stands
 
     def release(self) -> None:
-        """Nothing is under way: the marker stays as the last one that changed the cluster. A failure is only logged."""
+        """Releases the marker, as nothing is under way: the marker stays as the last one that changed the cluster. A
+        failure is only logged.
+        """
         own, self._own, self._stands = self._own, None, False
         if own is None:
             return

@@ -17,17 +17,23 @@ from streaming.cluster.ports import ClusterReader
 from streaming.errors import AnotherCluster
 
 WHOLE_LOOK_INTERVAL_MS = 30_000
-"""Between two looks at the whole cluster while its brokers stay the same."""
+"""Time between two looks at the whole cluster while its brokers stay the same, ms."""
 UNSETTLED_INTERVAL_MS = 5_000
-"""The same for half a minute after brokers have come or gone: metadata may be behind them."""
+"""Time between two looks at the whole cluster for half a minute after brokers have come or gone, ms: metadata may be
+behind the brokers.
+"""
 WATCHED_TOPICS_MAX = 50
-"""Of so many topics partitions in trouble are looked at again each time; the others at the next whole look."""
+"""Number of topics with partitions in trouble that each look reads again; a look at the whole cluster
+reads all others.
+"""
 
 _NONE = LiveCluster("", {}, {})
 
 
 class ClusterView:
-    """Not for two threads. `partitions` are all that are known, with their state when they were last asked about."""
+    """Partitions of the cluster as control last saw them; not for two threads. `partitions` are all that are known,
+    with their state when they were last asked about.
+    """
 
     def __init__(self, cluster: ClusterReader) -> None:
         self._cluster = cluster
@@ -39,14 +45,14 @@ class ClusterView:
         self._numbers: dict[str, list[PartitionKey]] = {}
         """Keys of `partitions` by topic."""
         self._troubled: dict[str, list[PartitionKey]] = {}
-        """By topic, of topics that have any."""
+        """Keys of partitions in trouble by topic, for topics that have any."""
         self._reassigning: set[PartitionKey] = set()
-        """Of `partitions` those that were being reassigned when they were asked about."""
+        """Keys of `partitions` whose partition was being reassigned when the cluster was last asked about it."""
         self._topic_ids: dict[str, str] = {}
         self._hidden: set[str] = set()
         """Topics that may not be described, as this look has asked about them by name."""
         self._newest = _NONE
-        """The newest answer."""
+        """The cluster's newest answer."""
         self._ended: set[PartitionKey] = set()
         """Reassignments that are no longer listed, of topics that were not asked about since."""
         self._asked: frozenset[str] | None = frozenset()
@@ -107,8 +113,8 @@ class ClusterView:
             self.look_at_all(now_ms=now_ms)
 
     def of(self, keys: Iterable[PartitionKey]) -> LiveCluster:
-        """These partitions, all in trouble and all that are being reassigned: whoever decides on the partitions `keys`
-        decides as if every partition were there.
+        """Returns the partitions `keys`, all partitions in trouble and all partitions that are being reassigned. A
+        caller that decides on the partitions `keys` decides as if every partition were there.
         """
         newest, known = self._newest, self.partitions
         shown = {key: known[key] for key in keys if key in known}
@@ -156,7 +162,9 @@ def _topics(keys: Iterable[PartitionKey]) -> set[str]:
 
 
 def _with_list(partition: LivePartition, listed: Reassignment | None) -> LivePartition:
-    """As the controller lists it now, whatever was listed when it was asked about."""
+    """Returns the partition with `listed`, the reassignment that the controller lists now, whatever was listed when the
+    cluster was asked about the partition.
+    """
     if listed is None and not partition.reassigning:
         return partition
     return partition.with_reassignment(listed)

@@ -37,7 +37,7 @@ class CopiedBytes:
 
 
 def _may_hold_copies(movement: Movement, live: LiveCluster, state: Progress) -> bool:
-    """Whether it is on its way: moving, or between two steps of a staged move."""
+    """Returns whether the movement is on its way: moving, or between two steps of a staged move."""
     if state is not Progress.PENDING:
         return state is Progress.MOVING
     return live.partitions[movement.key].replicas != movement.old_replicas

@@ -14,8 +14,9 @@ from assignor_core.disks import LogDirDescription, Uploads
 from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, PartitionKey
 from streaming.cluster.ports import ClusterReader, ControlledCluster
+from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.intents import note_uncordoned
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable, TableUnavailable
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.tables import Row, TableReader
 from streaming.views.intents import Intent, cordons_of, newest_intents
 
@@ -84,7 +85,9 @@ def _cordon(
 
 
 def _is_open(row: LogDirDescription) -> bool:
-    """Whether it takes new replicas, and the broker knows cordons. Of one that is offline the broker shows neither."""
+    """Returns whether the log dir takes new replicas and its broker knows cordons. A broker shows neither for a log dir
+    that is offline.
+    """
     return row.is_cordoned is False and not row.is_offline
 
 
@@ -99,14 +102,14 @@ class Cordons:
         self._problems: Mapping[int, str] = {}
 
     def settle(self, *, now_ms: int, executing: bool) -> None:
-        """Raises LeaseLost."""
+        """Settles the cordons of log dirs; raises LeaseLost."""
         if executing and not is_due(self._settled_ms, LOOK_INTERVAL_MS, now_ms):
             return
         self._settled_ms = now_ms
         self._reader.look_again()
         try:
             problems = settle(self._cluster, self._reader, self._kafka_cluster)
-        except TableUnavailable as error:  # whatever else control does needs no cordon
+        except RETRIED_ERRORS as error:  # whatever else control does needs no cordon
             log.warning("cordons_unknown", error=str(error))
             return
         for broker, why in problems.items():

@@ -15,7 +15,7 @@ from streaming.cluster.ports import ClusterReader
 
 ANSWER_AGE_MAX_MS = 10_000
 SILENCE_MS = 60_000
-"""So long a broker that did not answer counts as silent without a question."""
+"""How long a broker that did not answer counts as silent and is not asked again, ms."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,9 @@ class _Answer:
 
 
 class DiskLooks:
-    """Not for two threads. `forget` before another execution."""
+    """Answers of brokers about their log dirs. Not for two threads: a caller calls `forget` before
+    another execution.
+    """
 
     def __init__(self, cluster: ClusterReader) -> None:
         self._cluster = cluster
@@ -43,7 +45,9 @@ class DiskLooks:
         self._silent_since_ms: dict[int, int] = {}
 
     def note(self, live: LiveCluster) -> None:
-        """One more look at the cluster: what copies, who is alive. A broker that is back may show something else."""
+        """Notes what one more look at the cluster shows: what copies, and which brokers are alive. A broker that is
+        back may show something else.
+        """
         for known in (self._answers, self._silent_since_ms):
             for broker in known.keys() - live.broker_racks.keys():
                 del known[broker]

@@ -23,9 +23,11 @@ LOOK_INTERVAL_MS = 10_000
 AMPLE = 2.0
 """An answer of before does where so many times what is copied would fit."""
 UNKNOWN_BYTES = 1 << 62
-"""More than any disk has: the broker is asked anew."""
+"""More bytes than any disk has: the broker is asked again."""
 ASKED_AHEAD_MAX = 1_000
-"""Of the wave so many movements are asked about at once: those that come next need no question of their own."""
+"""Number of movements of the wave that one request covers, at most: the movements that come next need no request of
+their own.
+"""
 
 
 class DiskRoom:
@@ -38,7 +40,7 @@ class DiskRoom:
         self.forget()
 
     def forget(self) -> None:
-        """From now on it is about another execution."""
+        """Forgets the execution so far: from now on all is about another execution."""
         self._waits = WaitsForRoom()
         self._lacking: Mapping[PartitionKey, str] = {}
         self._waits_since_ms: int | None = None
@@ -104,8 +106,9 @@ class DiskRoom:
             self._looks.submitted(key, set(target) - set(live.partitions[key].replicas))
 
     def overflowing(self, live: LiveCluster, moving: Collection[PartitionKey], now_ms: int) -> list[PartitionKey]:
-        """Of the reassignments `moving` those that no longer fit on a log dir; looks every `LOOK_INTERVAL_MS`, at the
-        brokers that receive and those that lead what is copied there. Raises as `look` does.
+        """Returns the reassignments among `moving` that no longer fit on a log dir. Every `LOOK_INTERVAL_MS` the
+        function reads the log dirs of brokers that receive and of brokers that lead what is copied there. Raises as
+        `look` does.
         """
         self._looks.note(live)
         receiving = {broker for key in moving for broker in live.partitions[key].adding_replicas}
@@ -171,7 +174,7 @@ class DiskRoom:
         return Room(left | dict.fromkeys(unbounded, float("inf")), largest, silent)
 
     def _ended_bytes(self, log_dirs: LogDirs, behind: Mapping[int, Collection[PartitionKey]]) -> Counter[int]:
-        """By broker, what copies have brought that have ended since the broker's answer."""
+        """Returns by broker the bytes of copies that have ended since the broker's answer."""
         ended: Counter[int] = Counter()
         for broker in behind.keys() & log_dirs.keys():
             held = replica_sizes({broker: log_dirs[broker]})

@@ -38,7 +38,7 @@ class TableEvidence:
     now_ms: int
 
     def groups_behind(self, brokers: frozenset[int]) -> Mapping[int, str]:
-        """Of `brokers` those with consumer groups that fall behind on them, with the groups in words."""
+        """Returns the brokers among `brokers` with groups that fall behind on them, with the groups in words."""
         stale_after_ms = self.policy.trigger.stale_after_ms
         return groups_behind(self.window_tables, self.live, brokers, now_ms=self.now_ms, stale_after_ms=stale_after_ms)
 

@@ -36,11 +36,13 @@ class Moves(Protocol[LookT]):
     noun: str
     """What the plan has so many of."""
     rate_bytes_per_sec: int
-    """Of the throttle at the start."""
+    """Rate of the throttle at the start, bytes/s."""
     reports: Reports[LookT]
 
     def forget(self, kept: KeptPlan | None) -> None:
-        """From now on all is about another execution, of this plan if it is known."""
+        """Forgets the execution so far: from now on all is about another execution, of the plan `kept` if that is
+        known.
+        """
 
     def misfit(self, approved: KeptPlan, live: LiveCluster) -> str | None:
         """What of the cluster speaks against carrying out this plan; None if nothing does."""
@@ -53,7 +55,7 @@ class Moves(Protocol[LookT]):
 
     @property
     def partitions(self) -> Partitions:
-        """All of the cluster, as they were when they were last asked about."""
+        """All partitions of the cluster, as they were when the cluster was last asked about them."""
 
     def look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> LookT:
         """What `live` shows of the plan."""
@@ -96,7 +98,7 @@ class Executor(Generic[LookT]):
         self._kafka_cluster_id: str | None = None
         self._give_up: str | None = None
         self._brokers: tuple[Plan, frozenset[int]] | None = None
-        """Those of the plan under way, worked out once."""
+        """The plan under way and its brokers, worked out once."""
 
     def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
         """Check the approved plan against the live cluster and start it; False where it was refused."""
@@ -123,10 +125,11 @@ class Executor(Generic[LookT]):
         return True
 
     def resume(self, kept: KeptPlan | None = None, *, give_up: str | None = None) -> None:
-        """From now on `tick` is for another execution: nothing is known of it, not even whether it is throttled.
+        """Prepares for another execution, which `tick` then carries out: nothing is known of it, not even whether it is
+        throttled.
 
-        It belongs to the Kafka cluster that its plan was made on; if that is unknown, to the one that answers next.
-        With `give_up`, a reason, the next ticks end it.
+        The execution belongs to the Kafka cluster that its plan was made on; if that is unknown, to the one that
+        answers next. With `give_up`, a reason, the next ticks end it.
         """
         self._kafka_cluster_id = None if kept is None else kept.kafka_cluster_id
         self._give_up = give_up

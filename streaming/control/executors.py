@@ -23,7 +23,7 @@ class Executors:
         return self._of(approved.plan).begin(record, approved, now_ms=now_ms)
 
     def resume(self, kept: KeptPlan | None = None, *, give_up: str | None = None) -> None:
-        """From now on `tick` is for another execution. Without its plan its kind is not known yet."""
+        """Prepares for another execution, which `tick` then carries out. Without its plan its kind is not known yet."""
         self._between.resume(kept, give_up=give_up)
         self._within.resume(kept, give_up=give_up)
         self._unknown.resume(kept, give_up=give_up)

@@ -18,7 +18,7 @@ from streaming.control.windows import WindowTables
 
 COMMITTED = ("committed_offset_first", "committed_offset")
 LOG_END = ("log_end_offset_first", "log_end_offset")
-"""Of the first sample and of the newest."""
+"""Columns with the log end offset of a window's first sample and of its newest sample."""
 TOPICS_MAX = 200
 """Topics that a condition names; of more the rows of all topics are read."""
 
@@ -82,8 +82,8 @@ def _read_by_rack(
 
 
 def _records_read(rows: pa.Table) -> pa.ChunkedArray:
-    """By the progress of commits. These are cut to the ends of the log where both are known: any client may commit an
-    offset that the log will never reach.
+    """Returns the records that each group has read, by the progress of its commits. Commits are cut to the ends of the
+    log where both are known: any client may commit an offset that the log will never reach.
     """
     first, last = (rows[name] for name in COMMITTED)
     end_first, end_last = (rows[name] for name in LOG_END)

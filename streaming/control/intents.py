@@ -14,7 +14,7 @@ from streaming.views.intents import Intent, cordons_of, demotions_of, newest_int
 
 TABLE = "broker_intent"
 TRIES_MAX = 5
-"""So often a row is written anew because somebody else wrote one for the same broker meanwhile."""
+"""How often control writes a row again because somebody else wrote one for the same broker meanwhile."""
 
 
 def note_intent(
@@ -26,11 +26,12 @@ def note_intent(
     *,
     now_ms: int,
     cordons: Iterable[str] = (),
-    demotions: Iterable[str] = (),
+    demotions: Iterable[str] | None = None,
 ) -> None:
     """Note what `by` wants `broker` to be for from now on. `cordons` are log dirs that a drain is to cordon, besides
-    those that are ours by the newest row; `demotions` are plans that demote it, besides those of the newest row. Raises
-    TableUnavailable if the table does not hold it afterwards.
+    those that are ours by the newest row. `demotions` are the plans that hold the order of before; None keeps those of
+    the newest row, as does a demotion of a broker that is demoted. Raises TableUnavailable if the table does not hold
+    it afterwards.
 
     The newest row of a broker counts, and clocks of people's machines differ. So a row is always later than the newest
     one that is there, and the time is the version of its transaction: of two rows with one time only one is written.
@@ -38,7 +39,9 @@ def note_intent(
     for _ in range(TRIES_MAX):
         newest = newest_intents(TableReader(root), kafka_cluster).get(broker)
         later_ms = now_ms if newest is None else max(now_ms, tables.to_ms(newest["event_time"]) + 1)
-        plans = tuple(dict.fromkeys((*demotions_of(newest), *demotions))) if intent is Intent.DEMOTE else ()
+        is_again = intent is Intent.DEMOTE and newest is not None and newest["intent"] == Intent.DEMOTE
+        before = demotions_of(newest) if demotions is None or is_again else ()
+        plans = tuple(dict.fromkeys((*before, *(demotions or ()))))
         ours = cordons_of(newest).union(cordons)
         _append(root, kafka_cluster, broker, intent, by, ours, plans, at_ms=later_ms)
         kept = newest_intents(TableReader(root), kafka_cluster).get(broker)

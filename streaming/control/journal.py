@@ -51,7 +51,7 @@ RESTORED = "If the table was restored to an earlier version, restore the version
 
 
 def owner() -> str:
-    """This process, as it signs its rows."""
+    """Returns the name by which this process signs its rows."""
     return _owner(os.getpid())
 
 
@@ -205,7 +205,9 @@ class Journal:
         return self._readable(reader, execution.plan_id)
 
     def readable_plan(self, plan_id: str) -> KeptPlan | None:
-        """The same of a plan that nobody carries out yet; None also if the table is missing."""
+        """Returns a plan that nobody carries out yet; None if the table `plan` has no row of it, or one that can't be
+        read as a plan. Returns None also if the table is missing.
+        """
         return self._readable(self._reader(), plan_id)
 
     def _readable(self, reader: tables.TableReader, plan_id: str) -> KeptPlan | None:
@@ -300,7 +302,7 @@ class Journal:
         )
 
     def open_executions(self, *, now_ms: int) -> list[Execution]:
-        """Those that have not ended, in their turn: what has started, then approvals, the oldest first."""
+        """Returns executions that have not ended, in their turn: started ones, then approvals, the oldest first."""
         return self._open_executions.read(now_ms=now_ms)
 
     def execution(self, execution_id: str) -> Execution:
@@ -333,7 +335,7 @@ class Journal:
         self.write_event(record, Event.MEASURED, detail, now_ms=now_ms, measured=measured)
 
     def write_measured_levels(self, record: ExecutionRecord, levels: str, *, now_ms: int) -> None:
-        """The same of a plan within brokers: `levels` are how full log dirs are, in words."""
+        """Writes the event with the result of a plan within brokers: `levels` are how full log dirs are, in words."""
         self.write_event(record, Event.MEASURED, f"log dirs: {levels}", now_ms=now_ms)
 
     def request_abort(self, execution: Execution, by: str, *, now_ms: int) -> None:

@@ -53,7 +53,7 @@ class _Lags:
     """Lag in records and time of two samples of each partition; NaN where no lag is known yet."""
 
     keys: Ints
-    """Sorted."""
+    """Keys of the partitions, sorted."""
     first_records: Floats
     first_ms: Floats
     last_records: Floats
@@ -61,11 +61,11 @@ class _Lags:
 
     @classmethod
     def of(cls, keys: Ints) -> "_Lags":
-        """Of partitions of which nothing is known."""
+        """Returns the lags of partitions of which nothing is known."""
         return cls(keys, *(np.full(len(keys), np.nan) for _ in fields(cls)[1:]))
 
     def after(self, window: LagWindow) -> "_Lags":
-        """With the samples of the next window."""
+        """Returns the lags with the samples of the next window."""
         lags = self if window.keys is self.keys else self._with_keys(window.keys)
         places = np.arange(len(lags.keys)) if window.keys is lags.keys else np.searchsorted(lags.keys, window.keys)
         # Commit, log end and time are always those of one sample: a sample may lack the commit that the next one has.
@@ -74,7 +74,7 @@ class _Lags:
         return lags
 
     def fallen(self, names: PartitionKeys) -> list[LagSpan]:
-        """Those whose lag has fallen."""
+        """Returns the spans of the partitions whose lag has fallen."""
         fallen = np.flatnonzero(self.first_records > self.last_records)
         _, topics, partitions = names.texts(self.keys[fallen])
         columns = (self.first_records, self.last_records, self.last_ms - self.first_ms)

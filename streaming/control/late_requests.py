@@ -34,7 +34,7 @@ log = structlog.get_logger()
 LOOKS_AFTER_MS = (60_000, 300_000, 900_000)
 """How long after the end of an execution control looks again."""
 UNANSWERED_AGAIN_MS = 60_000
-"""Between two tries of a look that a broker does not answer: each may take as long as a request may."""
+"""Time between two tries of a look that a broker does not answer, ms: each may take as long as a request may."""
 GIVEN_UP_AFTER_MS = LOOKS_AFTER_MS[-1] + 3_600_000
 """How long after the end such a look is given up: control must not ask a broker that hangs for ever."""
 NAMED_MAX = 20
@@ -54,7 +54,7 @@ class _Watched:
     on_steps: frozenset[PartitionKey] = frozenset()
     """Partitions that were named, as they lie on a step of their staged move."""
     taken_back: frozenset[PartitionKey] = frozenset()
-    """The same of those that lie where an earlier plan wanted them."""
+    """Partitions that were named, as they lie where an earlier plan wanted them."""
 
     @property
     def due_ms(self) -> int:

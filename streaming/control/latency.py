@@ -15,7 +15,9 @@ READ_INTERVAL_MS = 5_000
 LIMIT_S = 2.0
 """How long one endpoint may take for its whole answer: the execution waits for all of them."""
 SERIES = 'kafka_network_requestmetrics_totaltimems_p99{request="Produce"'
-"""As `deploy/jmx/kafka-broker.yaml` names it."""
+"""Name and first label of the series with the p99 latency of produce requests, as `deploy/jmx/kafka-broker.yaml` names
+it.
+"""
 
 
 class LatencyPressure:

@@ -56,9 +56,9 @@ class Lease:
     """Whether a row that names another Kafka cluster may be taken: a person has set `kafka.cluster_id`."""
     loop_silent_max_ms: int = LOOP_SILENT_MAX_MS
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex
-    """Draws ids."""
+    """Draws ids of leases."""
     lease_id: str | None = None
-    """Of the row that this process has written: two folders of tables have two leases, and two ids."""
+    """Id of the lease in the row that this process has written: two folders of tables have two leases, and two ids."""
     holder: Holder | None = None
     """What the markers of this process bear, since it took the lease the last time."""
     before_change: Callable[[], None] = lambda: None
@@ -286,7 +286,9 @@ class Lease:
 
 
 def _has_died(row: tables.Row) -> bool:
-    """True only where it can be known: the holder ran among the processes this one sees, and is no longer there."""
+    """Returns whether the holder has died, True only where that can be known: the holder ran among the processes this
+    one sees, and is no longer there.
+    """
     if row["owner_namespace"] is None or row["owner_namespace"] != _namespace():
         return False
     pid = int(row["owner"].rpartition("/")[2])

@@ -25,7 +25,7 @@ class KeptMemory:
     """The memory of one control, which alone writes the rows of its cluster."""
 
     def __init__(self, window_tables: WindowTables) -> None:
-        """Raises TableUnavailable."""
+        """Reads the memory from the tables; raises TableUnavailable."""
         self._tables = window_tables
         self.memory = read_memory(tables.TableReader(window_tables.root), window_tables.kafka_cluster)
         self._kept_ms = self.memory.newest_ms
@@ -34,7 +34,9 @@ class KeptMemory:
     def after(
         self, windows: tuple[ClosedWindow, ...], policy: DecisionPolicy, counted: frozenset[int], *, changed_ms: int
     ) -> LoadMemory:
-        """With the newest closed windows, and at the first call with those that closed before them."""
+        """Returns the memory with the newest closed windows, and at the first call with those that
+        closed before them.
+        """
         if not self._is_caught_up:
             since_ms = max(self.memory.newest_ms, windows[-1].end_ms - LOOKBACK_MS)
             windows = recorded_windows(self._tables, since_ms=since_ms) or windows

@@ -14,7 +14,9 @@ from streaming.control.disk_room import LOOK_INTERVAL_MS
 
 
 class LogDirLooks:
-    """Not for two threads. `forget` before another execution."""
+    """Log dirs as the brokers of a plan have last shown them. Not for two threads: a caller calls `forget` before
+    another execution.
+    """
 
     def __init__(self, cluster: ClusterReader) -> None:
         self._cluster = cluster
@@ -27,7 +29,7 @@ class LogDirLooks:
         """When all brokers of the plan were asked last."""
 
     def read_all(self, plan: Plan, *, now_ms: int) -> LogDirs:
-        """Of all brokers that answer. Raises ClusterUnreachable, ClusterRequestFailed."""
+        """Returns log dirs of all brokers of the plan that answer. Raises ClusterUnreachable, ClusterRequestFailed."""
         self._shown = self._asked(plan, plan.brokers)
         self._all_ms = now_ms
         return self._shown

@@ -72,7 +72,7 @@ class LookWithin:
     plan: Plan
     live: LiveCluster
     log_dirs: LogDirs
-    """Of the plan's brokers that answer, with the plan's replicas."""
+    """Log dirs of the plan's brokers that answer, with the plan's replicas."""
     now_ms: int
     standing: Standing
     skipped: Mapping[ReplicaKey, str]
@@ -84,7 +84,7 @@ class LookWithin:
 
     @property
     def obsolete(self) -> None:
-        """Such a plan replaces no broker that could come back."""
+        """None: a plan within brokers replaces no broker that could come back."""
         return None
 
     @property
@@ -94,7 +94,7 @@ class LookWithin:
 
 
 class LogDirMoves:
-    """Those of one execution. `disk_reserve` is the share of each volume that stays free."""
+    """Movements within brokers of one execution. `disk_reserve` is the share of each volume that stays free."""
 
     noun = "movements within brokers"
 
@@ -122,7 +122,9 @@ class LogDirMoves:
         self.forget(None)
 
     def forget(self, kept: KeptPlan | None) -> None:
-        """From now on all is about another execution, of this plan if it is known."""
+        """Forgets the execution so far: from now on all is about another execution, of the plan `kept` if that is
+        known.
+        """
         self._topic_ids = {} if kept is None else kept.topic_ids
         self._missed = Missed()
         self._seen = SeenSoFar()
@@ -156,7 +158,7 @@ class LogDirMoves:
 
     @property
     def partitions(self) -> Mapping[PartitionKey, LivePartition]:
-        """All of the cluster, as they were when they were last asked about."""
+        """All partitions of the cluster, as they were when the cluster was last asked about them."""
         return self._view.partitions
 
     def _differences(self, plan: Plan, live: LiveCluster) -> tuple[str, ...]:
@@ -178,7 +180,9 @@ class LogDirMoves:
         return look
 
     def _log_dirs(self, plan: Plan, live: LiveCluster, now_ms: int) -> LogDirs:
-        """Of all brokers of the plan where it is being given up, otherwise see `LogDirLooks`."""
+        """Returns the log dirs of all brokers of the plan if the plan is being given up, otherwise what
+        `LogDirLooks.read` returns.
+        """
         if self._aborts_for is not None:
             return self._looks.read_all(plan, now_ms=now_ms)
         copying = self._copying.union(broker for broker, _ in self._requests.asked_to_stay)

@@ -19,7 +19,9 @@ class LogDirRequests:
         self.forget()
 
     def forget(self) -> None:
-        """From now on the requests are those of another execution: nothing hinders it."""
+        """Forgets the execution so far: from now on the requests are those of another execution, and nothing hinders
+        it.
+        """
         self._hindered = Hindered()
         # Apart: there may be room for what its broker refuses, and a look that shows room must not forget the refusals.
         self._refusals = Hindered()
@@ -33,7 +35,7 @@ class LogDirRequests:
         return {**self._hindered.given_up, **self._refusals.given_up}
 
     def hinder(self, tried: Collection[ReplicaKey], reasons: Mapping[ReplicaKey, str], now_ms: int) -> None:
-        """Of the movements `tried`, some can't be begun now: there is no room, or their broker is at work."""
+        """Notes the movements among `tried` that can't be begun now: there is no room, or their broker is at work."""
         self._hindered = self._hindered.after(tried, reasons, now_ms)
 
     def move(self, targets: Mapping[ReplicaKey, str], now_ms: int) -> Mapping[ReplicaKey, str]:

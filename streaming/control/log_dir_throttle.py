@@ -24,7 +24,7 @@ class LogDirThrottle:
         self.forget()
 
     def forget(self) -> None:
-        """From now on they are those of another execution: they are set anew."""
+        """Forgets the execution so far: from now on the rates are those of another execution, and are set again."""
         self._brokers.forget()
         self._looks = RateLooks()
         self._set = False
@@ -92,7 +92,7 @@ class UnknownThrottle(Throttle):
         super().__init__(cluster, rates)
 
     def forget(self) -> None:
-        """From now on the throttle is that of another execution."""
+        """Forgets the execution so far: from now on the throttle is that of another execution."""
         super().forget()
         self._within.forget()
 

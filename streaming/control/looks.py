@@ -91,7 +91,9 @@ class Look:
 
 
 class Looks:
-    """Those of one execution; `forget` before those of another. `staged`: by one new replica at a time."""
+    """Looks at the cluster for one execution; a caller calls `forget` before another execution. With `staged` a
+    partition moves by one new replica at a time.
+    """
 
     def __init__(self, cluster: ClusterReader, *, staged: bool) -> None:
         self._view = ClusterView(cluster)
@@ -99,7 +101,9 @@ class Looks:
         self.forget(None)
 
     def forget(self, kept: KeptPlan | None) -> None:
-        """From now on they are of another execution, of this plan if it is known."""
+        """Forgets the execution so far: from now on the looks are of another execution, of the plan `kept` if that is
+        known.
+        """
         self._topic_ids = {} if kept is None else kept.topic_ids
         observed = None if kept is None else kept.proposed.observed
         self.replaced: frozenset[int] = frozenset() if observed is None else observed.brokers_missing
@@ -110,13 +114,13 @@ class Looks:
         self._plan: Plan | None = None
         self._movements: dict[PartitionKey, Movement] = {}
         self._states: dict[PartitionKey, Progress] = {}
-        """Where the movements of the plan stood at the newest look."""
+        """Progress of the plan's movements at the newest look."""
         self._settled: dict[PartitionKey, LivePartition] = {}
         """Partitions of movements that are settled, as the newest look has shown them."""
 
     @property
     def partitions(self) -> Mapping[PartitionKey, LivePartition]:
-        """All of the cluster, as they were when they were last asked about."""
+        """All partitions of the cluster, as they were when the cluster was last asked about them."""
         return self._view.partitions
 
     def live(self, plan: Plan, *, whole: bool, now_ms: int) -> LiveCluster:
@@ -173,7 +177,9 @@ class Looks:
                 self._settled.pop(row.key, None)
 
     def closer(self, look: Look, keys: Iterable[PartitionKey], *, whole: bool) -> LiveCluster | None:
-        """The same after a question about these partitions, or about everything; None if all that was asked about."""
+        """Returns the cluster after a request for these partitions, or for everything; None if this tick has already
+        read all that it would request.
+        """
         unasked = self._view.unasked(keys)
         if whole and not self._view.is_whole:
             self._view.look_at_all(now_ms=look.now_ms)
@@ -184,12 +190,14 @@ class Looks:
         return self._shown(look.plan)
 
     def again(self, look: Look, keys: Iterable[PartitionKey]) -> LiveCluster:
-        """The same after another question about these partitions, whether this tick has asked about them or not."""
+        """Returns the cluster after another request for these partitions, whether this tick has already read them or
+        not.
+        """
         self._view.ask({topic for topic, _ in keys}, now_ms=look.now_ms)
         return self._shown(look.plan)
 
     def asked_about(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> dict[PartitionKey, tuple[int, ...]]:
-        """Those of them that this tick has asked about."""
+        """Returns those of `targets` whose partitions this tick has read."""
         unasked = self._view.unasked(targets)
         return {key: target for key, target in targets.items() if key[0] not in unasked}
 

@@ -16,7 +16,7 @@ from streaming.settings.fields import filled
 from streaming.views.broker_windows import capacities_of
 
 EXECUTING_INTERVAL_MS = 1_000
-"""Between two ticks while an execution is under way: what has room begins at the next one."""
+"""Time between two ticks while an execution is under way, ms: a movement that has room begins at the next tick."""
 
 
 def decision_policy(settings: Settings, topics: Iterable[str]) -> DecisionPolicy:
@@ -48,7 +48,7 @@ def policy_of_plans(settings: Settings, topics: Iterable[str]) -> PlannerPolicy:
 
 
 def policy_on(settings: Settings, live: LiveCluster) -> PlannerPolicy:
-    """That of plans on this cluster."""
+    """Returns the policy of plans on the cluster that `live` shows."""
     return policy_of_plans(settings, {topic for topic, _ in live.partitions})
 
 

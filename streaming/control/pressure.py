@@ -92,8 +92,8 @@ class LagPressure:
         return self._baseline
 
     def _newest_after(self, started_ms: int, now_ms: int) -> pa.Table | None:
-        """Each partition's newest sample of the newest windows, of those after `started_ms`; None without any, and
-        where the newest window is old.
+        """Returns each partition's newest sample of the newest windows after `started_ms`; None without any, and if the
+        newest window is old.
         """
         newest = self._reader.newest_of_cluster("group_lag", "window_start", self._tables.kafka_cluster)
         if newest is None or now_ms - tables.to_ms(newest) > stale_after_ms(self._tables.window_ms):
@@ -142,13 +142,15 @@ def _by_group(newest: pa.Table) -> dict[str, _GroupLag]:
 
 
 def _has_stopped(before: _GroupLag | None, now: _GroupLag) -> bool:
-    """Nobody is there to read, or nothing was committed since: such a lag grows whether anything is copied or not."""
+    """Returns whether a group has stopped: nobody is there to read, or nothing was committed since. Such a lag grows
+    whether anything is copied or not.
+    """
     idle = before is not None and now.committed is not None and now.committed == before.committed
     return idle or not now.populated
 
 
 def _readers(newest: pa.Table, groups: list[str], brokers: Collection[int], partitions: Partitions) -> set[str]:
-    """Those of `groups` that read a partition which one of these brokers leads."""
+    """Returns the groups among `groups` that read a partition which one of `brokers` leads."""
     rows = newest.filter(pc.is_in(newest["group_id"], pa.array(groups, pa.string()))).select(list(KEY))
     read = ((row["group_id"], partitions.get((row["topic"], row["partition"]))) for row in rows.to_pylist())
     return {group for group, partition in read if partition is not None and partition.leader in brokers}

@@ -32,7 +32,7 @@ class KeptRecurringLoad:
     """The history of one control, which alone writes the rows of its cluster."""
 
     def __init__(self, window_tables: WindowTables) -> None:
-        """Raises TableUnavailable."""
+        """Reads the history from the tables; raises TableUnavailable."""
         self._tables = window_tables
         self.history = read_history(tables.TableReader(window_tables.root), window_tables.kafka_cluster)
         self._kept_ms = self.history.newest_ms
@@ -41,7 +41,9 @@ class KeptRecurringLoad:
     def after(
         self, windows: tuple[ClosedWindow, ...], policy: DecisionPolicy, counted: frozenset[int], *, changed_ms: int
     ) -> RecurringLoad:
-        """With the newest closed windows, and at the first call with those that closed before them."""
+        """Returns the recurring load with the newest closed windows, and at the first call with those that closed
+        before them.
+        """
         if not policy.trigger.recurring_load:
             return NO_HISTORY
         if not self._is_caught_up:

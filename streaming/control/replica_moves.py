@@ -44,14 +44,14 @@ log = structlog.get_logger()
 ABORT_CONFIRMATIONS = 3
 """A broker's metadata may be a moment behind the controller's: an alarming look must be repeated this often."""
 QUESTIONS_MAX = 3
-"""So often in one tick what was about to be submitted is asked about, and turns out to be something else."""
+"""How often in one tick control asks about what it is about to submit, while that turns out to be something else."""
 
 LOOKS_AGAIN = Wait("looks again at what is to be moved next")
 
 
 class ReplicaMoves:
-    """Those of one execution. `disk_room` judges what fits on disks by `disk_looks`; `control` holds the limits. With a
-    larger share of the brokers away than `relief_max_away_share` no lost replica is re-created.
+    """Movements of replicas of one execution. `disk_room` judges what fits on disks by `disk_looks`; `control` holds
+    the limits. If a larger share of the brokers than `relief_max_away_share` is offline, no lost replica is re-created.
     """
 
     noun = "movements"
@@ -83,7 +83,9 @@ class ReplicaMoves:
         self._requests = Requests(cluster, look_age)
 
     def forget(self, kept: KeptPlan | None) -> None:
-        """From now on all is about another execution, of this plan if it is known."""
+        """Forgets the execution so far: from now on all is about another execution, of the plan `kept` if that is
+        known.
+        """
         self._abort_looks = 0
         self._seen = SeenSoFar()
         self._limits = replace(self._limits, drained=self._journal.drained_brokers())
@@ -106,7 +108,7 @@ class ReplicaMoves:
 
     @property
     def partitions(self) -> Mapping[PartitionKey, LivePartition]:
-        """All of the cluster, as they were when they were last asked about."""
+        """All partitions of the cluster, as they were when the cluster was last asked about them."""
         return self._looks.partitions
 
     def look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> Look:
@@ -234,7 +236,9 @@ class ReplicaMoves:
         return look, self._asked_about(step)
 
     def _asked_about(self, step: Step) -> Step:
-        """Of what would be submitted, that which was asked about in this tick: the rest comes at the next one."""
+        """Returns the step with only the partitions whose metadata this tick has read: the others follow in the next
+        tick.
+        """
         if not isinstance(step, Submit):
             return step
         asked = self._looks.asked_about(step.reassignments)
@@ -343,7 +347,7 @@ class ReplicaMoves:
 
 
 def _still_right(step: Submit | ElectLeaders, now: Step) -> Step:
-    """Of a step that which the next look asks for, too; anything else waits for the next tick."""
+    """Returns the part of `step` that the next look requires, too; anything else waits for the next tick."""
     match step, now:
         case Submit(before), Submit(after):
             if same := {key: target for key, target in before.items() if after.get(key) == target}:

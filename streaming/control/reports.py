@@ -29,7 +29,7 @@ class TickLook(Protocol):
 
     @property
     def execution(self) -> Execution:
-        """The same with the events so far."""
+        """The execution with the events so far."""
 
     @property
     def plan(self) -> Plan:
@@ -61,7 +61,7 @@ class Reports(Generic[LookT]):
         self.forget()
 
     def forget(self) -> None:
-        """From now on they are of another execution."""
+        """Forgets the execution so far: from now on the reports are of another execution."""
         self._last_progress_ms: int | None = None
 
     def write(self, look: LookT, event: Event, detail: str, **figures: Any) -> None:
@@ -84,8 +84,8 @@ class Reports(Generic[LookT]):
         self.write(look, event, detail, throttled_brokers=remains.brokers, movements_under_way=())
 
     def throttle(self, look: LookT, lowest: int | None, pressure: str | None) -> None:
-        """That the throttle has changed, and why: `lowest` is the rate of the slowest broker that was sent, bytes/s, if
-        one was; `pressure` is why clients suffer.
+        """Writes that the throttle has changed, and why. `lowest` is the rate of the slowest broker that was sent a
+        rate, bytes/s, None if none was; `pressure` is why clients suffer.
         """
         before = look.execution.figures.throttle_bytes_per_sec
         if lowest is None or before is None or lowest == before:
@@ -96,7 +96,9 @@ class Reports(Generic[LookT]):
         self.write(look, Event.PROGRESS, detail, throttle_bytes_per_sec=lowest)
 
     def more_throttled(self, look: LookT, brokers: tuple[int, ...] | None) -> None:
-        """That brokers take the throttle which did not before, before they do; None if there are none."""
+        """Writes which further brokers take the throttle, before they take it; writes nothing if `brokers` is None, as
+        there are none.
+        """
         if brokers is None:
             return
         new = sorted(set(brokers) - set(look.execution.throttled_brokers))

@@ -13,8 +13,8 @@ from streaming.control.look_age import LookAge
 from streaming.errors import ClusterRequestFailed, PartitionsRefused
 
 CANCEL_TRIES_MAX = 60
-"""So often a cancellation that Kafka refuses is asked for, a second apart. Then the abort ends without it: replicas of
-before that are out of sync may never return, and the throttle must not stay with them.
+"""How often control requests a cancellation that Kafka refuses, a second apart. Then the abort ends without it:
+replicas of before that are out of sync may never return, and the throttle must not stay with them.
 """
 
 
@@ -27,7 +27,9 @@ class Requests:
         self.forget()
 
     def forget(self) -> None:
-        """From now on the requests are those of another execution: nothing of it has been refused."""
+        """Forgets the execution so far: from now on the requests are those of another execution, of which nothing has
+        been refused.
+        """
         self.moves = Refusals()
         self.elections = Refusals()
         self.elections_asked: frozenset[PartitionKey] = frozenset()

@@ -48,10 +48,12 @@ MEASURE_PATIENCE_WINDOWS = 20
 unmeasured. Twice `control.settle_windows` if that is more.
 """
 MEASURE_LEVELS_PATIENCE_MS = 3_600_000
-"""The same of how full log dirs are after a plan within brokers."""
+"""How long after a plan within brokers has ended control tries to measure how full the log dirs are, ms. After that the
+plan stays unmeasured.
+"""
 ENDED_LOOK_INTERVAL_MS = 600_000
-"""Between two looks for what others have left: executions that another process has ended, such as a former holder of
-the lease, and throttle rates of ours that no execution accounts for.
+"""Time between two looks for what others have left, ms: executions that another process has ended, such as a former
+holder of the lease, and throttle rates of ours that no execution accounts for.
 """
 
 
@@ -247,7 +249,7 @@ class ControlLoop:
         self._unmeasured = None
 
     def _measure_levels(self, record: ExecutionRecord, plan: Plan, ended_ms: int, now_ms: int) -> None:
-        """The same of a plan within brokers: how full the log dirs are, once Kafka has deleted what left them."""
+        """Measures how full the log dirs are after a plan within brokers, once Kafka has deleted what left them."""
         if now_ms - ended_ms > MEASURE_LEVELS_PATIENCE_MS:
             self._leave_unmeasured(record)
         elif now_ms - ended_ms >= DELETED_AFTER_MS:

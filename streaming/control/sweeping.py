@@ -32,8 +32,8 @@ log = structlog.get_logger()
 LOOK_INTERVAL_MS = 30_000
 """Time between two looks at brokers that owe: a look describes the whole cluster, and a broker may be away for days."""
 COPY_LOOK_INTERVAL_MS = 5_000
-"""The same where a copy may go on: a log dir that fills goes offline with all that it holds. Such a look asks for the
-plan's replicas only.
+"""Time between two looks at brokers that owe if a copy may still run, ms: a log dir that fills goes offline with all
+that it holds. Such a look requests the plan's replicas only.
 """
 REFUSED_AGAIN_MS = 600_000
 """How long a broker that refuses is left alone."""
@@ -93,7 +93,7 @@ class Sweeper:
         self._looked: dict[str, tuple[int, int]] = {}
         """By execution that owes: when its brokers were looked at, and how long they are left alone since, ms."""
         self._requests: dict[str, LogDirRequests] = {}
-        """The same: what was asked for within brokers since its end."""
+        """By execution that owes: what was requested within brokers since the execution's end."""
 
     def sweep(self, record: ExecutionRecord, *, now_ms: int) -> bool:
         """Remove the rates that brokers owe; True once nothing is left."""
@@ -110,7 +110,7 @@ class Sweeper:
             return False
 
     def _sweep(self, record: ExecutionRecord, now_ms: int) -> bool:
-        """The same, now."""
+        """Removes the rates that brokers owe, at once; True once nothing is left."""
         execution = record.execution
         kept = self._journal.plan_of(execution)
         plan = kept.plan if kept is not None and kept.plan.within_brokers else None

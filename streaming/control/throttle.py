@@ -50,7 +50,7 @@ class Throttle:
         self.forget()
 
     def forget(self) -> None:
-        """From now on the throttle is that of another execution: it is set anew."""
+        """Forgets the execution so far: from now on the throttle is that of another execution, and is set again."""
         self._brokers.forget()
         self._lists.forget()
         self._set = False
@@ -60,7 +60,7 @@ class Throttle:
         self._scope: tuple[Plan, ThrottleScope] | None = None
 
     def _scope_of(self, plan: Plan) -> ThrottleScope:
-        """Made once for each plan: 34 ms of CPU at 3,000 movements."""
+        """Returns the scope of the plan's throttle, made once for each plan: 34 ms of CPU at 3,000 movements."""
         if self._scope is None or self._scope[0] is not plan:
             self._scope = plan, throttle_scope(plan)
         return self._scope[1]
@@ -120,7 +120,9 @@ class Throttle:
         return len(self._lists.unnamed(plan, unnamed)) < len(unnamed)
 
     def unnamed(self, plan: Plan, keys: Collection[PartitionKey]) -> list[PartitionKey]:
-        """Those of `keys` that must not be submitted, as the lists have no room to name their replicas."""
+        """Returns the partitions among `keys` that must not be submitted, as the lists have no room to name their
+        replicas.
+        """
         return self._lists.unnamed(plan, keys)
 
     def new_lowest(self) -> int | None:
@@ -193,7 +195,7 @@ class AdaptiveRates:
         return wanted if differs(self._state, wanted) else None
 
     def lost(self, brokers: Collection[int]) -> None:
-        """These brokers no longer have what was sent: `changed` gives it again."""
+        """Notes that these brokers no longer have the rates that were sent: `changed` returns the rates again."""
         kept = {broker: rate for broker, rate in self._state.sent.items() if broker not in brokers}
         self._state = replace(self._state, sent=kept)
 

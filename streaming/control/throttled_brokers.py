@@ -65,20 +65,24 @@ class RateLooks:
 
 
 class ThrottledBrokers:
-    """Those of one execution; `forget` before those of another. `rates_of` reads the rates of brokers that have any."""
+    """Brokers that one execution throttles; a caller calls `forget` before another execution. `rates_of` reads the
+    rates of brokers that have any.
+    """
 
     def __init__(self, rates_of: RatesOf) -> None:
         self._rates_of = rates_of
         self.forget()
 
     def forget(self) -> None:
-        """From now on they are of another execution."""
+        """Forgets the execution so far: from now on the brokers are those of another execution."""
         self._foreign: frozenset[int] = frozenset()
         """Brokers of the plan that had a rate of somebody else's when they were last asked."""
         self._looks = RateLooks()
 
     def all(self, execution: Execution, wanted: Collection[int]) -> tuple[int, ...]:
-        """Ours and those of `wanted` that have no rate of others; raises what `rates_of` raises."""
+        """Returns the brokers that have our throttle and those of `wanted` that have no rate of others; raises what
+        `rates_of` raises.
+        """
         ours = frozenset(execution.throttled_brokers)
         foreign = {broker for broker, rates in self._rates_of(wanted).items() if any(map(is_foreign, rates))} - ours
         return tuple(sorted(ours | (frozenset(wanted) - foreign)))

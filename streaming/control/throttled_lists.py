@@ -70,12 +70,12 @@ class ThrottledLists:
         self.forget()
 
     def forget(self) -> None:
-        """From now on the lists are those of another execution."""
+        """Forgets the execution so far: from now on the lists are those of another execution."""
         self._plan: tuple[Plan, dict[str, list[ThrottledMove]]] | None = None
         self._named: dict[str, list[ThrottledMove]] = {}
 
     def unnamed(self, plan: Plan, keys: Collection[PartitionKey]) -> list[PartitionKey]:
-        """Those of `keys` that copy and that no list names."""
+        """Returns the partitions among `keys` that copy and that no list names."""
         moves, topics = self._moves_of(plan), {topic for topic, _ in keys}
         copying = {move.key for topic in topics for move in moves.get(topic, ())}
         named = {move.key for topic in topics for move in self._named.get(topic, ())}
@@ -128,7 +128,7 @@ class ThrottledLists:
             self.name(plan, changed, first, made)
 
     def _moves_of(self, plan: Plan) -> dict[str, list[ThrottledMove]]:
-        """Made once for each plan, by topic and in the order of waves."""
+        """Returns the throttled moves of the plan by topic, in the order of waves; made once for each plan."""
         if self._plan is None or self._plan[0] is not plan:
             self._plan = plan, _moves_by_topic(plan)
         return self._plan[1]

@@ -48,7 +48,7 @@ TABLES_KEPT = (
     PREDICTION.name,
 )
 DECISIONS_AT_A_TIME = 20_000
-"""Of 8 kB each: some seconds, in which control takes no turn."""
+"""Decisions deleted at a time, of 8 kB each, at most: this takes some seconds, in which control runs no tick."""
 PLANS_AT_A_TIME = 500
 EXECUTIONS_AT_A_TIME = 500
 NOTES_AT_A_TIME = 100

@@ -20,7 +20,7 @@ BATCH_ROWS = 10_000
 def groups_behind(
     window_tables: WindowTables, live: LiveCluster, hot: Iterable[int], *, now_ms: int, stale_after_ms: int
 ) -> dict[int, str]:
-    """Of the `hot` brokers those with groups that read from them and fall behind, with the groups in words."""
+    """Returns the brokers among `hot` with groups that read from them and fall behind, with the groups in words."""
     brokers = frozenset(hot)
     leaders = {key: row.leader for key, row in live.partitions.items() if row.leader in brokers}
     if not leaders:

@@ -40,16 +40,16 @@ class Prediction:
 
     changes: Changes
     history: History
-    """With the changes."""
+    """History with the changes applied."""
     away: frozenset[int]
     replay: ReplayedHours
     headroom: tuple[Headroom, ...]
     bounds: tuple[Bound, ...]
     growth: Growth | None
-    """None where too few days are recorded."""
+    """Growth of the load; None if too few days are recorded."""
     brokers_needed: tuple[BrokersNeeded, ...]
     accuracy: Accuracy
-    """By how much plans here came out differently from what they promised."""
+    """How far plans here came out differently from what they promised."""
 
 
 def predict(

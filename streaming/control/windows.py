@@ -27,7 +27,7 @@ def stale_after_ms(window_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WindowTables:
-    """Where windows of load and lag are read: tables below `root`, of one Kafka cluster, in windows of `window_ms`.
+    """Tables below `root` with the windows of load and lag of one Kafka cluster, in windows of `window_ms`.
 
     Trigger, planner and measurement look at no more than `windows_max` windows.
     """
@@ -40,7 +40,7 @@ class WindowTables:
     rules: LagRules = NO_RULES
     """What the settings allow groups to lag."""
     readers_max: int | None = None
-    """`trigger.readers_without_commits_max`."""
+    """Value of `trigger.readers_without_commits_max`."""
 
 
 class ClosedWindows:

@@ -42,7 +42,7 @@ def journal_of(settings: Settings) -> Journal:
 
 
 def window_tables_of(settings: Settings) -> WindowTables:
-    """Where windows of the settings' Kafka cluster are read."""
+    """Returns the tables from which windows of the settings' Kafka cluster are read."""
     return WindowTables(
         settings.storage.tables,
         settings.kafka.cluster_name,
@@ -63,7 +63,9 @@ def decider_of(
 
 
 def absences_of(settings: Settings) -> Absences:
-    """For executions and decisions of a control: it makes lost replicas anew in mode `apply` only."""
+    """Returns the absences for executions and decisions of a control: it re-creates lost replicas in
+    mode `apply` only.
+    """
     trigger = settings.trigger
     grace_ms = trigger.broker_failure_grace_ms if settings.control.mode == "apply" else None
     return Absences(grace_ms, trigger.relief_max_away_share)
@@ -112,7 +114,7 @@ def log_dir_executor_of(
     look_age: LookAge | None = None,
     absences: Absences | None = None,
 ) -> Executor[LookWithin]:
-    """The same of movements within brokers."""
+    """Returns the executor of movements within brokers."""
     control = settings.control
     rate_max = control.log_dir_throttle_bytes_per_sec
     policy = RatePolicy(rate_max, control.throttle_min_bytes_per_sec, control.throttle_adaptive)

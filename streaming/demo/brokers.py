@@ -28,7 +28,7 @@ HOST = "127.0.0.1"
 JMX_RULES = Path(__file__).with_name("kafka-broker.yaml")
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 META_FILE = "meta.properties"
-"""In every log dir and metadata log dir: ids of the cluster, the broker and the folder."""
+"""File in every log dir and metadata log dir with the ids of the cluster, the broker and the folder."""
 START_TIMEOUT_S = 300.0
 """Generous: on a busy machine a broker takes a minute and more. One that has ended is noticed at once."""
 JVM_OPTIONS = (
@@ -52,11 +52,11 @@ class EmbeddedBroker:
     jmx_port: int
     folder: Path
     listener_ports: Mapping[str, int] = field(default_factory=dict)
-    """Of listeners besides PLAINTEXT, by name."""
+    """Ports of listeners besides PLAINTEXT, by name."""
 
     @property
     def address(self) -> str:
-        """host:port for clients."""
+        """The broker's host:port for clients."""
         return f"{HOST}:{self.port}"
 
     @property
@@ -82,7 +82,7 @@ class EmbeddedCluster:
     log_dirs: Mapping[int, tuple[Path, ...]] = field(default_factory=dict)
     """Log dirs by broker id, where these are not one folder below `home`."""
     java_options: tuple[str, ...] = ()
-    """Of every broker; with any the brokers have no JMX agent and start without archived classes."""
+    """Java options of every broker; with any the brokers have no JMX agent and start without archived classes."""
     ports: Mapping[int, int] = field(default_factory=dict)
     """Ports of clients by broker id, where these are not any that are free."""
     jars_of: str = "broker"

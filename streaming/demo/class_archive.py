@@ -15,8 +15,8 @@ STOP_TIMEOUT_S = 120.0
 
 
 def archive_path(jars_of: str = "broker") -> Path:
-    """Where the archive of this release of Kafka lies, or would lie: the set-up makes that of "broker". Raises
-    SetUpIncomplete.
+    """Returns the path of the class archive of this release of Kafka, whether the archive exists or not: the set-up
+    makes the one of "broker". Raises SetUpIncomplete.
     """
     # Java compares the times of the jars, too.
     return class_archive.archive_path("broker", [(path, path.stat().st_mtime_ns) for path in jar_paths(jars_of)])

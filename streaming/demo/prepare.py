@@ -122,7 +122,7 @@ def add_person(home: Path, *, now_ms: int) -> str:
 def create_topics(
     kafka: KafkaSettings, scenario: FoundingScenario, broker_ids: tuple[int, ...], configs: dict[str, str]
 ) -> None:
-    """Both topics, placed as skewed as the founding document has them; `configs` by Kafka's names."""
+    """Creates both topics, placed as skewed as the founding document has them; `configs` by Kafka's names."""
     admin = admin_client(kafka)
     try:
         admin.create_topics(

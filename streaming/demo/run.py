@@ -62,7 +62,7 @@ class DemoOrder:
 
 @dataclass(slots=True)
 class Demo:
-    """One run."""
+    """One run of the demo."""
 
     order: DemoOrder
     console: Console

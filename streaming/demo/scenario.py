@@ -23,7 +23,7 @@ class FoundingScenario:
 
     @property
     def topics(self) -> tuple[str, str]:
-        """Both topics."""
+        """Names of both topics."""
         return (self.topic_a, self.topic_b)
 
 

@@ -20,7 +20,7 @@ from streaming.errors import SetUpIncomplete
 from streaming.runtime import class_archive, processes
 
 TABLES = ("broker_load", "partition_load", "group_lag")
-"""Of all windows."""
+"""Tables of all windows that the pipeline writes."""
 ROWS_TIMEOUT_S = 300.0
 LOOK_INTERVAL_S = 0.5
 

@@ -24,11 +24,11 @@ from streaming.tables import utc
 
 STEP_S = 0.05
 SENT_EVERY_MS = 250
-"""So long producer and readers gather what they send and fetch. librdkafka sends a request for each partition: at 100
-ms these took a quarter of the brokers' CPU time.
+"""How long producer and readers gather what they send and fetch, ms. librdkafka sends a request for each partition: at
+100 ms the requests took a quarter of the brokers' CPU time.
 """
 FETCH_BYTES_MIN = 1_000_000
-"""More than comes in that time: a broker answers a reader when the time is over."""
+"""Bytes that a fetch waits for, more than comes in `SENT_EVERY_MS`: a broker answers a reader when the time is over."""
 REPORT_INTERVAL_S = 1.0
 FLUSH_TIMEOUT_S = 60.0
 FAST_BATCH = 2_000
@@ -60,7 +60,7 @@ class TrafficReport:
 
     @property
     def acknowledged_total(self) -> int:
-        """All acknowledged records."""
+        """Number of all acknowledged records."""
         return sum(self.acknowledged.values())
 
 

@@ -59,7 +59,7 @@ class TrafficProcess:
 
     @property
     def process_id(self) -> int | None:
-        """Of the process that runs now."""
+        """Id of the process that runs now; None if no process runs."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 

@@ -29,7 +29,7 @@ class View:
         self._last_now = ""
 
     def start(self) -> None:
-        """Take the screen."""
+        """Takes the screen for the view."""
         if self._live:
             self._live.start()
 

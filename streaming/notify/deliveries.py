@@ -27,7 +27,7 @@ class Delivery:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is not sent again."""
+        """Whether the notification is not sent again."""
         return self.stage in OVER
 
     def due_ms(self) -> int:
@@ -46,7 +46,7 @@ class Deliveries:
         self._reader = tables.TableReader(root)
 
     def webhooks(self) -> set[str]:
-        """Those that were ever sent anything; raises TableUnavailable."""
+        """Returns the webhooks that were ever sent anything; raises TableUnavailable."""
         self._reader.look_again()
         rows = self._reader.rows(NOTIFICATION.name, columns=("webhook",), where=tables.of_cluster(self._cluster))
         return {row["webhook"] for row in rows}
@@ -58,7 +58,7 @@ class Deliveries:
         return _newest(self._reader.rows(NOTIFICATION.name, where=where))
 
     def newest_of_groups(self) -> dict[str, Occurrence]:
-        """By group: the newest occurrence that anybody was to be notified of; raises TableUnavailable."""
+        """Returns by group the newest occurrence that anybody was to be notified of; raises TableUnavailable."""
         self._reader.look_again()
         of_groups = tables.of_cluster(self._cluster) & tables.one_of("kind", ["group_recovered", "group_stopped"])
         rows = self._reader.rows(NOTIFICATION.name, where=of_groups)

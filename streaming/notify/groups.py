@@ -9,7 +9,7 @@ STOPPED = frozenset({"stop", "stall"})
 LAG_MIN_RECORDS = 1_000
 LASTS_MS = 600_000
 GROUPS_AT_A_TIME = 100
-"""At most so many groups are named at a look; the others at the next."""
+"""Number of groups that one look names, at most; the next look names the others."""
 
 
 class StoppedGroups:
@@ -53,7 +53,7 @@ def _lasting(since_ms: Mapping[str, int], now_ms: int) -> list[str]:
 
 
 def _waiting(topics: Iterable[GroupTopic]) -> dict[str, GroupTopic]:
-    """By group: its topic with the most records that wait and on which nothing is committed."""
+    """Returns by group its topic with the most records that wait and on which nothing is committed."""
     worst: dict[str, GroupTopic] = {}
     for topic in topics:
         lag = topic.lag_records or 0

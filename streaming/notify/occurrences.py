@@ -14,7 +14,9 @@ from streaming.views.executions import read_executions
 from streaming.views.plans import waiting_plan
 
 TAKEN_WITHIN_MS = 30_000
-"""In mode apply control takes a plan at once, unless that waits for its maintenance window."""
+"""How long control in mode `apply` may take to begin a plan, ms: it takes a plan at once, unless that waits for its
+maintenance window.
+"""
 KINDS: Mapping[Event, NotificationKind] = {
     Event.STARTED: "execution_started",
     Event.PAUSED: "execution_paused",
@@ -86,7 +88,7 @@ def _of_executions(executions: Iterable[Execution]) -> Iterator[Occurrence]:
 def _of_waiting_plan(
     reader: TableReader, kafka_cluster: str, executions: Iterable[Execution], now_ms: int
 ) -> Iterator[Occurrence]:
-    """Only plans that control made: who asks for a plan knows of it."""
+    """Yields the occurrence of a waiting plan, only if control made the plan: who asks for a plan knows of it."""
     plan = waiting_plan(reader, kafka_cluster, executions, now_ms=now_ms)
     if plan is None:
         return

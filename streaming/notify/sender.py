@@ -23,9 +23,9 @@ log = structlog.get_logger()
 
 TIMEOUT_S = 10.0
 SENT_AT_A_TIME = 20
-"""Most notifications that one webhook gets at a look; the others at the next."""
+"""Notifications that one webhook gets at a look, at most; the others follow at the next look."""
 OF_GROUPS_MAX = 1_000
-"""Most occurrences of groups kept until they are sent."""
+"""Occurrences of groups that are kept until they are sent, at most."""
 
 
 class Notifier:

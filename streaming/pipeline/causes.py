@@ -10,7 +10,7 @@ from streaming.tables.object_stores import advice
 
 CAUSES_MAX = 20
 TRACEBACK = "Traceback (most recent call last):"
-"""Of what Spark called in Python it knows this text alone."""
+"""Marks the errors of Python code that Spark called: Spark passes on their text alone."""
 STACK_TRACE = "\n\nJVM stacktrace:"
 QUERY = "\n=== Streaming Query ==="
 OF_JAVA = (": ", "Caused by: ")

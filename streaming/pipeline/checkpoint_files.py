@@ -26,7 +26,7 @@ class CheckpointFiles:
         self._folder = local_folder(self.place)
 
     def below(self, name: str) -> Self:
-        """Those of a folder in it."""
+        """Returns the files of the folder `name` below this place."""
         return type(self)(f"{self.place}/{name}")
 
     def read(self, name: str) -> str:

@@ -147,7 +147,9 @@ class WindowTable:
     def _upsert_by_window(
         self, delta: DeltaTable, rows: pa.Table, transaction: tuple[str, int], watermark: datetime
     ) -> int | None:
-        """The same a window at a time. Raises TooManyRows if one has more than `rows_max`: then nothing is written."""
+        """Puts rows into the table a window at a time. Raises TooManyRows if one window has more than `rows_max`: then
+        nothing is written.
+        """
         self.forget()
         starts = set(pc.unique(rows["window_start"]).to_pylist()) | _passed(delta, watermark)
         first, last = min(starts), max(starts)
@@ -216,9 +218,9 @@ def _put_back_by_window(
     watermark: datetime,
     transaction: tuple[str, int],
 ) -> int | None:
-    """The same of windows with these `starts`, in a commit for each; returns how many samples the table gained, None
-    also where part had been written before. To repeat a window changes nothing: only the last commit has the
-    transaction. Raises TableUnavailable.
+    """Puts rows into the table a window at a time, for windows with these `starts`, in a commit for each window.
+    Returns how many samples the table gained, None also if part had been written before. To repeat a window changes
+    nothing: only the last commit has the transaction. Raises TableUnavailable.
     """
     gained: list[int | None] = []
     in_order = sorted(starts)
@@ -243,7 +245,7 @@ def _gained(present: pa.Table, fresh: pa.Table, rows: pa.Table) -> int | None:
 
 
 def _rows_between(delta: DeltaTable, since: datetime, until: datetime) -> int:
-    """At most so many rows are of windows that start then, by the files' statistics."""
+    """Returns how many rows are of windows that start in this span at most, by the files' statistics."""
     files = file_statistics(delta, "window_start")
     begins = pc.less_equal(files["least"], pa.scalar(until, files["least"].type))
     ends = pc.greater_equal(files["greatest"], pa.scalar(since, files["greatest"].type))
@@ -281,14 +283,14 @@ def fullest(present: pa.Table, new: pa.Table, key: tuple[str, ...]) -> pa.Table:
 
 
 def closed_by(rows: pa.Table, watermark: datetime) -> pa.Table:
-    """The same rows, those of windows that end at or before `watermark` marked final."""
+    """Returns `rows` with those of windows that end at or before `watermark` marked final."""
     passed = pc.less_equal(rows["window_end"], pa.scalar(watermark, rows["window_end"].type))
     index = rows.column_names.index("is_final")
     return rows.set_column(index, rows.schema.field(index), pc.or_(rows["is_final"], passed))
 
 
 def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tuple[str, int], oldest: datetime) -> None:
-    """The same on the executors; `oldest` is the first window start in `rows`."""
+    """Merges `rows` into the table on the executors; `oldest` is the first window start in `rows`."""
     session = rows.sparkSession
     # Each by its name: of "all" columns a table of a newer release has more than these rows.
     columns: dict[str, str | SparkColumn] = {name: f"s.{name}" for name in table.column_names()}
@@ -318,8 +320,9 @@ def finalize_spark(session: SparkSession, location: str, watermark: datetime) ->
 def upsert_by_window(
     rows: DataFrame, location: str, table: Table, transaction: tuple[str, int], watermark: datetime
 ) -> int | None:
-    """The same from the driver, which holds one window at a time, in a commit for each; marks what `watermark` has
-    passed, too. Returns how many samples the table gained, None where that isn't known. Raises TableUnavailable.
+    """Puts `rows` into the table from the driver, which holds one window at a time, in a commit for each; marks what
+    `watermark` has passed, too. Returns how many samples the table gained, None where that isn't known. Raises
+    TableUnavailable.
 
     On object stores it is the only way: Spark's Delta asks there whether an entry of the log exists and then puts it,
     so it could replace a commit of another writer.

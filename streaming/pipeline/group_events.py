@@ -19,7 +19,7 @@ from streaming.settings import PipelineSettings
 from streaming.views.group_history import LOOK_COLUMNS, GroupSamples
 
 LOOK_BACK_WINDOWS = 60
-"""Windows read at most, after a start or a long silence; a group that was not seen for so long begins anew."""
+"""Most windows that a call reads, and how far back a start reads; a group unseen for longer begins as a new one."""
 
 _COLUMNS = [*LOOK_COLUMNS, "is_final"]
 
@@ -48,7 +48,9 @@ class GroupEventKeeper:
         window = timedelta(milliseconds=self._window_ms)
         start = max(oldest, newest - LOOK_BACK_WINDOWS * window)
         if self._compared is not None:
-            start = max(start, self._compared + window)
+            # Also after a long silence, or its events would be lost for good: so many windows at each call.
+            start = max(oldest, self._compared + window)
+            newest = min(newest, start + LOOK_BACK_WINDOWS * window)
         reader = tables.TableReader(self._root)
         looks, events, compared = self._looks, list[Row](), self._compared
         while start <= newest:

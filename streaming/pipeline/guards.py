@@ -36,7 +36,9 @@ from streaming.pipeline.offsets import Offsets
 from streaming.settings import PipelineSettings, StorageSettings, TopicSettings
 
 WINDOWS_VERSION = 6
-"""To be raised with any change of keys, aggregates or sources that an older checkpoint's state can't be read with."""
+"""Version of the windows, to be raised with any change of keys, aggregates or sources that an older checkpoint's state
+can't be read with.
+"""
 STILL_MADE = frozenset({3, 4, 5})
 """Earlier versions that checkpoints go on with: the queries still make their state (`windows.py`)."""
 
@@ -213,7 +215,9 @@ def offsets_read(checkpoints: str) -> Offsets:
 
 
 def offsets_by_query(checkpoints: str) -> dict[str, Offsets]:
-    """The same of each query that has window tables."""
+    """Returns the next offsets of the newest batch that Spark planned, by query that has window tables; a query whose
+    folder can't be read has no offsets. Raises TableUnavailable if an object store doesn't answer.
+    """
     ends: dict[str, Offsets] = {query: {} for query in TABLES_OF_QUERIES}
     for query in ends:
         with suppress(OSError, ValueError):
@@ -222,7 +226,7 @@ def offsets_by_query(checkpoints: str) -> dict[str, Offsets]:
 
 
 def _newest_length(delta: DeltaTable) -> timedelta | None:
-    """Of the newest window, from the newest file by the statistics; None of an empty table."""
+    """Returns the length of the newest window, from the newest file by the statistics; None for an empty table."""
     try:
         since = pc.max(tables.file_statistics(delta, "window_start")["greatest"]).as_py()
         if since is None:

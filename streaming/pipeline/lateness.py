@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 
 BATCHES_KEPT_MAX = 1_000
-"""More than Spark keeps progress reports of."""
+"""Batches kept, more than Spark keeps progress reports of."""
 
 
 class CountedSamples:
@@ -19,7 +19,9 @@ class CountedSamples:
         self._lock = threading.Lock()
 
     def note(self, query_id: str, batch_id: int, gained: Sequence[int | None]) -> None:
-        """Of each table of the batch; None where it isn't known, as of a batch that is repeated."""
+        """Notes how many samples each table of the batch gained; None where that isn't known, as for a batch that is
+        repeated.
+        """
         known = [samples for samples in gained if samples is not None]
         if len(known) < len(gained):
             return

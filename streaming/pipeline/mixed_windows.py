@@ -28,7 +28,7 @@ KNOWN_WITH = {LAST_STABLE_OFFSET.name: LOG_END_OFFSET.name, CLEANUP_POLICY.name:
 
 
 def mixed_load_windows(rows: DataFrame, settings: PipelineSettings, version: int) -> DataFrame:
-    """As `load_windows`, of rows that have the column `foreign` and counters too."""
+    """Returns load windows as `load_windows` does, for rows that have the column `foreign` and counters too."""
     length = f.expr(f"INTERVAL {settings.window_ms} MILLISECONDS")
     spans = f.window("event_time", f"{2 * settings.window_ms} milliseconds", f"{settings.window_ms} milliseconds")
     spread = rows.withWatermark("event_time", f"{settings.watermark_ms} milliseconds").withColumn("span", spans)
@@ -57,7 +57,9 @@ def mixed_load_windows(rows: DataFrame, settings: PipelineSettings, version: int
 
 
 def mixed_lag_windows(rows: DataFrame, settings: PipelineSettings, version: int) -> DataFrame:
-    """As `lag_windows`, of samples that may hold one offset each: a field unknown in one comes from the others."""
+    """Returns lag windows as `lag_windows` does, for samples that may hold one offset each: a field unknown in one
+    sample comes from the others.
+    """
     renamed = rows.withColumnRenamed("group", "group_id").withWatermark(
         "event_time", f"{settings.watermark_ms} milliseconds"
     )

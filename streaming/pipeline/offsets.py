@@ -13,7 +13,7 @@ _LINES_BEFORE_SOURCES = 2
 
 
 def offsets_of(noted: str | Mapping[str, Mapping[str, int]] | None) -> Offsets:
-    """Of one source; empty where there are none, as before the first batch.
+    """Returns the offsets of one source; empty if there are none, as before the first batch.
 
     >>> offsets_of('{"load": {"0": 7}}')
     {('load', '0'): 7}
@@ -37,23 +37,23 @@ def by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def planned(checkpoint: CheckpointFiles, batch_id: int) -> Offsets:
-    """Where the batch ends, over all sources; raises OSError where it isn't noted, TableUnavailable where an object
-    store doesn't answer.
+    """Returns the offsets where the batch ends, over all sources. Raises OSError if these aren't noted,
+    TableUnavailable if an object store doesn't answer.
     """
     lines = checkpoint.read(f"offsets/{batch_id}").splitlines()
     return {key: end for line in lines[_LINES_BEFORE_SOURCES:] for key, end in offsets_of(json.loads(line)).items()}
 
 
 def records_planned(checkpoint: CheckpointFiles, batch_id: int) -> int:
-    """At most so many records are in the batch; offsets that Kafka skips, and in the first batch those before the
-    earliest record, are counted too. Raises as `planned` does.
+    """Returns how many records are in the batch at most; offsets that Kafka skips, and in the first batch those before
+    the earliest record, are counted too. Raises as `planned` does.
     """
     before = planned(checkpoint, batch_id - 1) if batch_id else {}
     return sum(end - before.get(key, 0) for key, end in planned(checkpoint, batch_id).items())
 
 
 def newest_planned(checkpoint: CheckpointFiles) -> Offsets:
-    """Where the newest batch ends; empty where there has been none. Raises as `planned` does."""
+    """Returns the offsets where the newest batch ends; empty if there has been none. Raises as `planned` does."""
     batches = checkpoint.numbers("offsets")
     return planned(checkpoint, max(batches)) if batches else {}
 

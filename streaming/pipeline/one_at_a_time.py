@@ -19,10 +19,12 @@ from streaming.tables.places import local_folder
 POLL_S = 1.0
 LEASE_MS = 30_000
 PATIENCE_S = 60.0
-"""Longer than a lease stands after its holder was killed, by the margins and requests of who waits for it."""
+"""Time to wait for the right, seconds: longer than a lease lasts after its holder was killed, by the margins and
+requests of who waits for it.
+"""
 
 StillOurs = Callable[[], None]
-"""To be called again and again: keeps the right, and raises RefusedForSafety once another pipeline has it."""
+"""Function to be called again and again: keeps the right, and raises RefusedForSafety once another pipeline has it."""
 
 
 class OneHolder(Protocol):
@@ -30,7 +32,7 @@ class OneHolder(Protocol):
 
     @property
     def held(self) -> bool:
-        """False once another process has taken it over."""
+        """Whether this process holds the right; False once another process has taken it over."""
 
     def try_acquire(self) -> bool:
         """Take it if it is free or has run out; to be called again and again. Raises TableUnavailable."""

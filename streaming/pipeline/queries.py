@@ -99,7 +99,7 @@ class Queries:
         return self._start_windows("byte_rate", load, (replicas, totals))
 
     def start_consumer_lag(self) -> StreamingQuery:
-        """Windows of groups."""
+        """Starts the query that writes windows of groups."""
         settings, source = self._source.pipeline, self._source_of("consumer_lag")
         if self._is_foreign:
             lag = mixed_lag_windows(accepted_rows(source, LAGS), settings, self._windows_version)

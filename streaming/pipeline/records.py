@@ -136,7 +136,7 @@ def credible_time(kafka_time: str) -> SparkColumn:
 
 
 def record_field(name: str) -> SparkColumn:
-    """Of the parsed record."""
+    """Returns the column of one field of the parsed record."""
     return f.col(f"record.{name}")
 
 
@@ -146,7 +146,7 @@ def _any_of(reason: str, fields: Iterable[tuple[str, SparkColumn]]) -> Rule:
 
 
 def _alone(names: tuple[str, ...]) -> list[Rule]:
-    """Some of these fields are there and others are not."""
+    """Returns rules for records in which some of these fields are there and others are not."""
     if not names:
         return []
     missing = [(name, record_field(name).isNull()) for name in names]

@@ -16,7 +16,9 @@ from streaming.settings import PipelineSettings
 from streaming.tables import append
 
 DRIVER_BYTES_MAX = 32_000_000
-"""Of raw keys and values; of a topic full of rubbish only examples come to the driver."""
+"""Bytes of raw keys and values that come to the driver, at most; of a topic full of rubbish only examples come to the
+driver.
+"""
 RECORD_BYTES_IN_PYTHON = 1_000
 """What each record costs in Python besides: a million of `{}` would take gigabytes."""
 EXAMPLES_OF_A_KIND = 100
@@ -45,7 +47,7 @@ class Budget:
         return self._left
 
     def spend(self, count: int) -> None:
-        """So many bytes were written."""
+        """Notes that `count` bytes were written."""
         self._left -= count
 
 

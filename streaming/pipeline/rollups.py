@@ -53,7 +53,7 @@ class Rollup:
     target: Table
     period_ms: int
     means: tuple[str, ...] = ()
-    """Of the windows in which it is known."""
+    """Columns that are means over the windows in which their value is known."""
     maxima: tuple[tuple[str, str], ...] = ()
     """(column, of which column)."""
     firsts: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Rollup:
     """The newest that is known."""
     sums: tuple[str, ...] = ()
     of_leaders: bool = False
-    """Of rows of leaders alone, whichever broker led."""
+    """Whether the rollup reads rows of leaders alone, whichever broker led."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ ROLLUPS = (
     ),
 )  # fmt: skip
 _SOURCE_OF_MEAN = {"lag_records_mean": "lag_records"}
-"""Where a mean has another name than what it is of."""
+"""Source columns of means that have another name than the column they are the mean of."""
 
 
 def rollups_of(table: Table) -> tuple[Rollup, ...]:
@@ -241,7 +241,9 @@ def _columns_read(rollup: Rollup) -> list[str]:
 
 
 def _with_summands(rows: pa.Table, rollup: Rollup) -> pa.Table:
-    """With a column of floats by the name of each mean: a day of offsets may add up to more than 64 bits hold."""
+    """Returns the rows with a column of floats by the name of each mean: a day of offsets may add up to more than 64
+    bits hold.
+    """
     for name in rollup.means:
         summands = as_floats(rows[_SOURCE_OF_MEAN.get(name, name)])
         if name in rows.column_names:

@@ -57,7 +57,9 @@ TOPIC_POLL_S = 2.0
 TOPIC_CHECK_INTERVAL_MS = 30_000
 STOP_GRACE_S = 25.0
 READ_TASKS_MAX = 200
-"""Most tasks that read a topic by default: each keeps a connection to a broker, and memory for what it fetches."""
+"""Number of tasks that read a topic by default, at most: each keeps a connection to a broker, and memory for what it
+fetches.
+"""
 
 
 def run_pipeline(settings: Settings, lease_on: LeaseOn | None = None) -> int:

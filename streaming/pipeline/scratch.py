@@ -27,7 +27,9 @@ TRIES = 10
 
 @cache
 def scratch_folder() -> Path:
-    """This process's own, below TMPDIR or else /tmp; it is removed as the process ends. Raises SetUpIncomplete."""
+    """Returns this process's own folder, below TMPDIR or else /tmp; it is removed as the process ends. Raises
+    SetUpIncomplete.
+    """
     try:
         parent = Path(tempfile.gettempdir())
         removed = sum(_removed_if_abandoned(folder) for folder in sorted(parent.glob(f"{PREFIX}*")) if _is_ours(folder))
@@ -69,7 +71,7 @@ def _locked(folder: Path) -> int | None:
 
 
 def _removed_if_abandoned(folder: Path) -> bool:
-    """Whether it was a folder of a process that is gone."""
+    """Removes the folder of a process that is gone; returns whether the folder was such and is removed."""
     try:
         lock = _locked(folder)
     except OSError:

@@ -36,7 +36,7 @@ LOG_SETTINGS = Path(__file__).resolve().with_name("log4j2.properties")
 JVM_FAILED = (PySparkException, Py4JError, ConnectionError)
 """What Spark's calls raise: a query's failure, one of the JVM, and that of a JVM that is gone."""
 SHUFFLE_PARTITIONS = 2
-"""Until the queries start, whose number is settled then (`state_partitions.py`)."""
+"""Shuffle partitions until the queries start, whose number is settled then (`state_partitions.py`)."""
 MASTER = re.compile(r"local(\[(\*|\d+)(, *(\*|\d+))?\])?|local-cluster\[[\d ,]+\]|spark://.+|k8s://.+|yarn")
 
 

@@ -24,11 +24,11 @@ class ReportsProgress(Protocol):
 
     @property
     def isActive(self) -> bool:  # noqa: N802 (Spark's name)
-        """Whether it still runs."""
+        """Whether the query still runs."""
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """What it does now: `isTriggerActive` while it works on a batch."""
+        """What the query does now: `isTriggerActive` while it works on a batch."""
 
     @property
     def recentProgress(self) -> Sequence[Any]:  # noqa: N802
@@ -98,7 +98,7 @@ def judge(reports: Sequence[Any], begin: Offsets, end: Offsets, first: Offsets |
 
 
 def _extend(sound: dict[tuple[str, str], tuple[int, int]], report: Mapping[str, Any], first: Offsets) -> None:
-    """Each partition's newest unbroken range; empty at the end of a batch with misfits."""
+    """Extends each partition's newest unbroken range; the range is empty at the end of a batch with misfits."""
     observed = dict(report["observedMetrics"]).values()
     # The figures of a batch that nobody evaluated are zero.
     counted = sum(row[ACCEPTED_ROWS] for row in observed)

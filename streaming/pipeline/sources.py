@@ -62,7 +62,9 @@ class InputTopics:
     read_tasks: int = 1
     """Least number of tasks that read a topic at a time. Spark divides partitions if a topic has fewer."""
     begin: Offsets = field(default_factory=dict)
-    """Where a query without a checkpoint begins, for every partition of its topics; empty: at the topics' start."""
+    """Offsets where a query without a checkpoint begins, for every partition of its topics; empty: at the topics'
+    start.
+    """
 
     def raw_rows(self, *names: str) -> DataFrame:
         """Kafka's columns, from `begin` on where there is no checkpoint yet."""
@@ -94,7 +96,7 @@ def summed_rows(source: InputTopics, side: Side) -> DataFrame:
 
 
 def sums_of(raw: DataFrame, settings: PipelineSettings, side: Side) -> DataFrame:
-    """Of Kafka's records those that fit: the columns of the side's sums, each row of one window and key.
+    """Returns Kafka's records that fit, as columns of the side's sums, each row of one window and key.
 
     Records beyond doubt come summed from Arrow, the others one by one from Spark's own parser and rules.
     """

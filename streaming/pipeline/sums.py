@@ -15,19 +15,19 @@ from pyarrow import compute as pc
 from pyarrow import json as arrow_json
 
 FAST_BYTES_MAX = 1_000
-"""Longer values are handed back. Within so few bytes neither numbers nor nesting reach the limits of Spark's parser,
-which this parser doesn't share.
+"""Length above which values are handed back, bytes. Within so few bytes neither numbers nor nesting reach the limits of
+Spark's parser, which this parser doesn't share.
 """
 PORTIONS = 8
 """A batch that doesn't parse is tried again in as many portions; those that don't are handed back whole."""
 NOT_JSON = re.compile(rb"[\s:,\[{]-?(?:Inf|NaN)")
 """Words that this parser reads as numbers outside of strings; Spark's parser rejects them or reads no finite number."""
 SAMPLES_AT_ONCE = 500_000
-"""So many are summed together, though they come in smaller batches: several looks at a partition give one row, which
-Spark then sorts, sends and keeps as one. 200 MB of Python at the most.
+"""Samples that are summed together, though they come in smaller batches: several looks at a partition give one row,
+which Spark then sorts, sends and keeps as one. 200 MB of Python at the most.
 """
 ROWS_OUT = 50_000
-"""Of sums in a batch, as Spark hands records in."""
+"""Rows of sums in a batch that goes back to Spark: as many as Spark hands records in."""
 WEIGHT_WINDOWS = 2
 """A sample weighs by its interval, at most by so many windows: one that claims a month would outweigh all others."""
 _WRAPPED, _END, _NEWLINE = b'{"r":', b"}\n", b"\n"
@@ -105,8 +105,8 @@ def first(name: str) -> str:
 
 
 def summed(batches: Iterable[pa.RecordBatch], fitting: Fitting, sums: Sums, window_ms: int) -> Iterator[pa.RecordBatch]:
-    """Of batches with Kafka's `timestamp` (us) and `value`: rows of sums, in which these two are null, and rows of
-    records handed back, in which all else is.
+    """Yields rows of sums, in which `timestamp` and `value` are null, and rows of records handed back, in which all
+    other columns are null. `batches` have Kafka's `timestamp` (us) and `value`.
     """
     schema = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("value", pa.binary()), *sums.schema(fitting.schema)])
     waiting: list[pa.Table] = []
@@ -171,7 +171,7 @@ def _batches(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.
 
 
 def _of_schema(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    """The same rows with all columns of `schema`, those that they lack null."""
+    """Returns `rows` with all columns of `schema`; columns that the rows lack are null."""
     there = set(rows.schema.names)
     columns = [
         rows[field.name].cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
@@ -200,7 +200,7 @@ def _parsed(values: pa.Array, schema: pa.Schema) -> Iterator[tuple[int, pa.Table
 
 
 def _lines(values: pa.Array, schema: pa.Schema) -> pa.Table | None:
-    """All of these values as rows; None where one doesn't parse strictly. None of them is null.
+    """Returns all of these values as rows; None if one value doesn't parse strictly. None of them is null.
 
     Each value is wrapped in an object of its own line, so that a line is one value or an error.
     """

@@ -59,7 +59,7 @@ FIRST_AFTER_S = 10.0
 """The first batches after a start have the cores for themselves."""
 POLL_INTERVAL_S = 1.0
 STEPS_MAX = 1_000
-"""Hours of six weeks. What is left then is done in the next run."""
+"""Steps of one job in a run, as for the hours of six weeks. What is left then is done in the next run."""
 LOCK_PATIENCE_S = 600.0
 """Longer than the largest MERGE took that was measured (153 s). A step that waits in vain has failed."""
 WINDOW_TABLES = (PARTITION_LOAD, BROKER_LOAD, GROUP_LAG)
@@ -80,7 +80,7 @@ class Job:
     """How often it has failed since it last succeeded."""
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether its interval is over since it last ended."""
+        """Returns whether the job's interval is over since the job last ended."""
         return is_due(self._ran_ms, self.interval_ms, now_ms)
 
     def run(self, now_ms: int) -> None:
@@ -94,6 +94,9 @@ class Job:
                 "maintenance_failed", table=self.table, step=self.name, error=first_line(error), times=self.failures
             )
             return
+        except BaseException:
+            self.failures += 1
+            raise
         self.failures = 0
         if is_more_left:
             self._ran_ms = ran_before_ms
@@ -115,19 +118,27 @@ class UpkeepThread:
         self._thread = threading.Thread(target=self._loop, name="upkeep", daemon=True)
 
     def failing(self) -> tuple[str, ...]:
-        """Each job whose newest step failed, as `table: name`."""
-        return tuple(f"{job.table}: {job.name}" for job in self._jobs if job.failures)
+        """Each job whose newest step failed, as `table: name`; and the thread itself, should it have ended early."""
+        names = tuple(f"{job.table}: {job.name}" for job in self._jobs if job.failures)
+        has_begun = self._thread.ident is not None
+        is_gone = has_begun and not self._thread.is_alive() and not self._ending.is_set()
+        return (*names, "upkeep: thread") if is_gone else names
 
     def run_due(self) -> None:
         """Run each job that is due, in their order, until nothing of it is left or the end is near; of one that never
-        ends `STEPS_MAX` steps.
+        ends `STEPS_MAX` steps. The first job also has its turn between the steps of the others, if it is due: days of
+        months that are made again take hours.
         """
+        first = self._jobs[0]
         for job in self._jobs:
             now_ms = self._now_ms()
             for _ in range(STEPS_MAX):
                 if self._ending.is_set() or not job.is_due(now_ms):
                     break
                 job.run(now_ms)
+                between_ms = self._now_ms()
+                if job is not first and first.is_due(between_ms) and not self._ending.is_set():
+                    first.run(between_ms)
 
     def end_soon(self) -> None:
         """Begin no further step."""
@@ -149,7 +160,10 @@ class UpkeepThread:
     def _loop(self) -> None:
         wait_s = FIRST_AFTER_S
         while not self._ending.wait(wait_s):
-            self.run_due()
+            try:
+                self.run_due()
+            except BaseException:
+                log.warning("maintenance_panicked", exc_info=True)
             wait_s = POLL_INTERVAL_S
 
 

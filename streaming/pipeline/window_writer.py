@@ -33,7 +33,9 @@ DRIVER_ROWS_MAX = 500_000
 1 GB of Python at the most. Larger ones are, too, a window at a time, where no window has more.
 """
 WINDOWS_MAX = 100
-"""Each takes a commit and a scan of the batch; rows of more windows are merged at once, on the executors."""
+"""Windows that are written one by one, at most: each takes a commit and a scan of the batch. Rows of more windows are
+merged at once, on the executors.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,13 @@ class Target:
     with_topic: bool | None
 
     def rows_of(self, rows: DataFrame) -> DataFrame:
-        """Its rows, in the table's columns."""
+        """Returns the rows that go to the table, in the table's columns."""
         topic = f.col("topic")
         of_table = {True: topic.isNotNull(), False: topic.isNull(), None: f.lit(True)}[self.with_topic]
         return shaped(rows.where(of_table), self.table)
 
     def arrow_of(self, rows: pa.Table) -> pa.Table:
-        """The same on the driver."""
+        """Returns the rows on the driver that go to the table, in the table's columns."""
         if self.with_topic is not None:
             rows = rows.filter(pc.is_valid(rows["topic"]) if self.with_topic else pc.is_null(rows["topic"]))
         return rows.select(self.table.column_names())
@@ -58,7 +60,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the rows of a target go."""
+    """Table that the rows of a target go to, and its location."""
 
     target: Target
     location: str
@@ -66,12 +68,14 @@ class Place:
 
     @classmethod
     def of(cls, target: Target, root: str) -> Self:
-        """Its table below the folder of all tables."""
+        """Returns the place of the target's table below `root`, the folder of all tables."""
         location = table_uri(root, target.table.name)
         return cls(target, location, WindowTable(location, target.table, rows_max=DRIVER_ROWS_MAX))
 
     def transaction(self, audit: Mapping[str, Any]) -> tuple[str, int]:
-        """Of a batch's write: made twice, the second does nothing."""
+        """Returns the (application id, version) of a batch's write: if the write is made twice, the second one does
+        nothing.
+        """
         return transaction_id(audit["query_id"], self.target.table), audit["batch_id"]
 
     def merge(
@@ -125,7 +129,9 @@ class WindowWriter:
         self._counted.note(query_id, batch_id, gained)
 
     def _is_known_to_fit_driver(self, batch_id: int) -> bool:
-        """From the offsets alone: to count the rows takes one more Spark job and a copy of them."""
+        """Returns whether the offsets alone show that the rows fit the driver: to count the rows takes one more Spark
+        job and a copy of them.
+        """
         if self._checkpoint is None:
             return False
         try:
@@ -134,7 +140,9 @@ class WindowWriter:
             return False
 
     def _write_counted(self, batch: DataFrame, audit: Mapping[str, Any]) -> list[int | None]:
-        """From the driver where the rows fit there, at once or window by window, else on the executors."""
+        """Writes the batch from the driver if the rows fit there, at once or window by window, otherwise on the
+        executors.
+        """
         # Read once: every further action would fetch from Kafka and load the state again.
         rows = batch.drop("window").persist()
         try:
@@ -156,7 +164,7 @@ class WindowWriter:
     def _write_collected(
         self, session: SparkSession, collected: pa.Table, audit: Mapping[str, Any]
     ) -> list[int | None]:
-        """From the driver; how many samples each table gained, as `upsert` counts them."""
+        """Writes the rows from the driver; returns how many samples each table gained, as `upsert` counts them."""
         if collected.num_rows == 0:
             for place in self._places:
                 place.window_table.note(place.transaction(audit))
@@ -174,13 +182,13 @@ class WindowWriter:
         return gained
 
     def _watermark(self, newest_ms: int) -> datetime:
-        """From here on Spark drops what is older than the newest event less the delay."""
+        """Returns the time before which Spark drops rows: the newest event less the delay."""
         return utc(newest_ms - self._watermark_ms)
 
 
 def _with_constants(rows: pa.Table, values: Mapping[str, object]) -> pa.Table:
-    """The same value in every row. Not as Spark's literals: they would be part of its generated code, which Spark would
-    compile again for each batch.
+    """Returns `rows` with columns that have the same value in every row. The values are not Spark's literals: they
+    would be part of its generated code, which Spark would compile again for each batch.
     """
     for name, value in values.items():
         rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))

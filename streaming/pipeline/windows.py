@@ -34,7 +34,7 @@ NEWEST_LAG = tuple(field.name for field in GROUP_STATES)
 OLDEST_LAG = (COMMITTED_OFFSET.name, LOG_END_OFFSET.name)
 
 STRUCTS_SINCE_VERSION = 4
-"""From this version of the windows on, the newest sample's fields are one value of Spark's state."""
+"""Version of the windows since which the newest sample's fields are one value of Spark's state."""
 HELD_SINCE = {
     LAST_STABLE_OFFSET.name: 5, CLIENT_HOST.name: 5, GROUP_PARTITIONS_LEFT_OUT.name: 5,
     OUT_OF_SYNC_REPLICAS.name: 6, ADDRESS.name: 6, CLEANUP_POLICY.name: 6,
@@ -45,7 +45,7 @@ LOAD_SUMS = Sums(
     keys=("kafka_cluster", "broker", "topic", "partition"),
     weighted=RATE_NAMES, maxima=SAMPLE_MAXIMA, newest=NEWEST_LOAD, oldest=(),
 )  # fmt: skip
-"""Of byte rates; broker totals are the groups whose topic is null."""
+"""Sums of byte rates; broker totals are the groups whose topic is null."""
 LAG_SUMS = Sums(
     keys=("kafka_cluster", "group", "topic", "partition"),
     weighted=(), maxima=(LAG_RECORDS.name,), newest=NEWEST_LAG, oldest=OLDEST_LAG,
@@ -108,7 +108,7 @@ def _windowed(rows: DataFrame, sums: Sums, settings: PipelineSettings, version: 
 
 
 def held_fields(names: tuple[str, ...], version: int) -> tuple[str, ...]:
-    """Those of the fields that checkpoints of this version hold."""
+    """Returns the fields among `names` that checkpoints of this version hold."""
     return tuple(name for name in names if HELD_SINCE.get(name, 0) <= version)
 
 
@@ -126,7 +126,9 @@ def _states(sums: Sums, newest: str, oldest: str) -> list[SparkColumn]:
 
 
 def _states_one_by_one(sums: Sums, newest: str, oldest: str) -> list[SparkColumn]:
-    """The same with a time beside each field, as checkpoints of version 3 have it."""
+    """Returns what the newest and the oldest sample have, with a time beside each field, as checkpoints of version 3
+    have it.
+    """
     return [
         *(f.max_by(name, newest).alias(name) for name in sums.newest),
         *(f.min_by(name, oldest).alias(name) for name in map(first, sums.oldest)),

@@ -34,7 +34,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
     def may(self, needed: "Role") -> bool:
-        """Whether it may do what asks for `needed`."""
+        """Returns whether the role may do what requires `needed`."""
         order = list(Role)
         return order.index(self) >= order.index(needed)
 

@@ -28,14 +28,16 @@ Program = Callable[[tuple[str, ...], Path], None]
 
 
 def archive_path(program: str, *depends_on: object) -> Path:
-    """Where the archive for this Java, our jars and what else counts lies, or would lie. Raises SetUpIncomplete."""
+    """Returns the path of the class archive for this Java, our jars and `depends_on`, whether the archive exists or
+    not. Raises SetUpIncomplete.
+    """
     java = Path(java_command()).resolve()
     parts = (java, java.stat().st_mtime_ns, CHECKSUMS.read_text(), *depends_on)
     return FOLDER / f"{program}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}.jsa"
 
 
 def spark_archive_path() -> Path:
-    """Where the archive of Spark's classes lies, or would lie. Raises SetUpIncomplete."""
+    """Returns the path of the archive of Spark's classes, whether the archive exists or not. Raises SetUpIncomplete."""
     pyspark = importlib.util.find_spec("pyspark")  # located, not imported: an import takes seconds
     return archive_path("spark", pyspark and pyspark.origin, MADE_BY)
 

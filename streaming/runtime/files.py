@@ -8,7 +8,7 @@ UMASKS: dict[ReadableBy, int] = {"owner": 0o077, "group": 0o027, "everyone": 0o0
 
 
 def restrict_new_files(readable_by: ReadableBy) -> None:
-    """From now on files and folders of this process and its children are readable by no more than these.
+    """Makes new files and folders of this process and its children readable by no more than `readable_by`.
 
     A process that was started with a stricter umask keeps it. What is there already stays as it is.
     """

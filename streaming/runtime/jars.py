@@ -24,10 +24,10 @@ from pathlib import Path
 from streaming.errors import SetUpIncomplete, UsageProblem
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent.parent
-"""Of a clone, for tests: an installed package has none."""
+"""Root folder of a clone, for tests: an installed package has none."""
 IVY_MANIFEST = Path(__file__).with_name("ivy.xml")
 CHECKSUMS = Path(__file__).with_name("jars.sha256")
-"""In a clone both are links to `conf`; a package has copies."""
+"""Checksums of the jars. In a clone this file and the manifest are links to `conf`; a package has copies."""
 SET_UP = "run `make setup`, or `python -m streaming.runtime.jars` where a package is installed"
 JAVA_VERSION_MIN = 17
 PRODUCT = ("spark", "broker", "agent")
@@ -55,7 +55,7 @@ def jar_paths(configuration: str) -> list[Path]:
 
 
 def class_path(configuration: str) -> str:
-    """The same as a Java class path."""
+    """Returns the jars of one configuration as a Java class path; raises SetUpIncomplete if one is missing."""
     return os.pathsep.join(str(path) for path in jar_paths(configuration))
 
 

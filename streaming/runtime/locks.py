@@ -16,7 +16,8 @@ from streaming.tables.places import local_folder
 
 @contextmanager
 def exclusive(folder: str, name: str) -> Iterator[bool]:
-    """True while this process alone holds `name` in `folder`; False where another does. Raises TableUnavailable.
+    """Yields True while this process alone holds `name` in `folder`; False if another process does. Raises
+    TableUnavailable.
 
     An object store has no such lock: there it is always granted, and Delta's own conflict check refuses the second
     writer.

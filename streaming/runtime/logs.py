@@ -17,7 +17,7 @@ from streaming.runtime.secrets import Masking
 from streaming.settings import LogSettings
 
 SEVERAL_LINES = ("exception", "stack")
-"""Tracebacks."""
+"""Fields of a log line that hold tracebacks."""
 
 
 def configure_logging(settings: LogSettings, secrets: frozenset[str] = frozenset()) -> None:
@@ -55,7 +55,7 @@ class _Lines(structlog.PrintLogger):
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """The same for libraries."""
+    """Handler of libraries' log lines: a line that can't be written is lost and ends no work of the library."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
         if not isinstance(sys.exc_info()[1], OSError | ValueError):

@@ -20,7 +20,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same of text that we have broken into lines: those stay.
+    """Returns `text` with nothing in it that a terminal acts on; the line breaks that we have put into it stay.
 
     >>> printable_lines("one\\n\\x07two")
     'one\\n\\\\x07two'

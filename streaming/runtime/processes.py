@@ -25,11 +25,13 @@ TERMINATE_GRACE_S = 8.0
 START_TIME_SLACK_S = 1.0
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 PORTS_FROM = 10_000
-"""Below are the usual ports of services, such as 9092 and 3000."""
+"""Lowest port that is given out: below are the usual ports of services, such as 9092 and 3000."""
 PORTS_OF_A_PROCESS = 347
-"""So far apart processes begin that are started one after the other; prime, so that any port may be the first."""
+"""Distance between the ports at which processes begin that are started one after the other; prime, so that any port may
+be the first.
+"""
 ANY_PORT = 0
-"""The system chooses."""
+"""Port with which the system chooses one."""
 
 _steps = itertools.count()
 """Goes on over all calls: whoever got a port may not listen at it yet."""
@@ -41,7 +43,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """So many ports that were free a moment ago, each another one, and others than in the calls before.
+    """Returns `count` ports that were free a moment ago, each another one, and others than in the calls before.
 
     They are not among those that the system gives to outgoing connections. One of these could be taken before its
     server listens, even by a client of this very server: TCP lets a connection meet itself.
@@ -153,7 +155,7 @@ def end(processes: Sequence[psutil.Process], grace_s: float = TERMINATE_GRACE_S)
 
 
 def wait_for_port(host: str, port: int, process: subprocess.Popen[bytes], deadline_s: float) -> bool:
-    """True once something listens; False when `process` ended or `deadline_s` (time.monotonic) has passed."""
+    """Returns True once something listens; False when `process` ended or `deadline_s` (time.monotonic) has passed."""
     while time.monotonic() < deadline_s and process.poll() is None:
         with suppress(OSError), socket.create_connection((host, port), timeout=1.0):
             return True

@@ -26,7 +26,7 @@ CHATTER = re.compile(
     r"|Restricted methods will be blocked|A terminally deprecated method in|sun\.misc\.Unsafe"
     r"|Please consider reporting this to the maintainers of)"
 )
-"""Of the JVM, at each start, whatever the settings."""
+"""Lines that the JVM writes at each start, whatever the settings."""
 
 
 def shown_line(line: str, log_format: str, masking: Masking, *, now_ms: int) -> str | None:
@@ -52,7 +52,7 @@ def shown_line(line: str, log_format: str, masking: Masking, *, now_ms: int) -> 
 
 
 def pass_standard_error_through(settings: LogSettings, secrets: frozenset[str], *, now_ms: Callable[[], int]) -> None:
-    """From now on, until the process ends, what is written to standard error is logged line by line."""
+    """Logs what is written to standard error line by line, from now on until the process ends."""
     masking, log_format = Masking(secrets), settings.format
     terminal = os.dup(2)
     reading, writing = os.pipe()

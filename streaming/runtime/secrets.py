@@ -111,7 +111,7 @@ def secrets_of(settings: Settings) -> frozenset[str]:
 
 
 def webhook_url(webhook: WebhookSettings, name: str) -> str:
-    """Where to send, from the settings or the first line of its file; raises UsageProblem."""
+    """Returns the URL to send to, from the settings or the first line of its file; raises UsageProblem."""
     if webhook.url_file is None:
         return str(webhook.url)
     return first_line(webhook.url_file, f"notify.webhooks.{name}.url_file").strip()

@@ -31,7 +31,7 @@ long.
 RESTART_WAIT_MAX_S = 60.0
 QUICK_DEATH_S = 60.0
 QUICK_DEATHS_MAX = 5
-"""After more quick ends in a row a role counts as failing."""
+"""Number of quick ends in a row above which a role counts as failing."""
 USAGE_CODE = 2
 STOP_GRACE_S = 60.0
 """A pipeline that is asked to end while it starts has Spark's start, a batch and Spark's end before it."""
@@ -53,7 +53,7 @@ class RoleProcess:
 
     @property
     def is_failing(self) -> bool:
-        """Whether it has ended again and again soon after its start."""
+        """Whether the role's process has ended again and again soon after its start."""
         return self.quick_deaths > QUICK_DEATHS_MAX
 
 

@@ -31,7 +31,7 @@ class CompatibleFamily:
     labels: Mapping[str, str]
     """Their label: our column."""
     value: str
-    """Our column."""
+    """Our column with the value of the family."""
     help: str
 
 

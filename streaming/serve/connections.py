@@ -20,16 +20,16 @@ log = structlog.get_logger()
 REQUEST_WAIT_S = 10.0
 """How long the head of a request may take to come, and the rest of one that is answered before its end."""
 ANSWER_WAIT_S = 30.0
-"""In this time a client has to take `ANSWER_BYTES_MIN` of what waits for it, or all of it."""
+"""Time in which a client has to take `ANSWER_BYTES_MIN` of what waits for it, or all of it, seconds."""
 ANSWER_BYTES_MIN = 65_536
 HEAD_BYTES_MAX = 65_536
-"""Of a larger head the request gets 400."""
+"""Largest head of a request, bytes: a request with a larger head gets 400."""
 RENEWAL_LOOK_S = 60
-"""Between two looks at the files of TLS."""
+"""Time between two looks at the files of TLS, seconds."""
 NO_PASSWORD = "none"  # noqa: S105 - any will do
 """Without one OpenSSL would ask the terminal for that of a locked key, and wait."""
 CONNECTIONS_MAX = 500
-"""Each takes a file descriptor, of which a process often has 1,024."""
+"""Connections at a time: each takes a file descriptor, of which a process often has 1,024."""
 CONNECTIONS_OF_ADDRESS_MAX = 200
 """How many of all connections one client address may have; one IPv6 network of 64 bits counts as one address."""
 ROOM_FOR_OTHERS = 100
@@ -71,7 +71,7 @@ class BoundedProtocol(H11Protocol):
         return of_address <= most
 
     def data_received(self, data: bytes) -> None:
-        """More of a request."""
+        """Takes more bytes of a request."""
         super().data_received(data)
         self._watch()
 

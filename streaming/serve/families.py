@@ -69,7 +69,7 @@ _RATE_HELP = {
     REASSIGNMENT_BYTES_IN: "Bytes that reassignments copy to it: never load",
     REASSIGNMENT_BYTES_OUT: "Bytes that reassignments copy from it",
 }
-"""Where it is not the meaning that the contract gives."""
+"""Help texts of rates that differ from the meaning that the contract gives."""
 
 SNAPSHOT = (
     _gauge("build_info", "1; versions of the product, of Spark and of Delta", "version", "spark", "delta"),

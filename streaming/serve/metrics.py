@@ -45,13 +45,13 @@ def registry_of(snapshot: Callable[[], Snapshot], settings: Settings) -> Collect
 
 @cache
 def _versions() -> tuple[str, str, str]:
-    """Of the product, of Spark and of Delta; they stay the same while the process lives."""
+    """Returns the versions of the product, of Spark and of Delta; they stay the same while the process lives."""
     return version("kafka-load-rebalancer"), version("pyspark"), version("delta-spark")
 
 
 ENCODERS: Mapping[str, Callable[[Collector], bytes]] = {CONTENT_TYPE_PLAIN_0_0_4: as_text, OPENMETRICS: as_openmetrics}
-"""By content type. A request may name versions and ways to escape without end, and gets one of these: none of our names
-needs to be escaped.
+"""Encoders by content type. A request may name versions and ways to escape without end, and gets one of these: none of
+our names needs to be escaped.
 """
 
 
@@ -61,7 +61,7 @@ class Form:
 
     content_type: str
     packed: bool
-    """Compressed with gzip."""
+    """Whether the answer is compressed with gzip."""
 
     @classmethod
     def of(cls, accept: str, accept_encoding: str = "") -> "Form":

@@ -132,7 +132,7 @@ SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
 
 
 def render() -> str:
-    """The whole page."""
+    """Returns the whole page of the metrics."""
     head = HEAD.format(
         resources=_words(REPORTED),
         parts=_words(PARTS),

@@ -93,11 +93,11 @@ class Refresher:
         """What ended the thread: a bug, as the snapshot shows everything that can be expected."""
 
     def start(self) -> None:
-        """Begin to refresh."""
+        """Starts the thread that refreshes the snapshot."""
         self._thread.start()
 
     def snapshot(self) -> Snapshot:
-        """The newest snapshot."""
+        """Returns the newest snapshot."""
         return self._snapshot
 
     def stop(self) -> None:
@@ -133,7 +133,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Catch nothing."""
+        """Catches no signals, in place of uvicorn's own handlers."""
         yield
 
 

@@ -266,7 +266,7 @@ class GroupSamples:
     """First the samples of all groups that alerts rest on, then their details; and how many each metric has in all."""
 
     samples: Iterator[Sample] = field(default_factory=lambda: iter(()))
-    """To be run through once."""
+    """Samples, to be run through once."""
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -277,7 +277,7 @@ class _Group(NamedTuple):
 
 
 def group_samples(snapshot: Snapshot) -> GroupSamples:
-    """Those of all groups of the snapshot."""
+    """Returns the samples of all groups of the snapshot."""
     groups = _groups(snapshot)
     of_brokers = [
         *some("consumergroups_left_out", _sum(row.groups_left_out for row in snapshot.load.brokers)),
@@ -296,7 +296,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _groups(snapshot: Snapshot) -> list[_Group]:
-    """Each with what is known of it; last those without a verdict."""
+    """Returns each group with what is known of it; last those without a verdict."""
     topics: dict[str, list[GroupTopic]] = defaultdict(list)
     for topic in snapshot.groups.topics:
         topics[topic.group].append(topic)

@@ -21,13 +21,13 @@ Rows = list[dict[str, Any]]
 ROWS_MAX = 500
 """Rows of each list."""
 GROUPS_BYTES_MAX = 150_000
-"""Of groups, and as much of their topics."""
+"""Bytes that the list of groups may take; the list of their topics may take as much again."""
 BROKERS_BYTES_MAX = 400_000
-"""With how far each resource of them is off the mean."""
+"""Bytes that the list of brokers may take, with how far each resource of the brokers is off the mean."""
 DEVIATION_BYTES = 40
-"""One such figure, with the id of its broker: at most."""
+"""Bytes of one deviation from the mean, with the id of its broker, at most."""
 OTHER_BYTES_MAX = 50_000
-"""Of each other list."""
+"""Bytes that each other list may take."""
 
 
 RESOURCES: Rows = [
@@ -114,7 +114,9 @@ def _fitting(rows: Iterable[Any], bytes_max: int, *, beside_bytes: int = 0) -> R
 
 
 def _topics(topics: Iterable[GroupTopic], worst: Rows) -> Rows:
-    """Of groups that are shown, those of the worst first; with most lag first."""
+    """Returns the topics of groups that are shown, those with most lag first; if not all topics fit, those of the worst
+    groups.
+    """
     place = {row["group"]: number for number, row in enumerate(worst)}
     known = [row for row in topics if row.group in place]
     shown = _fitting(sorted(known, key=lambda row: place[row.group]), GROUPS_BYTES_MAX)
@@ -122,7 +124,9 @@ def _topics(topics: Iterable[GroupTopic], worst: Rows) -> Rows:
 
 
 def _brokers(load: LoadPart) -> Rows:
-    """By id. Where not all fit those without a sample in the window, and then those furthest off the mean."""
+    """Returns the brokers that are shown, by id. Where not all fit, those without a sample in the window come first,
+    and then those furthest off the mean.
+    """
     far: dict[int, float] = {}
     for skew in load.skew.values():
         for broker, deviation in skew.deviation.items():
@@ -138,14 +142,16 @@ def _brokers(load: LoadPart) -> Rows:
 
 
 def _keep_deviations(load: dict[str, Any]) -> None:
-    """Of the brokers that are shown."""
+    """Keeps the deviations only of the brokers that are shown."""
     shown = {str(row["broker"]) for row in load["brokers"]}
     for skew in load["skew"].values():
         skew["deviation"] = {broker: value for broker, value in skew["deviation"].items() if broker in shown}
 
 
 def _log_dirs(log_dirs: Iterable[LogDirState]) -> Rows:
-    """By broker and path. Where not all fit those of which it is not known how full they are, then the fullest."""
+    """Returns the log dirs that are shown, by broker and path. Where not all fit, those of unknown fill come first,
+    then the fullest.
+    """
 
     def importance(row: LogDirState) -> tuple[bool, float]:
         return row.used_share is not None, -(row.used_share or 0.0)

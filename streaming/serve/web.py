@@ -41,7 +41,7 @@ from streaming.settings import ServeSettings, Settings
 log = structlog.get_logger()
 EVERY_NAME = "*"
 NAMED_MAX = 10
-"""So many refused names are logged; whoever sends the requests chooses them."""
+"""Refused names that are logged at most; whoever sends the requests chooses them."""
 REFUSED = "421: this host name is not allowed; serve.allowed_hosts lists names besides localhost and addresses\n"
 FRESH_INTERVALS = 10
 FRESH_MIN_MS = 30_000

@@ -83,7 +83,7 @@ def _topic(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _records_per_sec(row: Row) -> float | None:
-    """None of a window with one sample, or without offsets."""
+    """Returns the records per second of a window; None for a window with one sample, or without offsets."""
     span_ms: int = row["last_event_time_ms"] - row["first_event_time_ms"]
     first: int | None = row["log_end_offset_first"]
     last: int | None = row["log_end_offset"]

@@ -15,7 +15,7 @@ from streaming.simulate.load import Variant
 from streaming.simulate.timeline import Bar, Timeline, timeline_of
 
 ROWS_MAX = 60
-"""More members than that are not drawn."""
+"""Number of members above which the members are not drawn."""
 
 COLOURS = (
     "#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#76b7b2", "#edc948", "#9c755f", "#ff9da7", "#2f4b7c", "#a5c639",
@@ -111,7 +111,7 @@ def _corners(row: int, bar: Bar, slots: int) -> Corners:
 
 
 def _draw_figures(axes: Axes, run: Run, all_runs: Sequence[Run]) -> None:
-    """Each total as a bar, as long as it is of the greatest among the variants."""
+    """Draws each total as a bar, as long as it is of the greatest among the variants."""
     others = [_figures(other.totals) for other in all_runs]
     figures = _figures(run.totals)
     for number, (label, value, digits) in enumerate(figures):

@@ -15,7 +15,7 @@ from streaming.simulate.plot import COLOURS, IDLE, REBALANCE
 
 Hours = NDArray[np.datetime64]
 LINES_MAX = 30
-"""More brokers than that are drawn as their lowest, mean and highest."""
+"""Number of brokers above which the brokers are drawn as their lowest, mean and highest."""
 
 
 def plot_replays(replays: Sequence[tuple[str, ReplayedHours]], title: str, *, enter_ratio: float) -> Figure:

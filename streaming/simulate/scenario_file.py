@@ -102,20 +102,20 @@ class StartEvent(MemberEvent):
 
 
 class RestartEvent(MemberEvent):
-    """It closes (or crashes), and is back after a while."""
+    """A member closes (or crashes), and is back after a while."""
 
     down_s: Seconds = 5.0
     crash: bool = False
 
 
 class PauseEvent(MemberEvent):
-    """It does nothing, or does not poll, for so long."""
+    """A member does nothing, or does not poll, for `for_s` seconds."""
 
     for_s: Annotated[float, Field(gt=0, le=86_400)]
 
 
 class FlapEvent(MemberEvent):
-    """It crashes and comes back, again and again."""
+    """A member crashes and comes back, again and again."""
 
     times: Annotated[int, Field(ge=1, le=10_000)]
     up_s: Seconds = 20.0
@@ -124,7 +124,7 @@ class FlapEvent(MemberEvent):
 
 
 class ScaleOutEvent(Section):
-    """More members, numbered on."""
+    """An event that adds members, numbered on."""
 
     members: Annotated[int, Field(ge=1, le=10_000)]
     apart_s: Seconds = 0.0
@@ -139,7 +139,7 @@ class RollingRestartEvent(Section):
 
 
 class SubscribeEvent(MemberEvent):
-    """It subscribes to other topics."""
+    """A member subscribes to other topics."""
 
     topics: list[Name] = Field(min_length=1)
 

@@ -45,7 +45,7 @@ class Timeline:
 
     @property
     def slots(self) -> int:
-        """Most partitions that any row shows at a time."""
+        """Largest number of partitions that any row shows at a time."""
         return 1 + max((bar.slot for bar in self.bars), default=0)
 
 
@@ -119,7 +119,7 @@ class _Rows:
             self.first_reader[tp] = name
 
     def end(self, now_ms: int) -> None:
-        """Nothing more happens."""
+        """Ends the timeline: nothing more happens."""
         for tp in list(self._open):
             self._close(tp, now_ms)
         for name in list(self._down_since):

@@ -41,7 +41,7 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 
 def row_schema(table: Table) -> pa.Schema:
-    """The same without comments, for rows that are written: where those of the table are others, of an earlier version,
-    delta-rs would refuse the rows.
+    """Returns the table's Arrow schema without comments, for rows that are written: if an earlier version has written
+    other comments to the table, delta-rs would refuse rows with comments.
     """
     return pa.schema(field.remove_metadata() for field in arrow_schema(table))

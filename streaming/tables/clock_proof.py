@@ -1,4 +1,5 @@
-"""Up to which time the rows of tables prove that a clock is right: rows must not expire by a clock that is ahead.
+"""Computes the time up to which the rows of tables prove that a clock is right: rows must not expire by a clock that is
+ahead.
 
 A clock that is ahead by years, for an hour, would delete all history at the next upkeep, and rows that were written
 meanwhile carry its times. So a time counts once rows have been written for a while after it. What is right for longer

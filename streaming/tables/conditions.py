@@ -41,7 +41,7 @@ class Term:
     sql: str
     column: str
     holds: Callable[[Mapping[str, Any]], bool] = field(compare=False, repr=False)
-    """The same, asked of one row in memory."""
+    """Whether a row in memory fulfils the comparison."""
     make_expression: Callable[[], pc.Expression] | None = field(compare=False, repr=False)
     """Makes `expression`, which takes longer than all else of a term and which few readers ask for."""
     compared: tuple[Sign, Value] | None = None
@@ -51,7 +51,9 @@ class Term:
 
     @property
     def expression(self) -> pc.Expression | None:
-        """The same as `holds`, asked of columns whose texts are dictionaries; None where Arrow can't."""
+        """The comparison as an expression over columns whose texts are dictionaries; None if Arrow can't
+        compare them.
+        """
         return None if self.make_expression is None else self.make_expression()
 
     def kept(self, rows: Iterable[Row]) -> list[Row]:
@@ -82,7 +84,7 @@ class Condition:
         return " and ".join(term.sql for term in self.terms) or "true"
 
     def holds(self, row: Mapping[str, Any]) -> bool:
-        """Whether it holds for a row in memory."""
+        """Returns whether a row in memory fulfils the condition."""
         return all(term.holds(row) for term in self.terms)
 
     def kept(self, rows: Iterable[Row]) -> list[Row]:

@@ -36,7 +36,7 @@ _MAY_HOLD: Mapping[Sign, Test] = {
     Sign.AT_MOST: lambda least, _, value: pc.less_equal(least, value),
     Sign.BELOW: lambda least, _, value: pc.less(least, value),
 }
-"""Of least and greatest value of each file: whether a row may fulfil it."""
+"""By sign, whether any row of a file may fulfil a comparison, from the least and greatest value of each file."""
 _HOLDS_ALWAYS: Mapping[Sign, Test] = {
     Sign.EQUAL: lambda least, greatest, value: pc.and_(pc.equal(least, value), pc.equal(greatest, value)),
     Sign.AT_LEAST: lambda least, _, value: pc.greater_equal(least, value),
@@ -44,7 +44,9 @@ _HOLDS_ALWAYS: Mapping[Sign, Test] = {
     Sign.AT_MOST: lambda _, greatest, value: pc.less_equal(greatest, value),
     Sign.BELOW: lambda _, greatest, value: pc.less(greatest, value),
 }
-"""The same: whether every row without a null fulfils it."""
+"""By sign, whether every row of a file without a null fulfils a comparison, from the least and greatest value of each
+file.
+"""
 
 
 def with_texts_once(schema: pa.Schema) -> pa.Schema:

@@ -38,7 +38,7 @@ class Differences:
     """What a table lacks of its definition in this release; nothing where it is falsy."""
 
     format_now: int
-    """Of the table; 0 where it has none, before there were formats."""
+    """Format of the table; 0 if it has none, from before there were formats."""
     columns: tuple[str, ...]
     """New columns, in the definition's order."""
     properties: Mapping[str, str]

@@ -19,7 +19,7 @@ from streaming.tables.data_files import PLAIN_READER_VERSION
 from streaming.tables.opening import log_entry
 
 COMMITS_MAX = 20
-"""After more commits a query is the cheaper way."""
+"""Number of commits after which a query is cheaper than to read the files."""
 ENTRY_BYTES_MAX = 1_000_000
 """An entry as large as this one adds many files."""
 

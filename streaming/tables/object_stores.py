@@ -57,7 +57,7 @@ _WITHIN = re.compile(
 
 
 def use_object_store(storage: StorageSettings, environment: Mapping[str, str] = os.environ) -> None:
-    """From now on tables on S3 are reached as the settings ask; raises UsageProblem where that is not safe."""
+    """Lets this process reach tables on S3 as the settings ask; raises UsageProblem where that is not safe."""
     _options.clear()
     if any(scheme_of(place) in S3_SCHEMES for place in (storage.tables, storage.checkpoints)):
         _options.update(s3_options(storage, environment))

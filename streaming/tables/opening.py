@@ -19,7 +19,7 @@ from streaming.tables.places import local_folder
 
 
 def table_uri(root: str, name: str) -> str:
-    """Where table `name` lies below the settings' folder or URI."""
+    """Returns the place of table `name` below the settings' folder or URI."""
     return f"{root.rstrip('/')}/{name}"
 
 

@@ -1,4 +1,4 @@
-"""Where a setting's folder lies: in the file system of this machine, under whatever spelling, or elsewhere."""
+"""Resolves where a setting's folder lies: in the file system of this machine, under whatever spelling, or elsewhere."""
 
 import re
 from pathlib import Path

@@ -30,7 +30,7 @@ from streaming.tables.stand_ins import stand_in_of
 Row = Mapping[str, Any]
 
 STEPS_BACK_FILES = (4, 64)
-"""In how many of the newest files the newest row is looked for, before all are asked."""
+"""Numbers of the newest files in which the newest row is looked for, before all files are asked."""
 
 OPERATIONS_OF_UPKEEP = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 """Commits that change no row, as Delta names them."""
@@ -75,7 +75,7 @@ class TableReader:
             raise TableUnavailable(f"{problem}; is its volume mounted, is storage.tables right?") from None
 
     def look_again(self) -> None:
-        """From now on tables are read in their newest version."""
+        """Reads tables in their newest version from now on."""
         self._looked_at.clear()
         self._files.clear()
 
@@ -122,7 +122,9 @@ class TableReader:
         return dict(zip(files["path"].to_pylist(), spans, strict=True))
 
     def has_same_rows_since(self, name: str, version: int) -> bool:
-        """True if all commits after `version` are upkeep, which joins and removes files; False if that is unknown."""
+        """Returns whether all commits after `version` are upkeep, which joins and removes files; False if that is
+        unknown.
+        """
         delta = self._newest(name)
         if delta is None:
             return False
@@ -194,7 +196,9 @@ class TableReader:
             return answer.cast(schema_of(name, names))
 
     def encoded(self, name: str, *, columns: Sequence[str], where: Condition = ALL_ROWS) -> pa.Table:
-        """The same for hundreds of thousands of rows: texts as dictionaries, each column in one piece."""
+        """Returns rows that fulfil `where`, hundreds of thousands of them: texts as dictionaries, each column in one
+        piece.
+        """
         delta = self._newest(name)
         folder = local_folder(table_uri(self.root, name))
         if delta is not None and folder is not None:
@@ -208,7 +212,7 @@ class TableReader:
     def rows(
         self, name: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS
     ) -> list[dict[str, Any]]:
-        """The same as dicts, for some thousands of rows: each costs some kB."""
+        """Returns rows that fulfil `where` as dicts, for some thousands of rows: each row costs some kB."""
         rows: list[dict[str, Any]] = self.arrow(name, columns=columns, where=where).to_pylist()
         return rows
 
@@ -244,7 +248,8 @@ class TableReader:
         return delta
 
     def _brought_up_to_date(self, name: str, delta: DeltaTable) -> DeltaTable | None:
-        """None where it has to be opened anew: the entry of its version has gone, and maybe the table with it.
+        """Returns the table in its newest version. None if it must be opened again: the entry of its version has gone,
+        and maybe the table with it.
 
         delta-rs lists the whole log, 0.05 s of CPU at the 36,000 entries of two days: it is asked only where the next
         entry is there.
@@ -281,7 +286,9 @@ def read(
 
 
 def read_arrow(root: str, name: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS) -> pa.Table:
-    """The same as columns, for millions of rows."""
+    """Returns rows of the table as it is now that fulfil `where`, as columns, for millions of rows. Raises
+    TableUnavailable.
+    """
     return TableReader(root).arrow(name, columns=columns, where=where)
 
 

@@ -48,7 +48,7 @@ _STAND_INS: dict[str, StandIn] = {}
 
 
 def register(kind: str, stand_in: StandIn) -> None:
-    """From now on roots that begin with `kind` and a colon are those of `stand_in`, in this process."""
+    """Makes roots that begin with `kind` and a colon those of `stand_in`, in this process."""
     _STAND_INS[kind] = stand_in
 
 

@@ -30,8 +30,8 @@ KEPT_MAX = 32
 """Tables that a thread keeps open to write to; there are fewer below one root."""
 _of_thread = threading.local()
 PARTITIONED_BY = ("is_final",)
-"""Where a table has such a column, rows of each value lie in files of their own. Each batch writes the open windows
-anew, and what shares a file with them would be written anew too: all of a day, in the end.
+"""Columns that a table is partitioned by if it has them: rows of each value lie in files of their own. Each batch
+rewrites the open windows, and rewrites every row that shares a file with them: all of a day, in the end.
 """
 
 
@@ -96,8 +96,8 @@ def _entry_seen(folder: Path, version: int) -> tuple[int, int] | None:
 
 
 def _tables_kept() -> dict[str, tuple[DeltaTable, tuple[int, int] | None]]:
-    """By URI, least recently written first, with what was seen of its newest entry on a disk; a table is not for use by
-    two threads.
+    """Returns the tables that this thread keeps open, by URI, least recently written first, with what was seen of their
+    newest entry on a disk. A table is not for use by two threads.
     """
     if not hasattr(_of_thread, "tables"):
         _of_thread.tables = {}

@@ -31,7 +31,7 @@ class AccuracyReader:
         self._known = Accuracy()
 
     def read(self) -> Accuracy:
-        """As the tables are now; raises TableUnavailable."""
+        """Returns the accuracy of the newest plans as the tables are now; raises TableUnavailable."""
         version = self._reader.version(TABLE)
         if version != self._version:
             ids = newest_measured(self._reader, self._kafka_cluster, PLANS_MAX)
@@ -49,7 +49,9 @@ def accuracy_beside_plan(settings: Settings) -> dict[str, Any] | None:
 
 
 def accuracy_data(accuracy: Accuracy) -> dict[str, Any]:
-    """For programs, by figure: median error with its sign; how far off half, 80 % and all of them were; how many."""
+    """Returns the accuracy for programs, by figure: median error with its sign; how far off half, 80 % and all of them
+    were; how many.
+    """
     return asdict(accuracy)
 
 

@@ -53,7 +53,7 @@ class BrokerLoad:
     address: str | None
     """Host and port, as last known."""
     rates: Mapping[str, float | None] = field(metadata=SHOWN_AMONG_ITS_FIELDS)
-    """By the names of `contract.rates`."""
+    """Rates by the names of `contract.rates`."""
     log_dir_used_bytes: int | None
     log_dir_usable_bytes: int | None
     remote_log_bytes: int | None
@@ -70,7 +70,9 @@ class BrokerLoad:
     load_disagreement: float | None
     """Bytes in that it reports less those of the partitions that it leads, in mean loads; None where unknown or low."""
     ceilings: Mapping[str, float] = field(default_factory=dict)
-    """By resource: no plan loads it above this, bytes/s or bytes; where its capacity or its disks are known."""
+    """Load above which no plan loads the broker, by resource, bytes/s or bytes; where its capacity or its disks are
+    known.
+    """
     bytes_out_at_least_per_sec: float | None = None
     """What consumers read from it at least, where nobody knows all of it; None where all is known."""
     bytes_out_at_most_per_sec: float | None = None
@@ -95,14 +97,14 @@ class LoadPart:
     brokers_reporting: int | None = None
     skew: Mapping[str, Skew] = field(default_factory=dict)
     loads: Mapping[Resource, Mapping[int, float]] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
-    """By broker, what clients and replication add up to, where it is known: what `skew` is of."""
+    """Load by broker that clients and replication add up to, where it is known: `skew` is of these loads."""
     hot_partitions: tuple[HotPartition, ...] = ()
     history: tuple[WindowSkew, ...] = ()
     leader_rates: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
     """Bytes written per second to each partition of a topic, in partition order; None where it is unknown."""
     topics: Mapping[str, TopicLoad] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
     unread: Mapping[str, int] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
-    """By topic: led partitions of which nobody knows what consumers read; topics without one are left out."""
+    """Number of led partitions by topic of which nobody knows what consumers read; topics without one are left out."""
 
     sample_interval_ms: float | None = field(default=None, metadata=LEFT_OUT_OF_STATUS)
     """Time that one sample of the window covers, on average, of the broker where that is longest."""
@@ -264,7 +266,9 @@ def _brokers(
 
 
 def _ceilings(capacity: Capacity, row: Row, planner: PlannerSettings) -> dict[str, float]:
-    """Where no capacity of its disks is set, that of the volumes of its log dirs holds."""
+    """Returns the highest allowed load of a broker by resource. If no capacity of its disks is set, that of the volumes
+    of its log dirs holds.
+    """
     limits = {
         Resource.BYTES_IN: capacity.bytes_in_per_sec,
         Resource.BYTES_OUT: capacity.bytes_out_per_sec,

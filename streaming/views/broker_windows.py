@@ -40,7 +40,7 @@ BOUNDED_BY = (
 )  # fmt: skip
 """What `bounds_of` looks at in rows of `partition_load`."""
 Bounds = Mapping[int, tuple[float, float | None]]
-"""By broker."""
+"""Least and most bytes out per second by broker; the most is None where it has no bound."""
 
 
 def closed(rows: Sequence[Row], *, watermark_ms: int) -> dict[int, list[Row]]:

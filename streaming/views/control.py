@@ -76,7 +76,7 @@ class ControlPart:
     """How far the newest plans were off that were carried out and measured."""
 
     def from_zero(self) -> "ControlPart":
-        """The same with totals at 0 where they are unknown, for tables that are sure to be yet to come."""
+        """Returns this part with totals at 0 where they are unknown, for tables that are sure to be yet to come."""
         return replace(
             self,
             decisions=self.decisions or {},

@@ -94,7 +94,7 @@ def _brokers(window: Sequence[Row], relative: Relative, resource: str) -> list[d
 
 
 def _relative(skew: Mapping[str, Any]) -> Relative:
-    """Of the skew figures that the decision kept.
+    """Returns each broker's load relative to the mean, by resource, from the skew figures that the decision kept.
 
     >>> _relative({"bytes_in": {"deviation": {"1": 0.5, "2": -0.5}}, "disk": 7})
     {1: {'bytes_in': 1.5}, 2: {'bytes_in': 0.5}}
@@ -120,7 +120,7 @@ def _ratios(skew: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _earlier(reader: TableReader, kafka_cluster: str, decision: Row) -> list[dict[str, Any]]:
-    """The newest first."""
+    """Returns the decisions before this one, the newest first."""
     before = Before(key=DECISIONS.key(decision))
     rows = map(figures, read_past(reader, DECISIONS, kafka_cluster, before, rows_max=EARLIER_MAX))
     return [{name: row[name] for name in OF_EARLIER} for row in rows]

@@ -65,10 +65,11 @@ def read_executions(reader: tables.TableReader, kafka_cluster: str, *, now_ms: i
 def read_open_executions(
     reader: tables.TableReader, kafka_cluster: str, *, now_ms: int, known_open: Collection[str] | None = None
 ) -> list[Execution]:
-    """Those that have not ended, oldest first; raises TableUnavailable.
+    """Returns the executions that have not ended, oldest first; raises TableUnavailable.
 
-    Of what has ended, which may be 10,000s of events, it reads two columns of 30 days. What is open for longer is among
-    `known_open`, ids of the look before; without them it is searched for. See `OpenExecutions` for who asks again.
+    The function reads two columns of the ended executions' rows of 30 days, which may be 10,000s of events. An
+    execution that is open for longer is among `known_open`, ids of the look before; without `known_open` the function
+    searches for it. A caller that reads again and again uses `OpenExecutions`.
     """
     where = _recent(kafka_cluster, now_ms)
     rows = reader.rows(TABLE, columns=["execution_id", "event"], where=where)
@@ -190,7 +191,7 @@ def folded(rows: Iterable[tables.Row]) -> list[Execution]:
 def grown(
     known: Mapping[str, Execution], rows: Iterable[tables.Row], read_whole: Callable[[str], Iterable[tables.Row]]
 ) -> Iterator[tuple[Execution | None, Execution]]:
-    """Each execution that `rows` are of: as it was in `known`, by id, and as it is. Raises TableUnavailable.
+    """Yields each execution that `rows` are of: as it was in `known`, by id, and as it is. Raises TableUnavailable.
 
     Rows that are known already count once. `read_whole` gives all rows of an execution: it is asked where rows before
     the new ones are not known.
@@ -231,7 +232,7 @@ class KnownExecutions:
 
     @property
     def durations_s(self) -> tuple[float, ...]:
-        """From start to done, of each that was carried out in full."""
+        """Seconds from start to done of each execution that was carried out in full."""
         return tuple(seconds for at_ms, seconds in self._durations if at_ms >= self._counted_from_ms)
 
     def count_from(self, time_ms: int) -> None:
@@ -240,7 +241,7 @@ class KnownExecutions:
 
     @property
     def open(self) -> tuple[Execution, ...]:
-        """Those that have not ended."""
+        """Executions that have not ended."""
         return tuple(self._open.values())
 
     @property
@@ -443,7 +444,7 @@ def _newest_sequences(events: pa.Table) -> dict[str, int]:
 
 
 class OpenExecutions:
-    """Those of one Kafka cluster. Keep it, and ask again and again; not for two threads."""
+    """Open executions of one Kafka cluster. Keep the object, and read from it again and again; not for two threads."""
 
     def __init__(self, root: str, kafka_cluster: str) -> None:
         self._kafka_cluster = kafka_cluster

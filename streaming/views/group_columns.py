@@ -20,7 +20,7 @@ from streaming.errors import TableUnavailable
 from streaming.tables import as_floats, as_whole
 
 PARTITION_BITS, TOPIC_BITS, GROUP_BITS = 24, 19, 20
-"""Of the number of a partition as a group reads it: with the sign 64 in all."""
+"""Bits of partition, topic and group in the number of a partition as a group reads it: with the sign 64 in all."""
 NAMES_SPARE = 10_000
 """Names that are gone are kept up to so many and as many as are in use."""
 KNOWN_MAX = 3
@@ -35,7 +35,7 @@ OFFSETS = (
 )  # fmt: skip
 """What verdicts and the age of a lag need of windows before the current ones."""
 _KEPT = ("log_end_offset", "committed_offset_first", "committed_offset", "log_start_offset")
-"""As differences to the first sample's log end."""
+"""Columns that a window holds as differences to the first sample's log end."""
 Pair = tuple[Floats, Floats]
 """Values of first and newest sample."""
 
@@ -96,7 +96,7 @@ class PartitionKeys:
 
     @classmethod
     def empty(cls) -> "PartitionKeys":
-        """Of no row yet."""
+        """Returns the keys of no row yet."""
         return cls(Names("groups", GROUP_BITS), Names("topics", TOPIC_BITS))
 
     def of(self, rows: pa.Table) -> Ints:
@@ -107,7 +107,7 @@ class PartitionKeys:
         return keys
 
     def are_mostly_gone(self, keys: Ints) -> bool:
-        """True if so many names are none of these keys' that it is time to begin anew."""
+        """Returns whether so many names belong to none of these keys that it is time to start again."""
         groups, topics, _ = _parts(keys[starts_of(of_topic(keys))])
         used = len(np.unique(groups)) + len(np.unique(topics))
         return len(self.groups) + len(self.topics) > NAMES_SPARE + 2 * used
@@ -202,21 +202,21 @@ class LagWindow:
 
     start_ms: int
     keys: Ints
-    """Sorted. Windows of the same partitions share one array."""
+    """Keys of the window's partitions, sorted. Windows of the same partitions share one array."""
     newest_ms: int
     _first_ms: NDArray[np.int32]
     _last_ms: NDArray[np.int32]
-    """Since the window's start."""
+    """Time of the newest sample since the window's start, ms."""
     _log_end_first: Floats
     _log_end: _Offsets
     _committed_first: _Offsets
     _committed: _Offsets
     _log_start: _Offsets
-    """Of the newest sample: it stands for the first one, too."""
+    """Log start offset of the newest sample: it is used for the first sample, too."""
 
     @classmethod
     def empty(cls, start_ms: int, newest_ms: int) -> "LagWindow":
-        """One of which no partition is looked at, though it has a sample of then."""
+        """Returns a window of which no partition is looked at, though it has a sample of then."""
         none, keys = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
         offsets = _Offsets(none, has_unknown=False)
         return cls(start_ms, keys, newest_ms, none, none, np.zeros(0), offsets, offsets, offsets, offsets)
@@ -236,7 +236,7 @@ class LagWindow:
 
 
 def windows_of(rows: pa.Table, keys: PartitionKeys, known: Iterable[Ints] = ()) -> Iterator[tuple[LagWindow, Ints]]:
-    """Each window that has rows, oldest first, and the places of its rows in the order of its keys.
+    """Yields each window that has rows, oldest first, and the places of its rows in the order of its keys.
 
     `rows` have `OFFSETS` at least. `known` are arrays of keys that a window may share.
     """
@@ -332,7 +332,9 @@ def history_of(windows: Iterable[LagWindow], keys: Ints) -> LagHistory:
 
 
 def points_of(windows: Iterable[LagWindow], keys: Ints) -> Iterator[Point]:
-    """The same point after point, two a window, each of all keys; NaN of those that the window lacks."""
+    """Yields the points of these keys in these windows, oldest window first, two a window, each of all keys; NaN for
+    keys that the window lacks.
+    """
     for window, wanted, rows in _of_keys(windows, keys):
         pairs = window.points(rows)
         for which in range(2):
@@ -340,7 +342,9 @@ def points_of(windows: Iterable[LagWindow], keys: Ints) -> Iterator[Point]:
 
 
 def points_of_newest_first(windows: Sequence[LagWindow], keys: Ints) -> Iterator[Point]:
-    """The same points, the newest of the newest window first; `windows` are oldest first here, too."""
+    """Yields the points of these keys in these windows, the newest of the newest window first; `windows` are oldest
+    first.
+    """
     for window, wanted, rows in _of_keys(reversed(windows), keys):
         pairs = window.points(rows)
         for which in reversed(range(2)):
@@ -348,7 +352,7 @@ def points_of_newest_first(windows: Sequence[LagWindow], keys: Ints) -> Iterator
 
 
 def _of_keys(windows: Iterable[LagWindow], keys: Ints) -> Iterator[tuple[LagWindow, slice | Flags, slice | Ints]]:
-    """Each window with which of the keys are in it, and their places there."""
+    """Yields each window with the keys that are in it, and their places there."""
     # Windows of the same partitions share one array of keys: it is searched once.
     places: dict[int, tuple[slice | Flags, slice | Ints]] = {}
     for window in windows:

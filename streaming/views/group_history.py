@@ -116,7 +116,7 @@ def _group_of(row: Mapping[str, Any]) -> str:
 
 
 def _kept_past(standing: GroupStanding, rows: Sequence[Mapping[str, Any]]) -> GroupPast:
-    """Of one group's rows of `group_event`, oldest first."""
+    """Returns what one group's rows of `group_event` show of its past; `rows` are oldest first."""
     events = tuple(map(_event, rows))
     advised = advice(events, standing.group_type)
     return GroupPast(standing.group, standing.state, standing.group_type, standing.members, advised, events)
@@ -177,7 +177,7 @@ class GroupSamples:
 
     rows: pa.Table
     groups: pa.Array
-    """Names, each once."""
+    """Names of the groups, each once."""
     starts: Ints
     """Place of the first row of each group; the others follow it, by topic and partition."""
     counts: Ints
@@ -186,7 +186,7 @@ class GroupSamples:
 
     @classmethod
     def empty(cls) -> "GroupSamples":
-        """Of no group."""
+        """Returns the samples of no group."""
         return cls(pa.table({}), pa.array([], pa.string()), _NONE, _NONE, _NONE)
 
     @classmethod
@@ -226,7 +226,7 @@ class GroupSamples:
             yield from zip(names, before.looks(there[some]), self.looks(here[some]), strict=True)
 
     def and_unseen(self, before: "GroupSamples") -> "GroupSamples":
-        """With those groups of `before` that are not here."""
+        """Returns these samples with the samples of those groups of `before` that are not here."""
         is_gone = pc.is_null(pc.index_in(before.groups, value_set=self.groups)).to_numpy(zero_copy_only=False)
         unseen = before._only(is_gone)
         if not len(unseen.groups):

@@ -69,7 +69,7 @@ FIGURES = (
     "completeness", "stuck_ms", "rewound_records", "beyond_records", "lost_records", "markers", "uncommitted_ms",
     "consumed_per_sec", "produced_per_sec",
 )  # fmt: skip
-"""Those of `LagFigures` that a reason rests on."""
+"""Fields of `LagFigures` that a reason rests on."""
 STANDING = ("left_over", "orphaned", "obscure")
 """Facts of `Standing` that a reason names."""
 NO_SHOWN_STATE = ("Unknown", "")
@@ -86,7 +86,9 @@ WHOLE = ("committed_offset", "log_end_offset", "last_event_time_ms")
 CURRENT_WINDOWS = 2
 """A partition without a sample in this many windows before the newest is no longer the group's."""
 VERDICT_WINDOWS = LagPolicy().windows + 2
-"""So many windows before the newest a verdict looks at, the one before at one more; the age of a lag at far more."""
+"""Number of windows before the newest that a verdict reads; the verdict before reads one more, and the age of a lag far
+more.
+"""
 BLOCK = 8_192
 """Partitions that are looked at together: their points fit into the processor's cache."""
 EVALUATED_BLOCK = 2_048
@@ -147,14 +149,14 @@ class Judged:
     """P partitions: what is shown of all of them. NaN where unknown."""
 
     status: Ints
-    """As `LagStatus`."""
+    """Status of each partition, as a value of `LagStatus`."""
     at_once: Ints
     committed_offset: Floats
     log_end_offset: Floats
     last_event_time_ms: Floats
     lag_seconds: Floats
     lag_seconds_is_final: Flags
-    """False where an older window than those given may show the lag to be older."""
+    """Whether the lag's age is final; False if an older window than those given may show the lag to be older."""
     commit_ms: Floats
     commit_seen: Flags
     """Whether any window that was looked at shows a commit."""
@@ -214,13 +216,13 @@ def judged(
 
 
 def looked_at(windows: Sequence[LagWindow], policy: LagPolicy) -> list[LagWindow]:
-    """Those of the windows, oldest first, that a verdict rests on."""
+    """Returns the windows that a verdict rests on; `windows` are oldest first."""
     since_ms = windows[-1].start_ms - VERDICT_WINDOWS * policy.window_ms
     return [window for window in windows if window.start_ms >= since_ms]
 
 
 def is_current(window: LagWindow, windows: Sequence[LagWindow], policy: LagPolicy) -> bool:
-    """Whether its samples count as a partition's newest; `windows` are oldest first."""
+    """Returns whether the samples of `window` count as a partition's newest; `windows` are oldest first."""
     return window.start_ms >= windows[-1].start_ms - CURRENT_WINDOWS * policy.window_ms
 
 
@@ -270,14 +272,16 @@ class LagPicture:
     partitions: pa.Table
     newest_event_ms: int
     keys: Ints
-    """Sorted; the column `row` numbers them."""
+    """Keys of the partitions, sorted; the column `row` numbers them."""
     _windows: tuple[LagWindow, ...]
     _policy: LagPolicy
     _standing: Standing
-    """In the order of `keys`."""
+    """Standing of each partition's group, in the order of `keys`."""
 
     def with_figures(self, rows: Ints | None = None) -> pa.Table:
-        """These rows of `partitions`, or all, with `FIGURES`, which take more time than a verdict does as a rule."""
+        """Returns the rows `rows` of `partitions`, or all, with `FIGURES`, which take more time than a verdict does as
+        a rule.
+        """
         shown = self.partitions if rows is None else self.partitions.take(pa.array(rows))
         places, of_row = np.unique(shown["row"].to_numpy(), return_inverse=True)
         history, standing = history_of(self._windows, self.keys[places]), self._standing.of(places)
@@ -290,7 +294,7 @@ class LagPicture:
         return shown.append_column("has_steady_rates", pa.array(is_catching_up(figures, self._policy)[of_row]))
 
     def of_topic(self, topic: str | None) -> "LagPicture":
-        """Only the partitions of this topic, which may be none; all of them for None."""
+        """Returns the picture with only the partitions of this topic, which may be none; all partitions for None."""
         if topic is None:
             return self
         return replace(self, partitions=self.partitions.filter(pc.equal(self.partitions["topic"], topic)))
@@ -427,7 +431,9 @@ def picture_of(
 def _rebalancing_ms(
     samples: pa.Table, names: PartitionKeys, keys: Ints, newest_ms: int, since: RebalancingSince | None
 ) -> Floats:
-    """For how long the group of each partition has been in the middle of a rebalance, as far as was seen; 0 else."""
+    """Returns how long the group of each partition has been in the middle of a rebalance, as far as was seen; 0
+    otherwise.
+    """
     lasted = np.zeros(len(keys))
     rebalancing = np.flatnonzero(_flags(pc.fill_null(pc.is_in(samples["group_state"], pa.array(REBALANCING)), False)))
     if since is None or not len(rebalancing):
@@ -439,7 +445,7 @@ def _rebalancing_ms(
 
 
 def _without_deleted(samples: pa.Table, of_keys: Judged) -> pa.Table:
-    """With the lag of what can still be read, where the log start is above the committed offset."""
+    """Returns the samples with the lag of what can still be read, where the log start is above the committed offset."""
     log_start = as_floats(samples["log_start_offset"]).to_numpy()
     below = log_start > of_keys.committed_offset
     if not below.any():
@@ -450,7 +456,7 @@ def _without_deleted(samples: pa.Table, of_keys: Judged) -> pa.Table:
 
 
 def _union(keys: Iterable[Ints]) -> Ints:
-    """All of them once, sorted; windows of the same partitions share one array."""
+    """Returns all keys once, sorted; windows of the same partitions share one array."""
     apart = list({id(one): one for one in keys}.values())
     return apart[0] if len(apart) == 1 else np.unique(np.concatenate(apart))
 

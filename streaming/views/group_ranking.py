@@ -83,7 +83,7 @@ class GroupTopic:
     last_commit_ms: int | None
     """Newest commit of any partition; at the latest then, where none was seen in the look-back."""
     beyond_end_records: int | None = field(default=None, metadata=LEFT_OUT_OF_STATUS)
-    """By how much the worst commit is beyond the log end; None where none is."""
+    """Records by which the worst commit is beyond the log end; None if no commit is."""
     lag_unit: str = RECORDS
     """`offsets` of a topic that is compacted, else `records`."""
 
@@ -116,7 +116,7 @@ class GroupPart:
     statuses: Mapping[str, int] = field(default_factory=dict)
     """Verdict: groups that have it, all verdicts, worst first."""
     offsets: Mapping[str, OffsetRows] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
-    """By kind (see `offsets_of`), where they are exported one by one."""
+    """Offset rows by kind (see `offsets_of`), where they are exported one by one."""
 
 
 class GroupReader:
@@ -191,9 +191,9 @@ class RankedGroup(NamedTuple):
     lag_records: int | None
     lag_seconds: float | None
     lag_seconds_is_final: bool
-    """False where older windows than those of the picture may show its lag to be older."""
+    """Whether the lag's age is final; False if older windows than those of the picture may show the lag to be older."""
     place: int
-    """Its place among the groups of the picture."""
+    """Place of the group among the groups of the picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +330,7 @@ class _Reasons:
         self._listed: tuple[int, Sequence[Mapping[str, Any]]] = (-1, ())
 
     def text(self, place: int) -> str:
-        """Of the group at this place."""
+        """Returns the reason for the status of the group at this place, in words."""
         block, row = divmod(place, REASONS_BLOCK)
         known, rows = self._listed
         if known != block:
@@ -394,7 +394,7 @@ def _is_deleted_once_read(group: str, topic: str) -> bool:
 
 
 def _beyond_end(rows: pa.Table) -> pa.ChunkedArray:
-    """By how much a commit is beyond the log end, where the verdict says so; null elsewhere."""
+    """Returns by how much a commit is beyond the log end, if the verdict says so; null elsewhere."""
     beyond = as_floats(pc.subtract(rows["committed_offset"], rows["log_end_offset"]))
     is_alarm = pc.is_in(rows["status"], pa.array([int(LagStatus.STOP), int(LagStatus.STALL)]))
     return pc.if_else(pc.and_(is_alarm, pc.greater(beyond, 0)), beyond, None)
@@ -428,14 +428,14 @@ def offsets_of(partitions: pa.Table, groups: Sequence[str], *, rows_max: int) ->
 
 
 def _summable(rows: pa.Table) -> pa.Table:
-    """With floats: some offsets may add up to more than 64 bits hold."""
+    """Returns the rows with floats for numbers to be summed: some offsets may add up to more than 64 bits hold."""
     for name in _SUMMED:
         rows = rows.set_column(rows.column_names.index(name), name, as_floats(rows[name]))
     return rows
 
 
 def _aggregated(rows: pa.Table, keys: tuple[str, ...], figures: tuple[str, ...], function: str) -> pa.Table:
-    """In the order of the first row of each key."""
+    """Returns the figures aggregated by key, in the order of the first row of each key."""
     # One thread keeps that order.
     made = rows.group_by(list(keys), use_threads=False).aggregate([(name, function) for name in figures])
     return made.rename_columns([name.removesuffix(f"_{function}") for name in made.column_names])

@@ -89,7 +89,9 @@ GROUP_PARTITIONS = Family(
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `from_ms` (inclusive) to `to_ms` (exclusive), in steps of `step_ms`; None takes the table's periods."""
+    """A span of time from `from_ms` (inclusive) to `to_ms` (exclusive), in steps of `step_ms`; None takes the table's
+    periods.
+    """
 
     from_ms: int
     to_ms: int
@@ -248,9 +250,11 @@ def hottest_partitions(
     first: int,
     rows_max: int,
 ) -> list[dict[str, Any]]:
-    """The same of those that a broker leads, the highest of a column first, without the `first` ones before.
+    """Returns leaders of partitions as they were in one window, the highest of `column` first, without the `first` ones
+    before.
 
-    What is not known comes last.
+    With `broker` the function returns only partitions that this broker leads. Unknown values come last. At most
+    `rows_max` rows. Raises TableUnavailable.
     """
     newest = _newest_leaders(reader, kafka_cluster, window_start_ms, where)
     if broker is not None:

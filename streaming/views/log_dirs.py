@@ -28,7 +28,9 @@ class LogDirState:
 
 
 def read_log_dirs(reader: TableReader, kafka_cluster: str) -> tuple[LogDirState, ...]:
-    """By broker and path; none before the first evaluation. Raises TableUnavailable."""
+    """Returns the state of each log dir by broker and path; none before the first evaluation. Raises
+    TableUnavailable.
+    """
     rows = reader.rows(LOG_DIR.name, where=of_cluster(kafka_cluster))
     states = (
         LogDirState(

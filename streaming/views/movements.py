@@ -143,14 +143,14 @@ def read_progress(reader: TableReader, execution: Execution) -> dict[str, Any]:
 
 
 def _waves(rows: pa.Table, made: np.ndarray, under_way: np.ndarray) -> list[dict[str, Any]]:
-    """By number; none where an earlier version has written the rows."""
+    """Returns the figures of each wave by number; none if an earlier version has written the rows."""
     if not rows.num_rows or rows["wave"].null_count:
         return []
     return _grouped("wave", rows["wave"].to_numpy(), rows["bytes_to_move"].to_numpy(), made, under_way)
 
 
 def _brokers(rows: pa.Table, made: np.ndarray, under_way: np.ndarray) -> list[dict[str, Any]]:
-    """Those that receive most come first."""
+    """Returns the figures of each broker that receives replicas; the brokers that receive most come first."""
     receivers = [
         new if kind == "log_dir" else [broker for broker in new if broker not in old]
         for old, new, kind in zip(
@@ -254,13 +254,13 @@ class PastMoves:
 
     rows: list[dict[str, Any]]
     looked_to: Place | None
-    """Where the search ended before the oldest execution; None where nothing is left to look through."""
+    """Place where the search ended before the oldest execution; None if nothing is left to look through."""
 
 
 def read_past_moves(
     reader: TableReader, kafka_cluster: str, wanted: Wanted, before: Before, after: Place | None, *, rows_max: int
 ) -> PastMoves:
-    """At most `rows_max` of them, of `EXECUTIONS_SHOWN` executions. Raises TableUnavailable.
+    """Returns at most `rows_max` past movements, of `EXECUTIONS_SHOWN` executions. Raises TableUnavailable.
 
     Each has its state: in an aborted execution some are made, and some are not.
     """
@@ -305,7 +305,7 @@ def _firsts(reader: TableReader, kafka_cluster: str, before: Before, after: Plac
 
 
 def _with_movements(reader: TableReader, firsts: Sequence[Row], wanted: Wanted) -> Iterator[tuple[Row, pa.Table]]:
-    """Each execution with those of its movements that are wanted, in the plan's order."""
+    """Yields each execution with those of its movements that are wanted, in the plan's order."""
     for batch in _batches(firsts):
         where = one_of("plan_id", {row["plan_id"] for row in batch}) & wanted.where
         rows = _of_broker(reader.arrow(MOVEMENT.name, where=where), wanted.broker)
@@ -352,7 +352,9 @@ def _has(lists: pa.ChunkedArray, broker: int) -> np.ndarray:
 
 
 def _completed(reader: TableReader, kafka_cluster: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """With what became of the execution, and why there was such a plan; null where those rows have expired."""
+    """Returns the rows with what became of the execution, and why there was such a plan; null where those rows have
+    expired.
+    """
     if not rows:
         return []
     own = of_cluster(kafka_cluster)

@@ -12,12 +12,12 @@ from streaming.tables import Row, TableReader, of_cluster, to_ms
 BEGUN, SENT, FAILED, GIVEN_UP = "begun", "sent", "failed", "given_up"
 """Stages of a try."""
 OVER = (SENT, GIVEN_UP)
-"""After these nothing is sent again."""
+"""Stages after which nothing is sent again."""
 
 
 KNOWN_FOR = 2
-"""So many `notify.give_up_ms` after the last row of a notification serve still knows it: what had no end by then, as
-serve was away for longer, is not tried again.
+"""How many `notify.give_up_ms` after its last row serve still knows a notification. A notification that had no end by
+then, as serve was offline for longer, is not tried again.
 """
 
 
@@ -38,7 +38,9 @@ class WebhookRows:
 
     webhook: str
     unfinished_ms: tuple[tuple[int, int], ...]
-    """Of what was neither sent nor given up: when it occurred, and the time of its newest row."""
+    """Two times of each notification that was neither sent nor given up: when it occurred, and the time of its newest
+    row.
+    """
     given_up_ms: int | None
     """When a row had `given_up` last."""
 
@@ -52,7 +54,7 @@ class WebhookRows:
 
 
 def read_webhooks(reader: TableReader, kafka_cluster: str, notify: NotifySettings) -> tuple[WebhookRows, ...]:
-    """By name: each webhook of the settings that was ever sent anything, and is in the table still.
+    """Returns the rows of each webhook of the settings, by name, that was ever sent anything and is in the table still.
 
     Of kinds that it does not want any more nothing waits for it. Raises TableUnavailable.
     """

@@ -46,7 +46,7 @@ class TopicLoad:
     bytes_in_per_sec: float | None
     bytes_out_per_sec: float | None
     size_bytes: int | None
-    """Of the leaders' logs: each record once."""
+    """Size of the leaders' logs, in which each record counts once."""
     partitions_under_replicated: int | None
     """Partitions with a replica that is not in sync; None where no producer of samples shows replicas in sync."""
 
@@ -66,7 +66,7 @@ class PartitionLoads:
     """Bytes written per second to each partition of a topic, in partition order; None where it is unknown."""
     topics: Mapping[str, TopicLoad] = field(default_factory=dict)
     unread: Mapping[str, int] = field(default_factory=dict)
-    """By topic: led partitions of which nobody knows what consumers read; topics without one are left out."""
+    """Number of led partitions by topic of which nobody knows what consumers read; topics without one are left out."""
     bytes_out_bounds: Bounds = field(default_factory=dict)
     """(Least, most) that consumers read from each broker; the most is None where it has no bound."""
 
@@ -139,7 +139,7 @@ _OF_LEADERS = ("bytes_in_per_sec", "bytes_out_per_sec", "size_bytes")
 
 
 def _topics(rows: pa.Table, led: pa.Table) -> dict[str, TopicLoad]:
-    """By name; a topic that nobody leads in the window has no sums."""
+    """Returns the load of each topic by name; a topic that nobody leads in the window has no sums."""
     if not rows.num_rows:
         return {}
     topics = rows["topic"].combine_chunks().dictionary_encode()

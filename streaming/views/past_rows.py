@@ -51,11 +51,11 @@ class Past:
 
     @property
     def time(self) -> str:
-        """Its time column."""
+        """Name of the table's time column."""
         return TABLES[self.table].time_column
 
     def key(self, row: Mapping[str, Any]) -> Key:
-        """Of a row as the table has it."""
+        """Returns the key of a row as the table has it."""
         return to_ms(row[self.time]), str(row[self.identity])
 
 
@@ -77,7 +77,7 @@ class Before:
 def read_past(
     reader: TableReader, past: Past, kafka_cluster: str, wanted: Before, *, rows_max: int, where: Condition = ALL_ROWS
 ) -> list[dict[str, Any]]:
-    """At most `rows_max` rows, the newest first. Raises TableUnavailable.
+    """Returns at most `rows_max` rows, the newest first. Raises TableUnavailable.
 
     Ids and times are read of all rows, the other columns of a page alone.
     """
@@ -140,7 +140,7 @@ def execution_figures(execution: Execution) -> dict[str, Any]:
 
 
 def execution_events(execution: Execution, *, events_max: int) -> list[dict[str, Any]]:
-    """Its newest events, the newest first."""
+    """Returns the newest events of the execution, the newest first."""
     newest = execution.history[::-1][:events_max]
     return [_event_figures(execution, record) for record in newest]
 

@@ -198,7 +198,9 @@ def _lines(texts: Iterable[str]) -> list[str]:
 
 
 def _brokers(content: Content) -> list[dict[str, Any]]:
-    """Those that copy most come first."""
+    """Returns what each broker copies, with its load before and after the plan; the brokers that copy
+    most come first.
+    """
     received: defaultdict[int, float] = defaultdict(float)
     sent: defaultdict[int, float] = defaultdict(float)
     for row in _copies(content):
@@ -232,7 +234,9 @@ def _copies(content: Content) -> Iterator[Mapping[str, Any]]:
 
 
 def _throttle(content: Content) -> float | None:
-    """Of each broker: a wave takes as long as the broker that receives or sends most."""
+    """Returns the throttle of each broker, bytes/s, None if no wave copies. A wave takes as long as the broker that
+    receives or sends most.
+    """
     for wave in content.get("schedule", ()):
         most: float = max((max(row["received_bytes"], row["sent_bytes"]) for row in wave["brokers"]), default=0.0)
         if wave["duration_ms"] and most:

@@ -26,7 +26,7 @@ from streaming.views.intents import drained_brokers
 from streaming.views.spans import of_span, of_window, times_ms
 
 CELLS_MAX = 40_000_000
-"""Most hours times partitions that are read: 640 MB."""
+"""Largest number of hours times partitions that is read: 640 MB."""
 LOAD_MIN_BYTES_PER_SEC = 1_000.0
 """A broker with a lower load is not followed within the hour: next to nothing varies by any factor."""
 WANDERING = (Resource.BYTES_IN, Resource.BYTES_OUT)

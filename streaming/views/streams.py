@@ -41,7 +41,7 @@ class QueryReports:
     _begun_with: int
 
     def followed_by(self, row: Row) -> "QueryReports":
-        """The same once `row` has come; one that is not newer changes nothing."""
+        """Returns the reports of the query once `row` has come; a row that is not newer changes nothing."""
         if row[TIME] <= self.row[TIME]:
             return self
         begun_with = _begun_with(row)
@@ -78,7 +78,7 @@ class StreamQuery:
     query: str
     finished_ms: int
     changed_ms: int
-    """Since when its rows tell nothing new."""
+    """Since when the rows of the query show nothing new, ms."""
     first_batch: int
     """Batch that its process began with."""
     duration_ms: int
@@ -100,7 +100,7 @@ class StreamPart:
     queries: tuple[StreamQuery, ...] = ()
     rejected: Mapping[tuple[str, str], int] = field(default_factory=dict)
     rejected_not_kept: Mapping[str, int] = field(default_factory=dict)
-    """By source, those of them that were counted only."""
+    """Rejected records by source that were counted only."""
     upkeep_failing: tuple[str, ...] = ()
     """Jobs of the pipeline's upkeep whose newest run failed, as `table: job`."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -75,6 +76,11 @@ def lists(cluster: SimulatedCluster) -> dict[PartitionKey, tuple[tuple[int, ...]
     return {key: (row.replicas, row.leader) for key, row in cluster.contents.partitions()}
 
 
+def leaders(cluster: SimulatedCluster) -> dict[PartitionKey, tuple[int, int]]:
+    """The preferred leader and the leader by partition."""
+    return {key: (row[0], leader) for key, (row, leader) in lists(cluster).items()}
+
+
 def demoted(own: Settings) -> frozenset[int]:
     return brokers_by_intent(TableReader(own.storage.tables), own.kafka.cluster_name)[Intent.DEMOTE]
 
@@ -111,9 +117,46 @@ def test_several_come_back_whichever_was_demoted_first_and_however_often(
     run("demote", "3", "--apply", "--yes")
     cluster.create_topic("u", {0: (3, 1)}, size_bytes=MB)
     run("demote", "3", "2", "--apply", "--yes")
-    assert (len(plans_of(own, 3)), len(plans_of(own, 2))) == (2, 1)
+    assert (len(plans_of(own, 3)), len(plans_of(own, 2))) == (2, 2), "a row lists the plans of the others, too"
     run("undemote", "2", "3", "--apply", "--yes")
     assert lists(cluster) == {**before, ("u", 0): ((3, 1), 3)}
+
+
+@pytest.mark.usefixtures("carried_out")
+@pytest.mark.parametrize("back", [("1", "4"), ("4", "1")])
+def test_demotions_that_overlap_bring_each_list_back(
+    cluster: SimulatedCluster, own: Settings, back: tuple[str, str]
+) -> None:
+    """The second demotion sees lists that the first one has changed: the order of before is older than its plan."""
+    cluster.create_topic("u", {0: (1, 4, 3), 1: (4, 1, 2), 2: (3, 4, 1)}, size_bytes=MB)
+    before = lists(cluster)
+    run("demote", "1", "--apply", "--yes")
+    run("demote", "4", "--apply", "--yes")
+    for broker in back:
+        run("undemote", broker, "--apply", "--yes")
+    assert demoted(own) == frozenset()
+    assert leaders(cluster) == {key: (row[0], leader) for key, (row, leader) in before.items()}
+
+
+@pytest.mark.usefixtures("carried_out")
+def test_an_undemotion_that_was_not_carried_out_can_be_asked_for_again(
+    cluster: SimulatedCluster, own: Settings
+) -> None:
+    """A person ends the command, or an execution is aborted: the order of before stays in the row until it is back."""
+    before = lists(cluster)
+    run("demote", "3", "--apply", "--yes")
+    with pytest.MonkeyPatch.context() as patched:
+        invoke = click.Context.invoke
+        patched.setattr(
+            "click.Context.invoke", lambda self, *args, **how: 1 if "plan" in how else invoke(self, *args, **how)
+        )
+        assert run("undemote", "3", "--apply", "--yes").return_value == 1
+    assert demoted(own) == frozenset()
+    assert lists(cluster) != before
+    run("undemote", "3", "--apply", "--yes")
+    assert (lists(cluster), plans_of(own, 3)) == (before, ())
+    with pytest.raises(UsageProblem, match="broker 3: is not demoted, demoted are none"):
+        run("undemote", "3")
 
 
 def test_who_may_not_be_demoted(cluster: SimulatedCluster, own: Settings) -> None:

@@ -65,7 +65,7 @@ class ConsumerGroupCoordinator:
 
     @property
     def state(self) -> ConsumerGroupState:
-        """As Kafka shows it: a static member that is away keeps the group Reconciling."""
+        """State of the group as Kafka shows it: a static member that is away keeps the group Reconciling."""
         if not len(self.members):
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:

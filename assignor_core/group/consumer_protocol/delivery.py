@@ -115,7 +115,7 @@ class ConsumerProtocolConsumers:
         self._settle(process)
 
     def fall_silent(self, process: HeartbeatingProcess) -> None:
-        """Its last heartbeat was the one before now; its session ends if it does not come back."""
+        """The process falls silent after the heartbeat before now; its session ends if it does not come back."""
         if process.member.is_in_group and process.member.state is not ConsumerMemberState.JOINING:
             self.group.heard(process.last_beat_ms(self._queue.now_ms), process.member.member_id)
         self._await_session_end(process)
@@ -130,7 +130,7 @@ class ConsumerProtocolConsumers:
     # What a consumer does
 
     def _go_on(self, process: HeartbeatingProcess) -> None:
-        """After anything that has happened to a member: its next callbacks and its next heartbeat."""
+        """Plans the next callbacks and the next heartbeat of a member, after anything that has happened to it."""
         member = process.member
         if process.alive and member.is_in_group:
             if member.state is ConsumerMemberState.RECONCILING:

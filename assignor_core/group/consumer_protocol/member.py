@@ -21,11 +21,11 @@ from assignor_core.group.member import ConsumerConfig
 from assignor_core.group.states import ErrorCode, Named
 
 FENCING = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
-"""After these a member has lost its partitions and joins anew."""
+"""After these errors a member has lost its partitions and joins again."""
 
 
 class ConsumerMemberState(Named):
-    """Where a consumer stands, as the Java client calls it; FATAL and UNSUBSCRIBED are ends."""
+    """State of a consumer, as the Java client calls it; FATAL and UNSUBSCRIBED are ends."""
 
     JOINING = "JOINING"
     RECONCILING = "RECONCILING"
@@ -88,7 +88,7 @@ class ConsumerMember:
 
     @property
     def is_in_group(self) -> bool:
-        """Whether it sends heartbeats."""
+        """Whether the consumer sends heartbeats."""
         return self.state in IN_GROUP
 
     @property
@@ -170,7 +170,7 @@ class ConsumerMember:
         return added
 
     def lose_all(self) -> Sequence[TopicPartition]:
-        """Of a consumer that was fenced, failed or stopped polling: the partitions that it loses."""
+        """Returns the partitions that a consumer loses because it was fenced, failed or stopped polling."""
         lost, self.owned = self.owned, ()
         self._target = self._current = _NONE
         self._reconciles = None
@@ -189,7 +189,7 @@ class ConsumerMember:
         return ConsumerGroupHeartbeat(self.client, self.member_id, epoch, self.config.group_instance_id)
 
     def go_stale(self) -> None:
-        """It has not polled for max.poll.interval.ms and leaves; it joins again when it polls."""
+        """The consumer has not polled for max.poll.interval.ms and leaves; it joins again when it polls."""
         self._move(ConsumerMemberState.STALE)
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ class ConsumerGroupHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is answered with the assignment even if that is the same."""
+        """Whether the coordinator answers this heartbeat with the assignment even if that is the same."""
         parts = (self.rebalance_timeout_ms, self.subscribed_topic_names, self.topic_partitions)
         return self.member_epoch == JOIN_GROUP_MEMBER_EPOCH or None not in parts
 
@@ -72,7 +72,7 @@ class ConsumerGroupState(Named):
 
 
 class MemberAssignmentState(Named):
-    """Where the coordinator stands with a member's assignment."""
+    """State of a member's assignment at the coordinator."""
 
     STABLE = "STABLE"
     UNREVOKED_PARTITIONS = "UNREVOKED_PARTITIONS"
@@ -97,11 +97,11 @@ class ConsumerGroupMember:
 
     @property
     def has_left(self) -> bool:
-        """Whether it is a static member that is away for a while."""
+        """Whether the member is a static one that is away for a while."""
         return self.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Whether it has what the target assignment of that epoch gives it."""
+        """Whether the member has what the target assignment of `epoch` gives it."""
         return self.state is MemberAssignmentState.STABLE and self.member_epoch == epoch
 
 

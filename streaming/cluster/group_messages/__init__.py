@@ -14,7 +14,7 @@ _SPECS = sys.modules[__name__]
 
 
 class ConsumerGroupDescribeRequest(ApiMessage, load_json=_SPECS):  # type: ignore[call-arg,misc]  # kafka-python has no types
-    """Asks a coordinator for groups of the consumer protocol."""
+    """Request to a coordinator for groups of the consumer protocol."""
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=_SPECS):  # type: ignore[call-arg,misc]
@@ -22,7 +22,7 @@ class ConsumerGroupDescribeResponse(ApiMessage, load_json=_SPECS):  # type: igno
 
 
 class ShareGroupDescribeRequest(ApiMessage, load_json=_SPECS):  # type: ignore[call-arg,misc]
-    """Asks a coordinator for share groups."""
+    """Request to a coordinator for share groups."""
 
 
 class ShareGroupDescribeResponse(ApiMessage, load_json=_SPECS):  # type: ignore[call-arg,misc]
@@ -30,7 +30,7 @@ class ShareGroupDescribeResponse(ApiMessage, load_json=_SPECS):  # type: ignore[
 
 
 class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=_SPECS):  # type: ignore[call-arg,misc]
-    """Asks a coordinator how far share groups have read."""
+    """Request to a coordinator for how far share groups have read."""
 
 
 class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=_SPECS):  # type: ignore[call-arg,misc]
@@ -38,7 +38,7 @@ class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=_SPECS):  # type: 
 
 
 class StreamsGroupDescribeRequest(ApiMessage, load_json=_SPECS):  # type: ignore[call-arg,misc]
-    """Asks a coordinator for streams groups."""
+    """Request to a coordinator for streams groups."""
 
 
 class StreamsGroupDescribeResponse(ApiMessage, load_json=_SPECS):  # type: ignore[call-arg,misc]

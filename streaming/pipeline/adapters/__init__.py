@@ -18,6 +18,6 @@ PARSERS: dict[str, Parser] = {
     "otlp-json": read_otlp,
     "prometheus-json": read_prometheus,
 }
-"""By the name that the settings use."""
+"""Parsers by the name that the settings use."""
 
 __all__ = ["PARSERS", "Context", "Misfit", "Parser", "Record"]

@@ -45,10 +45,10 @@ class Point:
     labels: Mapping[str, str]
     time_ms: int
     interval_ms: int | None
-    """Of a delta; None of what is cumulative or a gauge."""
+    """Interval of a delta, ms; None for a value that is cumulative or a gauge."""
     value: float
     context: Context
-    """That of its cluster."""
+    """Context of the point's cluster."""
 
 
 def read_otlp(value: bytes, context: Context) -> list[Record | Misfit]:

@@ -37,7 +37,7 @@ __all__ = [
 
 
 def routes(sign_in: SignIn, clock: Callable[[], int]) -> list[Route]:
-    """Where people sign in and out: with a password, and by the issuer where that is set up."""
+    """Returns the routes by which people sign in and out: with a password, and by the issuer where that is set up."""
     with_password = Signing(sign_in, clock).routes()
     tokens = sign_in.issuer_tokens
     if tokens is None or not sign_in.by_issuer:

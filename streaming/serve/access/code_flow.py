@@ -62,7 +62,9 @@ def url_here(request: Request, path: str) -> str:
 
 
 class CodeFlow:
-    """Both routes, and the secrets that were used, each of which signs in once. Runs on the event loop alone."""
+    """Both routes of the sign-in by the issuer, and the secrets that were used, each of which signs in once. Runs on
+    the event loop alone.
+    """
 
     def __init__(self, tokens: IssuerTokens, sign_in: SignIn, clock: Callable[[], int]) -> None:
         self._tokens = tokens
@@ -76,7 +78,7 @@ class CodeFlow:
         self._failure: str | None = None
 
     def routes(self) -> list[Route]:
-        """Where the browser begins, and where the issuer sends it back to."""
+        """Returns the routes where the browser begins and where the issuer sends the browser back to."""
         return [Route(START, self.start, methods=["GET"]), Route(CALLBACK, self.finish, methods=["GET"])]
 
     async def start(self, request: Request) -> Response:
@@ -217,12 +219,14 @@ class CodeFlow:
 
 
 def derived(secret: str, what: str) -> str:
-    """One of the values that this secret stands for: who sees one of them learns neither the secret nor another."""
+    """Returns one of the values that the secret stands for: who sees one of them learns neither the
+    secret nor another.
+    """
     return _base64(hmac.digest(secret.encode(), what.encode(), "sha256"))
 
 
 def callback_url(request: Request) -> str:
-    """Where the issuer sends the browser back to; it must be registered there."""
+    """Returns the URL to which the issuer sends the browser back; the URL must be registered at the issuer."""
     return url_here(request, CALLBACK)
 
 
@@ -266,7 +270,7 @@ class SignOut:
         self._clock = clock
 
     def routes(self) -> list[Route]:
-        """Where the browser goes."""
+        """Returns the route at which the browser signs out."""
         return [Route(PATH, self.leave, methods=["GET"])]
 
     async def leave(self, request: Request) -> Response:

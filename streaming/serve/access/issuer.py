@@ -27,7 +27,9 @@ from streaming.serve.api.problems import Problem
 from streaming.settings.oidc import is_safe
 
 LIMIT_S = 5.0
-"""Of one request, with all that belongs to it: the name, the connection, the answer to its end."""
+"""Time limit of one request to the issuer, seconds, with all that belongs to it: the name, the connection, the answer
+to its end.
+"""
 ANSWER_BYTES_MAX = 512 * 1024
 DESCRIPTION = "/.well-known/openid-configuration"
 log = structlog.get_logger()
@@ -38,11 +40,11 @@ RSA_BITS_MIN = 2_048
 KEYS_MAX = 100
 TOKEN_LENGTH_MAX = 16_384
 LEEWAY_S = 60
-"""So much may the clocks of issuer and serve differ."""
+"""How far the clocks of issuer and serve may differ, seconds."""
 ASKED_AGAIN_MS = 60_000
 """The issuer is asked for keys at most so often, whatever tokens come."""
 KEYS_FRESH_MS = 600_000
-"""Older keys are fetched again, so that one that the issuer takes away stops to hold."""
+"""Age above which keys are fetched again, ms, so that a key that the issuer takes away stops being valid."""
 KEYS_KEPT_MS = 86_400_000
 """How long keys hold while the issuer does not answer."""
 ACCESS_TYPES = (None, "jwt", "at+jwt", "application/at+jwt")
@@ -55,7 +57,7 @@ class IssuerUnreachable(RebalancerError):
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
-        """Of its answer, if that is what was wrong."""
+        """HTTP status of the issuer's answer, if the status is what was wrong."""
 
 
 @dataclass(frozen=True, slots=True)

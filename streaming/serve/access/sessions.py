@@ -71,7 +71,7 @@ class Session:
     name: str
     role: Role
     user_stamp: str | None
-    """Of a user of the users file, as they were; None of somebody whom the issuer knows."""
+    """Stamp of a user of the users file, as it was at the sign-in; None for somebody whom the issuer knows."""
     subject: str | None
     """The issuer's id of somebody."""
     csrf_token: str
@@ -80,7 +80,7 @@ class Session:
 
     @property
     def signed_in_by(self) -> str:
-        """For the audit."""
+        """The session's name for the audit."""
         return f"session {self.session_id}" if self.subject is None else f"oidc {self.subject}"
 
     @property
@@ -124,7 +124,9 @@ class Sessions:
         return self._begin(user.name, user.role, user.stamp, None, now_ms)
 
     def begin_of_subject(self, subject: str, name: str, role: Role, *, now_ms: int) -> tuple[str, Session]:
-        """The same of somebody whom the issuer knows. Their role is that of now, to the end of the session."""
+        """Returns a new session of somebody whom the issuer knows, and the id for its cookie. Their role is that of
+        now, to the end of the session.
+        """
         return self._begin(name, role, None, subject, now_ms)
 
     def end_of_subject(self, subject: str) -> None:

@@ -46,7 +46,7 @@ HOW_TO_TURN_ON = (
 CLOSED = ("/api/", "/metrics")
 """Beginnings of paths. The page has no figures of its own; health tells nothing about the cluster."""
 OPEN = frozenset({"/api/v1/session"})
-"""Where people sign in."""
+"""Paths that are open without a sign-in, as people sign in there."""
 
 
 class TokenRefused(RebalancerError):
@@ -60,11 +60,11 @@ class Identity:
     subject: str
     name: str
     role: Role | None
-    """None: the claims give none."""
+    """Role that the claims give; None if they give none."""
 
     @property
     def signed_in_by(self) -> str:
-        """For the audit."""
+        """The identity's name for the audit."""
         return f"oidc {self.subject}"
 
 
@@ -127,7 +127,7 @@ class Person:
     name: str
     role: Role
     signed_in_by: str
-    """For the audit: `token ID`, `session ID`, or `oidc SUBJECT`."""
+    """Who or what signed in, for the audit: `token ID`, `session ID`, or `oidc SUBJECT`."""
     remote_address: str
 
 
@@ -137,7 +137,7 @@ class SignIn:
     def __init__(self, settings: ServeSettings) -> None:
         self.sessions = Sessions(settings)
         self.issuer_tokens = _issuer_tokens(settings)
-        """None: no issuer is believed."""
+        """Tokens of the issuer; None if no issuer is believed."""
         self.settings = settings
         self._tokens = Watched(settings.tokens_file, read_tokens, "tokens")
         self._lock = threading.Lock()

@@ -29,7 +29,7 @@ TOO_MANY = {"Retry-After": str(SPAN_MS // 1000)}
 """Header of an answer of 429."""
 OF_USER_MAX = 10
 OF_ADDRESS_MAX = 20
-"""More than of a user: an address may be that of many people."""
+"""Attempts that an address may make, more than a user may: an address may be that of many people."""
 OTHER_LENGTH_MAX = 64
 """A proxy may pass any text on as an address."""
 log = structlog.get_logger()
@@ -59,7 +59,9 @@ class Attempts:
         return is_allowed
 
     def give_back(self, key: str, *, taken_ms: int) -> None:
-        """That attempt was right. Others stay counted: who knows one password must not get to guess others."""
+        """Takes back an attempt that was right. Others stay counted: whoever knows one password must not get to guess
+        others.
+        """
         times = self._times.get(key, [])
         if taken_ms in times:
             times.remove(taken_ms)

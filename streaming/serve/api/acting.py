@@ -39,7 +39,7 @@ class ActEndpoint:
     parameter: Parameter | None = None
     flags: Mapping[str, str] | None = None
     makes_plan: bool = False
-    """Whether it may take minutes on a large cluster."""
+    """Whether the act makes a plan, which may take minutes on a large cluster."""
 
 
 PLAN_ID = Parameter("plan_id", "The whole id of a plan, 64 characters", OF_NAMES, least=64, most=64, place="path")

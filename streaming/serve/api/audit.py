@@ -19,9 +19,11 @@ from streaming.serve.access import Person
 from streaming.views.json_values import stored_object
 
 KEY_LIVES_MS = 24 * 3_600_000
-"""So long a request that is sent again with its key gets the answer of the first."""
+"""How long a request that is sent again with its key gets the answer of the first request, ms."""
 BEGUN_LIVES_MS = 600_000
-"""So long an act that has not ended keeps its key; after that its serve is taken for gone. A plan may take minutes."""
+"""How long an act that has not ended keeps its key, ms; after that its serve counts as gone. A plan may
+take minutes.
+"""
 GIVEN_UP_MAX = 1_000
 DETAIL_LENGTH_MAX = 2_000
 
@@ -124,7 +126,7 @@ class Audit:
         return self._known(self._of_key(act), now_ms) or Known(act.request_hash)
 
     def give_up(self, act: Act) -> None:
-        """This act of ours is not under way, though no row may show its end."""
+        """Notes that this act of ours is not under way, though no row may show its end."""
         with self._lock:
             self._given_up[act.act_id] = None
             while len(self._given_up) > GIVEN_UP_MAX:

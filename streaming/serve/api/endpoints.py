@@ -50,7 +50,7 @@ class Endpoint:
     item: Mapping[str, Any]
     is_list: bool = True
     needs_sign_in: bool = False
-    """Whether it is never open, whatever `serve.reading` is."""
+    """Whether the path always needs a sign-in, whatever `serve.reading` is."""
     head: Mapping[str, Any] = field(default_factory=dict)
     """Members of a list's answer besides `items` and `next_cursor`."""
 

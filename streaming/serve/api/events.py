@@ -26,15 +26,19 @@ MEDIA_TYPE = "text/event-stream"
 STREAM_MAX_S = 300.0
 """Life of a stream; a browser asks for the next one by itself."""
 HEARTBEAT_S = 10.0
-"""After such a silence a comment is sent: a connection that is lost is then seen here, and a proxy keeps the others."""
+"""Silence after which a comment is sent, seconds: a connection that is lost is then seen here, and a proxy keeps the
+others.
+"""
 LOOK_S = 0.5
 """Time between two looks at the newest snapshot; also how long a stream may outlast serve's wish to end."""
 RETRY_MS = 2_000
 """How long a browser waits before it asks for the next stream."""
 STREAMS_MAX = 100
-"""Of the connections of serve; see `streaming.serve.connections`."""
+"""Number of event streams at a time, out of the connections of serve; see `streaming.serve.connections`."""
 OF_ADDRESS_MAX = 20
-"""More than of a person: an address may be that of many people. Who gets no stream may ask for `/api/status`."""
+"""Streams of one address, more than of a person: an address may be that of many people. Who gets no stream may ask for
+`/api/status`.
+"""
 TRY_AGAIN = {"Retry-After": "30"}
 
 Marks = Mapping[str, Any]
@@ -77,7 +81,7 @@ class Events:
         self._open: Counter[str] = Counter()
 
     def routes(self) -> list[Route]:
-        """The route."""
+        """Returns the route of the stream."""
         return [Route(PATH, self.stream, methods=["GET"])]
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from streaming.serve.api.problems import Problem
 BODY_BYTES_MAX = 1_000_000
 """No answer is longer."""
 ITEMS_BYTES_MAX = 900_000
-"""What items may take of it."""
+"""Bytes that the items may take of an answer's `BODY_BYTES_MAX`."""
 LIMIT_DEFAULT = 100
 
 Cursor = list[Any]
@@ -23,7 +23,7 @@ Cursor = list[Any]
 
 
 def pack(cursor: Cursor) -> str:
-    """As a text that goes into a URL."""
+    """Returns the cursor as a text that goes into a URL."""
     return base64.urlsafe_b64encode(_written(cursor)).decode().rstrip("=")
 
 
@@ -44,7 +44,7 @@ def unpack(text: str | None, *types: type) -> Cursor | None:
 
 
 def unknown_cursor() -> Problem:
-    """For a cursor that no page of the list has given."""
+    """Returns the Problem for a cursor that no page of the list has given."""
     return Problem(400, "cursor: is none that this list has given")
 
 

@@ -26,7 +26,7 @@ class Characters:
 
     @property
     def pattern(self) -> str:
-        """As JSON Schema has it."""
+        """The regular expression of a text of these characters, as JSON Schema has it."""
         return f"^{self.within}*$"
 
     def fit(self, text: str) -> bool:
@@ -46,7 +46,7 @@ class Parameter:
     name: str
     meaning: str
     characters: Characters | None = None
-    """Those of a text; None of a number."""
+    """Characters that a text may have; None for a number."""
     least: int = 0
     most: int = TIME_MAX_MS
     """The greatest number, or the greatest length of a text."""
@@ -92,7 +92,7 @@ class Parameter:
         return None
 
     def described(self) -> dict[str, Any]:
-        """As OpenAPI describes it."""
+        """Returns the parameter as OpenAPI describes it."""
         limits: dict[str, Any] = {"type": "integer", "format": "int64", "minimum": self.least, "maximum": self.most}
         if self.characters:
             limits = {"type": "string", "minLength": self._least_length, "maxLength": self.most}

@@ -39,7 +39,7 @@ from streaming.views.past_rows import (
 from streaming.views.plans import is_superseded, plan_content, plan_details, plan_ids
 
 EXECUTIONS_PER_PAGE = 25
-"""Each may have thousands of events, of which its state is made."""
+"""Executions on a page: each may have thousands of events, of which its state is made."""
 EVENTS_MAX = 500
 PLAN_ID_CHARACTERS = 64
 
@@ -117,7 +117,7 @@ def _known_plan(reader: TableReader, kafka_cluster: str, beginning: str) -> Row:
 
 
 def _in_order(reader: TableReader, plan_id: str, cursor: Cursor | None, limit: int) -> list[dict[str, Any]]:
-    """Of a large plan the page alone is read."""
+    """Returns movements of a plan in their order, from the cursor on: of a large plan it reads the page alone."""
     return read_movements(reader, plan_id, after=cursor[0] if cursor else -1, rows_max=limit + 1)
 
 

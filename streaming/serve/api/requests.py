@@ -106,7 +106,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class Turns:
-    """Of one kind of acts."""
+    """Turns of one kind of acts: one act is done at a time, and a limited number of acts wait."""
 
     def __init__(self, what: str = "act") -> None:
         self._what = what
@@ -115,7 +115,7 @@ class Turns:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """To be held before a thread is; raises Problem 503 at once where too many wait."""
+        """A place for an act, to be held before a thread is; raises Problem 503 at once if too many acts wait."""
         if not self._places.acquire(blocking=False):
             raise Problem(503, f"too many {self._what}s wait: try again", headers=TRY_AGAIN)
         try:

@@ -24,17 +24,17 @@ JSON_TYPES: Mapping[ColumnType, Shape] = {
 
 
 def text(description: str = "", *, nullable: bool = True) -> Shape:
-    """A text."""
+    """Returns the shape of a text."""
     return _shape("string", description, nullable=nullable)
 
 
 def integer(description: str = "", *, nullable: bool = True) -> Shape:
-    """A whole number."""
+    """Returns the shape of a whole number."""
     return _shape("integer", description, nullable=nullable)
 
 
 def number(description: str = "", *, nullable: bool = True) -> Shape:
-    """A number."""
+    """Returns the shape of a number."""
     return _shape("number", description, nullable=nullable)
 
 
@@ -54,7 +54,7 @@ def rows(members: Members, description: str, required: Sequence[str] = ()) -> Sh
 
 
 def one(members: Members, description: str = "", required: Sequence[str] = ()) -> Shape:
-    """An object."""
+    """Returns the shape of an object."""
     shape: Shape = {"type": "object", "properties": dict(members)}
     shape |= {"required": list(required)} if required else {}
     return shape | ({"description": description} if description else {})

@@ -78,6 +78,22 @@ def test_what_the_cluster_would_break_is_said() -> None:
     )
 
 
+def test_a_broker_without_room_on_its_disks_is_named() -> None:
+    brokers = (Broker(1), Broker(2, disk_room_bytes=1_500.0), Broker(3))
+    lists = {("t", 0): (1, 2), ("t", 1): (1, 2)}
+    plan = plan_as_asked(cluster((1,), (1,), brokers=brokers), NO_POLICY, lists, "asked for")
+    assert plan.problems == ("broker 2 gets 2.0 kB, and its disks have room for 1.5 kB",)
+
+
+@pytest.mark.parametrize("wanted", [(1, 3), (2, 3), (1, 2), (1, 3, 2)])
+def test_what_fits_into_no_wave_leaves_the_other_lists_as_they_were_asked_for(wanted: tuple[int, ...]) -> None:
+    brokers = (*(Broker(broker) for broker in (1, 2, 3)), Broker(4, capacity=Capacity(disk_bytes=10.0)))
+    state = cluster((1, 2, 3), (1, 2), brokers=brokers)
+    plan = plan_as_asked(state, NO_POLICY, {("t", 0): wanted, ("t", 1): (1, 4)}, "asked for")
+    assert [(row.key, row.new_replicas) for row in plan.movements] == [(("t", 0), wanted)]
+    assert plan.problems[0].startswith("1 movements left out")
+
+
 def test_a_broker_above_its_capacity_is_named() -> None:
     small = Capacity(bytes_in_per_sec=15.0)
     brokers = (Broker(1), Broker(2, capacity=small), Broker(3))
@@ -141,6 +157,12 @@ def test_who_is_out_of_sync_goes_first_and_then_the_crowded_rack() -> None:
     all_in_sync, one_out = {("t", 0): {1, 2, 3, 4}}, {("t", 0): {1, 2, 3}}
     assert lists_with_factor(state, NO_POLICY, {"t": 3}, one_out) == {("t", 0): (1, 2, 3)}
     assert lists_with_factor(state, NO_POLICY, {"t": 3}, all_in_sync)["t", 0] in ((1, 2, 4), (1, 3, 4))
+
+
+def test_with_its_leader_draining_a_partition_keeps_the_replica_that_is_in_sync() -> None:
+    brokers = (Broker(1, state=BrokerState.DRAINING), Broker(2), Broker(3))
+    state = cluster((1, 2, 3), brokers=brokers)
+    assert lists_with_factor(state, NO_POLICY, {"t": 1}, {("t", 0): {1, 3}}) == {("t", 0): (3,)}
 
 
 def test_new_replicas_go_where_least_is() -> None:

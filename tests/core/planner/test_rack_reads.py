@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.follower_reads import ReaderRacks
 from assignor_core.load import NO_BROKER, broker_loads, cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import apply_to
@@ -17,6 +16,7 @@ from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.repair import repair
 from assignor_core.planner.waves import pending_movement
+from assignor_core.reader_racks import ReaderRacks
 from assignor_core.resources import Resource
 from tests.core.planner.cases import clusters, search_of
 from tests.core.planner.invariants import HARD_RULES, check_plan

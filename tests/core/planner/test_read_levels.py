@@ -5,7 +5,6 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from assignor_core.follower_reads import ReaderRacks
 from assignor_core.load import cluster_arrays
 from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
 from assignor_core.planner import PlannerPolicy, propose
@@ -14,6 +13,7 @@ from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import problem_of
 from assignor_core.planner.targets import bounds_of
 from assignor_core.racks import RackSpread
+from assignor_core.reader_racks import ReaderRacks
 from assignor_core.resources import Resource
 from assignor_core.skew import skew_of_arrays
 
