@@ -288,11 +288,19 @@ def _cordon_first(settings: Settings, broker: int, path: str) -> None:
     from streaming.serve.api.audit import Outcome
 
     done = Outcome("cordoned", f"broker {broker} puts no new replicas into {path} any more")
+    _note_own(settings, broker, path)
     with live_cluster(settings) as cluster, noted(settings, "drain", _target(broker, path), done) as act:
         if not cordon(cluster, broker, path, cordoned=True):
             unseen = f"broker {broker} does not show a cordon: it may still put new replicas into {path}"
             act.outcome = Outcome("not_cordoned", unseen)
     echo(act.outcome.detail, err=True)
+
+
+def _note_own(settings: Settings, broker: int, path: str) -> None:
+    """Note that the person at this command line decides on the log dir, whatever a drain of its broker cordons."""
+    from streaming.control.intents import note_own_log_dir
+
+    note_own_log_dir(settings.storage.tables, settings.kafka.cluster_name, broker, path)
 
 
 def undrain_log_dir(broker: int, path: str, settings: Settings) -> int:
@@ -303,6 +311,7 @@ def undrain_log_dir(broker: int, path: str, settings: Settings) -> int:
     done = Outcome("undrained", f"broker {broker} may put new replicas into {path} again")
     with live_cluster(settings) as cluster:
         _row_of(cluster, broker, path)
+        _note_own(settings, broker, path)
         with noted(settings, "undrain", _target(broker, path), done):
             if not cordon(cluster, broker, path, cordoned=False):
                 still = f"log dir {path} of broker {broker} is still cordoned: see its cordoned.log.dirs"

@@ -60,6 +60,19 @@ def note_uncordoned(root: str, kafka_cluster: str, row: Row) -> None:
     _append(root, kafka_cluster, row["broker"], Intent(row["intent"]), row["by"], (), plans, at_ms=at_ms)
 
 
+def note_own_log_dir(root: str, kafka_cluster: str, broker: int, path: str) -> None:
+    """Note that a person decides on the cordon of this log dir alone: a drain of its broker neither sets nor removes it
+    from now on. Raises TableUnavailable.
+    """
+    row = newest_intents(TableReader(root), kafka_cluster).get(broker)
+    ours = cordons_of(row)
+    if row is None or path not in ours:
+        return
+    at_ms = tables.to_ms(row["event_time"]) + 1
+    intent, plans = Intent(row["intent"]), demotions_of(row)
+    _append(root, kafka_cluster, broker, intent, row["by"], ours - {path}, plans, at_ms=at_ms)
+
+
 def _append(
     root: str,
     kafka_cluster: str,

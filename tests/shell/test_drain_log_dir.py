@@ -20,7 +20,7 @@ from streaming.control.wiring import journal_of
 from streaming.errors import ClusterRequestFailed, RefusedForSafety, UsageProblem
 from streaming.runtime.os_user import os_user
 from streaming.tables import TableReader
-from streaming.views.intents import Intent, drained_brokers
+from streaming.views.intents import Intent, cordons_of, drained_brokers, newest_intents
 from tests.control.test_movements_within_brokers import ERRORS, MB
 from tests.simulated_cluster import LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
 
@@ -152,6 +152,25 @@ def test_a_cordon_that_the_broker_refuses_is_in_the_audit_as_that(
     with pytest.raises(RefusedForSafety, match="is still cordoned"):
         run("undrain", "2", "--log-dir", "/disk-0")
     assert acts()[1:] == [("undrain", "2 /disk-0", "failed")]
+
+
+def test_a_log_dir_that_a_person_drains_or_frees_is_no_longer_of_the_drain_of_its_broker(
+    cluster: SimulatedCluster,
+) -> None:
+    """Else `undrain 2` would remove the cordon of a log dir that is drained itself, or control would set it again."""
+    settings = settings_from(None, ())
+    root, name = settings.storage.tables, settings.kafka.cluster_name
+    dirs = [f"/disk-{number}" for number in range(len(cluster.contents.brokers[2].log_dirs))]
+    note_intent(root, name, 2, Intent.DRAIN, "a person", now_ms=1, cordons=dirs)
+    run("drain", "2", "--log-dir", dirs[0], "--apply", "--yes")
+    assert ours(root, name) == set(dirs[1:])
+    run("undrain", "2", "--log-dir", dirs[1])
+    assert ours(root, name) == set(dirs[2:])
+    assert [row.cordoned for row in cluster.contents.brokers[2].log_dirs[:2]] == [True, False]
+
+
+def ours(root: str, cluster_name: str) -> frozenset[str]:
+    return cordons_of(newest_intents(TableReader(root), cluster_name)[2])
 
 
 def test_undrain_of_a_broker_ends_its_drain_and_moves_nothing() -> None:
