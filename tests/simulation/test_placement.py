@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from assignor_core.deciding.reasons import LASTING_REASONS, Verdict
+from assignor_core.deciding.reasons import PLACEMENT_REASONS, Verdict
 from assignor_core.deciding.step import Decision
 from streaming.control.journal import Journal
 from tests.simulation.story import Alterations, run_story
@@ -39,4 +39,4 @@ def test_plans_for_the_placement_break_no_invariant(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Journal, "write_decision", counting)
     stories = [run_story(seed, altered=altered(seed)) for seed in SEEDS]
     assert [(story.seed, story.broken) for story in stories if story.broken] == []
-    assert all(reasons[reason] for reason in LASTING_REASONS), reasons
+    assert all(reasons[reason] for reason in PLACEMENT_REASONS), reasons
