@@ -133,7 +133,7 @@ ReadableBy = Literal["owner", "group", "everyone"]
 
 
 class StorageSettings(Section):
-    """Where tables and checkpoints lie."""
+    """The places of tables and checkpoints."""
 
     tables: Location = Field("data/tables", min_length=1, description="The folder (or URI) of the Delta tables.")
     checkpoints: Location = Field(

@@ -19,7 +19,7 @@ def _matchers(text: str) -> str:
 
 
 class PrometheusFields(Section):
-    """Where counters of brokers are that Prometheus scrapes, and how they are named there."""
+    """The Prometheus that scrapes the brokers, and the names of their counters there."""
 
     prometheus_url: HttpUrl | None = Field(
         None,
