@@ -224,7 +224,7 @@ class MemoryReader(TableReader):
         return max((value for value in values if value is not None), default=None)
 
     def newest_of_cluster(self, name: str, column: str, kafka_cluster: str) -> datetime | None:
-        """The same of one Kafka cluster."""
+        """Greatest value of a column among rows of one Kafka cluster."""
         return self.newest(name, column, where=of_cluster(kafka_cluster))
 
     def arrow(self, name: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS) -> pa.Table:
@@ -234,14 +234,14 @@ class MemoryReader(TableReader):
         return pa.Table.from_pylist(rows, schema=schema) if rows else schema.empty_table()
 
     def encoded(self, name: str, *, columns: Sequence[str], where: Condition = ALL_ROWS) -> pa.Table:
-        """The same with texts as dictionaries."""
+        """Rows that fulfil `where` as columns, with texts as dictionaries."""
         rows = self.arrow(name, columns=columns, where=where)
         return rows.cast(with_texts_once(rows.schema)).unify_dictionaries().combine_chunks()
 
     def rows(
         self, name: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS
     ) -> list[dict[str, Any]]:
-        """The same as dicts."""
+        """Rows that fulfil `where` as dicts, in any order."""
         table = self._table(name)
         matching = where.kept(table.rows if table else ())
         return [dict(row) if columns is None else {column: row[column] for column in columns} for row in matching]
@@ -280,13 +280,13 @@ class TablesInMemory:
         transaction_id: str,
         transaction_version: int | AtTime,
     ) -> bool:
-        """As `MemoryStore.write`."""
+        """Write rows into the store of this root (see `MemoryStore.write`)."""
         holds = None if replaced is None else replaced.holds
         store = memory_store(root)
         return store.write(name, rows, holds, transaction_id=transaction_id, transaction_version=transaction_version)
 
     def delete(self, root: str, name: str, where: Condition) -> int:
-        """As `MemoryStore.delete`."""
+        """Delete rows from the store of this root (see `MemoryStore.delete`)."""
         return memory_store(root).delete(name, where.holds)
 
 

@@ -16,7 +16,7 @@ from assignor_core.live import LiveCluster, LivePartition, PartitionKey, Reassig
 from assignor_core.plan import Movement, Plan
 
 MISSING_LOOKS_MIN = 10
-"""So many looks in a row must miss a partition before it counts as gone: a single look may show wrong metadata."""
+"""A partition counts as gone once this many looks in a row miss it: a single look may show wrong metadata."""
 UNLISTED_LOOKS_MAX = 60
 """Metadata is seconds behind the controller, not minutes: looks are a second apart."""
 

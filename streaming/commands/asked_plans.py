@@ -78,10 +78,9 @@ class Asked:
 def plan_live(
     settings: Settings, asked: Asked, policy_for: "Callable[[LiveCluster], PlannerPolicy]", *, now_ms: int
 ) -> ProposedPlan:
-    """The plan on the live cluster, which moves nothing yet and is not kept.
+    """The plan on the live cluster, which moves nothing yet and is not kept; raises InputError, NothingToPlanOn.
 
-    Raises InputError, NothingToPlanOn, and RefusedForSafety where a topic would have fewer replicas than its
-    `min.insync.replicas`: then nobody could write to it with acks=all.
+    Whoever shows the plan as one to carry out, or carries it out, calls `check_writable` on it.
     """
     from streaming.control.planning import propose_asked
     from streaming.control.wiring import window_tables_of
@@ -91,16 +90,16 @@ def plan_live(
         return lambda cluster, policy: asked.plan(cluster, policy, in_sync)
 
     with live_cluster(settings) as cluster:
-        proposed = propose_asked(
+        return propose_asked(
             cluster, window_tables_of(settings), settings.planner,
             policy_for=policy_for, asked_for=asked_for, now_ms=now_ms,
         )  # fmt: skip
-    check_writable(settings.kafka, proposed.plan)
-    return proposed
 
 
 def check_writable(kafka: KafkaSettings, plan: Plan) -> None:
-    """Raises RefusedForSafety for a plan after which a topic has fewer replicas than its `min.insync.replicas`."""
+    """Raises RefusedForSafety for a plan after which a topic has fewer replicas than its `min.insync.replicas`: then
+    nobody could write to the topic with acks=all.
+    """
     from streaming.cluster.clients import admin_client
     from streaming.cluster.topic_settings import min_in_sync
 

@@ -20,7 +20,7 @@ from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.wording import first_named, many
-from streaming.commands.asked_plans import Asked, plan_live, topics_named
+from streaming.commands.asked_plans import Asked, check_writable, plan_live, topics_named
 from streaming.commands.console import write_whole
 from streaming.commands.in_words import BROKERS_SHOWN, loads_lines
 from streaming.commands.options import (
@@ -290,13 +290,9 @@ def _check_asked_alone(asked: Asked, log_dirs: bool, knobs: dict[str, Any]) -> N
 def _plan_asked(settings: Settings, asked: Asked, knobs: dict[str, Any], *, now_ms: int) -> ProposedPlan:
     """The plan for the live cluster, kept in the tables if it changes anything."""
     from streaming.commands.acting import keeping_plan
-    from streaming.control.policies import policy_on
 
-    def policy_for(live: "LiveCluster") -> PlannerPolicy:
-        topics = {topic for topic, _ in live.partitions}
-        return policy_from(knobs, policy_on(settings, live), topics, brokers_of(live))
-
-    proposed = plan_live(settings, asked, policy_for, now_ms=now_ms)
+    proposed = plan_live(settings, asked, partial(_policy_on, settings, knobs), now_ms=now_ms)
+    check_writable(settings.kafka, proposed.plan)
     if proposed.plan.movement_count:
         keeping_plan(settings, "plan", now_ms=now_ms)(proposed)
     return proposed
@@ -371,12 +367,7 @@ def plan_on(
     """The plan for the live `cluster` that control would make, but for what the options say; kept in the tables."""
     from streaming.commands.acting import keeping_plan
     from streaming.control.planning import propose_and_keep
-    from streaming.control.policies import policy_of_plans
     from streaming.control.wiring import window_tables_of
-
-    def policy_for(live: "LiveCluster") -> PlannerPolicy:
-        topics = {topic for topic, _ in live.partitions}
-        return policy_from(knobs, policy_of_plans(settings, topics), topics, brokers_of(live))
 
     return propose_and_keep(
         cluster,
@@ -384,9 +375,17 @@ def plan_on(
         settings.planner,
         keep=keeping_plan(settings, "plan", now_ms=now_ms),
         now_ms=now_ms,
-        policy_for=policy_for,
+        policy_for=partial(_policy_on, settings, knobs),
         on_old_windows=on_old_windows,
     )
+
+
+def _policy_on(settings: Settings, knobs: dict[str, Any], live: "LiveCluster") -> PlannerPolicy:
+    """The policy of the options and the settings on the live cluster; raises InputError as `policy_from` does."""
+    from streaming.control.policies import policy_on
+
+    topics = {topic for topic, _ in live.partitions}
+    return policy_from(knobs, policy_on(settings, live), topics, brokers_of(live))
 
 
 def policy_from(

@@ -51,6 +51,7 @@ def propose_for(
     planner: PlannerSettings,
     *,
     now_ms: int,
+    asked: AskedPlan | None = None,
 ) -> ProposedPlan:
     """The plan that `request` asks for on `live`, which `cluster` showed; raises NothingToPlanOn."""
     if not request.windows:
@@ -62,19 +63,6 @@ def propose_for(
     if request.fill is not None:
         topics = request.policy.excluded_topics
         return relief_of_log_dirs(live, cluster, request.fill, topics, window_tables.kafka_cluster)
-    return _proposed(request, live, cluster, window_tables, planner, now_ms=now_ms)
-
-
-def _proposed(
-    request: PlanRequest,
-    live: LiveCluster,
-    cluster: ClusterReader,
-    window_tables: WindowTables,
-    planner: PlannerSettings,
-    *,
-    now_ms: int,
-    asked: AskedPlan | None = None,
-) -> ProposedPlan:
     model = model_for(request, live, cluster, window_tables, planner, now_ms=now_ms)
     return propose_on(
         model, live, request.policy, elapsed_s=time.perf_counter, proves_least=True, asked=asked,
@@ -104,7 +92,7 @@ def propose_asked(
         windows_to_plan_on(window_tables, now_ms=now_ms, forced=True)[-planner.windows :],
         by_intent[Intent.DRAIN],
     )
-    return _proposed(request, live, cluster, window_tables, planner, now_ms=now_ms, asked=asked_for(live))
+    return propose_for(request, live, cluster, window_tables, planner, now_ms=now_ms, asked=asked_for(live))
 
 
 def model_for(

@@ -10,7 +10,7 @@ from streaming.settings import Section, Settings
 
 HEAD = """\
 # Every setting with its default. A file needs only what it changes; unknown keys are refused.
-# The same by environment: REBALANCER_SECTION__KEY=value (two underscores), or by flag: --set section.key=value.
+# The environment sets a value by REBALANCER_SECTION__KEY=value (two underscores), or by flag: --set section.key=value.
 # There lists may be a,b, and null or nothing unsets what may be null here.
 # Order: defaults < file < environment < flags. `rebalancer config` shows what holds and where it came from.
 # Made by `python -m streaming.settings.reference`.

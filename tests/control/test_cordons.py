@@ -101,7 +101,7 @@ def test_whoever_drains_again_keeps_what_is_ours(cluster: SimulatedCluster, clie
 
 
 def test_the_end_of_an_order_is_older_than_the_next_one(root: str) -> None:
-    """Its row is written behind that of the order, not at the time of the clock."""
+    """The row of a settled order is written right behind the order, not at the time of the clock."""
     note(root, Intent.DRAIN, cordons=BOTH)
     note(root, Intent.USE, at_ms=NOW_MS + 10)
     old = newest_intents(TableReader(root), CLUSTER)[1]

@@ -126,7 +126,7 @@ def test_a_broker_that_has_left_for_good_is_no_longer_expected() -> None:
 
 
 def test_earlier_windows_are_judged_by_the_brokers_that_are_there_now() -> None:
-    """As control judges them: broker 1 was far above the mean only with a broker that has left since."""
+    """Control judges earlier windows by the brokers of now: broker 1 was far above the mean beside one that left."""
     policy = DecisionPolicy(QUICK, gain_over_noise_min=0.0)
     three, two = (1.2, 1.0, 0.4), (2.0, 1.0, nan)
     assert simulate(trace(three, two), policy).triggers == 0, "one of two windows"

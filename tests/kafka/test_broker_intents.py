@@ -38,7 +38,7 @@ TOPICS_MAX = 200
 
 @pytest.fixture(scope="module")
 def log_dirs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Of broker 3: others have cordoned the second one."""
+    """The two log dirs of broker 3; a person has cordoned the second one."""
     root = tmp_path_factory.mktemp("disks")
     return root / "disk-1", root / "disk-2"
 

@@ -329,7 +329,7 @@ def test_a_job_is_done_to_its_end_and_the_first_one_has_its_turn_between_its_ste
 
 
 class Panic(BaseException):
-    """As what pyo3 raises where code in Rust panics: no Exception."""
+    """An error like that of pyo3 for a panic in Rust, which is no Exception."""
 
 
 def test_a_panic_ends_neither_the_thread_nor_another_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,10 @@ A cordon that somebody else has set is never removed. Once faults are over, brok
 their rows want it, and all others have the cordons of others alone.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from random import Random
 
 import pytest
-import structlog
 
 from streaming.control.cordons import settle, to_cordon
 from streaming.control.intents import note_intent
@@ -21,6 +19,7 @@ from tests.simulated_cluster.faults import RequestKind
 from tests.simulation.control import SimulatedControl
 from tests.simulation.monitor import Monitor
 from tests.simulation.world import ERRORS, Actor, Blow, Interruption, World
+from tests.tables_in_memory import in_memory
 
 GB = 1_000_000_000
 BROKERS, LOG_DIRS = (1, 2, 3), 2
@@ -28,14 +27,6 @@ PATHS = ("/disk-0", "/disk-1")
 FAULTS_MS, SETTLED_MS = 120_000, 180_000
 Place = tuple[int, int]
 """A broker, and the index of a log dir."""
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    yield
-    structlog.configure(**before)
 
 
 class Story:
@@ -48,7 +39,7 @@ class Story:
         cluster = SimulatedCluster("simulated", brokers)
         cluster.create_topic("t", {0: (1, 2, 3)})
         settings = Settings.model_validate(
-            {"kafka": {"cluster_name": "c"}, "storage": {"tables": f"memory:cordons-{seed}"},
+            {"kafka": {"cluster_name": "c"}, "storage": {"tables": in_memory(f"cordons-{seed}")},
              "control": {"mode": "observe"}}
         )  # fmt: skip
         self.random = Random(f"cordons {seed}")
@@ -123,7 +114,7 @@ class Story:
             self.world.interruptions[random.randrange(1, 400)] = blow
 
     def _order(self, broker: int, intent: Intent, *, carry_out: bool) -> None:
-        """As the commands do; a command that is killed behind its row leaves the rest to control."""
+        """Write the row and settle it, as the commands do; one that is killed in between leaves the rest to control."""
         settings, client = self.world.settings, SimulatedClient(self.world.cluster, errors=ERRORS)
         root, cluster = settings.storage.tables, settings.kafka.cluster_name
         drained = broker in drained_brokers(TableReader(root), cluster)

@@ -3,10 +3,7 @@
 Whatever is struck, the broker then leads nothing, and once it is undemoted all is as before and nobody is forbidden.
 """
 
-from collections.abc import Iterator
-
 import pytest
-import structlog
 
 from assignor_core.live import PartitionKey
 from assignor_core.live_plans.demotion import propose_demotion, propose_restoration
@@ -20,19 +17,12 @@ from tests.simulated_cluster import SimulatedCluster
 from tests.simulation.control import SimulatedControl
 from tests.simulation.monitor import Monitor
 from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.tables_in_memory import in_memory
 
 DEMOTED = 3
 NOBODY: frozenset[int] = frozenset()
 PART_MAX_MS = 1_800_000
 Placement = dict[PartitionKey, tuple[tuple[int, ...], int]]
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    yield
-    structlog.configure(**before)
 
 
 class Story:
@@ -42,7 +32,7 @@ class Story:
         cluster = SimulatedCluster.of(dict.fromkeys(range(1, 5)), cluster_id="c")
         cluster.create_topic("t", {0: (3, 1), 1: (1, 3), 2: (3, 4), 3: (2, 3), 4: (4, 2), 5: (3, 2)})
         settings = Settings.model_validate(
-            {"kafka": {"cluster_name": "simulated"}, "storage": {"tables": "memory:demotions"},
+            {"kafka": {"cluster_name": "simulated"}, "storage": {"tables": in_memory("demotions")},
              "control": {"mode": "observe", "elections_at_once_max": 2}}
         )  # fmt: skip
         self.world = World(cluster, settings, interruptions=strikes)
@@ -67,7 +57,7 @@ class Story:
         return brokers_by_intent(TableReader(settings.storage.tables), settings.kafka.cluster_name)[Intent.DEMOTE]
 
     def carry_out(self, proposed: ProposedPlan, intent: Intent) -> None:
-        """As the command does: note first, then approve; until the execution has ended."""
+        """Note the intent, then approve the plan, as the command does; wait until the execution has ended."""
         settings, now_ms = self.world.settings, self.world.now_ms
         plans = [proposed.plan.plan_id]
         note_intent(

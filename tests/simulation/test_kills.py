@@ -6,10 +6,8 @@ up where that one would have.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from assignor_core.execution import refusals
 from assignor_core.live import PartitionKey
@@ -36,13 +34,9 @@ LONG_BYTES = 30 * BYTES
 
 
 @pytest.fixture(autouse=True)
-def _quiet_and_short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty tries would be as many turns that are alike."""
     monkeypatch.setattr(refusals, "TRIES_MAX", TRIES)
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    yield
-    structlog.configure(**before)
 
 
 class Counting(Monitor):

@@ -4,11 +4,10 @@ Whatever is struck, in the end the log dir is relieved, no rate and no copy is l
 reserve on the way.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import pytest
-import structlog
 
 from assignor_core.execution.life_cycle import Execution
 from streaming.control.wiring import journal_of
@@ -26,14 +25,6 @@ RATE = 2 * MB
 RESERVE = 0.10
 MINUTE_MS = 60_000
 END_MS = 60 * MINUTE_MS
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    yield
-    structlog.configure(**before)
 
 
 @dataclass

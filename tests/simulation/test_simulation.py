@@ -1,10 +1,8 @@
 """Stories from fixed seeds: no invariant breaks, planted faults are caught, a seed gives one story."""
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from tests.simulation import run
 from tests.simulation.folders import run_folder_story
@@ -74,15 +72,6 @@ FOLDERS_ONCE_BROKEN = {
     197: "what the control of a copy cleared up after an end was the move of the other folder",
 }
 """The same of stories of two folders."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quiet() -> Iterator[None]:
-    """Thousands of lines of control's log say nothing that the trace does not."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    yield
-    structlog.configure(**before)
 
 
 @pytest.fixture(scope="module")
