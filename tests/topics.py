@@ -1,6 +1,6 @@
 """Topics of tests on brokers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Producer
@@ -10,6 +10,8 @@ from kafka.errors import KafkaError
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from assignor_core.live import LiveCluster, PartitionKey
+from streaming.cluster.admin import Cluster
 from tests import waiting
 
 LEADERS_AGE_MAX_MS = 2_000
@@ -25,6 +27,25 @@ def wait_until_known(admin: KafkaAdminClient, topics: Iterable[str]) -> None:
     waiting.until(
         f"all brokers know {wanted}", lambda: _all_know(admin, wanted, problems), state=lambda: ", ".join(problems[-1:])
     )
+
+
+def settled(cluster: Cluster, targets: Mapping[PartitionKey, tuple[int, ...]]) -> LiveCluster:
+    """The cluster as soon as it shows these replicas, all in sync, and nothing that is being reassigned.
+
+    Whoever asked for `targets` has to name them: a broker that has not heard of the request yet still describes the
+    replicas of before, in sync and settled.
+    """
+    seen = list[LiveCluster]()
+
+    def is_settled() -> bool:
+        live = cluster.describe()
+        seen[:] = [live]
+        placed = all(live.partitions[key].replicas == row for key, row in targets.items())
+        rows = live.partitions.values()
+        return placed and not live.reassigning() and all(len(row.isr) == len(row.replicas) for row in rows)
+
+    waiting.until("the replicas are placed and in sync", is_settled)
+    return seen[0]
 
 
 def producer_for_moves(bootstrap_servers: Sequence[str], *, acks: str) -> Producer:

@@ -33,7 +33,7 @@ from streaming.runtime.clocks import now_ms
 from streaming.settings import Settings
 from tests.core.serving_rule import served_parts
 from tests.kafka.measured_windows import MeasuredWindows
-from tests.topics import LEADERS_AGE_MAX_MS, wait_until_known
+from tests.topics import LEADERS_AGE_MAX_MS, settled, wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.kafka
@@ -197,15 +197,7 @@ def parts_of(figures: Mapping[int, float]) -> dict[int, float]:
 def move(cluster: Cluster, targets: Mapping[PartitionKey, tuple[int, ...]]) -> None:
     """Give partitions these replicas, the first of which leads."""
     cluster.reassign(targets)
-
-    def is_made() -> bool:
-        live = cluster.describe()
-        rows = {key: live.partitions[key] for key in targets}
-        return not live.reassigning() and all(
-            row.replicas == targets[key] and set(row.isr) == set(row.replicas) for key, row in rows.items()
-        )
-
-    until("the replicas are in sync", is_made)
+    settled(cluster, targets)
     cluster.elect_preferred(targets)
     until(
         "the preferred replicas lead",

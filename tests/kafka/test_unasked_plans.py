@@ -30,7 +30,7 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import HOUR_MS, KafkaSettings, Settings
 from tests.control.windows import write_hours_before, write_windows
 from tests.java_programs import tool
-from tests.topics import producer_for_moves, wait_until_known
+from tests.topics import producer_for_moves, settled, wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long]
@@ -166,8 +166,7 @@ def carry_out(
     execution = journal.executions(now_ms=now_ms)[-1]
     assert execution.last_event == "done", execution.last
     until("each broker knows that no throttle is left", lambda: cluster.throttle_rates() == {}, DEADLINE_S)
-    until("all replicas are in sync", lambda: _is_settled(cluster.describe()), DEADLINE_S)
-    return dict(decision), cluster.describe()
+    return dict(decision), settled(cluster, {})
 
 
 def held_decision(
@@ -180,11 +179,6 @@ def held_decision(
         write_windows(own, cluster.describe(), end_ms=end_ms, windows=1, rates=rates)
         assert not loop.tick(now_ms=end_ms)
     return dict(journal_of(own).last_decision() or {})
-
-
-def _is_settled(live: LiveCluster) -> bool:
-    rows = live.partitions.values()
-    return not live.reassigning() and all(len(row.isr) == len(row.replicas) for row in rows)
 
 
 def test_a_fifth_broker_that_is_empty_is_filled(own: Settings, admin: KafkaAdminClient, topic: str) -> None:
@@ -213,9 +207,7 @@ def test_racks_that_kafkas_own_tool_has_crowded_are_spread(
     )  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert "Successfully started" in done.stdout, done
-    until("the tool's moves are made", lambda: _is_settled(cluster.describe()), DEADLINE_S)
-    before = cluster.describe()
-    assert {key: before.partitions[key].replicas for key in crowded} == crowded
+    before = settled(cluster, crowded)
     decision, after = carry_out(own, admin)
     assert (decision["verdict"], decision["reason"]) == ("plan", "crowded_racks")
     changed = {key for key, row in after.partitions.items() if row.replicas != before.partitions[key].replicas}
