@@ -196,6 +196,15 @@ CASES = (
         silent=steady("snapshot_part_up", 1, 'part="load"'),
     ),
     Case(
+        "RebalancerUpkeepFails", 90,
+        steady("upkeep_failing_jobs", 2),
+        CLUSTER,
+        "2 jobs of the upkeep of cluster main have failed in every run of the last hour. The log of the pipeline names "
+        "each job and its error.",
+        # A job that fails now and then succeeds at its next run.
+        silent=moving("upkeep_failing_jobs", "0x20 1x30 0x100"),
+    ),
+    Case(
         "RebalancerTableSmallFiles", 480,
         {**steady("delta_table_files", 9000, 'table="decision"'),
          **steady("delta_table_size_bytes", 9_000_000, 'table="decision"')},
