@@ -51,7 +51,7 @@ only: a role imports no other role, and nothing imports what stands above it.
 CLOCKS = "streaming/runtime/clocks.py"
 READS_A_CLOCK = {
     "streaming/control/lease.py": "its default clocks: tests hand it others",
-    "streaming/control/look_age.py": "its default clocks: tests hand it others",
+    "streaming/control/looks.py": "its default clocks: tests hand it others",
     "streaming/cluster/msk_tokens.py": "its default clock: signed tokens expire by the wall clock",
     "streaming/cluster/tokens.py": "its default clock: tokens expire by the wall clock",
 }

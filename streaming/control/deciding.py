@@ -5,7 +5,7 @@ Evaluated once per closed window. In mode `observe` no plan is made, in `propose
 `assignor_core.deciding.step`'s.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,23 +16,22 @@ from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
 from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision, step
 from assignor_core.disks import LogDirs
-from assignor_core.load_history.windows import skew_figures
+from assignor_core.load_history.windows import ClosedWindow, skew_figures
 from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.resources import Resource
+from streaming import tables
 from streaming.cluster.ports import ClusterReader
 from streaming.control.absences import Absences
-from streaming.control.bytes_out_bounds import BytesOutBounds
 from streaming.control.evidence import TableEvidence
 from streaming.control.journal import Journal, decision_id
-from streaming.control.load_memory import KeptMemory
+from streaming.control.load_memory import KeptMemory, KeptRecurringLoad
 from streaming.control.planning import untouched
-from streaming.control.recurring_load import KeptRecurringLoad
 from streaming.control.windows import ClosedWindows, WindowTables
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import PlannerSettings
 from streaming.tables import TableReader, to_ms
+from streaming.views.broker_windows import BOUNDED_BY, Bounds, bounds_of
 from streaming.views.intents import Intent, brokers_by_intent
-
-log = structlog.get_logger()
 
 
 class Decider:
@@ -134,3 +133,40 @@ class Decider:
             "decision", verdict=evaluation.verdict.value, reason=evaluation.reason.value, detail=evaluation.detail,
             plan_id=plan_id[:12] if plan_id else None,
         )  # fmt: skip
+
+
+class BytesOutBounds:
+    """Reads the partitions of a window once, and only of windows with brokers that need it. Not for two threads."""
+
+    def __init__(self, window_tables: WindowTables) -> None:
+        self._tables = window_tables
+        self._known: dict[int, Bounds] = {}
+
+    def added(self, windows: Sequence[ClosedWindow]) -> tuple[ClosedWindow, ...]:
+        """The windows with the bounds of brokers whose bytes out are unknown. Raises TableUnavailable."""
+        if self._tables.readers_max is None:
+            return tuple(windows)
+        reader = TableReader(self._tables.root)
+        known = {row.start_ms: self._known.get(row.start_ms) for row in windows if row.reads_unknown}
+        self._known = {
+            start_ms: self._read(reader, start_ms) if row is None else row for start_ms, row in known.items()
+        }
+        return tuple(self._with_bounds(window) if window.reads_unknown else window for window in windows)
+
+    def _with_bounds(self, window: ClosedWindow) -> ClosedWindow:
+        known = self._known[window.start_ms]
+        bounds = {
+            row: (low, high) for row, (low, high) in known.items() if row in window.reads_unknown and high is not None
+        }
+        return replace(window, bounds={Resource.BYTES_OUT: bounds})
+
+    def _read(self, reader: TableReader, start_ms: int) -> Bounds:
+        where = (
+            tables.of_cluster(self._tables.kafka_cluster)
+            & tables.equal("window_start", tables.utc(start_ms))
+            & tables.equal("role", "leader")
+        )
+        return bounds_of(reader.encoded("partition_load", columns=BOUNDED_BY, where=where), self._tables.readers_max)
+
+
+log = structlog.get_logger()

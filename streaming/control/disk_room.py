@@ -1,23 +1,211 @@
-"""Room on the disks of the brokers that receive, looked at before each submit.
+"""What control knows of brokers' disks: room for what is copied, copies so far, log dirs of a plan within brokers.
 
-Brokers are asked that would receive or that lead what is copied there, and only about those partitions. An answer of
-the last seconds does where the copies take at most half of the room that is left (see `disk_looks`); else the broker is
-asked right before the submit. Where nothing fits, the next look comes `LOOK_INTERVAL_MS` later.
+Before each submit `DiskRoom` reads the log dirs of the brokers that would receive or that lead what is copied there,
+and only for those partitions. An answer of the last seconds does where the copies take at most half of the room that is
+left; otherwise the broker is read right before the submit. Where nothing fits, the next read comes `LOOK_INTERVAL_MS`
+later. `DiskLooks` keeps the answers: what was on its way to a broker when it answered, or has begun since, still takes
+its room, ended or not. What others write meanwhile is not seen, so whoever needs to know reads anew (`max_age_ms` 0). A
+broker that did not answer is left alone for a while, since each request costs `kafka.request_timeout_ms`.
+
+`CopiedBytes` shows how much of the movements under way is copied. `LogDirLooks` serves a plan of movements within
+brokers: a broker that copies is read at each look, the others every `LOOK_INTERVAL_MS`, because nothing of the plan
+changes there meanwhile.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from assignor_core.disks import LogDirs, catching_up, largest_replicas, replica_sizes, rooms, silent_brokers
+from assignor_core.disks import (
+    LogDirDescription,
+    LogDirs,
+    catching_up,
+    largest_replicas,
+    replica_sizes,
+    rooms,
+    silent_brokers,
+)
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Limits, wave_pending, without_room
 from assignor_core.execution.room import Room, WaitsForRoom, overflowing, waiting_text
 from assignor_core.intervals import is_due
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
-from streaming.control.disk_looks import DiskLooks
+from streaming.cluster.ports import ClusterReader
 from streaming.settings import PlannerSettings
 from streaming.views.broker_windows import capacities_of
+
+ANSWER_AGE_MAX_MS = 10_000
+SILENCE_MS = 60_000
+"""How long a broker that did not answer counts as silent and is not asked again, ms."""
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What one broker has shown."""
+
+    read_ms: int
+    partitions: frozenset[PartitionKey]
+    """The broker was asked about these."""
+    rows: Sequence[LogDirDescription]
+    arriving: set[PartitionKey] = field(default_factory=set)
+    """Partitions with a replica that was on its way to this broker at the answer or since."""
+
+
+class DiskLooks:
+    """Answers of brokers about their log dirs. Not for two threads: a caller calls `forget` before
+    another execution.
+    """
+
+    def __init__(self, cluster: ClusterReader) -> None:
+        self._cluster = cluster
+        self.forget()
+
+    def forget(self) -> None:
+        """No answer counts any more."""
+        self._answers: dict[int, _Answer] = {}
+        self._silent_since_ms: dict[int, int] = {}
+
+    def note(self, live: LiveCluster) -> None:
+        """Notes what one more look at the cluster shows: what copies, and which brokers are alive. A broker that is
+        back may show something else.
+        """
+        for known in (self._answers, self._silent_since_ms):
+            for broker in known.keys() - live.broker_racks.keys():
+                del known[broker]
+        for broker, keys in catching_up(live, self._answers.keys()).items():
+            self._answers[broker].arriving.update(keys)
+
+    def submitted(self, key: PartitionKey, brokers: Iterable[int]) -> None:
+        """A replica of the partition is to be copied to these brokers."""
+        for broker in brokers:
+            if broker in self._answers:
+                self._answers[broker].arriving.add(key)
+
+    def arriving(self, broker: int) -> Collection[PartitionKey]:
+        """What was on its way to the broker when it answered last, or has been since."""
+        return self._answers[broker].arriving if broker in self._answers else ()
+
+    def is_older(self, broker: int, now_ms: int) -> bool:
+        """Whether the broker's answer was read before this moment."""
+        return broker in self._answers and self._answers[broker].read_ms != now_ms
+
+    def read(
+        self,
+        wanted: Mapping[int, Collection[PartitionKey]],
+        partitions: Collection[PartitionKey],
+        *,
+        now_ms: int,
+        max_age_ms: int = ANSWER_AGE_MAX_MS,
+    ) -> dict[int, Sequence[LogDirDescription]]:
+        """Log dirs of the brokers `wanted`, with those of the partitions named there. A broker whose answer is too old,
+        or not about its partitions, is asked about all `partitions`. Brokers that don't answer are left out. Raises
+        ClusterUnreachable, ClusterRequestFailed.
+        """
+        asked = {
+            broker
+            for broker, keys in wanted.items()
+            if not self._is_silent(broker, now_ms) and not self._answers_this(broker, keys, now_ms, max_age_ms)
+        }
+        if asked:
+            shown = self._cluster.log_dirs(asked, partitions)
+            about = frozenset(partitions)
+            for broker in asked:
+                self._answers.pop(broker, None)
+                if broker in shown:
+                    self._answers[broker] = _Answer(now_ms, about, shown[broker])
+                else:
+                    self._silent_since_ms[broker] = now_ms
+        return {
+            broker: self._answers[broker].rows
+            for broker in wanted
+            if broker in self._answers and not self._is_silent(broker, now_ms)
+        }
+
+    def _is_silent(self, broker: int, now_ms: int) -> bool:
+        since_ms = self._silent_since_ms.get(broker)
+        if since_ms is not None and is_due(since_ms, SILENCE_MS, now_ms):
+            del self._silent_since_ms[broker]
+            return False
+        return since_ms is not None
+
+    def _answers_this(self, broker: int, keys: Collection[PartitionKey], now_ms: int, max_age_ms: int) -> bool:
+        answer = self._answers.get(broker)
+        if answer is None or not 0 <= now_ms - answer.read_ms <= max_age_ms:
+            return False
+        return answer.partitions.issuperset(keys)
+
+
+ReplicaBytes = Mapping[tuple[int, PartitionKey], int]
+"""Size of replicas by (broker, partition)."""
+
+
+class CopiedBytes:
+    """What was read lately, for one execution."""
+
+    def __init__(self, looks: DiskLooks) -> None:
+        self._looks = looks
+
+    def read(
+        self, plan: Plan, live: LiveCluster, progress: Mapping[PartitionKey, Progress], *, now_ms: int
+    ) -> ReplicaBytes:
+        """Replicas that movements under way have added so far; raises ClusterUnreachable, ClusterRequestFailed."""
+        wanted: dict[int, set[PartitionKey]] = {}
+        for row in plan.movements:
+            if _may_hold_copies(row, live, progress[row.key]):
+                for broker in set(row.new_replicas) - set(row.old_replicas):
+                    wanted.setdefault(broker, set()).add(row.key)
+        if not wanted:
+            return {}
+        return replica_sizes(self._looks.read(wanted, set().union(*wanted.values()), now_ms=now_ms))
+
+
+def _may_hold_copies(movement: Movement, live: LiveCluster, state: Progress) -> bool:
+    """Returns whether the movement is on its way: moving, or between two steps of a staged move."""
+    if state is not Progress.PENDING:
+        return state is Progress.MOVING
+    return live.partitions[movement.key].replicas != movement.old_replicas
+
+
+class LogDirLooks:
+    """Log dirs as the brokers of a plan have last shown them. Not for two threads: a caller calls `forget` before
+    another execution.
+    """
+
+    def __init__(self, cluster: ClusterReader) -> None:
+        self._cluster = cluster
+        self.forget()
+
+    def forget(self) -> None:
+        """No answer counts any more."""
+        self._shown: LogDirs = {}
+        self._all_ms: int | None = None
+        """When all brokers of the plan were asked last."""
+
+    def read_all(self, plan: Plan, *, now_ms: int) -> LogDirs:
+        """Returns log dirs of all brokers of the plan that answer. Raises ClusterUnreachable, ClusterRequestFailed."""
+        self._shown = self._asked(plan, plan.brokers)
+        self._all_ms = now_ms
+        return self._shown
+
+    def read(self, plan: Plan, copying: Collection[int], alive: Collection[int], *, now_ms: int) -> LogDirs:
+        """What the brokers `copying` show now, and what the others have shown last, or show now if that is too long
+        ago. A broker that was away, or did not answer, is asked as those are. Raises as `read_all` does.
+        """
+        if is_due(self._all_ms, LOOK_INTERVAL_MS, now_ms):
+            return self.read_all(plan, now_ms=now_ms)
+        others = {broker: rows for broker, rows in self._shown.items() if broker in alive and broker not in copying}
+        asked = [broker for broker in plan.brokers if broker not in others]
+        self._shown = {**others, **self._asked(plan, asked)} if asked else others
+        return self._shown
+
+    def is_of_all(self, now_ms: int) -> bool:
+        """Whether all brokers were asked at this moment."""
+        return self._all_ms == now_ms
+
+    def _asked(self, plan: Plan, brokers: Collection[int]) -> LogDirs:
+        return self._cluster.log_dirs(brokers, [row.key for row in plan.log_dir_movements])
+
 
 LOOK_INTERVAL_MS = 10_000
 AMPLE = 2.0

@@ -22,7 +22,7 @@ import structlog
 from assignor_core.marker import Holder
 from streaming import tables
 from streaming.control.journal import owner
-from streaming.control.look_age import LookAge
+from streaming.control.looks import LookAge
 from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
 from streaming.runtime import clocks
 

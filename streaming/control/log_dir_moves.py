@@ -45,17 +45,15 @@ from assignor_core.throttles import tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences
-from streaming.control.cluster_view import ClusterView, check_same_cluster
-from streaming.control.disk_room import LOOK_INTERVAL_MS
+from streaming.control.disk_room import LOOK_INTERVAL_MS, LogDirLooks
 from streaming.control.journal import Journal
-from streaming.control.log_dir_looks import LogDirLooks
-from streaming.control.log_dir_requests import LogDirRequests
 from streaming.control.log_dir_throttle import LogDirThrottle
-from streaming.control.look_age import LookAge
+from streaming.control.looks import ClusterView, LookAge, check_same_cluster
 from streaming.control.obstacles import changed_since_text
 from streaming.control.policies import limits
 from streaming.control.records import ExecutionRecord
 from streaming.control.reports import Reports
+from streaming.control.requests import LogDirRequests
 from streaming.settings import ControlSettings
 
 log = structlog.get_logger()

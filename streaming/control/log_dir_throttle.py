@@ -9,8 +9,7 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.clearing import Clearing, Remains
-from streaming.control.throttle import AdaptiveRates, Throttle
+from streaming.control.throttle import AdaptiveRates, Clearing, Remains, Throttle
 from streaming.control.throttled_brokers import RateLooks, ThrottledBrokers
 
 

@@ -1,8 +1,11 @@
-"""What speaks against more copying right now: consumer groups that fall behind since an execution began.
+"""What speaks against more copying right now: consumer groups that fall behind, and brokers that answer slowly.
 
-Reads `group_lag`: once what was before the execution, then at each look the newest windows alone. Which lag is too much
-the core says. Where nothing is known of a group nothing is held back for it: the pipeline may be down, and the
-cluster's own health is looked at besides.
+`LagPressure` reads `group_lag`: once what was before the execution, then at each look the newest windows alone. Where
+nothing is known of a group, nothing is held back for it: the pipeline may be down, and the cluster's own health is
+looked at besides. `LatencyPressure` reads the brokers' JMX endpoints (`collect.jmx_endpoints`) for Kafka's own p99 of
+produce requests, waiting for followers included: what a producer with acks=all sees, less its network. A broker whose
+endpoint is not given, or does not answer, holds nothing back. The core decides which lag is too much, and how slow is
+too slow.
 """
 
 import re
@@ -12,16 +15,67 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assignor_core.execution.caution import LagBound, groups_falling_behind
+from assignor_core.execution.caution import LagBound, LatencyBound, brokers_too_slow, groups_falling_behind
 from assignor_core.intervals import is_due
 from assignor_core.live import LivePartition, PartitionKey
 from streaming import tables
+from streaming.cluster.jmx_endpoints import sample_value, scrape
 from streaming.control.windows import WindowTables, stale_after_ms
 from streaming.errors import UsageProblem
 from streaming.views.group_columns import KEY
 from streaming.views.group_picture import CURRENT_WINDOWS, POPULATED
 
 READ_INTERVAL_MS = 5_000
+LIMIT_S = 2.0
+"""How long one endpoint may take for its whole answer: the execution waits for all of them."""
+SERIES = 'kafka_network_requestmetrics_totaltimems_p99{request="Produce"'
+"""Name and first label of the series with the p99 latency of produce requests, as `deploy/jmx/kafka-broker.yaml` names
+it.
+"""
+
+
+class LatencyPressure:
+    """Looks again at most every few seconds."""
+
+    def __init__(self, endpoints: Mapping[int, str], bound: LatencyBound) -> None:
+        """`endpoints`: URL of `/metrics` by broker id."""
+        self._endpoints = endpoints
+        self._bound = bound
+        self._read_ms: int | None = None
+        self._before_ms: float | None = None
+        self._reason: str | None = None
+
+    def highest_ms(self) -> float | None:
+        """The p99 of the slowest broker, ms; None where no broker shows it."""
+        return max(self._latencies().values(), default=None)
+
+    def reason(self, before_ms: float | None, *, now_ms: int) -> str | None:
+        """Why to hold back, naming the slowest broker; None if nothing does. `before_ms` is `highest_ms` then."""
+        if before_ms is None:
+            return None
+        if before_ms != self._before_ms or is_due(self._read_ms, READ_INTERVAL_MS, now_ms):
+            self._read_ms, self._before_ms = now_ms, before_ms
+            slow = brokers_too_slow(before_ms, self._latencies(), self._bound)
+            self._reason = _slowest_text(slow[0], before_ms) if slow else None
+        return self._reason
+
+    def _latencies(self) -> dict[int, float]:
+        # The collector logs an endpoint that does not answer, at every sample.
+        answers = scrape(self._endpoints, limit_s=LIMIT_S).answers
+        latencies = {broker: _produce_p99_ms(answer) for broker, answer in sorted(answers.items())}
+        return {broker: latency for broker, latency in latencies.items() if latency is not None}
+
+
+def _slowest_text(slowest: tuple[int, float], before_ms: float) -> str:
+    broker, latency_ms = slowest
+    return f"broker {broker} answers producers in {latency_ms:,.0f} ms (p99), {before_ms:,.0f} ms at the start"
+
+
+def _produce_p99_ms(exposition: str) -> float | None:
+    line = next((line for line in exposition.splitlines() if line.startswith(SERIES)), None)
+    return None if line is None else sample_value(line)
+
+
 BASELINE_WINDOWS = 3
 """A group's lag at the start is its newest within so many windows before it."""
 _COLUMNS = (*KEY, "lag_records", "committed_offset", "group_state", "window_start", "last_event_time_ms")

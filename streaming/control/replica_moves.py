@@ -24,13 +24,9 @@ from assignor_core.throttles import tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences, needed_by
-from streaming.control.cluster_view import check_same_cluster
-from streaming.control.copied_bytes import CopiedBytes
-from streaming.control.disk_looks import DiskLooks
-from streaming.control.disk_room import DiskRoom
+from streaming.control.disk_room import CopiedBytes, DiskLooks, DiskRoom
 from streaming.control.journal import Journal
-from streaming.control.look_age import LookAge
-from streaming.control.looks import Look, Looks
+from streaming.control.looks import Look, LookAge, Looks, check_same_cluster
 from streaming.control.obstacles import cancelled_by_others, misfit
 from streaming.control.policies import limits
 from streaming.control.records import ExecutionRecord

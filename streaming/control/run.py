@@ -24,7 +24,7 @@ from streaming.control.cordons import Cordons
 from streaming.control.identity import cluster_of, lease_of, leased_cluster
 from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
-from streaming.control.look_age import LookAge
+from streaming.control.looks import LookAge
 from streaming.control.measuring import measured_levels, measured_skew
 from streaming.control.policies import EXECUTING_INTERVAL_MS
 from streaming.control.records import ExecutionRecord

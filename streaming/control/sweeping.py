@@ -21,10 +21,10 @@ from assignor_core.throttles import is_tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
-from streaming.control.late_within import give_up
-from streaming.control.log_dir_requests import LogDirRequests
-from streaming.control.look_age import LookAge
+from streaming.control.late_requests import give_up
+from streaming.control.looks import LookAge
 from streaming.control.records import ExecutionRecord
+from streaming.control.requests import LogDirRequests
 from streaming.errors import AnotherControl, ClusterRequestFailed, ClusterUnreachable
 
 log = structlog.get_logger()

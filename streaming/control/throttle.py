@@ -4,8 +4,8 @@ The rate of a broker follows from its measured headroom and from pressure (see `
 `control.throttle_adaptive` is off, it is the setting, unchanged to the end.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -26,13 +26,50 @@ from assignor_core.plan import Plan
 from assignor_core.resources import Resource
 from assignor_core.throttles import is_tagged, tagged
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.clearing import Clearing, Remains
 from streaming.control.throttled_brokers import RateLooks, ThrottledBrokers
 from streaming.control.throttled_lists import ThrottledLists, ThrottleScope, throttle_scope
 from streaming.control.windows import ClosedWindows, WindowTables
 from streaming.errors import ClusterRequestFailed
 
+CLEAR_TRIES_MAX = 60
+"""Most tries, a tick apart, to remove a throttle that Kafka refuses to remove; then the execution ends without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What is left of a throttle that was to be removed."""
+
+    brokers: tuple[int, ...]
+    """Brokers that keep their rate."""
+    refused: str | None = None
+    """Why Kafka refuses; None if the brokers are only down."""
+
+
+class Clearing:
+    """Counts the tries that Kafka has refused, one after the other, of one execution."""
+
+    def __init__(self) -> None:
+        self._refused = 0
+
+    def remains(self, clear: Callable[[], Iterable[int]], left: Callable[[], Iterable[int]]) -> Remains:
+        """What is left after `clear`, which removes the throttle and returns the brokers that keep their rate.
+
+        Raises ClusterRequestFailed if Kafka refuses, until it has refused too often: then brokers `left` are what
+        remains.
+        """
+        try:
+            brokers = clear()
+        except ClusterRequestFailed as error:
+            self._refused += 1
+            if self._refused < CLEAR_TRIES_MAX:
+                raise
+            return Remains(tuple(left()), str(error))
+        self._refused = 0
+        return Remains(tuple(brokers))
+
+
 log = structlog.get_logger()
+
 
 RATES_OF_BROKER = 2
 """One for what it sends as a leader, one for what it receives as a follower; control sets both."""

@@ -19,7 +19,7 @@ from streaming.collect.jmx import FIELDS, PREFIX, parse_counters, read_counters
 from streaming.collect.look import Look
 from streaming.collect.observation import BrokerCounters
 from streaming.config import load_effective
-from streaming.control.latency import SERIES, LatencyPressure
+from streaming.control.pressure import SERIES, LatencyPressure
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
 from tests.http_environment import UNUSABLE

@@ -12,7 +12,7 @@ import pytest
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.resources import Resource
 from streaming import tables
-from streaming.control.bytes_out_bounds import BytesOutBounds
+from streaming.control.deciding import BytesOutBounds
 from streaming.control.windows import ClosedWindows
 from streaming.control.wiring import decider_of, journal_of, window_tables_of
 from streaming.settings import Settings

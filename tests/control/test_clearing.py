@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming.control import clearing
-from streaming.control.clearing import Clearing, Remains
+from streaming.control import throttle
+from streaming.control.throttle import Clearing, Remains
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
 
@@ -16,7 +16,7 @@ def unreachable() -> list[int]:
 
 
 def test_a_refusal_is_raised_until_there_were_too_many_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clearing, "CLEAR_TRIES_MAX", 3)
+    monkeypatch.setattr(throttle, "CLEAR_TRIES_MAX", 3)
     tries = Clearing()
     for _ in range(2):
         with pytest.raises(ClusterRequestFailed):

@@ -13,7 +13,7 @@ from assignor_core.execution.progress import NO_LOOKS, progress_of
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits, Step, Submit, Wait, next_step
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Movement, Plan
-from streaming.control.cluster_view import WHOLE_LOOK_INTERVAL_MS, ClusterView
+from streaming.control.looks import WHOLE_LOOK_INTERVAL_MS, ClusterView
 from tests.simulated_cluster import (
     SimulatedClient,
     SimulatedCluster,

@@ -8,8 +8,7 @@ from assignor_core.disks import LogDirDescription
 from assignor_core.execution.progress import Progress
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan
-from streaming.control.disk_looks import ANSWER_AGE_MAX_MS, SILENCE_MS, DiskLooks
-from streaming.control.disk_room import AMPLE, LOOK_INTERVAL_MS, DiskRoom
+from streaming.control.disk_room import AMPLE, ANSWER_AGE_MAX_MS, LOOK_INTERVAL_MS, SILENCE_MS, DiskLooks, DiskRoom
 from streaming.control.throttled_brokers import RATES_AT_A_LOOK_MAX, RateLooks
 from streaming.settings import PlannerSettings
 from tests.control.noted_cluster import SKEW

@@ -10,8 +10,7 @@ from assignor_core.execution.reconcile import Limits, Submit, next_step
 from assignor_core.execution.room import PATIENCE_MS
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
-from streaming.control.disk_looks import DiskLooks
-from streaming.control.disk_room import DiskRoom
+from streaming.control.disk_room import DiskLooks, DiskRoom
 from streaming.control.pressure import LagPressure
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of

@@ -6,8 +6,7 @@ from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.live_plans.measured_loads import NO_FOLLOWERS, FollowerLoads
 from assignor_core.resources import Resource
 from streaming import tables
-from streaming.control.followers import follower_loads
-from streaming.control.planning import propose_live
+from streaming.control.planning import follower_loads, propose_live
 from streaming.control.windows import closed_windows
 from streaming.control.wiring import window_tables_of
 from streaming.settings import Settings

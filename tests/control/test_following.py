@@ -14,8 +14,8 @@ from assignor_core.marker import MARKER_TTL_MS, Marker
 from streaming import tables
 from streaming.commands.acting import noted
 from streaming.commands.apply import _Following
-from streaming.control.clearing import CLEAR_TRIES_MAX
 from streaming.control.lease import Lease
+from streaming.control.throttle import CLEAR_TRIES_MAX
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.runtime.os_user import os_user

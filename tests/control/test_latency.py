@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from assignor_core.execution.caution import LatencyBound
-from streaming.control import latency
-from streaming.control.latency import READ_INTERVAL_MS, SERIES, LatencyPressure
+from streaming.control import pressure as pressures
+from streaming.control.pressure import READ_INTERVAL_MS, SERIES, LatencyPressure
 
 NOON_MS = 1_700_000_040_000
 HOUR_MS = 3_600_000
@@ -33,7 +33,7 @@ def scraped(monkeypatch: pytest.MonkeyPatch) -> Scraped:
         scraped.asked += 1
         return scraped
 
-    monkeypatch.setattr(latency, "scrape", scrape)
+    monkeypatch.setattr(pressures, "scrape", scrape)
     return scraped
 
 

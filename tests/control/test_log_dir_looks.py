@@ -7,8 +7,7 @@ from assignor_core.disks import LogDirDescription
 from assignor_core.live import PartitionKey
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
-from streaming.control.disk_room import LOOK_INTERVAL_MS
-from streaming.control.log_dir_looks import LogDirLooks
+from streaming.control.disk_room import LOOK_INTERVAL_MS, LogDirLooks
 from streaming.settings import Settings
 from tests.control.test_movements_within_brokers import (
     ERRORS,

@@ -9,7 +9,7 @@ from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.control.lease import Lease
-from streaming.control.look_age import LOOK_AGE_MAX_MS, LookAge
+from streaming.control.looks import LOOK_AGE_MAX_MS, LookAge
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import LookTooOld

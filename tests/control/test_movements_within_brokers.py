@@ -15,7 +15,7 @@ from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.throttles import RATE_TAG, tagged
 from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.late_requests import LOOKS_AFTER_MS, LateRequests
-from streaming.control.look_age import LookAge
+from streaming.control.looks import LookAge
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.sweeping import COPY_LOOK_INTERVAL_MS, LOOK_INTERVAL_MS, Sweeper

@@ -10,8 +10,8 @@ from assignor_core.load_history.recurring import NO_HISTORY, recurrence_of
 from assignor_core.resources import Resource
 from streaming import tables
 from streaming.contract import BROKER_LOAD_HOURLY, RECURRING_LOAD
-from streaming.control import recurring_load
-from streaming.control.recurring_load import KEPT_EVERY_MS, KeptRecurringLoad, read_history
+from streaming.control import load_memory
+from streaming.control.load_memory import KEPT_EVERY_MS, KeptRecurringLoad, read_history
 from streaming.control.windows import WindowTables, closed_windows
 from streaming.settings import DAY_MS, HOUR_MS
 from tests.serve.synthetic import Synthetic
@@ -110,7 +110,7 @@ def test_what_cannot_be_read_is_learned_anew(window_tables: WindowTables, monkey
         transaction_version=1,
     )
     warnings: list[str] = []
-    monkeypatch.setattr(recurring_load.log, "warning", lambda event, **_: warnings.append(event))
+    monkeypatch.setattr(load_memory.log, "warning", lambda event, **_: warnings.append(event))
     assert KeptRecurringLoad(window_tables).history.newest_ms == 0
     assert warnings == ["recurring_load_unreadable"]
 

@@ -10,7 +10,7 @@ from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.throttles import ThrottledReplicas
-from streaming.control import clearing
+from streaming.control import throttle
 from streaming.control.carrier import Carrier
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
@@ -180,7 +180,7 @@ def tick_until(loop: ControlLoop, settings: Settings, record: ExecutionRecord, *
 def test_a_throttle_that_kafka_refuses_to_remove_is_named_and_swept_later(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, restarted: bool
 ) -> None:
-    monkeypatch.setattr(clearing, "CLEAR_TRIES_MAX", TRIES)
+    monkeypatch.setattr(throttle, "CLEAR_TRIES_MAX", TRIES)
     cluster = Stubborn()
     first, second = approve(journal_of(settings), 0), approve(journal_of(settings), 1, now_ms=NOON_MS + 1)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
@@ -210,7 +210,7 @@ def test_a_throttle_that_kafka_refuses_to_remove_is_named_and_swept_later(
 
 def test_brokers_that_no_longer_have_a_rate_owe_nothing(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Topics alone refused: their lists have no effect without a rate."""
-    monkeypatch.setattr(clearing, "CLEAR_TRIES_MAX", TRIES)
+    monkeypatch.setattr(throttle, "CLEAR_TRIES_MAX", TRIES)
     cluster = Stubborn()
     record = approve(journal_of(settings), 0)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
@@ -243,7 +243,7 @@ def test_a_plan_that_is_approved_without_the_right_to_move_is_refused_once_with_
 
 
 def test_brokers_whose_rates_kafka_does_not_show_owe_them(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clearing, "CLEAR_TRIES_MAX", TRIES)
+    monkeypatch.setattr(throttle, "CLEAR_TRIES_MAX", TRIES)
     cluster = Stubborn()
     record = approve(journal_of(settings), 0)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)

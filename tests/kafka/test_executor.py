@@ -23,8 +23,8 @@ from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import consumer
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
-from streaming.control.latency import LatencyPressure
 from streaming.control.looks import Look
+from streaming.control.pressure import LatencyPressure
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.throttled_lists import throttle_scope
