@@ -1,9 +1,17 @@
-"""Progress of each movement of a plan, read from the cluster.
+"""Progress of each movement of a plan, read from the cluster, and the replica lists on its way.
 
 A partition that is neither at its old replicas, nor on its way, nor at its new ones was changed by somebody else. The
 way is a list that this execution asks for, and no other: a reassignment to other replicas belongs to somebody else,
 even if these lie between the old and the new ones. One look can be wrong: a broker's metadata may be a moment behind
 the controller's. So what would be an alarm, or an end, is believed after several looks in a row (`PastLooks`).
+
+A staged plan moves a partition by one new replica at a time (`next_replicas`). Kafka drops a replica only once those
+that are added are in sync, so a list in which one replica is exchanged keeps the replication factor, and is one above
+it while it copies. The next list follows from the present one alone, wherever on the way that is.
+
+A look at everything costs by the size of the cluster. The controller's list of reassignments is short and shows when a
+copy has ended, so few partitions need a request of their own (`topics_in_play`): those whose next step depends on
+leader and in-sync replicas, and those that hold everything back.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,8 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum, auto
 from typing import Self
 
-from assignor_core.execution.staging import is_between
-from assignor_core.live import LiveCluster, LivePartition, PartitionKey, Reassignment
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, Reassignment
 from assignor_core.plan import Movement, Plan
 
 MISSING_LOOKS_MIN = 10
@@ -234,3 +241,78 @@ def _is_step(movement: Movement, target: tuple[int, ...]) -> bool:
     """Whether a staged movement can ask for this list on its way."""
     old, new = movement.old_replicas, movement.new_replicas
     return len(target) == len(new) and is_between(target, old, new)
+
+
+def next_replicas(current: tuple[int, ...], goal: tuple[int, ...], racks: Mapping[int, str | None]) -> tuple[int, ...]:
+    """The list to ask for next, `goal` in the end: one replica exchanged, on as many racks as can be, the leader last.
+
+    There is always an exchange that leaves no fewer racks than `current` or `goal` has, whichever has fewer: replicas
+    in the same rack take each other's place. Where the replication factor changes there are no steps.
+
+    >>> next_replicas((1, 2, 3), (4, 5, 3), {})
+    (1, 4, 3)
+    >>> next_replicas((1, 4, 3), (4, 5, 3), {})
+    (4, 5, 3)
+    >>> next_replicas((1, 2), (3, 4), {1: "a", 2: "b", 3: "a", 4: "b"})
+    (1, 4)
+    """
+    missing = [broker for broker in goal if broker not in current]
+    surplus = [broker for broker in current if broker not in goal]
+    if len(missing) <= 1 or len(current) != len(goal):
+        return goal
+    exchanged = (_exchanged(current, old, new) for old in surplus for new in missing)
+    return min(exchanged, key=lambda replicas: (-rack_count(replicas, racks), replicas[0] != current[0]))
+
+
+def is_between(replicas: tuple[int, ...], old: tuple[int, ...], goal: tuple[int, ...]) -> bool:
+    """Whether `replicas` can only be on the way from `old` to `goal`: some of each, and all that are in both.
+
+    >>> is_between((1, 4), (1, 2), (3, 4)), is_between((1, 3, 2), (1, 2), (3, 4)), is_between((2, 1), (1, 2), (3, 4))
+    (True, True, False)
+    >>> is_between((3, 4, 1, 2), (1, 2), (3, 4))  # all replicas copy at once
+    True
+    """
+    present, before, after = set(replicas), set(old), set(goal)
+    return before & after <= present <= before | after and bool(present & (after - before)) and bool(present - after)
+
+
+def rack_count(replicas: tuple[int, ...], racks: Mapping[int, str | None]) -> int:
+    """Racks that the replicas are spread over; brokers without a known one count as one rack."""
+    return len({racks.get(broker) for broker in replicas})
+
+
+def _exchanged(replicas: tuple[int, ...], old: int, new: int) -> tuple[int, ...]:
+    return tuple(new if broker == old else broker for broker in replicas)
+
+
+_WATCHED = frozenset({Progress.PLACED, Progress.FOREIGN, Progress.MISSING})
+"""What waits for an election, is an alarm that has to be confirmed, or may count as gone after some looks."""
+
+
+def topics_in_play(progress: Mapping[PartitionKey, Progress], live: LiveCluster) -> frozenset[str]:
+    """Topics of movements whose state the controller's list alone does not show.
+
+    >>> moving = LivePartition((1, 2), 1, (1,))
+    >>> live = LiveCluster("c", {}, {("t", 0): moving, ("u", 0): moving})
+    >>> sorted(topics_in_play({("t", 0): Progress.PLACED, ("u", 0): Progress.PENDING}, live))
+    ['t']
+    """
+    unlisted = (key for key, state in progress.items() if state is Progress.MOVING and key not in live.listed)
+    watched = (key for key, state in progress.items() if state in _WATCHED)
+    return frozenset(topic for keys in (unlisted, watched) for topic, _ in keys)
+
+
+def is_troubled(partition: LivePartition, alive: frozenset[int]) -> bool:
+    """Whether a partition can hold an execution back, or takes room on a disk: offline, out of sync, or on a broker
+    that is away. All others change nothing about the next step, unless the plan names them; those that are being
+    reassigned are in the controller's list.
+
+    >>> alive = frozenset({1, 2})
+    >>> is_troubled(LivePartition((1, 2), 1, (1, 2)), alive), is_troubled(LivePartition((1, 2), 1, (1,)), alive)
+    (False, True)
+    """
+    return (
+        partition.leader == NO_LEADER
+        or len(partition.isr) < len(partition.replicas)
+        or not alive.issuperset(partition.replicas)
+    ) and not partition.reassigning

@@ -2,7 +2,7 @@
 
 A run that was killed at any instant goes on by looking: each movement is where the cluster shows it to be (see
 `progress`). A partition that somebody else has changed is left alone and reported. With staged moves the way has steps
-(see `staging`). The module decides; it sends nothing.
+(see `progress`). The module decides; it sends nothing.
 """
 
 from collections import Counter
@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assignor_core.execution.accounting import NO_REFUSALS, what_was_made
-from assignor_core.execution.progress import FINISHED, NO_LOOKS, PastLooks, Progress, progress_of
+from assignor_core.execution.progress import FINISHED, NO_LOOKS, PastLooks, Progress, next_replicas, progress_of
 from assignor_core.execution.room import Room, waiting_text
-from assignor_core.execution.staging import next_replicas
 from assignor_core.live import (
     RELIEF_MAX_AWAY_SHARE,
     LiveCluster,

@@ -9,7 +9,7 @@ the log dir online again, it goes on with both (Kafka's `ReplicaManager.alterRep
 from collections.abc import Mapping, Sequence
 
 from assignor_core.disks import LogDirDescription, LogDirs
-from assignor_core.execution.refusals import NAMED_MAX
+from assignor_core.execution.accounting import NAMED_MAX
 from assignor_core.live import ReplicaKey, replica_name
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan

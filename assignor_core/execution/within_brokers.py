@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from assignor_core.disks import LogDirDescription, LogDirs, behind_within, lacking_bytes, log_dir_rooms, replica_sizes
+from assignor_core.execution.accounting import NAMED_MAX, PERMANENT
 from assignor_core.execution.progress import FINISHED, MISSING_LOOKS_MIN, Progress
 from assignor_core.execution.reconcile import Abort, Done, Limits, Wait
-from assignor_core.execution.refusals import NAMED_MAX, PERMANENT
 from assignor_core.execution.room import Waiting, seen_waiting, to_give_up
 from assignor_core.live import LiveCluster, ReplicaKey, replica_name
 from assignor_core.log_dir_movement import LogDirMovement

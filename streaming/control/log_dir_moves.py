@@ -11,11 +11,11 @@ from typing import Any
 import structlog
 
 from assignor_core.disks import LogDirs
+from assignor_core.execution.accounting import NAMED_MAX
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Abort, Done, Wait
-from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.execution.seen_movements import SeenSoFar
 from assignor_core.execution.stranded import may_go_on, may_go_on_text
 from assignor_core.execution.within_brokers import (

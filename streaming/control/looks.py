@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
-from assignor_core.execution.accounting import what_was_made
-from assignor_core.execution.attention import is_troubled, topics_in_play
+from assignor_core.execution.accounting import NAMED_MAX, what_was_made
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import (
     NO_LOOKS,
@@ -27,10 +26,11 @@ from assignor_core.execution.progress import (
     Progress,
     hidden_in_flight,
     is_settled,
+    is_troubled,
     progress_among,
+    topics_in_play,
     with_skipped,
 )
-from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.identity import another_cluster, topics_made_again, without_topics
 from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, Reassignment, partition_name

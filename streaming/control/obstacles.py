@@ -5,9 +5,9 @@ Judged on what the caller holds: nothing here asks the cluster or a table.
 
 from collections.abc import Collection, Mapping, Sequence
 
+from assignor_core.execution.accounting import NAMED_MAX
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import Progress
-from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.maintenance import may_act, next_opening
 from assignor_core.plan import Plan

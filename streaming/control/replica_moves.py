@@ -10,11 +10,10 @@ from typing import Any
 
 import structlog
 
-from assignor_core.execution.accounting import bytes_moved, movements_done
+from assignor_core.execution.accounting import NAMED_MAX, bytes_moved, movements_done, refusals_text
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Step, Submit, Wait, next_step
-from assignor_core.execution.refusals import NAMED_MAX, refusals_text
 from assignor_core.execution.room import Room
 from assignor_core.execution.seen_movements import MADE, SeenSoFar
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name

@@ -6,7 +6,7 @@ times and then skipped, so that one refusal stops nothing else.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from assignor_core.execution.refusals import Refusals
+from assignor_core.execution.accounting import Refusals
 from assignor_core.execution.within_brokers import Hindered
 from assignor_core.live import LivePartition, PartitionKey, ReplicaKey
 from streaming.cluster.ports import LogDirChanger, PlacementChanger

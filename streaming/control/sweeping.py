@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Set
 
 import structlog
 
+from assignor_core.execution.accounting import NAMED_MAX
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.identity import another_cluster, without_made_again
 from assignor_core.intervals import is_due
 from assignor_core.live import ReplicaKey, replica_name

@@ -16,7 +16,7 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
-from assignor_core.execution.refusals import PERMANENT
+from assignor_core.execution.accounting import PERMANENT
 from streaming.cluster.admin import Cluster
 from streaming.cluster.permissions import missing_permissions
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused

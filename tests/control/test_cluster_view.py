@@ -8,8 +8,7 @@ from random import Random
 import pytest
 
 from assignor_core.errors import SimulatedRefusal, SimulatedSilence
-from assignor_core.execution.attention import topics_in_play
-from assignor_core.execution.progress import NO_LOOKS, progress_of
+from assignor_core.execution.progress import NO_LOOKS, progress_of, topics_in_play
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits, Step, Submit, Wait, next_step
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Movement, Plan

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 import pytest
 import structlog
 
-from assignor_core.execution.refusals import TRIES_MAX
+from assignor_core.execution.accounting import TRIES_MAX
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from assignor_core.deciding.policy import DecisionPolicy
+from assignor_core.execution.accounting import TRIES_MAX
 from assignor_core.execution.adaptive_rates import ADAPT_INTERVAL_MS
 from assignor_core.execution.caution import GAIN_KEPT_MIN, HEADROOM_SHARE, THROTTLE_BACK_OFF, THROTTLE_RECOVERY
 from assignor_core.execution.progress import MISSING_LOOKS_MIN, UNLISTED_LOOKS_MAX
-from assignor_core.execution.refusals import TRIES_MAX
 from assignor_core.execution.room import PATIENCE_MS
 from assignor_core.live_plans.planning import UNKNOWN_SHARE_MAX
 

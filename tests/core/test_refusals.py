@@ -1,7 +1,7 @@
 """Partitions that Kafka refuses to move: what is asked for again, what is skipped, and how the plan ends."""
 
+from assignor_core.execution.accounting import TRIES_MAX, Refusals, refusals_text
 from assignor_core.execution.reconcile import Abort, Done, Limits, Submit, next_step
-from assignor_core.execution.refusals import TRIES_MAX, Refusals, refusals_text
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan
 

@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.execution.staging import is_between, next_replicas, rack_count
+from assignor_core.execution.progress import is_between, next_replicas, rack_count
 
 BROKERS = tuple(range(1, 9))
 RACKS = st.fixed_dictionaries({broker: st.sampled_from(("a", "b", "c", None)) for broker in BROKERS})

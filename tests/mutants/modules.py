@@ -6,17 +6,14 @@ The worked examples of the docstrings and the limits that the documentation name
 _ALL = ("core/test_worked_examples", "core/test_documented_limits")
 _EXECUTION = ("core/test_reconcile", "core/test_progress", "core/test_refusals", "core/test_staging")
 _TESTS = {
-    "execution/accounting": ("core/test_accounting", "core/test_refusals"),
+    "execution/accounting": ("core/test_accounting", "core/test_refusals", "control/test_admin_answers"),
     "execution/adaptive_rates": ("core/test_accounting",),
-    "execution/attention": ("control/test_cluster_view",),
     "execution/caution": ("core/test_caution", "core/test_accounting"),
     "execution/events": ("core/test_life_cycle", "test_execution_rows"),
     "execution/life_cycle": ("core/test_life_cycle", "test_execution_rows"),
-    "execution/progress": _EXECUTION,
+    "execution/progress": (*_EXECUTION, "control/test_cluster_view"),
     "execution/reconcile": (*_EXECUTION, "control/test_policies"),
-    "execution/refusals": ("core/test_refusals", "control/test_admin_answers"),
     "execution/room": ("core/test_disks", "core/test_reconcile"),
-    "execution/staging": _EXECUTION,
     "execution/within_brokers": ("core/test_within_brokers", "control/test_movements_within_brokers"),
     "deciding/gates": ("core/test_observed_windows", "control/test_unhealthy", "core/test_step", "core/test_futile"),
     "load_history/load_memory": ("core/test_load_memory", "core/test_load_memory_bounds"),
@@ -83,7 +80,7 @@ _TESTS = {
 }
 _OF_CONTROL = {
     "absences": ("control/test_absences",),
-    "look_age": ("control/test_look_age",),
+    "looks": ("control/test_look_age", "control/test_looks", "control/test_cluster_view"),
 }
 TESTS = {
     f"assignor_core/{module}.py": tuple(f"tests/{name}.py" for name in (*names, *_ALL))

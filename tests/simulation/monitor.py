@@ -33,10 +33,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from assignor_core.execution.accounting import PERMANENT
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.execution.refusals import PERMANENT
-from assignor_core.execution.staging import is_between, rack_count
+from assignor_core.execution.progress import is_between, rack_count
 from assignor_core.live import NO_LEADER, PartitionKey, partition_name
 from assignor_core.plan import Movement, plan_from_json
 from assignor_core.proposed_plan import KeptPlan

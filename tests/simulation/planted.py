@@ -10,7 +10,7 @@ from unittest import mock
 from assignor_core import marker
 from assignor_core.deciding import gates
 from assignor_core.deciding.observation import GivenUp
-from assignor_core.execution import progress, reconcile, refusals, room, staging, within_brokers
+from assignor_core.execution import accounting, progress, reconcile, room, within_brokers
 from assignor_core.execution.events import ABORT_SEQUENCE, Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import Progress
@@ -22,12 +22,10 @@ from assignor_core.plan import Plan
 from streaming.control import (
     absences,
     automatic,
-    clearing,
     cluster_marker,
     disk_room,
     executor,
     late_requests,
-    late_within,
     log_dir_moves,
     log_dir_throttle,
     looks,
@@ -139,7 +137,7 @@ def _no_waves(next_step: Any) -> Any:
 
 
 def _nothing_left(_clear: Any) -> Any:
-    return lambda _self, _execution, _plan: clearing.Remains(())
+    return lambda _self, _execution, _plan: throttle.Remains(())
 
 
 def _no_bound(rooms: Any) -> Any:
@@ -253,7 +251,7 @@ PLANTED = (
     Planted("an abort cancels everybody's", "3", looks.Look, "moving", _cancels_all, 3),
     Planted("an abort cancels nothing", "6", looks.Look, "moving", lambda _: property(lambda _look: []), 3),
     Planted("done is said while partitions move", "6", replica_moves, "next_step", _done_while_moving, 3),
-    Planted("racks are ignored on the way", "2", staging, "rack_count", _no_rack, 17),
+    Planted("racks are ignored on the way", "2", progress, "rack_count", _no_rack, 17),
     Planted("a request without an answer ends control", "6", run, "RETRIED_ERRORS", lambda _: (), 2),
     Planted("elections are not capped", "7 elections at a time", replica_moves, "limits", _unlimited_elections, 18),
     Planted(
@@ -292,7 +290,7 @@ PLANTED = (
         "what the tables no longer account for is not removed", "6 no throttle is left", sweeping.StrayRates, "remove",
         lambda _: lambda *_: None, 71,
     ),
-    Planted("a refusal that passes counts for good", "6", refusals, "TRIES_MAX", lambda _: 1, 5),
+    Planted("a refusal that passes counts for good", "6", accounting, "TRIES_MAX", lambda _: 1, 5),
     Planted(
         "the cluster's id is not compared", "4", requests, "cluster_mismatch", _same_cluster, 8,
         also=((executor, "another_cluster", _same_cluster),),
@@ -371,7 +369,7 @@ PLANTED = (
     ),
     Planted(
         "rates within brokers are not removed", "6", log_dir_throttle.LogDirThrottle, "clear",
-        lambda _: lambda _self, _execution: clearing.Remains(()), 1, story=run_within_story,
+        lambda _: lambda _self, _execution: throttle.Remains(()), 1, story=run_within_story,
     ),
     Planted(
         "movements within brokers are not capped", "7", log_dir_moves, "limits", _uncapped, 1,
@@ -387,7 +385,7 @@ PLANTED = (
     ),
     Planted(
         "an end gives up no copies within brokers", "6", log_dir_moves, "cancellations",
-        lambda _: lambda *_: {}, 6, also=((late_within, "cancellations", lambda _: lambda *_: {}),),
+        lambda _: lambda *_: {}, 6, also=((late_requests, "cancellations", lambda _: lambda *_: {}),),
         story=run_within_story,
     ),
     Planted(

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from assignor_core.execution import refusals
+from assignor_core.execution import accounting
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
@@ -36,7 +36,7 @@ LONG_BYTES = 30 * BYTES
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty tries would be as many turns that are alike."""
-    monkeypatch.setattr(refusals, "TRIES_MAX", TRIES)
+    monkeypatch.setattr(accounting, "TRIES_MAX", TRIES)
 
 
 class Counting(Monitor):
