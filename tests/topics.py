@@ -32,8 +32,8 @@ def wait_until_known(admin: KafkaAdminClient, topics: Iterable[str]) -> None:
 def settled(cluster: Cluster, targets: Mapping[PartitionKey, tuple[int, ...]]) -> LiveCluster:
     """The cluster as soon as it shows these replicas, all in sync, and nothing that is being reassigned.
 
-    Whoever asked for `targets` has to name them: a broker that has not heard of the request yet still describes the
-    replicas of before, in sync and settled.
+    Whoever asked for `targets` has to name them. The controller lists what is reassigned, another broker describes the
+    replicas: that broker may show those of before, or those of before and after together, when the list is empty.
     """
     seen = list[LiveCluster]()
 

@@ -166,7 +166,8 @@ def carry_out(
     execution = journal.executions(now_ms=now_ms)[-1]
     assert execution.last_event == "done", execution.last
     until("each broker knows that no throttle is left", lambda: cluster.throttle_rates() == {}, DEADLINE_S)
-    return dict(decision), settled(cluster, {})
+    movements = journal.plan(execution.plan_id).plan.movements
+    return dict(decision), settled(cluster, {row.key: row.new_replicas for row in movements})
 
 
 def held_decision(
