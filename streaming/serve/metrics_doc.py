@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterable
+from itertools import groupby
 
 import click
 
@@ -126,10 +127,9 @@ def _section(title: str, rows: tuple[Family, ...]) -> str:
 
 
 def _compatible() -> str:
-    lines = [COMPATIBLE_HEAD, "| exporter | metric | labels | meaning |", "|---|---|---|---|"]
-    for family in COMPATIBLE:
-        labels = _words(family.labels) or "-"
-        lines.append(f"| {family.exporter} | `{family.name}` | {labels} | {family.help} |")
+    lines = [COMPATIBLE_HEAD, "| exporter | labels | metrics |", "|---|---|---|"]
+    for (exporter, labels), rows in groupby(COMPATIBLE, key=lambda family: (family.exporter, family.labels)):
+        lines.append(f"| {exporter} | {_words(labels) or '-'} | {_words(family.name for family in rows)} |")
     return "\n".join([*lines, ""])
 
 
