@@ -124,7 +124,7 @@ WINDOW = (
     ),
     _gauge("sample_interval_seconds", "Time that a sample of that window covers, of the broker where it is longest"),
     _gauge("sample_interval_set_seconds", "collect.sample_interval_ms here: looks that last longer stretch it"),
-    _gauge("brokers_reported_twice", "Brokers of that window that more than one collector reports: see docs/fleet.md"),
+    _gauge("brokers_reported_twice", "Brokers of that window that more than one collector reports: see docs/sizing.md"),
 )
 SKEW = (
     _gauge("cluster_load_max_per_mean_ratio", "Highest load of a broker per mean load: 1 is even", "resource"),

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterable
+from itertools import groupby
 
 import click
 
@@ -14,78 +15,59 @@ from streaming.serve.snapshot import PARTS
 
 HEAD = """# Metrics
 
-Generated from `streaming/serve/families.py` by `python -m streaming.serve.metrics_doc`; a test compares.
+After this page you can read every series of `/metrics`, and write alerts and boards on them.
 
-`rebalancer serve` answers `/metrics` in Prometheus' text format, and in OpenMetrics if the scraper asks for it.
-Every series has the label `kafka_cluster` (`kafka.cluster_name` in the settings) besides those in the table. An unknown
-value is absent, never 0 and never NaN. Load figures are means over the newest **closed** window, so they change once
-a window.
+`rebalancer serve` answers `/metrics` in Prometheus' text format, and in OpenMetrics if the scraper asks for it. The
+page is generated from `streaming/serve/families.py` by `python -m streaming.serve.metrics_doc`.
 
-Counters of decisions and executions count rows of the Delta tables. They continue after any restart, and fall only if
-rows are removed. Counters of the stream begin at 0 with the process of the pipeline. Metrics of a table appear after
-the first successful read: otherwise a volume that is mounted late would look like a rise from 0. A silent streaming
-query keeps its series for a day.
+- Names that end in `_total` are counters, all others gauges, but for two histograms:
+  {histograms}
+- Metrics of a table appear after its first successful read. A query that has stopped keeps its series for a day.
+- Every series has the label `kafka_cluster` besides those in the table.
+- An unknown value is absent, never 0 or NaN. Load figures are means over the newest **closed** window.
+- Counters of the stream begin at 0 with the pipeline's process. Counters of table rows cover a period and begin at 0
+  with the next one; `rate` and `increase` treat that correctly. A restart of serve changes none
+  (`test_totals_begin_anew_before_rows_expire_and_never_fall_otherwise`):
 
-Fixed label values:
+| counter | period |
+|---|---|
+| rebalances of groups, rejected records | the week from Thursday on (UTC), or half of `pipeline.retention_ms` |
+| evaluations, triggers, suppressed plans, the planner's times | half of `control.decision_retention_ms` |
+| failures and durations of executions | half of `control.execution_retention_ms` |
+
+Label values:
 
 - `resource`, `trigger`: {resources}
-- `trigger` also has reasons of their own (docs/trigger.md):
+- `trigger` also has reasons (docs/trigger.md):
   {triggers}
 - `part`: {parts}
 - `reason` of `rebalancer_rebalance_suppressed_total`:
 {reasons}
 - `kind`: `leader` (only the leader changes), `replica`
-- `source`: `byte_rate`, which includes `topics.foreign`, and `consumer_lag`. For rejected records also `other`: topics
-  that the pipeline no longer reads. `query` adds `rejects`
+- `source`: `byte_rate` (with `topics.foreign`), `consumer_lag`; of rejected records also `other`. `query` adds
+  `rejects`
 - `status`: `ok`, `unknown`, `warn`, `stop`, `stall`, `rewind`, in order of severity (docs/lag.md)
 - `mode`: `observe`, `propose`, `apply`
 
-`serve` exports at most `serve.series_max` series. The sections are in order of importance: `serve` cuts what exceeds
-the limit from the end, and `rebalancer_export_dropped_series` counts the cut series by family. Metrics of consumer
-groups come last, group after group, by verdict and then with most lag first. So the healthiest groups are cut first.
-All metrics of a group that alerts use come before the details of any group. At the default limit 1,000 groups on three
-topics each lose nothing that an alert needs.
+**Too many series.** `serve` exports at most `serve.series_max` series and cuts from the end;
+`rebalancer_export_dropped_series` counts what it cut by family. Groups come last, by verdict and then with most lag
+first, and details after what alerts use. At the default 1,000 groups on three topics each lose nothing that an alert
+needs.
 
-Two figures of a query come from comparing its heartbeats, which every process writes in the same way:
+**Streaming queries.** `rebalancer_stream_first_batch` changes with each process that follows a batch, late by a
+heartbeat. `rebalancer_stream_last_change_timestamp_seconds` does not change while a batch is under way.
 
-- `rebalancer_stream_first_batch` is the number of batches that were done before its process began. So it changes with
-  each start that follows a batch, also if a process dies after its first batch. It is late by one heartbeat.
-- `rebalancer_stream_last_change_timestamp_seconds` does not change while a batch is under way. An idle query reports
-  every 10 s how many ms it took to look for records, so its heartbeats differ, if not each from the one before.
+**Rebalances of groups** come from `group_event`, which compares samples of two closed windows, a minute or two after
+the fact:
 
-Rebalances of consumer groups come from `group_event`. It compares the newest sample of each window
-(`pipeline.window_ms`, a minute) with that of the window before:
+- `rebalancer_consumergroup_rebalances_total` is a lower bound. If the generation is known (newer protocols; classic
+  groups of Java members from the second rebalance on), it counts all rebalances between two samples, otherwise one.
+- `rebalancer_consumergroup_rebalance_duration_seconds` is at most two windows too long. One window means "less than
+  that".
+- `rebalancer_consumergroup_members` counts all members. Of records of other producers it counts those that own
+  partitions.
 
-- `rebalancer_consumergroup_rebalances_total` counts what that comparison shows, so it is a lower bound.
-  - If the group's generation is known, it counts all rebalances between two samples. The newer protocols always show
-    it, because brokers send their epochs. The classic protocol shows it from the second rebalance on, if members are
-    Java's.
-  - If the generation is unknown, it counts one rebalance. One that is still under way at some samples counts at the
-    first of them alone. While a classic group rebalances, brokers 3.9 show nothing of what its members own, and such a
-    sample counts nothing. The next one that shows them is compared with the last one that did.
-  - It counts the events of the running week, from Thursday 00:00 UTC on, and begins at 0 with the next week. If half of
-    `pipeline.retention_ms` is less than a week, that is the period. Events of a week are younger than those that
-    expire, so neither a restart of this process nor expiry makes it fall. Only the end of the week does. `rate` and
-    `increase` treat that correctly, as a counter that began again.
-- `rebalancer_consumergroup_rebalance_duration_seconds` is the time from the last sample before the newest rebalance of
-  the week to the first sample that showed the group settled (or to the newest, while it isn't). The true duration is
-  shorter, by two windows at most. One window means "less than that"; only larger values show how long it lasted.
-- `rebalancer_consumergroup_members` counts all members, also those that own nothing. Records of other producers have no
-  `group_members`. For their groups it counts members that own partitions, and is absent if none does.
-
-These figures come once the window is closed: a minute or two after the fact.
-
-Other totals that count table rows follow the same rule. Each covers a period, begins at 0 with the next one, and does
-not change at a restart of this process (`test_totals_begin_anew_before_rows_expire_and_never_fall_otherwise`):
-
-- `rebalancer_ingest_rejected_records_total`: the running week, or half of `pipeline.retention_ms`.
-- Evaluations, triggers, suppressed plans and the planner's times: half of `control.decision_retention_ms`.
-- Failures and durations of executions: half of `control.execution_retention_ms`.
-
-`serve` prepares the bytes of a scrape when it reads the tables, every `serve.refresh_interval_ms`. With 50
-brokers and 200 groups half of the scrapes took at most 4.5 ms (2026-11-21, [measurements](measurements/serve.md)).
-
-Each answer ends with the usual `process_...` metrics of the serve process itself (memory, CPU, open files).
+Each answer ends with the usual `process_...` metrics of the serve process.
 """
 
 COMPATIBLE_HEAD = """\
@@ -93,26 +75,19 @@ COMPATIBLE_HEAD = """\
 
 `serve.compatible_metrics` lists exporters whose names `/metrics` has besides its own, so that their boards and alerts
 still work: `kafka_exporter` (danielqsj/kafka_exporter), `kminion` (redpanda-data/kminion) and `burrow_exporter`
-(jirwin/burrow_exporter). By default there are none. To change over, set it, point their scrape job at
-`rebalancer serve`, and keep the name of the job if boards select by it.
+(jirwin/burrow_exporter). To change over, set it, point their scrape job at `rebalancer serve`, and keep the job's
+name.
 
-- Names, labels and types are theirs, all of them gauges. These series have no label `kafka_cluster`; `cluster` of
-  burrow_exporter is `kafka.cluster_name`.
-- Only what the tables hold is there. Offsets of topics are those of partitions that a group reads. What is unknown is
-  absent: a partition without a committed offset has no lag. Sums are over the partitions that are known.
-- Left out are addresses of brokers, coordinators, numbers of partitions and replicas, sums over whole topics, and the
-  status codes of burrow_exporter: use `rebalancer_consumergroup_status`.
-- Figures are those of the newest sample (`collect.sample_interval_ms`) in the windows that the pipeline has written.
-- They come after all other metrics under `serve.series_max`: sums by group and topic first, then partitions, worst
-  groups first. A series for each partition of each group may be too many: raise the limit, and look at
-  `rebalancer_export_dropped_series`.
+- All are gauges without the label `kafka_cluster`; `cluster` of burrow_exporter is `kafka.cluster_name`.
+- Offsets of topics are those of partitions that a group reads. Sums are over the partitions that are known.
+- Left out are addresses, coordinators, numbers of partitions and replicas, sums over whole topics, and status codes
+  of burrow_exporter: use `rebalancer_consumergroup_status`.
+- They come last under `serve.series_max`, partitions at the end: raise the limit if
+  `rebalancer_export_dropped_series` shows them.
+- `network_labels` in the list exports each series of `bytes_in` and `bytes_out` a second time as `network_in` and
+  `network_out`, until your own boards and alerts are changed. The shipped alerts then show each skew twice.
 
-`tests/serve/compatible` lists metrics of theirs with the source of each list; a test compares names, labels and types.
-The lists were written on 2026-11-22 from what is known of these projects, and not compared with a release of theirs.
-
-Earlier versions had `network_in` and `network_out` for `bytes_in` and `bytes_out` in the labels `resource` and
-`trigger`. With `network_labels` in the list, each such series is there under both values: for the time in which boards
-and alerts of your own are changed. The shipped alerts then show each skew twice.
+Tests compare with the lists in `tests/serve/compatible`; no release of these exporters was compared.
 """
 
 SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
@@ -134,6 +109,7 @@ SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
 def render() -> str:
     """Returns the whole page of the metrics."""
     head = HEAD.format(
+        histograms=" and ".join(f"`{family.name}`" for family in families.FAMILIES if family.kind == "histogram"),
         resources=_words(REPORTED),
         parts=_words(PARTS),
         triggers=_words(OTHER_THAN_SKEW),
@@ -143,18 +119,17 @@ def render() -> str:
 
 
 def _section(title: str, rows: tuple[Family, ...]) -> str:
-    lines = [f"## {title}", "", "| metric | type | labels | meaning |", "|---|---|---|---|"]
+    lines = [f"## {title}", "", "| metric | labels | meaning |", "|---|---|---|"]
     for family in rows:
         labels = ", ".join(f"`{label}`" for label in family.labels) or "-"
-        lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help} |")
+        lines.append(f"| `{family.name}` | {labels} | {family.help} |")
     return "\n".join([*lines, ""])
 
 
 def _compatible() -> str:
-    lines = [COMPATIBLE_HEAD, "| exporter | metric | labels | meaning |", "|---|---|---|---|"]
-    for family in COMPATIBLE:
-        labels = _words(family.labels) or "-"
-        lines.append(f"| {family.exporter} | `{family.name}` | {labels} | {family.help} |")
+    lines = [COMPATIBLE_HEAD, "| exporter | labels | metrics |", "|---|---|---|"]
+    for (exporter, labels), rows in groupby(COMPATIBLE, key=lambda family: (family.exporter, family.labels)):
+        lines.append(f"| {exporter} | {_words(labels) or '-'} | {_words(family.name for family in rows)} |")
     return "\n".join([*lines, ""])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.contract.records import BYTE_RATE, CONSUMER_LAG, FOREIGN_BYTE_RATE, RecordShape
+from streaming.contract.records import BYTE_RATE, CONSUMER_LAG, FOREIGN_BYTE_RATE, Field, RecordShape
 from streaming.runtime.jars import PROJECT_ROOT
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "records.json").read_text(encoding="utf-8"))
@@ -31,23 +31,20 @@ def test_a_record_is_as_it_was(name: str) -> None:
     assert written(SHAPES[name]) == GOLDEN[name]
 
 
+def allowed(field: Field) -> str:
+    """What a value must be, in a cell of the page."""
+    most = "" if field.most is None else f"{field.most:.10g}".replace("e+", "e")
+    limits = (f"0 to {most}" if most else "0 or more") if field.not_negative else (f"up to {most}" if most else "")
+    return ", ".join(part for part in ("required" if field.required else "", limits) if part)
+
+
 def section(title: str, shape: RecordShape) -> str:
     """The page's section on one topic's records, as it has to be."""
-    head = ("field", "type", "unit", "must be there", "at least", "at most", "meaning")
-    lines = [f"## {title}", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    lines = [f"## {title}", "", "| field | type and unit | must be | meaning |", "|---|---|---|---|"]
     for field in shape.fields:
-        required, least = "yes" if field.required else "no", "0" if field.not_negative else ""
-        most = "" if field.most is None else f"{field.most:.10g}".replace("e+", "e")
-        cells = (
-            f"`{field.name}`",
-            field.type,
-            field.unit,
-            required,
-            least,
-            most,
-            field.meaning[0].upper() + field.meaning[1:],
-        )
-        lines.append(f"| {' | '.join(cells)} |")
+        kind = ", ".join(part for part in (field.type, field.unit) if part)
+        meaning = field.meaning[0].upper() + field.meaning[1:]
+        lines.append(f"| `{field.name}` | {kind} | {allowed(field)} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 
