@@ -11,7 +11,7 @@ from streaming.errors import ClusterRequestFailed, LogDirMovesRefused
 
 
 class LogDirRequests:
-    """The requests of one execution; `forget` before those of another. Each rests on the newest look: see `LookAge`."""
+    """Requests of one execution within brokers, each based on log dirs just read; `forget` starts another one."""
 
     def __init__(self, cluster: LogDirChanger, look_age: LookAge) -> None:
         self._cluster = cluster

@@ -19,7 +19,7 @@ replicas of before that are out of sync may never return, and the throttle must 
 
 
 class Requests:
-    """The requests of one execution; `forget` before those of another. Each rests on the newest look: see `LookAge`."""
+    """Requests of one execution, each based on metadata that was just read (`LookAge`); `forget` starts another one."""
 
     def __init__(self, cluster: PlacementChanger, look_age: LookAge) -> None:
         self._cluster = cluster

@@ -173,7 +173,7 @@ def _expire_rows(root: str, reader: tables.TableReader, table: Table, kafka_clus
 
 
 def _day(time_ms: int) -> datetime:
-    """Start of the day (UTC) that holds this moment. Rows go by the day: each deletion writes the files anew that hold
-    younger rows too.
+    """Start of the day (UTC) of this moment. Rows are deleted a day at a time, because each deletion rewrites the files
+    that also hold younger rows.
     """
     return tables.utc(max(0, time_ms - time_ms % DAY_MS))

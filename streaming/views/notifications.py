@@ -42,7 +42,7 @@ class WebhookRows:
     row.
     """
     given_up_ms: int | None
-    """When a row had `given_up` last."""
+    """When a notification was last given up by a row with the stage `given_up`; None if there is no such row."""
 
     def state(self, give_up_ms: int, *, now_ms: int) -> WebhookState:
         """What waits at `now_ms`, and what was given up by a row or by being forgotten."""
