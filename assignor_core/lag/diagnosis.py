@@ -90,7 +90,7 @@ class GroupReading:
     rebalancing_seconds: float = 0.0
     """For how long the group has been in the middle of a rebalance."""
     shared_by: int | None = None
-    """Members of a share group (KIP-932), which have all partitions together; None of other groups."""
+    """Number of members of a share group (KIP-932), who read all partitions together; None for other groups."""
 
     @property
     def lagging(self) -> tuple[Reading, ...]:

@@ -146,7 +146,7 @@ def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_j
 @click.command()
 @settings_options
 def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
-    """Stop what is being carried out: cancel moves in flight, take throttles away. Finished moves stay."""
+    """Stop the execution under way: cancel movements in flight and remove throttles. Finished movements stay."""
     from streaming.cluster.clients import admin_client
     from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.wiring import journal_of

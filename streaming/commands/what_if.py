@@ -42,9 +42,15 @@ BOUND_SHOWN_FROM = 1.1
 @click.command("what-if")
 @click.option("--add-brokers", type=click.IntRange(0), default=0, metavar="COUNT", help="Add this many brokers.")
 @click.option(
-    "--rack-down", "racks_down", multiple=True, metavar="RACK", help="All brokers of this rack are offline; repeatable."
+    "--rack-down",
+    "racks_down",
+    multiple=True,
+    metavar="RACK",
+    help="Assume that all brokers of this rack are offline; repeatable.",
 )
-@click.option("--broker-down", "brokers_down", type=int, multiple=True, help="This broker is offline; repeatable.")
+@click.option(
+    "--broker-down", "brokers_down", type=int, multiple=True, help="Assume that this broker is offline; repeatable."
+)
 @click.option("--drain", type=int, multiple=True, help="Drain this broker; repeatable.")
 @click.option("--traffic", multiple=True, metavar="[TOPIC=]FACTOR", help="Multiply traffic by this factor; repeatable.")
 @click.option(

@@ -78,7 +78,7 @@ class Reports(Generic[LookT]):
         )
 
     def write_cleared(self, look: LookT, event: Event, detail: str, remains: Remains) -> None:
-        """The event after the throttle was removed. It names what Kafka refuses to remove."""
+        """Writes the event after the removal of the throttle, with Kafka's error if Kafka refuses the removal."""
         if remains.refused is not None:
             detail += f"; Kafka refuses to remove the throttle: {remains.refused}"
         self.write(look, event, detail, throttled_brokers=remains.brokers, movements_under_way=())

@@ -107,7 +107,7 @@ class PartitionKeys:
         return keys
 
     def are_mostly_gone(self, keys: Ints) -> bool:
-        """Returns whether so many names belong to none of these keys that it is time to start again."""
+        """Returns whether most stored names belong to none of these keys, so that numbering should start again."""
         groups, topics, _ = _parts(keys[starts_of(of_topic(keys))])
         used = len(np.unique(groups)) + len(np.unique(topics))
         return len(self.groups) + len(self.topics) > NAMES_SPARE + 2 * used
