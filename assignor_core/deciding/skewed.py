@@ -31,15 +31,15 @@ PLAN_NOISE_MAX = 0.03
 
 
 GROWN_SIGMAS = 4.0
-"""In place of `LASTING_SIGMAS` where the broker's level has grown: that is evidence, too."""
+"""Replaces `LASTING_SIGMAS` if the broker's level has grown, because growth is evidence as well."""
 
 
 BURST_SIGMAS = 2.0
-"""A broker that is further above its level than so many times its noise has a burst."""
+"""Distance of a broker from its level, in units of its noise, above which the broker has a burst."""
 
 
 GAIN_SIGMAS = 2.0
-"""A gain of so many times the noise of the windows that a plan rests on is no noise."""
+"""Gain of a plan, in units of the noise of its windows, from which the gain is no noise."""
 
 
 @dataclass(frozen=True, slots=True)
