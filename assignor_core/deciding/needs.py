@@ -36,7 +36,7 @@ class Need:
 
     reason: Reason
     text: str
-    """What the need is, with its figures."""
+    """Description of the need, with its figures."""
     subjects: Subjects = ()
     resource: str | None = None
     """The resource that is skewed."""

@@ -28,7 +28,7 @@ class Detector(StrEnum):
     """Rules for the windows in which a broker is over the threshold."""
 
     NOISE = "noise"
-    """Also requires that noise does not explain the skew, and that this cluster's skews do not mostly end on their own."""
+    """Also requires that noise does not explain the skew, and that skews here do not mostly end on their own."""
     WINDOWS = "windows"
     """Requires only enough windows over the threshold."""
 

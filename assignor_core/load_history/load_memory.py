@@ -60,7 +60,7 @@ class Levels:
     """Level, noise and evidence of B brokers, one number each; logarithms of shares where nothing else is named."""
 
     brokers: tuple[int, ...]
-    """Ascending."""
+    """Broker ids, ascending."""
     windows: Longs
     """Windows seen of the broker."""
     settled: Longs
@@ -72,7 +72,7 @@ class Levels:
     residual: Floats
     """Share less level in the newest window."""
     excess: Floats
-    """The CUSUM."""
+    """Evidence (CUSUM) that the broker's share has risen."""
     excess_windows: Longs
     """Windows that the CUSUM has taken since it was 0."""
     excess_since_ms: Longs
@@ -263,7 +263,7 @@ class OpenEpisode:
     """Windows from the first above the threshold to the newest."""
     windows_since_over: int = 0
     highest: float = 0.0
-    """The highest share, as a logarithm."""
+    """Highest share in the episode, as a logarithm."""
     shares_since_moved: tuple[float, ...] | None = None
     """Logarithms of the broker's shares since replicas were moved; None where none were."""
     grown_to: float = 0.0
@@ -271,7 +271,7 @@ class OpenEpisode:
     total_over: float = 0.0
     """Sum of the logarithms of the shares that were above the threshold."""
     windows_over: int = 0
-    """How many shares were above the threshold."""
+    """Number of the broker's shares above the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +371,7 @@ def _followed(episode: OpenEpisode, share: float, threshold: float) -> OpenEpiso
 
 
 def _lasted(episode: OpenEpisode) -> int | None:
-    """Windows that it lasted, if it has ended; `LASTING` where it goes on and only a move made it invisible."""
+    """Windows that the episode lasted, if it has ended; `LASTING` if only a move of replicas hides it."""
     windows, shares = episode.windows - episode.windows_since_over, episode.shares_since_moved
     if shares is None:
         return windows if episode.windows_since_over >= ENDED_AFTER_WINDOWS else None
@@ -397,11 +397,11 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadMemory:
-    """By resource what is known after the window that ended at `newest_ms`."""
+    """Levels and episodes by resource, after the window that ended at `newest_ms`."""
 
     newest_ms: int = 0
     changed_ms: int = 0
-    """The newest move of replicas or leaders that the windows so far have shown."""
+    """Time of the newest move of replicas or leaders before the windows read so far, ms."""
     levels: Mapping[str, Levels] = field(default_factory=lambda: MappingProxyType({}))
     episodes: Mapping[str, Episodes] = field(default_factory=lambda: MappingProxyType({}))
 
