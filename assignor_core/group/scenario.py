@@ -71,7 +71,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A process does nothing at all for a while (garbage collection, a frozen machine): no heartbeats either."""
+    """A process pauses as a whole (garbage collection, a frozen machine) and sends no heartbeats either."""
 
     name: str
     pause_ms: int

@@ -105,7 +105,7 @@ class GroupReading:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause: what it is about, the figure that shows it, the command that helps."""
+    """One cause of lag: its subject, the figure that shows the cause, and the command that helps."""
 
     cause: Cause
     subject: str

@@ -50,7 +50,7 @@ SHARE_MIN = 0.05
 SUM_SIGMAS = 3.0
 """Standard deviations of the CUSUM from which the CUSUM is no noise."""
 LASTING_SIGMAS = 6.0
-"""A sum of so many times the standard deviation of what lasts is no noise, however many windows the sum took."""
+"""Standard deviations of a lasting rise from which the CUSUM is no noise, however many windows it took."""
 KEPT_MS = 86_400_000
 """A broker that has sent nothing for longer is forgotten."""
 
