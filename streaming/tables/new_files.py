@@ -21,7 +21,7 @@ from streaming.tables.opening import log_entry
 COMMITS_MAX = 20
 """Number of commits after which a query is cheaper than to read the files."""
 ENTRY_BYTES_MAX = 1_000_000
-"""An entry as large as this one adds many files."""
+"""Size of a log entry from which the entry adds many files."""
 
 
 def rows_since(delta: DeltaTable, folder: Path, version: int, types: pa.Schema) -> list[dict[str, Any]] | None:
