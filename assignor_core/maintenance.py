@@ -36,7 +36,7 @@ class MaintenanceWindow:
     """Minute of the day."""
     length_minutes: int
     text: str
-    """The window as it was given."""
+    """Text of the maintenance window, as the settings have it."""
 
     def is_open(self, now_ms: int) -> bool:
         """Whether `now_ms` lies in the window.

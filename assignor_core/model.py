@@ -315,7 +315,7 @@ def _check_figure(partition: Partition, figure: Load, windows: int) -> None:
 
 
 def first_window(cluster: ClusterState) -> ClusterState:
-    """`cluster` with the loads of its first window alone.
+    """Returns `cluster` with only the loads of the first window.
 
     >>> partition = Partition("t", 0, (1,), PartitionLoad((1.0, 3.0), (2.0, 4.0), 5.0))
     >>> first_window(ClusterState("c", 0, (Broker(1),), (partition,))).partitions[0].load

@@ -1,8 +1,8 @@
 """Kafka's own replica placement for new topics and added partitions: by count, blind to load.
 
 Owns the algorithm of Kafka's `AdminUtils.assignReplicasToBrokers` as observed on the class itself (4.0.2, its last
-release), rack-unaware and rack-aware. Knows no load, no cluster and no randomness: a caller who wants Kafka's random
-start draws it and hands it in.
+release), rack-unaware and rack-aware. The module reads no load and no cluster and draws no random number: a caller
+that wants Kafka's random start draws the number and passes it.
 """
 
 from collections.abc import Sequence

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from assignor_core.assignors.contract import GroupSpec, TopicPartition
 
 Move = tuple[str, str, str]
-"""Who gives a partition, of which topic, to whom."""
+"""One move: giver, topic and taker of a partition."""
 Held = Mapping[str, dict[str, set[int]]]
 """Partition numbers by member and topic."""
 
@@ -92,7 +92,7 @@ def _back(came_by: Mapping[str, Move | None], end: str) -> list[Move]:
 
 
 def _move(spec: GroupSpec, held: Held, giver: str, topic: str, taker: str) -> None:
-    """Rather a partition that the taker had before, or one that the giver did not have."""
+    """Moves one partition: one that the taker had before, else one that the giver did not have."""
 
     def preference(number: int) -> tuple[bool, bool, int]:
         had, has = spec.members[taker].owned_partitions, spec.members[giver].owned_partitions

@@ -30,7 +30,7 @@ class FairShares:
     circle_of_code: Ints
 
     def used(self, loads: Floats) -> Floats:
-        """Loads per fair share."""
+        """Load of each member per fair share."""
         return np.divide(loads, self.of_member, out=np.zeros(len(loads)), where=self.of_member > 0)
 
     def highest(self, values: Floats) -> Floats:

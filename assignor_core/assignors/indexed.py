@@ -18,7 +18,7 @@ UNASSIGNED = -1
 
 
 def by_member_id(member: tuple[str, MemberSpec]) -> tuple[int, bytes]:
-    """Order of the sticky strategies."""
+    """Sort key of members in the sticky strategies."""
     return 0, utf16_order(member[0])
 
 

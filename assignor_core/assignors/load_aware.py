@@ -101,7 +101,7 @@ class _Balance:
         return summed.astype(np.float64)
 
     def peaks(self) -> Floats:
-        """Highest load per fair share."""
+        """Highest load of a member per fair share."""
         return self.fair.highest(self.fair.used(self.loads()))
 
     def strains(self) -> Floats:

@@ -11,7 +11,7 @@ from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
 from assignor_core.assignors.ownership import settle_claims
 
 EVEN = 1.05
-"""Up to here a member counts as even: times its fair share."""
+"""Factor of its fair share up to which a member counts as even."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class TopicIndex:
 
     @property
     def partitions(self) -> int:
-        """Number of partitions in all."""
+        """Returns the number of all partitions."""
         return int(self.starts[-1])
 
     def topic_numbers(self, codes: Ints) -> Ints:
@@ -65,7 +65,7 @@ class PartitionList(Sequence[TopicPartition]):
         self.codes = codes
 
     def pairs(self) -> list[TopicPartition]:
-        """All pairs, made again."""
+        """Returns all pairs as new tuples."""
         numbers = self.topic_index.topic_numbers(self.codes)
         partitions = (self.codes - self.topic_index.starts[numbers]).tolist()
         return list(zip(map(self.topic_index.topics.__getitem__, numbers.tolist()), partitions, strict=True))

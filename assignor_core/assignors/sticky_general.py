@@ -83,7 +83,7 @@ def _cost(group: IndexedGroup, racks: StickyRacks, owner: Ints) -> tuple[int, in
 
 
 def scarce_topics_first(group: IndexedGroup) -> list[int]:
-    """Topic numbers by (readers, topic)."""
+    """Returns topic numbers sorted by (number of readers, topic)."""
     return sorted(range(len(group.index.topics)), key=lambda number: (len(group.readers_by_topic[number]), number))
 
 
@@ -131,7 +131,7 @@ class _Filling:
                 self.counts += np.bincount(takers, minlength=len(self.counts))
 
     def fill_matching(self, racks: StickyRacks) -> None:
-        """What a reader of its own rack, or without one, can take, in the order of the partitions."""
+        """Deals partitions, in order, to readers of a partition's rack or without a rack."""
         free = np.flatnonzero(self.owner == UNASSIGNED)
         readers = np.array([len(readers) for readers in self.group.readers_by_topic])
         in_order = free[np.argsort(readers[self.group.index.topic_numbers(free)], kind="stable")]

@@ -28,7 +28,7 @@ class StickyRacks:
         return cls(members, partitions) if racks_matter(members, partitions) else None
 
     def give_up_mismatched(self, owner: Ints) -> None:
-        """Take out of `owner` what its member can't read in its own rack."""
+        """Remove from `owner` the partitions that a member can't read in its own rack."""
         owner[self._mismatched(owner)] = UNASSIGNED
 
     def mismatched(self, owner: Ints) -> int:
@@ -40,7 +40,7 @@ class StickyRacks:
         return [code for code in owned if not matches(self.members[owner[code]], self.partitions[code])]
 
     def scarce_first(self, codes: Ints) -> Ints:
-        """Stably by the number of members in the partition's racks."""
+        """Sorts codes stably by the number of members in the partition's racks."""
         members_in = Counter(rack for rack in self.members if rack is not None)
         scarcity = [sum(members_in[rack] for rack in self.partitions[code]) for code in codes.tolist()]
         return codes[np.argsort(scarcity, kind="stable")]

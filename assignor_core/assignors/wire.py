@@ -30,7 +30,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member gets from the leader."""
+    """Assignment that a member gets from the leader."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
@@ -186,7 +186,7 @@ class _Reader:
 
 
 def _writable(version: int) -> int:
-    """The newest version for one that is newer still."""
+    """Returns the version to read by: the newest known version for newer ones."""
     if version < 0:
         raise InputError(f"version is {version}, must be 0 or more")
     return min(version, VERSION_MAX)

@@ -36,21 +36,21 @@ class Need:
 
     reason: Reason
     text: str
-    """What the need is, with its figures."""
+    """Description of the need, with its figures."""
     subjects: Subjects = ()
     resource: str | None = None
     """The resource that is skewed."""
     max_over_mean: float | None = None
     """Max/mean of that resource in the newest window."""
     since_ms: int | None = None
-    """When the need was first seen; None where nobody noted it."""
+    """Time at which the need was first seen, ms; None if no decision noted the time."""
     recurring_broker: int | None = None
     """The broker that the plan is for, where its skew comes back at this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why there is no plan now: one word, and a sentence."""
+    """Why control makes no plan now: the reason in one word, and a sentence."""
 
     reason: Reason
     why: str
@@ -61,7 +61,7 @@ class Hold:
 
     @property
     def sentence(self) -> str:
-        """What the row of the decision says."""
+        """Detail in the decision's row."""
         return self.detail or self.why
 
 
@@ -70,7 +70,7 @@ class Context:
     """Everything that needs and gates of one decision may look at."""
 
     state: TriggerState
-    """Carried on to this decision."""
+    """State of earlier decisions, with what this decision observed."""
     observation: Observation
     policy: DecisionPolicy
     evidence: Evidence
@@ -79,24 +79,24 @@ class Context:
     judged: Judged | None = None
     """What the windows show of load; None where the data are not sound."""
     request: PlanRequest | None = None
-    """The plan that was asked for; None before."""
+    """The plan that the decision requests; None before the request."""
     proposed: ProposedPlan | None = None
-    """The plan that was made; None before, or where none could be made."""
+    """The plan that was made; None before, and if no plan could be made."""
     refusal: CoreError | None = None
-    """Why none could be made."""
+    """Why the planner could make no plan."""
     budget: DayBudget | None = None
-    """What is left of the day's bytes; None where that has no limit, or does not count."""
+    """Bytes that plans may still copy today; None if there is no limit, or none applies."""
     gain_of_noise: float = 0.0
     """The gain in max/mean that the plan could promise for noise alone."""
 
     @property
     def now_ms(self) -> int:
-        """Time of the decision."""
+        """Returns the time of the decision, ms."""
         return self.observation.now_ms
 
     @property
     def trigger(self) -> TriggerPolicy:
-        """Thresholds of skew."""
+        """Returns the thresholds of skew."""
         return self.policy.trigger
 
     @property
@@ -188,23 +188,23 @@ def _lasting(reason: Reason, context: Context) -> Need | None:
 
 @dataclass(frozen=True, slots=True)
 class PlacementStates:
-    """What of the placement could be fixed now, whether or not it lasts."""
+    """States of the placement that a plan could fix now, however long they have lasted."""
 
     crowded: tuple[PartitionKey, ...] = ()
     """Partitions with more replicas in one rack than the brokers in use need."""
     empty: tuple[int, ...] = ()
-    """Brokers in use that hold next to nothing."""
+    """Brokers in use that are nearly empty."""
     unpreferred: tuple[PartitionKey, ...] = ()
     """Partitions that another than their preferred replica leads, though that one is alive and in sync."""
     drained: tuple[int, ...] = ()
     """Brokers that are alive, must end empty and hold replicas."""
 
     def holds(self, reason: Reason) -> bool:
-        """Whether there is anything of it."""
+        """Whether any broker or partition is in the state of this reason."""
         return bool(self.subjects(reason))
 
     def subjects(self, reason: Reason) -> tuple[int, ...] | tuple[PartitionKey, ...]:
-        """Brokers or partitions that it is about."""
+        """Returns the brokers or partitions that are in the state of this reason."""
         by_reason: Mapping[Reason, tuple[int, ...] | tuple[PartitionKey, ...]] = {
             Reason.DRAINED_BROKER: self.drained,
             Reason.CROWDED_RACKS: self.crowded,

@@ -32,19 +32,19 @@ class Observation:
     skews: tuple[SkewWindow, ...]
     """Skew of each of `windows` over the brokers that count."""
     drained: frozenset[int] = frozenset()
-    """Brokers that must end empty and get nothing."""
+    """Drained brokers: they must end empty and get no replicas."""
     changed_ms: int = 0
     """End of the newest execution that changed the cluster; 0 where there was none."""
     log_dirs: LogDirs = field(default_factory=dict)
-    """How full the log dirs of brokers are, without replicas; of brokers that show it."""
+    """Space of each log dir, without a list of replicas, by broker; brokers that do not show it are left out."""
     away_since_ms: Mapping[int, int] = field(default_factory=dict)
-    """When each broker went away that has stayed away, as seen by an execution that was under way until now."""
+    """Time at which each offline broker went offline, ms, as an execution under way has seen."""
     memory: LoadMemory = NOTHING_REMEMBERED
-    """What these windows and earlier ones have shown; see `deciding.load_memory`."""
+    """Memory of these windows and of earlier ones; see `deciding.load_memory`."""
     recurring: RecurringLoad = NO_HISTORY
-    """What the same hours of earlier days have shown; see `deciding.recurring`."""
+    """Memory of these hours of earlier days; see `deciding.recurring`."""
     demoted: frozenset[int] = frozenset()
-    """Brokers that must lead nothing: their balance counts as little as that of drained ones."""
+    """Demoted brokers: they must lead no partition, and their balance does not count."""
 
     @classmethod
     def of(
@@ -71,7 +71,7 @@ class Observation:
 
     @property
     def counted(self) -> frozenset[int]:
-        """Brokers whose balance counts."""
+        """Returns the brokers whose balance counts."""
         return brokers_counted(self.live, self.drained | self.demoted)
 
     @property
@@ -82,7 +82,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What else is known of the cluster when a step is taken."""
+    """Further facts on the cluster that a decision needs."""
 
     reassigning_count: int = 0
     """Partitions that are being reassigned, by anybody."""
@@ -93,15 +93,15 @@ class Surroundings:
     alive_count: int = 0
     """Brokers that are alive."""
     behind: Mapping[int, str] = field(default_factory=dict)
-    """broker: the groups that read from it and fall behind, in words."""
+    """Text on the groups that read from a broker and fall behind, by broker."""
     away_since_ms: Mapping[int, int] = field(default_factory=dict)
-    """When each broker went away that has stayed away while an execution watched it: no step is taken then."""
+    """Time at which each offline broker went offline, ms, as an execution under way has seen."""
     memory: LoadMemory = NOTHING_REMEMBERED
-    """What windows up to the newest have shown."""
+    """Memory of the windows up to the newest."""
     recurring: RecurringLoad = NO_HISTORY
-    """What the same hours of earlier days have shown."""
+    """Memory of these hours of earlier days."""
     recurring_planned_ms: Mapping[int, int] = field(default_factory=dict)
-    """broker: when a plan for its recurring skew was last made."""
+    """Time of the last plan for a broker's recurring skew, ms, by broker."""
 
 
 NOTHING_ELSE = Surroundings()
@@ -109,7 +109,7 @@ NOTHING_ELSE = Surroundings()
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What a plan is asked for: limits and aims, and the windows that it rests on."""
+    """A request to the planner: limits and aims of the plan, and the windows it is made for."""
 
     policy: PlannerPolicy
     windows: tuple[ClosedWindow, ...]
@@ -153,7 +153,7 @@ class GivenUp:
 
     @property
     def pause_ms(self) -> int:
-        """The pause after the last of them: each one doubles it.
+        """The pause after the last aborted execution, ms: each aborted execution doubles it.
 
         >>> [GivenUp(count).pause_ms // 60_000 for count in (0, 1, 2, 3, 50)]
         [0, 15, 30, 60, 360]
@@ -161,7 +161,7 @@ class GivenUp:
         return min(PAUSE_MAX_MS, PAUSE_MIN_MS << min(self.count - 1, 16)) if self.count else 0
 
     def reason(self, now_ms: int) -> str | None:
-        """Why no plan is made now, in words; None if one may be.
+        """Why no plan is made now, in words; None if a plan may be made.
 
         >>> GivenUp(2, last_ms=0).reason(1_000_000)
         'mode apply gave up the last 2 executions and makes no plan for 800 s more'
@@ -174,7 +174,7 @@ class GivenUp:
 
 
 class Evidence(Protocol):
-    """What a decision asks for besides, and only where it decides something."""
+    """Further facts that a decision reads only if they can change its result."""
 
     def groups_behind(self, brokers: frozenset[int]) -> Mapping[int, str]:
         """Returns the brokers of `brokers` on which consumer groups fall behind, with the groups in words."""
@@ -186,13 +186,13 @@ class Evidence(Protocol):
         """Bytes that plans carried out by mode `apply` have copied in the last 24 hours."""
 
     def kept_plan(self, plan_id: str) -> KeptPlan | None:
-        """The plan with this id; None where the tables hold none."""
+        """Returns the plan with this id; None if the tables have no such plan."""
 
     def given_up(self) -> GivenUp:
         """Executions of mode `apply` that were given up since one was done."""
 
     def propose(self, request: PlanRequest) -> ProposedPlan:
-        """A plan for the observed cluster; raises NothingToPlanOn."""
+        """Makes a plan for the observed cluster; raises NothingToPlanOn."""
 
 
 def brokers_counted(live: LiveCluster, left_out: frozenset[int]) -> frozenset[int]:

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class Detector(StrEnum):
-    """What must hold of the windows in which a broker is over the threshold."""
+    """Rules for the windows in which a broker is over the threshold."""
 
     NOISE = "noise"
-    """Enough windows, not explained by the brokers' noise, of skews that don't end by themselves on this cluster."""
+    """Also requires that noise does not explain the skew, and that skews here do not mostly end on their own."""
     WINDOWS = "windows"
-    """Only enough windows over the threshold."""
+    """Requires only enough windows over the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class TriggerPolicy:
 
     @property
     def watched(self) -> "Watched":
-        """What the memory of past windows needs to know of it."""
+        """Thresholds that the memory of past windows needs."""
         from assignor_core.load_history.load_memory import Watched  # numpy: who only reads settings needs none
 
         return Watched(self.enter_ratio, self.exit_ratio, self.windows_over, self.completeness_min)
@@ -169,7 +169,7 @@ class LastingPolicy:
 
 
 class Mode(StrEnum):
-    """What follows from a plan: nothing is made, it waits for a person, or control carries it out."""
+    """Modes: control makes no plan, a plan waits for a person, or control carries a plan out."""
 
     OBSERVE = "observe"
     PROPOSE = "propose"
@@ -183,7 +183,7 @@ class DecisionPolicy:
     trigger: TriggerPolicy = field(default_factory=TriggerPolicy)
     lasting: LastingPolicy = field(default_factory=LastingPolicy)
     fill: FillPolicy | None = field(default_factory=FillPolicy)
-    """When a log dir counts as full; None: never."""
+    """Used share from which a log dir counts as full; None: never."""
     mode: Mode = knob(
         Mode.PROPOSE, "observe: control decides only; propose: it makes plans; apply: it carries them out."
     )
@@ -208,7 +208,7 @@ class DecisionPolicy:
     gain_min: float = 0.01
     """A plan that improves the worst max/mean by less than this is not worth a movement."""
     gain_over_noise_min: float = 4.0
-    """Nor one that improves it by less than so many times the noise of the windows; see `windows.load_noise`."""
+    """A plan must improve the worst max/mean by this many times the noise of the windows; see `windows.load_noise`."""
 
     @property
     def lookback_windows(self) -> int:
@@ -229,7 +229,7 @@ class DayBudget:
 
     @property
     def left_bytes(self) -> int:
-        """What may still be copied now."""
+        """Bytes that automatic plans may still copy now."""
         return max(0, self.bytes_max - self.copied_bytes)
 
     def limited(self, policy: PlannerPolicy) -> PlannerPolicy:
@@ -246,7 +246,7 @@ class DayBudget:
         return self.copied_bytes > 0 and (policy.bytes_max is None or self.left_bytes < policy.bytes_max)
 
     def in_words(self) -> str:
-        """How much is spent.
+        """Returns text on the bytes of the day that are spent.
 
         >>> DayBudget(2_000_000_000, 1_500_000_000).in_words()
         'automatic plans have copied 1.50 of 2.00 GB in the last 24 h'

@@ -1,18 +1,18 @@
-"""What a decision comes to, and why, in words that tables and metrics use."""
+"""Results and reasons of decisions, in the words that tables and metrics use."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What should follow from an evaluation."""
+    """Results of an evaluation."""
 
     PLAN = "plan"
     HOLD = "hold"
 
 
 class Reason(StrEnum):
-    """Why; one word for tables and metrics."""
+    """Reasons of decisions, one word each, for tables and metrics."""
 
     SKEWED = "skewed"
     BROKER_FAILED = "broker_failed"
@@ -37,9 +37,9 @@ class Reason(StrEnum):
     LOADS_DISAGREE = "loads_disagree"
     MIN_GAIN = "min_gain"
     NOT_WORTH_IT = "not_worth_it"
-    """Rows of earlier versions have it, of plans that waited until they were worth their bytes."""
+    """Only in rows of earlier versions: a plan waited until its gain was worth its bytes."""
     CHEAP_HOUR = "cheap_hour"
-    """Rows of earlier versions have it, of plans that waited for an hour with less load."""
+    """Only in rows of earlier versions: a plan waited for an hour with less load."""
     TOO_MANY_AWAY = "too_many_away"
     NO_ROOM = "no_room"
     UNHEALTHY = "unhealthy"
@@ -48,7 +48,7 @@ class Reason(StrEnum):
 
 
 PLACEMENT_REASONS = (Reason.CROWDED_RACKS, Reason.EMPTY_BROKER, Reason.UNPREFERRED_LEADERS)
-"""States of the placement that may be set to get no plan."""
+"""States of the placement for which the settings can forbid plans."""
 
 
 LASTING_REASONS = (Reason.DRAINED_BROKER, *PLACEMENT_REASONS)

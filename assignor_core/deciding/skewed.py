@@ -31,15 +31,15 @@ PLAN_NOISE_MAX = 0.03
 
 
 GROWN_SIGMAS = 4.0
-"""In place of `LASTING_SIGMAS` where the broker's level has grown: that is evidence, too."""
+"""Replaces `LASTING_SIGMAS` if the broker's level has grown, because growth is evidence as well."""
 
 
 BURST_SIGMAS = 2.0
-"""A broker that is further above its level than so many times its noise has a burst."""
+"""Distance of a broker from its level, in units of its noise, above which the broker has a burst."""
 
 
 GAIN_SIGMAS = 2.0
-"""A gain of so many times the noise of the windows that a plan rests on is no noise."""
+"""Gain of a plan, in units of the noise of its windows, from which the gain is no noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Over:
     resource: str
     broker: int
     since_ms: int
-    """End of the oldest window that was needed to decide it."""
+    """End of the oldest window that shows the broker over the threshold for long enough."""
 
 
 def entering(
@@ -66,7 +66,7 @@ def entering(
 def doubted(
     policy: TriggerPolicy, windows: tuple[SkewWindow, ...], around: Surroundings = NOTHING_ELSE
 ) -> tuple[Over, Reason, str] | None:
-    """The worst broker that is over for long enough, and why it needs no plan for now; None of none."""
+    """The worst broker that is over for long enough, and why it needs no plan now; None if there is no such broker."""
     for over in _over_for_long(policy, windows, around):
         doubt = _doubt(policy, windows, over, around)
         if doubt is not None:
@@ -90,7 +90,7 @@ def _over_for_long(policy: TriggerPolicy, windows: tuple[SkewWindow, ...], aroun
 def _doubt(
     policy: TriggerPolicy, windows: tuple[SkewWindow, ...], over: Over, around: Surroundings
 ) -> tuple[Reason, str] | None:
-    """Why the broker needs no plan for now although it is over for long enough, or None."""
+    """Why a broker that is over for long enough needs no plan now; None if it needs one."""
     # A group that falls behind on the hot broker must not wait until the skew ends by itself.
     expected = None if over.broker in around.behind else _expected(policy, windows, over, around)
     if expected is not None:
@@ -105,7 +105,7 @@ def _doubt(
 
 
 def _expected(policy: TriggerPolicy, windows: tuple[SkewWindow, ...], over: Over, around: Surroundings) -> str | None:
-    """Why a skew that comes back at this time needs no plan now, or None: unknown, higher than usual, or due."""
+    """Why a skew that comes back at this time needs no plan now; None if it is unknown, higher than usual, or due."""
     known = recurrence(policy, windows, over, around)
     if known is None:
         return None
@@ -123,7 +123,7 @@ def _expected(policy: TriggerPolicy, windows: tuple[SkewWindow, ...], over: Over
 def recurrence(
     policy: TriggerPolicy, windows: tuple[SkewWindow, ...], over: Over, around: Surroundings
 ) -> Recurrence | None:
-    """What is known to bring the broker over the threshold at this time, unless it is higher now than it usually is."""
+    """The recurring skew of the broker at this time; None if unknown, or if the broker's load is higher than usual."""
     if policy.detector is not Detector.NOISE or not policy.recurring_load:
         return None
     middle_ms = (windows[-1].window_start_ms + windows[-1].window_end_ms) // 2
@@ -185,20 +185,20 @@ def windows_needed(policy: TriggerPolicy, broker: int, around: Surroundings) -> 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the newest windows show of load, where the data are sound."""
+    """Load in the newest windows, judged from sound data."""
 
     complete: tuple[SkewWindow, ...]
     """Windows that enough brokers reported in, oldest first."""
     settled: tuple[SkewWindow, ...]
     """Windows that began after the last change of the placement, oldest first."""
     over: Over | None
-    """The broker that needs relief."""
+    """The broker that the plan relieves."""
 
 
 def judged(
     policy: TriggerPolicy, state: TriggerState, windows: tuple[SkewWindow, ...], around: Surroundings, now_ms: int
 ) -> Judged | None:
-    """What the newest `windows`, oldest first, show of load; None where the data are not sound."""
+    """Judges the load in the newest `windows`, oldest first; None if the data are not sound."""
     if unsound(policy, windows, now_ms) is not None:
         return None
     complete = complete_windows(policy, windows)
@@ -208,7 +208,7 @@ def judged(
 
 
 def unsound(policy: TriggerPolicy, windows: tuple[SkewWindow, ...], now_ms: int) -> tuple[Reason, str] | None:
-    """Why the data can't be judged, if so; the breach then stays as it was."""
+    """Why the data can't be judged, so that the breach stays as it was; None if they can."""
     if not windows:
         return Reason.NOT_ENOUGH_WINDOWS, "no closed window yet"
     newest = windows[-1]
@@ -269,7 +269,7 @@ def with_breach(policy: TriggerPolicy, state: TriggerState, judged: Judged, arou
 
 
 def is_noise(memory: LoadMemory, resource: str, broker: int) -> str | None:
-    """Why the broker's load is no more than its noise explains, or None. The broker must be known."""
+    """Why noise alone explains the broker's load, or None. The broker must be known."""
     levels = memory.levels[resource]
     if levels.has_risen(broker, GROWN_SIGMAS if _grown_to(memory, resource, broker) else LASTING_SIGMAS):
         return None

@@ -23,7 +23,7 @@ from assignor_core.live import LiveCluster, lagging
 from assignor_core.load_history.recurring import DAY_MS
 
 RECURRING_PLANNED_EVERY_DAYS = 7
-"""A recurring skew that a plan did not remove gets no other one sooner."""
+"""Least number of days between two plans for one recurring skew."""
 
 
 LAGGING_KEPT_MAX = 100
@@ -38,7 +38,7 @@ TRIES_PAUSE_MAX_MS = 3_600_000
 
 
 RISE = 1.5
-"""Times what was above the mean then."""
+"""Factor by which the excess over the mean must have grown since the earlier plan."""
 
 
 REMEMBERED_MAX = 8
@@ -46,19 +46,19 @@ REMEMBERED_MAX = 8
 
 
 class Wanted(NamedTuple):
-    """What a plan is wanted for, and the cluster that it would be for."""
+    """The need of a plan, with the state of the cluster that the plan would be made for."""
 
     reason: str
     resource: str
-    """Empty where no resource decided."""
+    """Skewed resource; empty if no resource decided."""
     broker: int
-    """The one above the threshold; -1 where none is."""
+    """Broker above the threshold; -1 if no broker is."""
     brokers: int
-    """How many may hold replicas."""
+    """Number of brokers that may hold replicas."""
     partitions: int
-    """How many there are."""
+    """Number of partitions."""
     changed_ms: int
-    """When replicas or leaders were last moved."""
+    """Time of the last movement of replicas or leaders, ms."""
 
 
 class Attempt(NamedTuple):
@@ -66,7 +66,7 @@ class Attempt(NamedTuple):
 
     wanted: Wanted
     excess: float
-    """Max over mean less 1; 0 where no resource decided."""
+    """Excess of the highest load over the mean: max/mean less 1; 0 if no resource decided."""
     window_ms: int
     now_ms: int
 
@@ -81,22 +81,22 @@ class Futile:
     planned_ms: int
     pause_ms: int
     detail: str
-    """Why it gained too little."""
+    """Why the plan gained too little, in words."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "wanted", Wanted(*self.wanted))  # JSON, in which the state is kept, knows lists only
 
     def is_about(self, attempt: Attempt) -> bool:
-        """Whether nothing has changed since that would promise more."""
+        """Whether nothing has changed since the plan from which another plan would gain more."""
         return self.wanted == attempt.wanted and attempt.excess <= self.excess * RISE
 
     def left_ms(self, now_ms: int) -> int:
-        """How long the pause goes on."""
+        """Milliseconds until the pause ends."""
         return self.planned_ms + self.pause_ms - now_ms
 
 
 Subject = tuple[str | int, ...]
-"""What a condition is about: (broker,), (topic, partition), (reason,)."""
+"""Subject of a condition: (broker,), (topic, partition) or (reason,)."""
 OFFLINE, LAGGING, LASTING = "offline", "lagging", "lasting"
 """Conditions: brokers with replicas that are offline, partitions under-replicated, states of the placement."""
 
@@ -140,7 +140,7 @@ class WaitingPlan:
 
     plan_id: str
     load: float = 0.0
-    """Mean load that it was made at: a plan made at a higher one takes its place."""
+    """Mean load for which the plan was made: a plan for a higher load replaces it."""
     failed: tuple[int, ...] = ()
     """Brokers whose replicas it creates again since they have failed; none where it is for another need."""
     reason: str = ""
@@ -167,7 +167,7 @@ class TriggerState:
     changed_ms: int = 0
     """When replicas or leaders were last moved: no plan for skew rests on windows that began before."""
     evaluated_ms: int = 0
-    """Time of the newest step; 0 before the first."""
+    """Time of the newest decision, ms; 0 before the first."""
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> "TriggerState":
@@ -331,5 +331,5 @@ def _is_beside(wanted: Wanted, other: Wanted) -> bool:
 
 
 def without(futile: Iterable[Futile], attempt: Attempt) -> tuple[Futile, ...]:
-    """Once a plan for the same reason was worth it."""
+    """Returns the tries after a plan for this reason was worth its movements."""
     return tuple(row for row in futile if row.wanted.reason != attempt.wanted.reason)

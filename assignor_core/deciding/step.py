@@ -40,32 +40,32 @@ PARTIAL = (Reason.BROKER_FAILED, Reason.LOG_DIR_FULL)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What one evaluation came to."""
+    """Result of one evaluation."""
 
     evaluation: Evaluation
     window: SkewWindow
     """The newest closed window, which was judged."""
     proposed: ProposedPlan | None
-    """The plan that was made, or that waited and is due."""
+    """The plan that was made, or a waiting plan whose maintenance window opened."""
     may_act: bool
     """Whether mode `apply` carries `proposed` out now."""
     dropped: tuple[DroppedPlan, ...]
     trace: tuple[Traced, ...] = ()
-    """Needs that were looked at, the most urgent first."""
+    """Needs that the evaluation examined, the most urgent first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of one kind of need."""
+    """Result of the gates for one kind of need."""
 
     context: Context
     """Context with the state after the try, and the plan if one was made."""
     need: Need | None = None
     gate: Gate | None = None
-    """The gate that holds."""
+    """The gate that holds the need back; None if every gate lets it pass."""
     hold: Hold | None = None
     passed: tuple[str, ...] = ()
-    """Names of the gates that let it pass."""
+    """Names of the gates that let the need pass."""
 
     @property
     def is_plan(self) -> bool:
@@ -74,7 +74,7 @@ class Tried:
 
     @property
     def evaluation(self) -> Evaluation:
-        """The row of the decision, if this decides."""
+        """Row of the decision if this need decides."""
         need, hold = self.need, self.hold
         if self.is_plan and need is not None:
             reason, text = (need.reason, need.text) if hold is None else (hold.reason, hold.sentence)
@@ -118,7 +118,7 @@ def _decision(
 
 
 def _first_look(state: TriggerState, observation: Observation, policy: DecisionPolicy, evidence: Evidence) -> Context:
-    """The state with partitions that lag and states of the placement carried on to now."""
+    """Returns the state with under-replicated partitions and states of the placement brought up to now."""
     live, now_ms = observation.live, observation.now_ms
     placement = placement_states(
         live,
@@ -260,7 +260,7 @@ def _planned(need: Need, context: Context) -> Context:
 
 
 def _remembered(tried: Tried) -> Tried:
-    """A plan that gained too little is remembered, so that the next try comes later."""
+    """Remembers a plan that gained too little, so that the next try is later."""
     context, need, hold = tried.context, tried.need, tried.hold
     if need is None or hold is None or need.reason in PARTIAL or hold.reason is not Reason.MIN_GAIN:
         return tried

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 TEXT_MAX = 300
-"""Characters of one text."""
+"""Most characters of one text."""
 WAITING_PLAN = "waiting_plan"
-"""Stands for the need of a plan that was made before."""
+"""Name of the need of a plan that was made at an earlier decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +22,16 @@ class Traced:
     is_found: bool
     """Whether the cluster has the need."""
     text: str = ""
-    """What the need is, with its figures."""
+    """Description of the need, with its figures."""
     passed: tuple[str, ...] = ()
     """Names of the gates that let the need pass, in order."""
     held_by: str | None = None
     """Name of the gate that holds the need; None where none does."""
     why: str = ""
-    """Why it is held, or why the cluster does not have it, with figures."""
+    """Why the need is held back, or why the cluster does not have the need, with figures."""
 
     def to_json(self) -> dict[str, Any]:
-        """For the row of the decision.
+        """Returns the trace as JSON's types, for the row of the decision.
 
         >>> Traced("skewed", is_found=False, why="worst is 1.1").to_json()["why"]
         'worst is 1.1'

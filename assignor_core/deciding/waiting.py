@@ -18,7 +18,7 @@ from assignor_core.proposed_plan import KeptPlan
 
 @dataclass(frozen=True, slots=True)
 class DroppedPlan:
-    """A plan that waited for its hours and no longer does, and why."""
+    """A plan that no longer waits for its maintenance window, and why."""
 
     plan_id: str
     reason: str
@@ -26,16 +26,16 @@ class DroppedPlan:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What becomes of the plan that waits."""
+    """Result of the check of a waiting plan."""
 
     state: TriggerState
     carried_out: tuple[KeptPlan, Evaluation] | None = None
     """The plan that is carried out now, and why."""
     dropped: tuple[DroppedPlan, ...] = ()
     waits_on: tuple[Reason, str] | None = None
-    """Why it waits on although its hours have come."""
+    """Why the plan still waits although its maintenance window is open."""
     traced: tuple[Traced, ...] = ()
-    """What the trace of the decision says of it; nothing where no plan waited."""
+    """Entries in the decision's trace; none if no plan waited."""
 
     def instead_of(self, held: Evaluation) -> Evaluation:
         """The row of a decision without a plan: that a plan waits on comes first."""
@@ -62,7 +62,7 @@ def due(context: Context) -> Due:
 
 
 def _why(found: Due, waiting: WaitingPlan, context: Context) -> str:
-    """Why the plan is not carried out now."""
+    """Why the waiting plan is not carried out now."""
     if found.waits_on is not None:
         return found.waits_on[1]
     if not hours_are_open(context):

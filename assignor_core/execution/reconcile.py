@@ -308,11 +308,11 @@ def _to_submit(
 
 
 def _target(movement: Movement, cluster: LiveCluster, limits: Limits) -> tuple[int, ...]:
-    """The replicas to ask for next: those of the plan at once, or the next list on the way to them.
+    """The replicas to request next: those of the plan, or an intermediate list of a staged movement.
 
-    A list on the way that keeps a replica which is away, and which the plan takes off, might never be reached: Kafka
-    before 4.3 waits for all that stay (`LivePartition.awaited_replicas`). One that keeps a replica on a drained broker,
-    which the plan takes off, would be refused: Kafka 4.4 takes no list with a broker that is cordoned as a whole.
+    An intermediate list must not keep a replica on an offline broker that the plan removes: Kafka before 4.3 waits
+    until all replicas that stay are in sync (`LivePartition.awaited_replicas`), perhaps forever. Neither must the list
+    keep a replica on a drained broker that the plan removes: Kafka 4.4 refuses lists with a fully cordoned broker.
     """
     if not limits.staged:
         return movement.new_replicas

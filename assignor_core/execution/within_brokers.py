@@ -225,10 +225,10 @@ def cancellations(plan: Plan, copies: Collection[ReplicaKey], log_dirs: LogDirs)
 
 
 def overflowing(plan: Plan, standing: Standing, log_dirs: LogDirs) -> list[ReplicaKey]:
-    """Copies under way that would fill their log dir, as others have written there since they were begun.
+    """Copies under way to give up, because other writes since their start leave too little room in their log dir.
 
-    Of those that copy into one log dir the ones with most left to copy, until the others fit. Where a broker does not
-    show what is free, none.
+    Per log dir, copies with most bytes left are given up first, until the remaining copies fit. If a broker does not
+    show the free bytes of a log dir, no copy into the log dir is given up.
     """
     moving = {
         row.replica: row.new_log_dir for row in plan.log_dir_movements if standing[row.replica] is Progress.MOVING

@@ -18,7 +18,7 @@ AnyProcess = Process[Any]
 
 
 class Accounts:
-    """Trace and ledger of one run."""
+    """Writes the trace and the ledger of one run."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -58,16 +58,16 @@ class Accounts:
         self.trace.append(Entry(now_ms, What.EPOCH, process.name, where, assigned, generation_id=member.member_epoch))
 
     def reads_no_more(self, now_ms: int, process: AnyProcess) -> None:
-        """The process has paused or ended; the group does not know yet."""
+        """Enter that the process has paused or ended, which the group does not know yet."""
         self.ledger.stops(now_ms, self._read_by(process))
 
     def ends(self, now_ms: int, process: AnyProcess) -> None:
-        """The process is no more."""
+        """Enter that the process has ended."""
         self.reads_no_more(now_ms, process)
         self.ledger.overlap_ends(now_ms, process.client)
 
     def resumes(self, now_ms: int, process: AnyProcess) -> None:
-        """A pause is over: it reads what it owns, or believes to own."""
+        """Enter that a pause is over: the process reads what it owns, or believes to own."""
         if process.is_put_out:
             self.ledger.overlap_begins(now_ms, process.client, len(process.member.owned))
         else:

@@ -54,7 +54,7 @@ class Consumers:
 
     @property
     def generation_id(self) -> int:
-        """The group's generation."""
+        """Returns the group's generation."""
         return self.group.generation_id
 
     def start(self, name: str, number: int, spec: ProcessSpec) -> Process[Member]:
@@ -65,7 +65,7 @@ class Consumers:
         return process
 
     def topics_changed(self) -> None:
-        """Here the members see that by themselves, with their metadata."""
+        """Does nothing: members of the classic protocol notice changed topics by their own metadata."""
 
     def leave(self, process: Process[Member], reason: str) -> bool:
         """Send LeaveGroup; False for a static member, which sends none."""

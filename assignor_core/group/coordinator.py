@@ -65,7 +65,7 @@ class Coordinator:
         self._removals: list[Removal] = []
 
     def join(self, now_ms: int, request: JoinGroup) -> CoordinatorResult:
-        """A member asks to be in the next generation."""
+        """Handles JoinGroup: a member requests a place in the next generation."""
         member = self.members.get(request.member_id)
         error = self._join_error(request, member)
         if error is not ErrorCode.NONE:
@@ -80,7 +80,7 @@ class Coordinator:
         return self._result()
 
     def sync(self, now_ms: int, request: SyncGroup) -> CoordinatorResult:
-        """A member asks for its part of the assignment; the leader brings it."""
+        """Handles SyncGroup: a member requests its part of the assignment, which the leader's request contains."""
         error = self._member_error(request.member_id, request.group_instance_id, request.generation_id)
         if error is ErrorCode.NONE:
             error = SYNC_ANSWERS[self.state]
@@ -99,7 +99,7 @@ class Coordinator:
         return self._result()
 
     def heartbeat(self, now_ms: int, request: Heartbeat) -> CoordinatorResult:
-        """A member shows that it lives."""
+        """Handles Heartbeat: a member shows that it is alive."""
         error = self.heartbeat_answer(request.member_id, request.group_instance_id, request.generation_id)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self._registered(request.member_id).session_start_ms = now_ms
@@ -107,7 +107,7 @@ class Coordinator:
         return self._result()
 
     def leave(self, now_ms: int, request: LeaveGroup) -> CoordinatorResult:
-        """A member goes; unknown ones have gone already."""
+        """Handles LeaveGroup: a member leaves; for an unknown member nothing changes."""
         if request.member_id in self._pending:
             self._drop_pending(now_ms, request.member_id)
         elif self.members.get(request.member_id) is not None:
@@ -133,7 +133,7 @@ class Coordinator:
         return self._result()
 
     def unload(self) -> CoordinatorResult:
-        """Give the group up: it is Dead, and who waits gets an error that makes it look for its coordinator."""
+        """Ends the group here (state Dead): waiting members get an error, and search for their coordinator."""
         self._move(GroupInput.UNLOADED, "unloaded")
         self._phase += 1
         for member in self.members:
@@ -153,7 +153,7 @@ class Coordinator:
         return member.session_start_ms + member.session_timeout_ms
 
     def heard(self, now_ms: int, member_id: str) -> None:
-        """A sign of life that needs no answer."""
+        """Notes a sign of life of a member that needs no answer."""
         member = self.members.get(member_id)
         if member is not None:
             member.session_start_ms = max(now_ms, member.session_start_ms)
@@ -356,7 +356,7 @@ class Coordinator:
         self._changes.append(StateChange(self.state, self.generation_id, reason))
 
     def _arm(self, at_ms: int, kind: TimerKind) -> None:
-        """Only the newest of these timers counts."""
+        """Sets a timer of the current phase; timers of earlier phases are ignored."""
         self._phase += 1
         self._timers.append(Timer(at_ms, kind, self._phase))
 

@@ -76,7 +76,7 @@ class GroupLook:
         return self.member_count != 0 if self.state in CLASSIC_REBALANCING else self.member_count is None
 
     def name(self, member_id: str) -> str:
-        """What stays the same when the member's process is another one."""
+        """Identity of a member that survives a restart of its process."""
         return self.names.get(member_id) or identity(member_id)
 
 

@@ -147,7 +147,7 @@ class Ledger:
             self._overlap_since[client] = (now_ms, partitions)
 
     def overlap_ends(self, now_ms: int, client: str) -> None:
-        """The process of `client` has noticed that partitions are not its own any more, or has ended."""
+        """Ends the overlap of `client`: its process has noticed the loss of the partitions, or has ended."""
         since_ms, partitions = self._overlap_since.pop(client, (now_ms, 0))
         self._overlap_partition_ms += (now_ms - since_ms) * partitions
 

@@ -164,7 +164,7 @@ class Member:
         return LeaveGroup(self.member_id, reason)
 
     def close(self) -> None:
-        """The process ends."""
+        """Moves the member to its end state, because its process ends."""
         self._move(MemberInput.CLOSES)
 
     def _assign(self, answer: JoinAnswer, assign: Assign) -> Mapping[str, Sequence[TopicPartition]]:

@@ -53,7 +53,7 @@ class SyncGroup:
 
 @dataclass(frozen=True, slots=True)
 class SyncAnswer:
-    """The member's own part of the assignment."""
+    """SyncGroup's answer: the member's own part of the assignment."""
 
     error: ErrorCode
     assignment: Sequence[TopicPartition] = ()
@@ -61,7 +61,7 @@ class SyncAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """One sign of life."""
+    """Heartbeat request of a member."""
 
     client: str
     member_id: str
@@ -89,7 +89,7 @@ Answer = JoinAnswer | SyncAnswer | HeartbeatAnswer
 
 
 class TimerKind(Enum):
-    """What a timer of the coordinator ends."""
+    """Kinds of the coordinator's timers."""
 
     JOIN_PHASE = "join phase"
     SYNC_PHASE = "sync phase"
@@ -108,7 +108,7 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """The group moved on."""
+    """The group has a new state or generation."""
 
     state: GroupState
     generation_id: int
@@ -126,7 +126,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorResult:
-    """What one step of the coordinator led to, each in order."""
+    """Answers, timers and changes that one step of the coordinator led to, each kind in order."""
 
     answers: Sequence[tuple[str, Answer]]
     timers: Sequence[Timer]

@@ -49,7 +49,7 @@ class Roster:
         return iter(self._members.values())
 
     def get(self, member_id: str) -> RegisteredMember | None:
-        """The member, or None."""
+        """Returns the member with this id, or None."""
         return self._members.get(member_id)
 
     def static_member_id(self, group_instance_id: str) -> str | None:
@@ -112,7 +112,7 @@ class Roster:
         return leader is not None
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
+        """Longest rebalance timeout of any member."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def accepts(self, protocols: Protocols, instead_of: RegisteredMember | None) -> bool:

@@ -19,7 +19,7 @@ TIME_MAX_MS = 30 * 24 * 3_600_000
 
 
 class InvalidScenario(InputError):
-    """A scenario that can't be simulated."""
+    """Raised for a scenario that can't be simulated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A process ends without a word."""
+    """A process ends without leaving the group."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A process does nothing at all for a while (garbage collection, a frozen machine): no heartbeats either."""
+    """A process pauses as a whole (garbage collection, a frozen machine) and sends no heartbeats either."""
 
     name: str
     pause_ms: int
@@ -120,7 +120,7 @@ class Scenario:
     network_jitter_ms: int = 0
     seed: int = 0
     end_ms: int = field(default=0)
-    """The run lasts at least until then, and in any case until nothing more happens."""
+    """Least length of the run, ms; the run continues until nothing more happens."""
     consumer_group: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
     """What the brokers set for groups of the consumer protocol."""
 

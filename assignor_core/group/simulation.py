@@ -77,7 +77,7 @@ def simulate(scenario: Scenario) -> Run:
 
 
 class _Simulation:
-    """The parts of one run."""
+    """Processes, coordinator, queue and ledger of one run."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario

@@ -10,7 +10,7 @@ from assignor_core.wording import first_named
 TopicPartition = tuple[str, int]
 
 NAMED_MAX = 3
-"""Groups named in a sentence; the rest is counted."""
+"""Most groups that a sentence names; further groups are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class BehindOnBroker:
     groups_behind: tuple[str, ...]
     groups_reading: int
     lag_records: int
-    """Lag of `groups_behind` on the partitions of this broker that are behind."""
+    """Records of lag of `groups_behind`, summed over this broker's partitions that fall behind."""
 
     @property
     def share(self) -> float:
@@ -39,7 +39,7 @@ class BehindOnBroker:
         return len(self.groups_behind) / self.groups_reading
 
     def __str__(self) -> str:
-        """Text for a sentence, as the trigger's reasons take it."""
+        """Returns the text that the trigger's reasons quote."""
         named = first_named(self.groups_behind, NAMED_MAX)
         return f"{named}: {self.lag_records:,} records, {len(self.groups_behind)} of {self.groups_reading} groups"
 

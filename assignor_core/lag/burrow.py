@@ -11,7 +11,7 @@ from itertools import pairwise
 
 
 class BurrowStatus(IntEnum):
-    """Burrow's codes; ERR is a group's only, as its partitions' worst is capped there."""
+    """Burrow's status codes. ERR is the worst status that a group gets, and no partition has this status."""
 
     NOTFOUND = 0
     OK = 1
@@ -40,7 +40,7 @@ class BurrowWindow:
 
 
 def burrow_status(window: BurrowWindow, *, now_ms: int, lag_allowed: int = 0) -> BurrowStatus:
-    """Verdict of one partition; OK where nothing was committed or no log end is known.
+    """Status of one partition by Burrow's rules; OK if nothing was committed or no log end is known.
 
     >>> commits = [Commit(100, 0, 5), Commit(110, 10_000, 5), Commit(120, 20_000, 5)]
     >>> burrow_status(BurrowWindow(commits, [125, 130]), now_ms=40_000), burrow_status(
@@ -63,7 +63,7 @@ def burrow_status(window: BurrowWindow, *, now_ms: int, lag_allowed: int = 0) ->
 
 
 def burrow_group_status(partitions: Iterable[BurrowStatus]) -> BurrowStatus:
-    """The worst of the partitions, at most ERR; NOTFOUND of none."""
+    """Status of a group: the worst of the partitions' statuses, at most ERR; NOTFOUND without partitions."""
     return min(BurrowStatus.ERR, max(partitions, default=BurrowStatus.NOTFOUND))
 
 
@@ -73,18 +73,18 @@ def current_lag(window: BurrowWindow) -> int:
 
 
 def _silent(commits: Sequence[Commit], now_ms: int) -> bool:
-    """Longer since the last commit than from the first to the last; Burrow's now has whole seconds."""
+    """Whether the time since the last commit exceeds that from first to last; Burrow's now has whole seconds."""
     last_ms = commits[-1].time_ms
     return now_ms // 1000 * 1000 - last_ms > last_ms - commits[0].time_ms
 
 
 def _caught_up_lately(window: BurrowWindow) -> bool:
-    """The last commit was at the log's end within the ring."""
+    """Whether the last commit reached a log end that the ring has."""
     return any(end <= window.commits[-1].offset for end in window.log_ends)
 
 
 def _rewound(commits: Sequence[Commit]) -> bool:
-    """The first drop of the offset was never made good; Burrow looks at no later one."""
+    """Whether the offset has not returned to its value before the first drop; Burrow ignores later drops."""
     for index in range(1, len(commits)):
         held = commits[index - 1].offset
         if commits[index].offset < held:

@@ -13,14 +13,14 @@ from assignor_core.live import PartitionKey
 
 @dataclass(frozen=True, slots=True)
 class LagSpan:
-    """Lag of one group on one partition at the first and at the last of some samples."""
+    """Lag of one group on one partition at the first and at the last sample of a period."""
 
     topic: str
     partition: int
     first_lag_records: float
     last_lag_records: float
     span_ms: float
-    """Time between the two samples."""
+    """Milliseconds between the first and the last sample."""
 
 
 def catch_up_bytes_per_sec(

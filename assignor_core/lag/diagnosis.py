@@ -20,7 +20,7 @@ from assignor_core.wording import first_named, many
 K = TypeVar("K", int, str)
 
 NAMED_MAX = 3
-"""Members and topics that a figure names; the rest is counted."""
+"""Most members and topics that a figure names; further ones are counted."""
 EXPLAINED_MIN = 0.8
 """A broker or member explains a lag that sits with its partitions to this share, and has this share of them behind."""
 EVERYWHERE_MIN = 0.8
@@ -31,11 +31,11 @@ HARDLY_WRITTEN_MAX = 0.05
 """A partition that keeps up shows nothing if it is written less than this share of the mean of those that lag."""
 STORM_PER_HOUR = 6.0
 REBALANCING_MIN_S = 120.0
-"""A rebalance that takes longer explains why nothing is read."""
+"""Duration of a rebalance, s, above which the rebalance explains why nothing is read."""
 
 
 class Cause(StrEnum):
-    """What makes a group lag."""
+    """Causes of a group's lag."""
 
     REBALANCING = "rebalancing"
     REBALANCE_STORM = "rebalance storm"
@@ -66,7 +66,7 @@ class Reading:
 
     @property
     def lags(self) -> bool:
-        """Is being read too slowly, or not at all by a member that should."""
+        """Whether the partition is read too slowly, or is not read although a member owns it."""
         return self.status in (LagStatus.WARN, LagStatus.STALL)
 
     @property
@@ -80,17 +80,17 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class GroupReading:
-    """All partitions of one group, and what surrounds it."""
+    """All partitions of one group, with the state of the group, its members and its brokers."""
 
     group: str
     partitions: Sequence[Reading]
     broker_load_ratio: Mapping[int, float] = field(default_factory=dict)
-    """Broker: load over the mean of all."""
+    """Load of each broker per mean load of all brokers, by broker."""
     rebalances_per_hour: float = 0.0
     rebalancing_seconds: float = 0.0
     """For how long the group has been in the middle of a rebalance."""
     shared_by: int | None = None
-    """Members of a share group (KIP-932), which have all partitions together; None of other groups."""
+    """Number of members of a share group (KIP-932), who read all partitions together; None for other groups."""
 
     @property
     def lagging(self) -> tuple[Reading, ...]:
@@ -105,7 +105,7 @@ class GroupReading:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause: what it is about, the figure that shows it, the command that helps."""
+    """One cause of lag: its subject, the figure that shows the cause, and the command that helps."""
 
     cause: Cause
     subject: str
@@ -230,7 +230,7 @@ def find_slow_member(group: GroupReading) -> Finding | None:
 
 
 def find_too_few_partitions(group: GroupReading) -> Finding | None:
-    """Everything lags, and more members would have nothing to do."""
+    """The whole group lags, and has a member for each partition already: more members would be idle."""
     members, partitions = len(group.members), len(group.partitions)
     if not _at_capacity(group) or not members or members < partitions:
         return None
@@ -303,7 +303,7 @@ def _written(rows: Iterable[Reading]) -> float:
 
 
 def _read(rows: Iterable[Reading]) -> float:
-    """Rates are of the look-back: from what stalls nothing is read now."""
+    """Records/s that are read now: 0 for a stalled partition, whose rate of the look-back is of the past."""
     return sum(row.consumed_per_sec or 0.0 for row in rows if row.status is not LagStatus.STALL)
 
 

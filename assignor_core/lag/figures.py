@@ -34,15 +34,15 @@ class LagPolicy:
 
     window_ms: int = 60_000
     windows: int = 10
-    """Look-back of a verdict."""
+    """Number of windows that a verdict looks back over."""
     completeness_min: float = 0.5
-    """Least share of those windows that must have been seen."""
+    """Least share of the look-back's windows in which a partition must have been seen."""
     shrink_min: float = 0.05
     """Lag that shrinks by less than this share from one half of the look-back to the other is not being caught up."""
     usual_wait_factor: float = 1.25
     """A wait for a commit is too long at this many times the usual one."""
     unlearned_windows: float = 8.0
-    """A member may hold back its first commit for so long: how often it commits is not known before."""
+    """Windows that a member has for its first commit: how often a new member commits is unknown."""
 
     def __post_init__(self) -> None:
         if self.window_ms < 1 or self.windows < 2:
@@ -78,7 +78,7 @@ class LagFigures:
     uncommitted_ms: Floats
     """How long at least nothing is committed although records arrive; 0 where something is, or none arrive."""
     rewound_records: Floats
-    """By how much the committed offset is below the highest it had."""
+    """How far, in records, the committed offset is below its highest earlier value."""
     beyond_records: Floats
     """By how much the committed offset is above the log end; NaN where one sample alone shows that. Offsets are
     fetched after log ends: a commit counts as beyond the end if a later sample still has an end below it."""
@@ -87,7 +87,7 @@ class LagFigures:
     markers: Floats
     """Records at the log end that are taken for transaction markers; 0 where none are."""
     consumed_per_sec: Floats
-    """Since the offset was last set back."""
+    """Records/s that the group has read since its offset was last set back."""
     produced_per_sec: Floats
 
 
@@ -156,7 +156,7 @@ def is_catching_up(figures: LagFigures, policy: LagPolicy) -> Flags:
 
 
 def _spread(figures: LagFigures, seen: Ints, partitions: int) -> LagFigures:
-    """Figures of the partitions seen as figures of all."""
+    """Spreads the figures of the partitions that were seen over all P partitions; NaN for the others."""
     columns = {}
     for field in fields(LagFigures):
         columns[field.name] = np.full(partitions, np.nan)

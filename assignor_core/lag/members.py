@@ -17,14 +17,14 @@ ROUNDING = 1e-9
 """What fits but for this part of it fits: sums of rates are off in their last bits."""
 OPTIONS_MAX = 4
 MEMBERS_MAX = 512
-"""No more are tried: a packing of thousands shows nothing that its lower bound doesn't."""
+"""Largest number of members that is packed; for more members the lower bound is the answer."""
 
 TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class MembersOption:
-    """One number of members."""
+    """An option: a number of members, with its price and its effect."""
 
     members: int
     heaviest_ratio: float
@@ -39,7 +39,7 @@ class MembersAdvice:
 
     needed: int | None
     bound: int
-    """Below this no packing can be."""
+    """Lower bound on the number of members of any packing."""
     heaviest_partition_ratio: float
     """The heaviest partition per what a member can read: above `FILL_MAX` no number of members helps."""
     options: tuple[MembersOption, ...]
@@ -90,7 +90,7 @@ def _option(
 
 
 def _members(topics: Sequence[str], owners: Mapping[TopicPartition, str], count: int) -> dict[str, MemberSpec]:
-    """The members there are, in order, with what they own, and new ones up to `count`; those beyond it are gone."""
+    """The first `count` members: existing members with their partitions, and then new members without partitions."""
     owned: dict[str, list[TopicPartition]] = {}
     for tp, member in sorted(owners.items()):
         owned.setdefault(member, []).append(tp)

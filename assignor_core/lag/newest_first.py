@@ -27,10 +27,10 @@ class LagTrace:
     """
 
     newest: Point
-    """All NaN of a partition that was not seen yet."""
+    """Newest point of each partition; all fields are NaN for a partition that was not seen yet."""
     _oldest: Point
     _oldest_known: Point
-    """The oldest with a known log end."""
+    """Oldest point of each partition with a known log end."""
     _age_s: Floats
     """NaN until the log's end is seen at or below the newest committed offset, or above what it was later: that is
     another topic of the same name."""

@@ -87,7 +87,7 @@ def reason(status: LagStatus, at_once: LagStatus, figures: PartitionFigures) -> 
 
 
 def duration(seconds: float) -> str:
-    """For people, rounded.
+    """Duration for people, rounded.
 
     >>> duration(42.4), duration(180), duration(9_000), duration(200_000)
     ('42 s', '3 min', '2.5 h', '2.3 d')
@@ -128,7 +128,7 @@ def _well(at_once: LagStatus, figures: PartitionFigures) -> str:
 
 
 def _left(figures: PartitionFigures) -> str:
-    """What there is to read."""
+    """Text on the records that wait to be read."""
     if not figures.lag_records:
         deleted = figures.below_start_records
         return f"nothing to read; {many(deleted, 'record')} were deleted unread" if deleted else "nothing to read"
@@ -178,7 +178,7 @@ def _lag(figures: PartitionFigures) -> str:
 
 
 def _rates(figures: PartitionFigures) -> str:
-    """How fast it reads, and of what.
+    """Text on the rates at which the group reads and records are written.
 
     >>> figures = PartitionFigures(900, 42.0, None, 1, None, 20.0, None, False, 1.0)
     >>> reason(LagStatus.WARN, LagStatus.WARN, figures)

@@ -61,15 +61,15 @@ class Standing:
     obscure: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
     """Neither members nor a state of the group are shown, as in samples of other exporters."""
     allowed_records: Floats = field(default_factory=lambda: np.zeros(0))
-    """Lag that counts as none."""
+    """Records of lag that count as no lag."""
     allowed_ms: Floats = field(default_factory=lambda: np.zeros(0))
-    """Records may wait for so long at least."""
+    """Milliseconds that records may always wait for a commit."""
     reads_from_ms: Floats = field(default_factory=lambda: np.zeros(0))
     """Start of the newest time in which the group is to read; -inf of a group without a schedule."""
     reads_until_ms: Floats = field(default_factory=lambda: np.zeros(0))
-    """End of that time; +inf of a group without a schedule."""
+    """End of the newest time in which the group is to read; +inf of a group without a schedule."""
     earlier: EarlierWaits = field(default_factory=lambda: EarlierWaits.none(0))
-    """What was read of points before the history."""
+    """Summary of the waits at points before the history."""
 
     def __post_init__(self) -> None:
         size = len(self.owned)
@@ -107,7 +107,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a rule looks at: P partitions at one evaluation."""
+    """The facts that rules judge: P partitions at one evaluation."""
 
     figures: LagFigures
     standing: Standing

@@ -33,13 +33,13 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class EarlierWaits:
-    """What points before those of a history showed of P partitions, as they are far more than verdicts need."""
+    """What the points before a history showed of P partitions: a summary, as the points are too many to read again."""
 
     usual_ms: Floats
     """How long records usually wait, ms (`Waits.usual_ms`); NaN where no commit was seen, or nothing was read."""
     commits: Floats
     since_ms: Floats
-    """When the records that waited at the newest of these points began to wait; NaN where none waited."""
+    """When the records that waited at the newest earlier point began to wait, ms; NaN if no records waited."""
 
     @classmethod
     def none(cls, partitions: int) -> Self:
@@ -48,7 +48,7 @@ class EarlierWaits:
 
     @classmethod
     def of_history(cls, history: LagHistory, caught_up: Flags) -> Self:
-        """What these points show."""
+        """Summarizes the waits that these points show."""
         waits = measure_waits(history, caught_up, recent_after_ms=np.inf)
         newest = history.newest
         since_ms = np.where(caught_up[newest], np.nan, history.time_ms[newest] - waits.stuck_ms)
@@ -59,12 +59,12 @@ class EarlierWaits:
         return type(self)(*(getattr(self, field.name)[partitions] for field in fields(self)))
 
     def put(self, partitions: Ints, some: Self) -> None:
-        """Write what is known of some partitions over what is known of them here."""
+        """Replaces the summary of some partitions."""
         for field in fields(self):
             getattr(self, field.name)[partitions] = getattr(some, field.name)
 
     def before(self, waits: Waits, history: LagHistory) -> Waits:
-        """Waits of a history that these were before: what began to wait earlier has waited for longer."""
+        """Adds these earlier waits to the waits of a history: records that began to wait earlier have waited longer."""
         times, newest = history.time_ms, history.newest
         since_start = waits.stuck_ms >= times[newest] - times[history.starts]
         waited = np.where(since_start, np.fmax(times[newest] - self.since_ms, waits.stuck_ms), waits.stuck_ms)

@@ -36,21 +36,21 @@ LEVEL_WINDOWS = 60
 NOISE_WINDOWS = 600
 """Windows over which the noise follows."""
 KNOWN_AFTER_WINDOWS = 60
-"""Fewer windows of a broker than this say too little of its noise."""
+"""Least number of a broker's windows from which its noise is estimated."""
 SETTLING_WINDOWS = 5
 """The first windows after a change show where the level is, and count as no noise."""
 UNCLIPPED_WINDOWS = 10
 CLIP_SIGMAS = 2.5
-"""What is further from the level counts as this far: a burst is no noise."""
+"""Largest distance of a share from its level that the noise counts: a burst is no noise."""
 NOISE_MIN = 0.015
 """Standard deviation of a share below which nothing counts as more certain."""
 CORRELATION_MAX = 0.9
 SHARE_MIN = 0.05
-"""Shares below count as this: the logarithm of 0 is no number."""
+"""Least share that is used: smaller shares count as this one, because 0 has no logarithm."""
 SUM_SIGMAS = 3.0
-"""A sum of so many times its own standard deviation is no noise."""
+"""Standard deviations of the CUSUM from which the CUSUM is no noise."""
 LASTING_SIGMAS = 6.0
-"""A sum of so many times the standard deviation of what lasts is no noise, however many windows the sum took."""
+"""Standard deviations of a lasting rise from which the CUSUM is no noise, however many windows it took."""
 KEPT_MS = 86_400_000
 """A broker that has sent nothing for longer is forgotten."""
 
@@ -60,7 +60,7 @@ class Levels:
     """Level, noise and evidence of B brokers, one number each; logarithms of shares where nothing else is named."""
 
     brokers: tuple[int, ...]
-    """Ascending."""
+    """Broker ids, ascending."""
     windows: Longs
     """Windows seen of the broker."""
     settled: Longs
@@ -70,9 +70,9 @@ class Levels:
     covariance: Floats
     """Covariance of what the level leaves of a share in one window and in the next."""
     residual: Floats
-    """What the level left of the share in the newest window."""
+    """Share less level in the newest window."""
     excess: Floats
-    """The CUSUM."""
+    """Evidence (CUSUM) that the broker's share has risen."""
     excess_windows: Longs
     """Windows that the CUSUM has taken since it was 0."""
     excess_since_ms: Longs
@@ -84,7 +84,7 @@ class Levels:
 
     @classmethod
     def none(cls) -> "Levels":
-        """Returns the levels of no broker."""
+        """Returns levels without any broker."""
         ints, floats = np.zeros(0, np.int64), np.zeros(0)
         return cls((), ints, ints, floats, floats, floats, floats, floats, ints, ints, ints, floats)
 
@@ -154,9 +154,9 @@ class Levels:
         return cls(tuple(int(broker) for broker in values["brokers"]), **arrays)
 
     def grown(self, ratio: float) -> dict[int, float]:
-        """The level of each broker that is above `ratio`, and has grown by as much since replicas were last moved.
+        """Level of each broker that is above `ratio`, and has grown by this factor since replicas were last moved.
 
-        After a move the first windows show the level that it grows from.
+        The first windows after a move show the level from which growth is counted.
         """
         least = math.log(ratio)
         has_grown = (self.settled > LEVEL_WINDOWS) & (self.level > least) & (self.level - self.first_level > least)
@@ -172,11 +172,11 @@ class Levels:
         return max(NOISE_MIN, math.sqrt(self.variance[self._known_row(broker)]))
 
     def mean_noise(self, broker: int, windows: int) -> float:
-        """Standard deviation of the mean over so many windows in a row."""
+        """Standard deviation of the broker's mean share over this many consecutive windows."""
         return self.noise(broker) * math.sqrt(_sum_variance(windows, self._correlation(broker))) / max(1, windows)
 
     def typical_mean_noise(self, windows: int) -> float | None:
-        """`mean_noise` of the middle one of the brokers that are known; None where none is."""
+        """Median over known brokers of `mean_noise`; None if no broker is known."""
         known = [self.mean_noise(broker, windows) for broker in self.brokers if self.is_known(broker)]
         return median(known) if known else None
 
@@ -230,7 +230,7 @@ def _within(values: Values, least: Values | int, most: Values | int) -> Values:
 
 
 def _sum_variance(windows: int, correlation: float) -> float:
-    """Variance of the sum of so many values of variance 1 whose correlation falls by this factor from one to the next.
+    """Variance of a sum of values of variance 1 whose correlation falls by this factor from each value to the next.
 
     >>> _sum_variance(3, 0.0), round(_sum_variance(2, 0.5), 6)
     (3.0, 3.0)
@@ -242,17 +242,17 @@ def _sum_variance(windows: int, correlation: float) -> float:
 
 
 ENDED_AFTER_WINDOWS = 2
-"""An episode has ended once the broker was not above the threshold for so many windows in a row."""
+"""An episode has ended once the broker was below the threshold for this many windows in a row."""
 JUDGED_AFTER_WINDOWS = 4
 """Windows after a move that show whether an episode had ended."""
 KEPT = 64
 """The newest episodes that count."""
 HORIZON_WINDOWS = 30
-"""A skew that ends within so many windows is not worth a plan."""
+"""Windows within which a skew must end to be not worth a plan."""
 LASTING = 1_000_000
-"""More windows than any horizon: of an episode that goes on."""
+"""Length of an episode that has not ended: more windows than any horizon."""
 ENOUGH = 2
-"""Fewer episodes that ended within the horizon say nothing."""
+"""Least number of episodes that ended within the horizon from which a chance is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ class OpenEpisode:
     """Windows from the first above the threshold to the newest."""
     windows_since_over: int = 0
     highest: float = 0.0
-    """The highest share, as a logarithm."""
+    """Highest share in the episode, as a logarithm."""
     shares_since_moved: tuple[float, ...] | None = None
     """Logarithms of the broker's shares since replicas were moved; None where none were."""
     grown_to: float = 0.0
@@ -271,7 +271,7 @@ class OpenEpisode:
     total_over: float = 0.0
     """Sum of the logarithms of the shares that were above the threshold."""
     windows_over: int = 0
-    """How many shares were above the threshold."""
+    """Number of the broker's shares above the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +320,7 @@ class Episodes:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Episodes":
-        """The episodes of `as_dict`; raises KeyError, TypeError and ValueError on anything else."""
+        """Makes episodes from the result of `as_dict`; raises KeyError, TypeError and ValueError on anything else."""
         going = []
         for broker, values_of in values["open"]:
             shares = values_of["shares_since_moved"]
@@ -371,7 +371,7 @@ def _followed(episode: OpenEpisode, share: float, threshold: float) -> OpenEpiso
 
 
 def _lasted(episode: OpenEpisode) -> int | None:
-    """Windows that it lasted, if it has ended; `LASTING` where it goes on and only a move made it invisible."""
+    """Windows that the episode lasted, if it has ended; `LASTING` if only a move of replicas hides it."""
     windows, shares = episode.windows - episode.windows_since_over, episode.shares_since_moved
     if shares is None:
         return windows if episode.windows_since_over >= ENDED_AFTER_WINDOWS else None
@@ -397,11 +397,11 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadMemory:
-    """By resource what is known after the window that ended at `newest_ms`."""
+    """Levels and episodes by resource, after the window that ended at `newest_ms`."""
 
     newest_ms: int = 0
     changed_ms: int = 0
-    """The newest move of replicas or leaders that the windows so far have shown."""
+    """Time of the newest move of replicas or leaders before the windows read so far, ms."""
     levels: Mapping[str, Levels] = field(default_factory=lambda: MappingProxyType({}))
     episodes: Mapping[str, Episodes] = field(default_factory=lambda: MappingProxyType({}))
 

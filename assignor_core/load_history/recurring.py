@@ -43,7 +43,7 @@ def slots_of(start_ms: int, end_ms: int) -> range:
 
 
 def weekday(day: int) -> int:
-    """0 is Monday; `day` is counted from the epoch."""
+    """Weekday of a day counted from the epoch; 0 is Monday."""
     return (day + EPOCH_DAY) % len(DAYS)
 
 
@@ -58,7 +58,7 @@ def time_of_day(slot: int) -> str:
 
 
 ENDED_AFTER_WINDOWS = 2
-"""A skew has ended once the broker was not above the threshold for so many windows in a row."""
+"""Windows in a row below the threshold after which a skew has ended."""
 COMPARED_WINDOWS = 3
 """Windows after a move that show what it has changed."""
 FOLLOWED_MS = 3 * 3_600_000
@@ -78,7 +78,7 @@ class FollowedSkew:
     moved_ms: int | None = None
     """When replicas were moved; None: not since the skew began."""
     shares_after: tuple[float, ...] = ()
-    """The first shares after the move."""
+    """First shares of the broker after the move."""
 
     @property
     def before(self) -> float:
@@ -152,12 +152,12 @@ class DayLoad:
     """One resource on one day (UTC), by slot of the day, 0 to 143."""
 
     mean_load: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
-    """slot: mean load of a broker; of the slots of which anything is known."""
+    """Mean load of a broker by slot, for slots with known loads."""
     shares: Mapping[int, Mapping[int, float]] = field(default_factory=lambda: MappingProxyType({}))
-    """broker: slot: load over the mean, where that is high."""
+    """High loads per mean load, by broker and slot."""
 
     def with_slot(self, slot: int, mean_load: float, high: Mapping[int, float]) -> "DayLoad":
-        """With what one slot has shown; it replaces what was known of it."""
+        """Returns the day with the loads of one slot, which replace earlier loads of the slot."""
         shares = dict(self.shares)
         if slot in self.mean_load:
             without = {broker: {at: row[at] for at in row if at != slot} for broker, row in shares.items()}
@@ -185,7 +185,7 @@ class OpenSlot:
     windows: int = 0
     mean_load: float = 0.0
     shares: Mapping[int, tuple[float, int]] = field(default_factory=lambda: MappingProxyType({}))
-    """broker: sum of its shares, and of how many windows."""
+    """Sum of a broker's shares and number of windows, by broker."""
 
     def after(self, mean_load: float, shares: Mapping[int, float]) -> "OpenSlot":
         """Returns the slot with one more window."""
@@ -204,18 +204,18 @@ class OpenSlot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecurringLoad:
-    """What is known after the window that ended at `newest_ms`."""
+    """Loads by slot, after the window that ended at `newest_ms`."""
 
     newest_ms: int = 0
     days: Mapping[str, Mapping[int, DayLoad]] = field(default_factory=lambda: MappingProxyType({}))
-    """resource: day since the epoch: slots that are over."""
+    """Slots that are over, by resource and day since the epoch."""
     slot: int = -1
     """The slot that goes on, counted from the epoch."""
     open: Mapping[str, OpenSlot] = field(default_factory=lambda: MappingProxyType({}))
     changed_ms: int = 0
-    """The newest move of replicas or leaders that the windows so far have shown."""
+    """Time of the newest move of replicas or leaders before the windows read so far, ms."""
     followed: Mapping[str, Mapping[int, FollowedSkew]] = field(default_factory=lambda: MappingProxyType({}))
-    """resource: broker: its skew that goes on. A restart forgets it."""
+    """Skews that have not ended, by resource and broker. A restart forgets them."""
 
     def after(self, windows: Sequence[SkewWindow], watched: Watched, *, changed_ms: int = 0) -> "RecurringLoad":
         """With those of `windows`, oldest first, that are new; replicas or leaders were last moved at `changed_ms`."""

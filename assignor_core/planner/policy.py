@@ -52,7 +52,7 @@ class PlannerPolicy:
     )
     keep_racks: bool = knob(False, "Replicas move within their racks only.")
     leader_racks: tuple[tuple[frozenset[str], tuple[str, ...]], ...] = ()
-    """Topics, and the racks that should lead them, the most wanted first. Loads below their targets go first."""
+    """Topics, and the racks whose brokers should lead them, the preferred first. The balance of loads matters more."""
     headroom: float = knob(
         0.0, "Share of each capacity that a plan leaves free: no broker above capacity x (1 - headroom).", ge=0, lt=1
     )

@@ -28,7 +28,7 @@ COPY_PRICE = 0.01
 
 
 def repair(search: Search) -> None:
-    """Keep hard rules, as far as the policy lets.
+    """Moves replicas until the placement keeps the hard rules, as far as the policy allows.
 
     Brokers 1 and 2 stand in rack a and hold both replicas; one of them goes to broker 3 in rack b:
 

@@ -15,16 +15,16 @@ from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 
 DONE_BYTES = 0.5
-"""Less than a byte is nothing."""
+"""Bytes left at which a copy counts as finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How plans are carried out."""
+    """Limits under which plans are carried out."""
 
     throttle_bytes_per_sec: float
     tick_ms: int = 5_000
-    """Time between two looks at the cluster: what has room begins at the next one."""
+    """Time between two ticks, ms: a movement with room begins at the next tick."""
     limits: Limits = field(default_factory=Limits)
 
 
@@ -59,7 +59,7 @@ class Copying:
         """Brokers that are at work for each movement under way: all of them until its last copy has caught up."""
         self._until_tick_ms = 0.0
         self._has_room = True
-        """Whether more may begin than at the last look: something has ended since, or nothing has begun yet."""
+        """Whether further movements may begin: some have ended since the last tick, or none has begun yet."""
         self._ended = False
         self.elapsed_ms = 0.0
         self.worked_ms = 0.0
@@ -71,7 +71,7 @@ class Copying:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether all movements have ended."""
         return self._ended or self.given_up
 
     def advance(self, duration_ms: float, *, may_begin: bool = True) -> list[Movement]:
@@ -144,7 +144,7 @@ class Copying:
         ]
 
     def _copy(self, rates: list[float], step_ms: float) -> list[Movement]:
-        """Moves bytes; returns the movements whose last copy has caught up."""
+        """Copies bytes; returns the movements whose last copy has caught up."""
         for copy, rate in zip(self._copies, rates, strict=True):
             copy.left_bytes += (copy.produced_per_sec - rate) * step_ms / 1000
         caught_up = {copy.movement.key: copy.movement for copy in self._copies if copy.left_bytes <= DONE_BYTES}

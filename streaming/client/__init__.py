@@ -1,1 +1,1 @@
-"""What users' consumers import: assignors and the weights they assign by."""
+"""Assignors that users' consumers import, and the weights by which the assignors assign."""

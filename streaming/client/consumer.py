@@ -59,7 +59,7 @@ class _CoreAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-p
         )
 
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
-        """Keep what this member reports at the next rebalance."""
+        """Stores what this member reports at the next rebalance."""
         owned = tuple((tp.topic, tp.partition) for tp in assignment.partitions())
         self._assigned = Claims(owned, generation)
 

@@ -35,7 +35,7 @@ MEASURE = "bytes_in_per_sec"
 QUERY_CHARACTERS_MAX = 30_000
 """Most characters that name topics in one request; HTTP servers refuse longer ones, from 64 kB on."""
 ANSWER_BYTES_MAX = 1 << 25
-"""No answer to so many topics is longer."""
+"""Most bytes of an answer."""
 _UNANSWERED = (
     *HTTP_ERRORS,
     LookupError, TypeError, AttributeError,  # another answer

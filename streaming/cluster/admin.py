@@ -52,7 +52,7 @@ class Cluster(LogDirRequests, UploadReads):
     """A live cluster; see `Connection` for what it is made with."""
 
     def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
-        """Brokers that are alive, partitions of these topics (of all where None) with their reassignments; raises
+        """Live brokers, and partitions with their reassignments of these topics (None: all topics); raises
         ClusterUnreachable, AnotherCluster.
         """
         with translated("describe the cluster", role=ROLE):

@@ -97,7 +97,7 @@ NEEDS = (
     Need("control", Resource.TOPICS, "DESCRIBE_CONFIGS", "throttles that others have set on topics", Level.EXECUTE),
     Need("control", Resource.TOPICS, "ALTER_CONFIGS", "throttled replicas of topics", Level.EXECUTE),
 )
-"""The least rights of each role; in mode observe control needs none that alters."""
+"""The least rights of each role; in mode `observe`, control needs no right to alter anything."""
 
 ROLES = ("collect", "pipeline", "control")
 

@@ -162,7 +162,7 @@ class TokenEndpoint:
         return without_user_info(self.settings.sasl_oauthbearer_token_endpoint_url or "")
 
     def _ask(self, secret: str, limit_s: float) -> tuple[int, bytes]:
-        """(Status, body) of one answer; raises httpx's errors, OSError."""
+        """Returns status and body of the endpoint's answer; raises httpx's errors, OSError."""
         settings = self.settings
         form = {"grant_type": "client_credentials"}
         if settings.sasl_oauthbearer_scope:

@@ -61,8 +61,8 @@ EXIT_CODES = {Event.DONE: 0, Event.REFUSED: 3}
 @click.command()
 @click.argument("plan", metavar="PLAN")
 @settings_options
-@click.option("--yes", is_flag=True, help="Don't ask.")
-@click.option("--revalidate", is_flag=True, help="Where the plan no longer fits, show a new one.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation.")
+@click.option("--revalidate", is_flag=True, help="If the plan no longer fits the cluster, show a new plan.")
 @json_option
 def apply(
     plan: str, config_file: Path | None, assignments: tuple[str, ...], yes: bool, revalidate: bool, as_json: bool
@@ -146,7 +146,7 @@ def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_j
 @click.command()
 @settings_options
 def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
-    """Stop what is being carried out: cancel moves in flight, take throttles away. Finished moves stay."""
+    """Stop the execution under way: cancel movements in flight and remove throttles. Finished movements stay."""
     from streaming.cluster.clients import admin_client
     from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.wiring import journal_of

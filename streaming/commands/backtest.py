@@ -69,27 +69,27 @@ class Generated:
     type=click.FloatRange(min=0, min_open=True, max=HOURS_MAX),
     default=168.0,
     show_default=True,
-    help="So far back.",
+    help="Replay this many of the newest hours.",
 )
 @click.option(
-    "--plans", "with_plans", is_flag=True, help="Make real plans of the recorded hours, and simulate their moves."
+    "--plans", "with_plans", is_flag=True, help="Make real plans of the recorded hours, and simulate their movements."
 )
 @click.option(
     "--policy",
     "policies",
     multiple=True,
     metavar="'KEY=VALUE ...'",
-    help="With --plans: these settings beside the others; repeatable.",
+    help="With --plans: compare these settings with the others; repeatable.",
 )
 @click.option("--png", "png_file", type=click.Path(path_type=Path), help="With --plans: write a picture.")
-@click.option("--decisions", is_flag=True, help="Make the decisions of that time again; show which differ now.")
-@click.option("--generate", "scenario", metavar="SCENARIO", help="Load made up in place of the recorded one.")
+@click.option("--decisions", is_flag=True, help="Make the recorded decisions again; show which differ now.")
+@click.option("--generate", "scenario", metavar="SCENARIO", help="Generate load instead of reading the recorded load.")
 @click.option(
     "--noise",
     type=click.FloatRange(0, 1),
     help="With --generate: standard deviation of a broker's load [default: 0.06].",
 )
-@click.option("--seed", type=int, help="With --generate: another one gives another load [default: 1].")
+@click.option("--seed", type=int, help="With --generate: another seed gives another load [default: 1].")
 @settings_options
 @json_option
 def backtest(
@@ -105,14 +105,14 @@ def backtest(
     assignments: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """How many plans there would have been, how many in vain, and how long skew would have lasted.
+    """Show how many plans the trigger would have made, how many needlessly, and how long skew would have lasted.
 
-    Try other settings with --set, for instance --set trigger.enter_ratio=1.2. A plan is taken to even out what it
-    rests on; what was really done in that time is part of the load as it was.
-    With --plans the planner makes each plan, and its moves are carried out at the throttle on the simulated cluster.
-    With --decisions nothing is moved but what was really moved: each decision of that time is made again.
-    With --generate load is made up (diurnal, bursts, "long bursts", "daily bursts", gaps, swing, steps or drift), to
-    try settings before there is a history.
+    Try other settings with --set, for instance --set trigger.enter_ratio=1.2. Each plan is assumed to even out the
+    load of its windows; recorded load includes what was really moved.
+    With --plans, the planner makes each plan, and a simulated cluster carries out its movements at the throttle.
+    With --decisions, each recorded decision is made again, and nothing moves but what was really moved.
+    With --generate, load is generated (diurnal, bursts, "long bursts", "daily bursts", gaps, swing, steps or drift),
+    to try settings before there is a history.
     """
     if math.isnan(hours):
         raise UsageProblem(f"--hours {hours}: is no number, allowed is above 0 to {HOURS_MAX}")

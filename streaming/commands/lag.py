@@ -38,26 +38,28 @@ STYLES = {"ok": "green", "unknown": "dim", "warn": "yellow"}
 
 
 @click.command()
-@click.option("--group", "group_id", help="This group by partition, worst first.")
-@click.option("--match", "pattern", default="", help="Only groups that match this regular expression.")
-@click.option("--topic", help="Only this topic: groups that read it, and how they do on it.")
-@click.option("--status", "statuses", multiple=True, metavar="VERDICT", help="Only with this verdict; may be repeated.")
+@click.option("--group", "group_id", help="Show this group by partition, worst first.")
+@click.option("--match", "pattern", default="", help="Show only groups that match this regular expression.")
+@click.option("--topic", help="Show only this topic, and the groups that read it.")
+@click.option(
+    "--status", "statuses", multiple=True, metavar="VERDICT", help="Show only groups with this verdict; repeatable."
+)
 @click.option(
     "--sort",
     type=click.Choice(SORTS),
     default=SORTS[0],
     show_default=True,
-    help="First the worst, those with most lag, those with the oldest lag, or by name.",
+    help="Order of groups: the worst, the most lag or the oldest lag first, or by name.",
 )
 @click.option(
     "--limit",
     default=GROUPS_SHOWN,
     show_default=True,
     type=click.IntRange(min=0),
-    help="Show so many groups, the first; 0: all. JSON holds all.",
+    help="Show the first groups, this many; 0: all. JSON has all groups.",
 )
 @click.option(
-    "--compat", type=click.Choice(["burrow"]), help="Verdicts by Burrow's rules, its faults included: see docs/lag.md."
+    "--compat", type=click.Choice(["burrow"]), help="Judge by Burrow's rules, including their faults: see docs/lag.md."
 )
 @settings_options
 @json_option

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from streaming.cluster.ports import ControlledCluster
     from streaming.views.intents import Intent
 
-apply_option = click.option("--apply", "carry_out", is_flag=True, help="Carry the plan out, after asking.")
-yes_option = click.option("--yes", is_flag=True, help="Don't ask.")
+apply_option = click.option("--apply", "carry_out", is_flag=True, help="Carry out the plan after a confirmation.")
+yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 brokers_argument = click.argument("brokers", metavar="BROKER...", type=int, nargs=-1, required=True)
 log_dir_option = click.option("--log-dir", metavar="PATH", help="Only this log dir of the broker.")
 CORDON_LOOKS = 20
@@ -61,11 +61,11 @@ CORDON_PAUSE_S = 0.5
 @settings_options
 @click.pass_context
 def drain(context: click.Context, /, brokers: tuple[int, ...], log_dir: str | None, **options: Any) -> int:
-    """Empty each BROKER: one plan that moves all they hold, internal topics too, and nothing else.
+    """Make one plan that moves all replicas off each BROKER, those of internal topics too, and nothing else.
 
-    They get nothing new: brokers from Kafka 4.3 on are cordoned. Of a broker that is gone, the replicas that it held
-    are re-created elsewhere, where there is a copy of them. With --log-dir all in it goes to the broker's other log
-    dirs, and the broker puts nothing new into it (Kafka 4.3).
+    A drained broker gets no new replicas; brokers from Kafka 4.3 on are cordoned. If a broker is offline, its replicas
+    are re-created on other brokers from another copy. With --log-dir, replicas move to the broker's other log dirs,
+    and the broker places no new replica in that log dir (Kafka 4.3).
     """
     if log_dir is not None:
         if options.pop("on_old_windows"):
@@ -84,9 +84,9 @@ def drain(context: click.Context, /, brokers: tuple[int, ...], log_dir: str | No
 def undrain(
     brokers: tuple[int, ...], log_dir: str | None, config_file: Path | None, assignments: tuple[str, ...]
 ) -> int:
-    """End the drain of each BROKER, or of a log dir, and move nothing: it may get replicas again.
+    """End the drain of each BROKER, or of a log dir, and move nothing: plans may place replicas there again.
 
-    Of cordons only those are removed that the drain has set.
+    Cordons that the drain has set are removed; other cordons stay.
     """
     from streaming.tables import TableReader
     from streaming.views.intents import Intent, drained_brokers
@@ -106,7 +106,7 @@ def undrain(
 
 def _the_one(brokers: tuple[int, ...]) -> int:
     if len(brokers) > 1:
-        raise UsageProblem(f"--log-dir: is of one broker, {len(brokers)} are named")
+        raise UsageProblem(f"--log-dir: needs exactly one BROKER, found {len(brokers)}")
     return brokers[0]
 
 
@@ -352,7 +352,7 @@ def _proposed(cluster: "ControlledCluster", settings: Settings, broker: int, pat
     live = cluster.describe()
     row = _row_of(cluster, broker, path)
     if row.is_offline:
-        raise RefusedForSafety(f"log dir {path} of broker {broker} is offline: nothing can be copied from there")
+        raise RefusedForSafety(f"log dir {path} of broker {broker} is offline: its replicas can't be copied")
     make = partial(empty, path=path, policy=FillPolicy(reserve=settings.planner.disk_reserve))
     keep = keeping_plan(settings, "drain", _target(broker, path), now_ms=clocks.now_ms())
     return keep_within(settings.kafka.cluster_name, live, cluster.log_dirs(), {broker}, make, keep=keep)

@@ -37,7 +37,10 @@ set_option = click.option(
     "Lists as a,b; null or nothing unsets what may be without a value.",
 )
 force_option = click.option(
-    "--force", "on_old_windows", is_flag=True, help="Plan on windows that are older than the trigger accepts, too."
+    "--force",
+    "on_old_windows",
+    is_flag=True,
+    help="Plan even if the newest windows are older than the trigger accepts.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text for people.")
 

@@ -93,7 +93,7 @@ _POLICY_OPTIONS = (
         "--only-topic",
         "only_topics",
         multiple=True,
-        help="Move only this topic, or those that match this pattern; repeatable.",
+        help="Move only this topic, or topics that match this pattern; repeatable.",
     ),
     click.option(
         "--exclude-topic",
@@ -101,7 +101,13 @@ _POLICY_OPTIONS = (
         multiple=True,
         help="Never touch this topic (or pattern), besides planner.excluded_topics; repeatable.",
     ),
-    click.option("--exclude-broker", "excluded_brokers", type=int, multiple=True, help="Leave it alone; repeatable."),
+    click.option(
+        "--exclude-broker",
+        "excluded_brokers",
+        type=int,
+        multiple=True,
+        help="Move nothing to or from this broker; repeatable.",
+    ),
     click.option("--drain", type=int, multiple=True, help="Empty this broker, and move nothing else; repeatable."),
     click.option("--add", type=int, multiple=True, help="Move replicas only to this broker; repeatable."),
     click.option("--leaders-only", is_flag=True, help="Change leadership only: no bytes are copied."),
@@ -112,7 +118,7 @@ _POLICY_OPTIONS = (
         "--throttle",
         "throttle_bytes_per_sec",
         type=float,
-        help="Bytes/s per broker, to estimate durations.  [default: control.throttle_bytes_per_sec]",
+        help="Throttle of a broker for estimates, bytes/s.  [default: control.throttle_bytes_per_sec]",
     ),
 )
 
@@ -129,9 +135,12 @@ def policy_options(command: Command) -> Command:
 
 @click.command()
 @click.option(
-    "--model", "model_file", metavar="FILE", help="Cluster model, JSON; - is standard input. No Kafka needed."
+    "--model",
+    "model_file",
+    metavar="FILE",
+    help="Plan for this cluster model (JSON; - is standard input) without Kafka.",
 )
-@click.option("--out", "out_file", type=click.Path(path_type=Path), help="Write the result there as well.")
+@click.option("--out", "out_file", type=click.Path(path_type=Path), help="Also write the result to this file.")
 @json_option
 @click.option(
     "--log-dirs", is_flag=True, help="Even out the log dirs within brokers (of --only-broker, or all); nothing else."
@@ -141,22 +150,22 @@ def policy_options(command: Command) -> Command:
     "export_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Make no plan: write the live cluster and its load there, as a model for --model.",
+    help="Make no plan: write the live cluster and its load to this file, for --model.",
 )
-@click.option("--anonymous", is_flag=True, help="With --export: numbers in place of the names of topics and racks.")
+@click.option("--anonymous", is_flag=True, help="With --export: replace names of topics and racks by numbers.")
 @click.option(
     "--reassignment",
     "reassignment_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The plan that does what this file of kafka-reassign-partitions asks for, and nothing else.",
+    help="Plan exactly the reassignments in this file of kafka-reassign-partitions.",
 )
 @click.option(
     "--replication-factor",
     "factors",
     metavar="TOPIC=N",
     multiple=True,
-    help="The plan by which these topics (or all that match a pattern) have N replicas; repeatable.",
+    help="Plan N replicas for these topics (names or patterns); repeatable.",
 )
 @force_option
 @settings_options
@@ -451,9 +460,9 @@ def _check_brokers(knobs: dict[str, Any], brokers: Mapping[int, bool]) -> None:
     for name in ("only_brokers", "excluded_brokers", "drain", "add"):
         for broker in sorted(set(knobs[name]) - brokers.keys()):
             known = first_named(sorted(brokers), BROKERS_SHOWN)
-            raise InputError(f"{OPTIONS[name]} {broker}: there is no such broker, allowed are {known}")
+            raise InputError(f"{OPTIONS[name]} {broker}: this broker does not exist, allowed are {known}")
     if knobs["drain"] and not any(alive for broker, alive in brokers.items() if broker not in knobs["drain"]):
-        raise InputError(f"{OPTIONS['drain']}: names every broker that is alive: none is left to take what they hold")
+        raise InputError(f"{OPTIONS['drain']}: names every broker that is alive: no broker can take the replicas")
 
 
 def brokers_of(live: "LiveCluster") -> dict[int, bool]:

@@ -46,13 +46,13 @@ def duration_s(_context: click.Context, _parameter: click.Parameter, text: str |
     "wait_s",
     metavar="DURATION",
     callback=duration_s,
-    help="Look again until it is safe, so long at most: 10m.",
+    help="Repeat the check until a restart is safe, for at most this long: 10m.",
 )
 @click.option(
     "--accept-single",
     "accepts_single",
     is_flag=True,
-    help="Partitions without a second replica may be offline meanwhile.",
+    help="Accept that partitions with a single replica are offline during the restart.",
 )
 @json_option
 @settings_options
@@ -64,11 +64,11 @@ def restart_check_command(
     config_file: Path | None,
     assignments: tuple[str, ...],
 ) -> int:
-    """Whether BROKER may be restarted now: partitions that would be offline or refuse writes, copies under way, and the
+    """Check whether BROKER may be restarted now: partitions that would be offline or refuse writes, copies, and the
     leaders and coordinators that would move.
 
-    Looks at the cluster and changes nothing. A broker that is away is judged as well: it is safe to go on with the next
-    one once it has caught up.
+    The check changes nothing. It also judges a broker that is offline: the next broker may be restarted once this one
+    has caught up.
     """
     settings = settings_from(config_file, assignments)
     ends_s = time.monotonic() + wait_s

@@ -17,15 +17,15 @@ from streaming.simulate.summary import summary_json, summary_text
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--group", help="Instead of a file: a rolling restart of this group, as the tables show it.")
+@click.option("--group", help="Simulate a rolling restart of this group, as the tables show it, instead of a file.")
 @click.option(
-    "--out", "out_file", type=click.Path(path_type=Path), help="With --group: write the scenario there as well."
+    "--out", "out_file", type=click.Path(path_type=Path), help="With --group: also write the scenario to this file."
 )
 @settings_options
 @json_option
 @click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write a page with picture and figures.")
 @click.option("--png", "png_file", type=click.Path(path_type=Path), help="Write the picture.")
-@click.option("--trace", "as_trace", is_flag=True, help="Print everything that happened, a line each, instead.")
+@click.option("--trace", "as_trace", is_flag=True, help="Print one line for each thing that happened instead.")
 def simulate(
     file: Path | None,
     group: str | None,

@@ -52,8 +52,8 @@ class QueryCommand(click.Command):
 @click.option("--tables-dir", type=str, help="Folder (or URI) of the tables; default: the settings' storage.tables.")
 @click.option("--format", "output_format", type=click.Choice(["table", "csv", "json"]), default="table",
               show_default=True)  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--at", "at_text", metavar="TIME", help="Tables as they were then (ISO 8601, UTC): what the planner saw.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, like --format json.")
+@click.option("--at", "at_text", metavar="TIME", help="Read the tables as they were at this time (ISO 8601, UTC).")
 @click.option("--tables", "list_tables", is_flag=True, help="List tables and columns instead.")
 def sql(
     query: str | None,
@@ -154,7 +154,7 @@ def _check_files_are_kept(there: Mapping[str, DeltaTable]) -> None:
         paths = pa.table(table.get_add_actions())["path"].to_pylist()
         if any(file.type is FileType.NotFound for file in files.get_file_info([unquote(path) for path in paths])):
             raise UsageProblem(
-                f"--at: data files of table {name} as it was then are removed: versions are kept for two days"
+                f"--at: data files of table {name} at that time are removed: versions stay for two days"
             ) from None
 
 

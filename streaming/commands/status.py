@@ -58,9 +58,13 @@ FIGURES = ("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes")
 @click.command()
 @settings_options
 @json_option
-@click.option("--groups", "of_groups", is_flag=True, help="Consumer groups instead: rebalances, flapping members.")
-@click.option("--why", is_flag=True, help="Also each need that the last decision looked at, and the gate that held it.")
-@click.option("--watch", is_flag=True, help="Draw again every two seconds, until Ctrl-C.")
+@click.option(
+    "--groups", "of_groups", is_flag=True, help="Show rebalances and flapping members of consumer groups instead."
+)
+@click.option(
+    "--why", is_flag=True, help="Also show each need of the last decision, and the gate that held the need back."
+)
+@click.option("--watch", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
 def status(
     config_file: Path | None, assignments: tuple[str, ...], as_json: bool, of_groups: bool, why: bool, watch: bool
 ) -> int:

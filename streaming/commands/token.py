@@ -24,7 +24,9 @@ def token() -> None:
 @token.command()
 @click.argument("name")
 @click.option("--role", type=click.Choice([role.value for role in Role]), default="viewer", show_default=True)
-@click.option("--days", type=click.IntRange(1, 3_650), default=90, show_default=True, help="How long it holds.")
+@click.option(
+    "--days", type=click.IntRange(1, 3_650), default=90, show_default=True, help="Days until the token expires."
+)
 @settings_options
 def create(name: str, role: str, days: int, config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Make a token for NAME and print it.

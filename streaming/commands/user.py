@@ -28,7 +28,7 @@ def password_option(command: Command) -> Command:
     return click.option(
         "--password-file",
         type=click.Path(path_type=Path, allow_dash=True),
-        help="Its first line is the password; - for standard input.  [default: asked for on the terminal]",
+        help="File with the password in its first line; - is standard input.  [default: ask on the terminal]",
     )(command)
 
 

@@ -40,23 +40,35 @@ BOUND_SHOWN_FROM = 1.1
 
 
 @click.command("what-if")
-@click.option("--add-brokers", type=click.IntRange(0), default=0, metavar="COUNT", help="So many brokers more.")
+@click.option("--add-brokers", type=click.IntRange(0), default=0, metavar="COUNT", help="Add this many brokers.")
 @click.option(
-    "--rack-down", "racks_down", multiple=True, metavar="RACK", help="All brokers of it are away; repeatable."
+    "--rack-down",
+    "racks_down",
+    multiple=True,
+    metavar="RACK",
+    help="Assume that all brokers of this rack are offline; repeatable.",
 )
-@click.option("--broker-down", "brokers_down", type=int, multiple=True, help="This broker is away; repeatable.")
-@click.option("--drain", type=int, multiple=True, help="This broker must end empty; repeatable.")
 @click.option(
-    "--traffic", multiple=True, metavar="[TOPIC=]FACTOR", help="Traffic is so many times as much; repeatable."
+    "--broker-down", "brokers_down", type=int, multiple=True, help="Assume that this broker is offline; repeatable."
 )
-@click.option("--grow", multiple=True, metavar="TOPIC=PARTITIONS", help="A topic has so many partitions; repeatable.")
-@click.option("--drop-topic", "drop_topics", multiple=True, metavar="TOPIC", help="Without this topic; repeatable.")
+@click.option("--drain", type=int, multiple=True, help="Drain this broker; repeatable.")
+@click.option("--traffic", multiple=True, metavar="[TOPIC=]FACTOR", help="Multiply traffic by this factor; repeatable.")
 @click.option(
-    "--from", "since", default="-7d", show_default=True, help="Recorded hours since then: -7d, -36h or a time."
+    "--grow", multiple=True, metavar="TOPIC=PARTITIONS", help="Give a topic this many partitions; repeatable."
+)
+@click.option("--drop-topic", "drop_topics", multiple=True, metavar="TOPIC", help="Leave out this topic; repeatable.")
+@click.option(
+    "--from",
+    "since",
+    default="-7d",
+    show_default=True,
+    help="Start of the recorded hours to replay: -7d, -36h or a time.",
 )
 @click.option("--png", "png_file", type=click.Path(path_type=Path), help="Write a picture of load and skew over time.")
-@click.option("--keep", is_flag=True, help="Keep the prediction in the tables, to compare it later.")
-@click.option("--compare", "is_comparison", is_flag=True, help="Show the newest kept predictions beside what came.")
+@click.option("--keep", is_flag=True, help="Store the prediction in the tables, to compare it later.")
+@click.option(
+    "--compare", "is_comparison", is_flag=True, help="Show the newest stored predictions beside what was measured."
+)
 @settings_options
 @json_option
 def what_if(
@@ -75,10 +87,10 @@ def what_if(
     assignments: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Replays recorded hours with something changed: which plans there would be, what they copy, and how even it gets.
+    """Replay recorded hours with a change, and show the plans, the bytes they copy, and how even the load gets.
 
-    Decisions, planner, throttle and maintenance hours are those of the settings, as mode apply would act. Without any
-    option it shows the recorded hours as they are. It reads the tables alone; only --keep writes, a row.
+    The replay decides, plans and copies by the settings, as mode apply would. Without any option it replays the
+    recorded hours unchanged. It reads only the tables; --keep writes one row.
     """
     if is_comparison:
         return show_comparison(settings_from(config_file, assignments), as_json=as_json)

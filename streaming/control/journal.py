@@ -92,7 +92,7 @@ class Journal:
             return TriggerState()
 
     def drained_brokers(self) -> frozenset[int]:
-        """Brokers that must end empty and get nothing."""
+        """Drained brokers: they must end empty and get no replicas."""
         return drained_brokers(self._reader(), self._cluster)
 
     def last_decision(self) -> tables.Row | None:

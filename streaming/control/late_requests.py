@@ -67,7 +67,7 @@ class _Watched:
 
 
 class LateRequests:
-    """Watches executions from their end until the last look after it."""
+    """Watches each execution for late requests from its end until the last check after it."""
 
     def __init__(self, cluster: ControlledCluster, journal: Journal, look_age: LookAge, *, staged: bool) -> None:
         """`staged`: replicas are moved one at a time (control.staged_moves)."""

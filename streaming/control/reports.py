@@ -78,7 +78,7 @@ class Reports(Generic[LookT]):
         )
 
     def write_cleared(self, look: LookT, event: Event, detail: str, remains: Remains) -> None:
-        """The event after the throttle was removed. It names what Kafka refuses to remove."""
+        """Writes the event after the removal of the throttle, with Kafka's error if Kafka refuses the removal."""
         if remains.refused is not None:
             detail += f"; Kafka refuses to remove the throttle: {remains.refused}"
         self.write(look, event, detail, throttled_brokers=remains.brokers, movements_under_way=())
@@ -106,13 +106,13 @@ class Reports(Generic[LookT]):
         self.write(look, Event.PROGRESS, detail, throttled_brokers=brokers)
 
     def waits(self, look: LookT, reason: str) -> None:
-        """What the execution waits for, every few seconds."""
+        """Writes an event, every few seconds at most, with what the execution waits for."""
         if self._is_due(look.now_ms):
             parts = (reason, remaining(look.execution))
             self.write(look, Event.PROGRESS, "; ".join(part for part in parts if part))
 
     def held(self, record: ExecutionRecord, reason: str, *, now_ms: int) -> None:
-        """Why nothing can be seen of its cluster, every few seconds."""
+        """Writes an event, every few seconds at most, with the reason why the execution is held."""
         if not record.execution.paused and self._is_due(now_ms):
             self._last_progress_ms = now_ms
             self._journal.write_event(record, Event.PROGRESS, f"held: {reason}", now_ms=now_ms)

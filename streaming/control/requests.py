@@ -20,7 +20,7 @@ replicas of before that are out of sync may never return, and the throttle must 
 
 
 class Requests:
-    """The requests of one execution; `forget` before those of another. Each rests on the newest look: see `LookAge`."""
+    """Requests of one execution, each based on metadata that was just read (`LookAge`); `forget` starts another one."""
 
     def __init__(self, cluster: PlacementChanger, look_age: LookAge) -> None:
         self._cluster = cluster
@@ -103,7 +103,7 @@ def _is_on(row: LivePartition, target: tuple[int, ...]) -> bool:
 
 
 class LogDirRequests:
-    """The requests of one execution; `forget` before those of another. Each rests on the newest look: see `LookAge`."""
+    """Requests of one execution within brokers, each based on log dirs just read; `forget` starts another one."""
 
     def __init__(self, cluster: LogDirChanger, look_age: LookAge) -> None:
         self._cluster = cluster

@@ -85,12 +85,12 @@ class Upkeep:
 
 
 def expire(root: str, kafka_cluster: str, settings: ControlSettings, *, now_ms: int) -> dict[str, int]:
-    """Delete the rows of one cluster that are beyond their retention, oldest first; returns how many by table.
+    """Delete a bounded number of one cluster's rows beyond their retention, oldest first; returns the number by table.
 
-    A run deletes a bounded number. Never deleted: the newest decision, whose state control goes on with; executions
-    that have not ended or that owe the removal of a throttle; plans that an execution in the tables carries out, that
-    have not expired or that wait for a maintenance window; the newest note on each broker. A clock that is ahead
-    deletes nothing (see `tables.proven_ms`). Raises TableUnavailable.
+    These rows stay: the newest decision, whose state control continues; executions that have not ended or that owe the
+    removal of a throttle; the newest note on each broker. Plans stay while an execution in the tables carries them
+    out, until they expire, and while they wait for a maintenance window. A clock that is ahead deletes nothing (see
+    `tables.proven_ms`). Raises TableUnavailable.
     """
     own = tables.of_cluster(kafka_cluster)
     reader = tables.TableReader(root)
@@ -173,7 +173,7 @@ def _expire_rows(root: str, reader: tables.TableReader, table: Table, kafka_clus
 
 
 def _day(time_ms: int) -> datetime:
-    """Start of the day (UTC) that holds this moment. Rows go by the day: each deletion writes the files anew that hold
-    younger rows too.
+    """Start of the day (UTC) of this moment. Rows are deleted a day at a time, because each deletion rewrites the files
+    that also hold younger rows.
     """
     return tables.utc(max(0, time_ms - time_ms % DAY_MS))

@@ -84,7 +84,7 @@ def replayed(
     """The replay of a history under the settings, and the policy of its decisions; brokers `added` are assumed."""
     window_ms = settings.pipeline.window_ms
     if HOUR_MS % window_ms:
-        raise UsageProblem(f"pipeline.window_ms {window_ms}: windows that make no whole hour can't be replayed")
+        raise UsageProblem(f"pipeline.window_ms {window_ms}: replays need windows that divide an hour")
     policy = decision_policy(settings, history.topics)
     policy = replace(policy, capacities=with_new_brokers(policy.capacities, history, added))
     planner = settings.planner

@@ -161,7 +161,7 @@ class EmbeddedCluster:
         self.wait_until_ready()
 
     def process_ids(self) -> dict[int, int]:
-        """broker id: process id, of those that run."""
+        """Process id of each running broker, by broker id."""
         return {broker_id: process.pid for broker_id, process in self._running.items()}
 
     def wait_until_ready(self) -> None:

@@ -95,7 +95,7 @@ def max_over_mean(rates: Mapping[int, float | None]) -> float | None:
 
 
 def ratio_text(ratio: float | None, places: int = 3) -> str:
-    """A max/mean as it is shown.
+    """Text of a max/mean.
 
     >>> ratio_text(1.25), ratio_text(None)
     ('1.250', 'unknown')

@@ -22,7 +22,7 @@ from streaming.settings import KafkaSettings
 
 KEPT_SEGMENT_BYTES = 4 << 20
 KEPT_PARTITION_BYTES = 32 << 20
-"""What 30 partitions keep while a demo is kept: an hour at the usual rate. Those of topic B stay tiny."""
+"""Bytes that a partition of topic A retains in a demo with --keep: together an hour at the usual rate."""
 RECORD_BYTES_MAX = 100
 SAMPLE_INTERVAL_MS = 2_000
 SHORT_STORY: dict[str, dict[str, Any]] = {
@@ -43,10 +43,10 @@ SHORT_STORY: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Short windows, so that the story takes minutes instead of a quarter of an hour."""
 PERSON = "demo"
-"""Who may sign in on the page of a demo, as an operator."""
+"""Name of the operator who may sign in on the page of a demo."""
 USERS = "users.json"
 MARKER = "rebalancer-demo.json"
-"""Stands in every folder that a demo made: a folder without it is never emptied."""
+"""File that marks a folder made by a demo: a folder without the file is never emptied."""
 LOCK = "rebalancer-demo"
 LOCK_FILE = f".{LOCK}.lock"
 """Stays when the folder is emptied: a lock on a file that was removed would keep nobody out."""

@@ -37,12 +37,12 @@ class DemoResult:
 
     @property
     def ratio_after(self) -> float | None:
-        """max/mean of bytes in after it; None if unknown."""
+        """max/mean of bytes in after the plan; None if unknown."""
         return max_over_mean(self.rates_after)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What speaks against calling this run a success."""
+        """Reasons why this run is no success; empty if it is one."""
         problems = []
         if self.story.failed:
             problems.append(f"the plan failed: {self.story.failed}")

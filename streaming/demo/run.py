@@ -36,7 +36,7 @@ from streaming.tables import TableReader
 TICK_S = 1.0
 DEADLINE_S = 600.0
 WARM_UP_MS = 3_000
-"""Left out of the figures at the start of a phase: producers and leaders settle."""
+"""Time at the start of a phase, ms, that the figures leave out while producers and leaders settle."""
 AFTER_MS = 20_000
 LONGEST_FULL_SPEED_S = 600.0
 QUERIES = (

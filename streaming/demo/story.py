@@ -27,11 +27,11 @@ class Story:
 
     @property
     def over(self) -> bool:
-        """Whether the result has been measured, or will never be."""
+        """Whether the result has been measured, or can no longer be."""
         return self.measured_ms is not None or self.failed is not None
 
     def now(self) -> str:
-        """What is happening, in a sentence."""
+        """Returns the present step of the demo, in a sentence."""
         if self.failed:
             return f"failed: {self.failed}"
         if self.event is not None:

@@ -37,16 +37,16 @@ class TrafficProcess:
         self._process = processes.start([sys.executable, "-m", "streaming.demo.traffic", str(file)], log=self.log)
 
     def report(self) -> TrafficReport | None:
-        """What has been sent and acknowledged so far; None before the first report."""
+        """Report of records sent and acknowledged so far; None before the first report."""
         return read_report(Path(self.order.report_file))
 
     def check(self) -> None:
-        """Raises RebalancerError if it has ended by itself."""
+        """Raises RebalancerError if the process has ended unasked."""
         if self._process is not None and self._process.poll() is not None:
             raise RebalancerError(f"the traffic ended by itself (exit code {self._process.returncode}): see {self.log}")
 
     def revive(self) -> None:
-        """Start it again if it has ended by itself, a few times. Raises RebalancerError after the last."""
+        """Starts the process again if it has ended unasked, a few times. Raises RebalancerError after the last time."""
         if self._restart_at_s is not None:
             if time.monotonic() >= self._restart_at_s:
                 self._restart_at_s = None

@@ -13,7 +13,7 @@ from streaming.demo.story import Story
 
 BAR_WIDTH = 40
 BESIDE_BARS = 26
-"""What frame, names and figures take."""
+"""Columns of the terminal that frame, names and figures take."""
 PLAIN_INTERVAL_S = 10.0
 RECENT_STEPS = 8
 
@@ -41,7 +41,7 @@ class View:
                 self._console.print(step, highlight=False)
 
     def add_step(self, seconds: float, text: str) -> None:
-        """A step that has been taken."""
+        """Prints a step of the demo that is done."""
         line = f"{seconds:6.1f} s  {text}"
         self._steps.append(line)
         if not self._live:

@@ -13,12 +13,12 @@ from streaming.views.notifications import BEGUN, FAILED, GIVEN_UP, OVER, SENT
 PAUSE_MIN_MS = 5_000
 PAUSE_MAX_MS = 300_000
 CLAIM_MS = 60_000
-"""A try without an end after so long is one of a process that was killed."""
+"""Time after which an attempt without an end counts as one of a killed process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How far the sending of one occurrence to one webhook has come."""
+    """Progress of sending one occurrence to one webhook."""
 
     occurrence: Occurrence
     attempt: int
@@ -31,7 +31,7 @@ class Delivery:
         return self.stage in OVER
 
     def due_ms(self) -> int:
-        """When it may be tried again."""
+        """Time from which the notification may be tried again, ms."""
         if self.stage == BEGUN:
             return self.at_ms + CLAIM_MS
         return int(self.at_ms + min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** min(self.attempt, 16)))
@@ -72,7 +72,7 @@ class Deliveries:
         self, webhook: str, occurrence: Occurrence, attempt: int, stage: str, *, status: int | None, detail: str,
         now_ms: int,
     ) -> None:  # fmt: skip
-        """What came of a try; raises TableUnavailable."""
+        """Writes the result of an attempt; raises TableUnavailable."""
         self._append(webhook, occurrence, attempt, stage, status, detail, now_ms)
 
     def _append(

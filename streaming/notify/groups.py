@@ -25,7 +25,7 @@ class StoppedGroups:
         self._even_since_ms: dict[str, int] = {}
 
     def look(self, topics: Iterable[GroupTopic], *, now_ms: int) -> list[Occurrence]:
-        """What is to be notified now; raises TableUnavailable."""
+        """Returns the occurrences to notify of now; raises TableUnavailable."""
         waiting = _waiting(topics)
         self._since_ms = {group: self._since_ms.get(group, now_ms) for group in waiting}
         named = self._names() if self._named is None else self._named
@@ -89,6 +89,6 @@ def _recovered(group: str, newest: Occurrence | None, now_ms: int) -> Occurrence
 
 
 def _next_id(group: str, newest: Occurrence | None) -> str:
-    """Numbered, so that of two processes that see the same only one sends it."""
+    """Returns a numbered id, so that only one of two processes that see an occurrence sends it."""
     number = 0 if newest is None else int(newest.occurrence_id.rpartition(":")[2])
     return f"group:{group}:{number + 1}"

@@ -45,7 +45,7 @@ class Occurrence:
     occurrence_id: str
     kind: NotificationKind
     subject: str
-    """Plan, execution or group."""
+    """Id of the plan, the execution or the group."""
     at_ms: int
     title: str
     detail: str

@@ -50,7 +50,7 @@ class Notifier:
         self._failure = ""
 
     def start(self) -> None:
-        """Begin, if there is anybody to notify."""
+        """Starts the thread if there is any webhook."""
         if self._settings.notify.webhooks:
             self._thread.start()
 
@@ -106,7 +106,7 @@ class Notifier:
         report("notification", webhook=webhook, kind=one.kind, stage=stage, attempt=attempt, problem=problem or None)
 
     def _post(self, webhook: str, target: WebhookSettings, one: Occurrence) -> tuple[int | None, str]:
-        """Status, and what went wrong; an empty text if nothing did."""
+        """Returns the status and the error; the error is empty after a success."""
         try:
             url, key = webhook_url(target, webhook), webhook_key(target, webhook)
             body = body_of(one, self._settings.kafka.cluster_name, target.format)

@@ -97,34 +97,44 @@ STREAMS = (
     _gauge("stream_trigger_interval_seconds", "Time between micro-batches, from the settings", "query"),
     _gauge("stream_watermark_timestamp_seconds", "Watermark of the query; absent before the first event", "query"),
     _gauge("stream_last_batch_duration_seconds", "Duration of the newest kept micro-batch", "query"),
-    _gauge("stream_last_batch_phase_seconds", "Duration of each phase of that micro-batch", "query", "phase"),
+    _gauge(
+        "stream_last_batch_phase_seconds", "Duration of each phase of the newest stored micro-batch", "query", "phase"
+    ),
     _counter("stream_batches_total", "Micro-batches since the query's process started", "query"),
     _counter("stream_input_rows_total", "Records read since the query's process started", "query"),
-    _counter("stream_rows_dropped_by_watermark_total", "Records that came too late, same span", "query"),
+    _counter(
+        "stream_rows_dropped_by_watermark_total",
+        "Records later than the watermark since the query's process started",
+        "query",
+    ),
     _gauge("stream_source_lag_records", "Records in the query's topic not yet read; absent when unknown", "query"),
     _gauge("stream_state_rows", "Rows in the query's state store", "query"),
     _gauge("stream_state_memory_bytes", "Memory of the query's state store", "query"),
     _gauge("upkeep_failing_jobs", "Jobs of the pipeline's upkeep whose newest run failed; the log names each"),
     _counter("ingest_records_total", "Records read from an input topic since the process started", "source"),
-    _counter("ingest_rejected_records_total", "Records of an input topic that did not fit", "source", "reason"),
-    _counter(
-        "ingest_rejected_records_not_kept_total", "Of those, counted only: their window's bytes were used up", "source"
-    ),
+    _counter("ingest_rejected_records_total", "Records of an input topic that were rejected", "source", "reason"),
+    _counter("ingest_rejected_records_not_kept_total", "Rejected records that were counted but not stored", "source"),
     _gauge("ingest_last_event_timestamp_seconds", "Event time of the newest accepted record", "source"),
 )
 WINDOW = (
     _gauge("window_seconds", "Length of the windows"),
     _gauge("window_end_timestamp_seconds", "End of the newest closed window; all load figures are of that window"),
-    _gauge("window_completeness_ratio", "Brokers with a known load in that window per broker expected, 0 to 1"),
+    _gauge(
+        "window_completeness_ratio",
+        "Share of the expected brokers with a known load in the newest closed window, 0 to 1",
+    ),
     _gauge("brokers_expected", "Brokers alive in the cluster's metadata"),
     _gauge("brokers_reporting", "Brokers with a known load in the newest closed window"),
     _gauge(
         "brokers_log_dirs_unknown",
-        "Brokers of that window whose free disk space is unknown, for example as they hang: see docs/planner.md",
+        "Brokers of the newest closed window whose free disk space is unknown: see docs/planner.md",
     ),
-    _gauge("sample_interval_seconds", "Time that a sample of that window covers, of the broker where it is longest"),
-    _gauge("sample_interval_set_seconds", "collect.sample_interval_ms here: looks that last longer stretch it"),
-    _gauge("brokers_reported_twice", "Brokers of that window that more than one collector reports: see docs/sizing.md"),
+    _gauge("sample_interval_seconds", "Longest time that a sample of a broker in the newest closed window covers"),
+    _gauge("sample_interval_set_seconds", "collect.sample_interval_ms; a sample that takes longer delays the next one"),
+    _gauge(
+        "brokers_reported_twice",
+        "Brokers of the newest closed window that more than one collector reports: see docs/sizing.md",
+    ),
 )
 SKEW = (
     _gauge("cluster_load_max_per_mean_ratio", "Highest load of a broker per mean load: 1 is even", "resource"),
@@ -132,10 +142,14 @@ SKEW = (
     _gauge("skew_threshold_ratio", "max/mean above this, in enough windows, is skew", "resource"),
     _gauge("skew_exit_threshold_ratio", "max/mean below this ends the skew", "resource"),
     _gauge("skew_breached", "1 while the trigger counts the cluster as skewed in this resource", "resource"),
-    _gauge("skew_breach_started_timestamp_seconds", "Since when; absent while it is not skewed", "resource"),
+    _gauge(
+        "skew_breach_started_timestamp_seconds",
+        "When the skew began; absent while the cluster is not skewed",
+        "resource",
+    ),
 )
 REBALANCE = (
-    _gauge("rebalance_mode_info", "1; what may be done: observe, propose or apply", "mode"),
+    _gauge("rebalance_mode_info", "1; control's mode is in the label: observe, propose or apply", "mode"),
     _counter("rebalance_evaluations_total", "Evaluations of the trigger"),
     _counter(
         "rebalance_triggers_total", "Evaluations that led to a plan, by skewed resource or other reason", "trigger"
@@ -151,29 +165,43 @@ REBALANCE = (
     _gauge("rebalance_moved_bytes", "Bytes that the newest execution has copied"),
     _gauge("rebalance_started_timestamp_seconds", "Start of the newest execution"),
     _gauge("rebalance_last_success_timestamp_seconds", "End of the newest execution that was carried out in full"),
-    _gauge("rebalance_cooldown_end_timestamp_seconds", "Until when no new plan is made; absent without a cooldown"),
+    _gauge(
+        "rebalance_cooldown_end_timestamp_seconds",
+        "End of the cooldown, before which control makes no plan; absent without a cooldown",
+    ),
     _gauge("rebalance_last_decision_timestamp_seconds", "Newest evaluation of the trigger"),
     _gauge("rebalance_plan_created_timestamp_seconds", "When the newest plan was made"),
-    _gauge("rebalance_plan_expiry_timestamp_seconds", "Until when the newest plan may be carried out"),
+    _gauge("rebalance_plan_expiry_timestamp_seconds", "When the newest plan expires"),
     _gauge("rebalance_plan_moves", "Partitions that the newest plan changes, by kind", "kind"),
     _gauge("rebalance_plan_move_bytes", "Bytes that the newest plan copies"),
     _gauge("rebalance_plan_max_per_mean_before_ratio", "max/mean that the newest plan was made for", "resource"),
     _gauge("rebalance_plan_predicted_max_per_mean_ratio", "max/mean that the newest plan promises", "resource"),
     _gauge(
         "rebalance_plan_lower_bound_ratio",
-        "No placement has a smaller max/mean; a joint bound of network and disk: not in both",
+        "Bound: no placement has a smaller max/mean; a joint bound holds for network and disk together",
         "resource",
     ),
     _gauge("rebalance_measured_max_per_mean_ratio", "max/mean measured after the newest execution", "resource"),
     _gauge(
         "rebalance_promise_error_median_ratio",
-        "Half of the newest measured plans were off by no more, in either direction; absent below 3 plans",
+        "Median error of the newest measured plans' promises, without sign; absent below 3 plans",
         "figure",
     ),
-    _gauge("rebalance_promise_error_max_ratio", "The same of the one that was off most", "figure"),
-    _gauge("rebalance_promise_error_plans", "Measured plans that these errors rest on, at most 12", "figure"),
-    _histogram("rebalance_plan_duration_seconds", "Time the planner took, over plans in the tables"),
-    _histogram("rebalance_execution_duration_seconds", "From start to done, over executions in the tables"),
+    _gauge(
+        "rebalance_promise_error_max_ratio",
+        "Largest error of the newest measured plans' promises, without sign",
+        "figure",
+    ),
+    _gauge(
+        "rebalance_promise_error_plans",
+        "Measured plans from which the errors of promises are computed, at most 12",
+        "figure",
+    ),
+    _histogram("rebalance_plan_duration_seconds", "Time that the planner took, over plans in the tables"),
+    _histogram(
+        "rebalance_execution_duration_seconds",
+        "Duration of executions from start to end, over executions in the tables",
+    ),
 )
 BROKERS = (
     # Bytes first: they are what plans rest on.
@@ -183,115 +211,143 @@ BROKERS = (
     ),
     _gauge("broker_in_capacity_bytes_per_second", "Configured capacity; absent when not set", "broker"),
     _gauge("broker_out_capacity_bytes_per_second", "Configured capacity; absent when not set", "broker"),
-    _gauge("broker_log_dir_used_bytes", "Replica logs on its disks", "broker"),
-    _gauge("broker_log_dir_usable_bytes", "Bytes still free on its disks; absent when unknown", "broker"),
+    _gauge("broker_log_dir_used_bytes", "Bytes of replica logs on the broker's disks", "broker"),
+    _gauge("broker_log_dir_usable_bytes", "Bytes that are free on the broker's disks; absent when unknown", "broker"),
     _gauge(
         "broker_remote_log_bytes",
-        "Estimate of what remote storage alone holds of the logs it leads; absent where no log is known to begin there",
+        "Estimated bytes of the broker's led logs that only remote storage has; absent if none is known to begin there",
         "broker",
     ),
     _gauge(
         "broker_requests_refused",
-        "Requests of the collector that it refuses for want of a right, in the newest look; absent when unknown",
+        "Requests of the newest sample that the broker refused for a missing right; absent when unknown",
         "broker",
     ),
-    _gauge("broker_leaders", "Partitions it leads", "broker"),
-    _gauge("broker_replicas", "Replicas it hosts", "broker"),
-    _gauge("broker_last_sample_timestamp_seconds", "Event time of its newest accepted sample", "broker"),
+    _gauge("broker_leaders", "Partitions that the broker leads", "broker"),
+    _gauge("broker_replicas", "Replicas on the broker", "broker"),
+    _gauge("broker_last_sample_timestamp_seconds", "Event time of the broker's newest accepted sample", "broker"),
     _gauge(
         "broker_load_disagreement_ratio",
-        "Reported bytes in less those of the partitions it leads, per mean load: 0 is agreement; absent at low load",
+        "Broker's reported bytes in less the sum over the partitions that it leads, per mean load; absent at low load",
         "broker",
     ),
-    _gauge("broker_load_deviation_ratio", "Load less mean load, per mean load: 0 is even", "broker", "resource"),
+    _gauge(
+        "broker_load_deviation_ratio",
+        "Broker's load less the mean load, per mean load: 0 is even",
+        "broker",
+        "resource",
+    ),
     _gauge("broker_info", "1; rack of the broker", "broker", "rack"),
 )
 LOG_DIRS = (
-    _gauge("log_dir_online", "0 where the log dir is offline: its replicas are, too", "broker", "log_dir"),
-    _gauge("log_dir_cordoned", "1 where the log dir gets no new replicas (KIP-1066)", "broker", "log_dir"),
-    _gauge("log_dir_used_ratio", "How full its volume is; absent when unknown", "broker", "log_dir"),
+    _gauge("log_dir_online", "1 if the log dir is online; 0 if it and its replicas are offline", "broker", "log_dir"),
+    _gauge("log_dir_cordoned", "1 if the log dir is cordoned and gets no new replicas (KIP-1066)", "broker", "log_dir"),
+    _gauge("log_dir_used_ratio", "Used share of the log dir's volume; absent when unknown", "broker", "log_dir"),
 )
 TABLES = (
     _gauge("delta_table_version", "Newest version of the table", "table"),
     _gauge("delta_table_files", "Data files of the newest version", "table"),
-    _gauge("delta_table_size_bytes", "Bytes of those files", "table"),
+    _gauge("delta_table_size_bytes", "Bytes of the data files of the newest version", "table"),
 )
 WEBHOOKS = (
     _gauge(
         "notification_waiting_since_timestamp_seconds",
-        "When the oldest notification occurred that the webhook has not got yet; absent where none waits",
+        "Time of the oldest notification that waits for the webhook; absent if none waits",
         "webhook",
     ),
     _gauge(
         "notification_given_up_timestamp_seconds",
-        "When a notification to the webhook was given up last; absent where none was",
+        "When a notification to the webhook was last given up; absent if none was",
         "webhook",
     ),
 )
-HOT = (_gauge("hot_partition_in_bytes_per_second", "Hottest leaders only", "broker", "topic", "partition"),)
+HOT = (
+    _gauge(
+        "hot_partition_in_bytes_per_second",
+        "Bytes in of the hottest partitions, by their leader",
+        "broker",
+        "topic",
+        "partition",
+    ),
+)
 GROUPS_ALERTED = (
     # What alerts rest on: what is beyond the limit must cost details, not verdicts.
     _gauge("consumergroups_left_out", "Groups not sampled: more than collect.groups_max; absent when unknown"),
     _gauge(
         "consumergroup_partitions_left_out",
-        "Partitions that groups name and that are not reported: they do not exist, or members name too many",
+        "Partitions that groups name and that are not reported, because they do not exist or members name too many",
     ),
-    _gauge("consumergroup_lag_records", "Records behind, all partitions of the topic", "consumergroup", "topic"),
+    _gauge(
+        "consumergroup_lag_records",
+        "Lag of the group, summed over all partitions of the topic",
+        "consumergroup",
+        "topic",
+    ),
     _gauge(
         "consumergroup_partitions",
-        "Partitions that have this verdict; verdicts that none has are left out: see docs/lag.md",
+        "Partitions of the group with this verdict; a verdict without partitions has no series: see docs/lag.md",
         "consumergroup",
         "topic",
         "status",
     ),
     _gauge(
         "consumergroup_lag_retention_ratio",
-        "Worst lag per records retained: at 1 unread records are being deleted; absent while nothing was",
+        "Worst lag of a partition per retained records: at 1, Kafka deletes unread records; absent without deletions",
         "consumergroup",
         "topic",
     ),
     _gauge(
         "consumergroup_lag_seconds",
-        "How long the worst partition's next record has been waiting; at least that beyond 30 minutes",
+        "How long the worst partition's next record has been waiting; beyond 30 minutes a lower limit",
         "consumergroup",
         "topic",
     ),
     _gauge(
         "consumergroup_beyond_end_records",
-        "By how much the worst commit is beyond the log end, so that nothing is read; absent where none is",
+        "How far the worst commit is beyond the log end, where nothing can be read; absent if no commit is",
         "consumergroup",
         "topic",
     ),
     _gauge(
         "consumergroup_abandoned",
-        "1 for a group without members in which for 3 days nobody came, went or committed; absent for all others",
+        "1 for a group without members in which for 3 days nobody joined, left or committed; absent for other groups",
         "consumergroup",
     ),
-    _counter("consumergroup_rebalances_total", "Rebalances seen this week, at least: see above", "consumergroup"),
+    _counter(
+        "consumergroup_rebalances_total",
+        "Rebalances of the group that were seen this week, a lower limit",
+        "consumergroup",
+    ),
 )
 GROUPS_DETAILS = (
     _gauge(
         "consumergroup_status",
-        "1 for the verdict on the group, its worst partition's, 0 for the others: see docs/lag.md",
+        "1 for the group's verdict, which is that of its worst partition, 0 for other verdicts: see docs/lag.md",
         "consumergroup",
         "status",
     ),
-    _gauge("consumergroup_lag_max_records", "Records behind of the worst partition", "consumergroup", "topic"),
+    _gauge("consumergroup_lag_max_records", "Lag of the worst partition", "consumergroup", "topic"),
     _gauge(
         "consumergroup_last_commit_timestamp_seconds",
-        "Newest commit on the topic, as seen in the windows of the last 30 minutes; at the latest then",
+        "Newest commit on the topic in the windows of the last 30 minutes, or their start",
         "consumergroup",
         "topic",
     ),
-    _gauge("consumergroup_members", "Members at the newest sample: see above", "consumergroup"),
+    _gauge("consumergroup_members", "Members of the group at the newest sample", "consumergroup"),
     _gauge(
         "consumergroup_rebalance_duration_seconds",
-        "How long the newest rebalance took at most: see above; absent where none was seen",
+        "Longest time that the newest rebalance can have taken; absent if none was seen",
         "consumergroup",
     ),
 )
 GROUPS = (*GROUPS_ALERTED, *GROUPS_DETAILS)
-EXPORT = (_gauge("export_dropped_series", "Series that were cut because there were too many", "family"),)
+EXPORT = (
+    _gauge(
+        "export_dropped_series",
+        "Series that serve does not export because there are more than serve.series_max",
+        "family",
+    ),
+)
 
 FAMILIES: tuple[Family, ...] = (
     *SNAPSHOT, *STREAMS, *WINDOW, *SKEW, *REBALANCE, *BROKERS, *LOG_DIRS, *WEBHOOKS, *TABLES, *HOT, *GROUPS, *EXPORT,

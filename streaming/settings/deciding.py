@@ -78,8 +78,8 @@ class PlannerSettings(Section):
     keep_racks: bool = from_policy(PlannerPolicy, "keep_racks")
     leader_racks: dict[RegularExpression, Annotated[list[str], Field(min_length=1)]] = Field(
         default={},
-        description="topic pattern: racks that should lead the topics, the most wanted rack first; the balance of "
-        "loads matters more.",
+        description="topic pattern: racks whose brokers should lead matching topics, the preferred rack first, unless "
+        "the balance of loads forbids it.",
     )
     headroom: float = from_policy(PlannerPolicy, "headroom")
     wave_movements_max: int = from_policy(PlannerPolicy, "wave_movements_max")

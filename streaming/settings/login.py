@@ -20,9 +20,9 @@ class LoginSettings(Section):
     sasl_mechanism: (
         Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"] | None
     ) = Field(None, description="The SASL mechanism, with a security_protocol that begins with SASL_.")
-    sasl_username: str | None = Field(None, description="The user, with PLAIN and SCRAM-*.")
+    sasl_username: str | None = Field(None, description="The user name to log in with, for PLAIN and SCRAM-*.")
     sasl_password: SecretStr | None = Field(
-        None, description="The password, with PLAIN and SCRAM-*; better through the environment or sasl_password_file."
+        None, description="The password, for PLAIN and SCRAM-*; better set by the environment or sasl_password_file."
     )
     sasl_password_file: File | None = Field(None, description="A file whose first line is the password.")
     sasl_oauthbearer_token_endpoint_url: HttpUrl | None = Field(

@@ -111,7 +111,7 @@ def _corners(row: int, bar: Bar, slots: int) -> Corners:
 
 
 def _draw_figures(axes: Axes, run: Run, all_runs: Sequence[Run]) -> None:
-    """Draws each total as a bar, as long as it is of the greatest among the variants."""
+    """Draws each total as a bar, in proportion to the greatest total among the variants."""
     others = [_figures(other.totals) for other in all_runs]
     figures = _figures(run.totals)
     for number, (label, value, digits) in enumerate(figures):

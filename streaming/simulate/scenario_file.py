@@ -23,7 +23,7 @@ class TopicSection(Section):
 
 
 class GroupSection(Section):
-    """What brokers are set to."""
+    """Settings of the brokers."""
 
     initial_rebalance_delay_ms: Milliseconds = Field(
         3_000, description="group.initial.rebalance.delay.ms of the brokers"
@@ -40,7 +40,7 @@ class GroupSection(Section):
 
 
 class NetworkSection(Section):
-    """How long a message takes."""
+    """Delays of messages."""
 
     delay_ms: int = Field(1, ge=1, le=60_000, description="Of every message")
     jitter_ms: int = Field(0, ge=0, le=60_000, description="Up to so much more, drawn from the seed")
@@ -90,7 +90,7 @@ class MembersSection(Section):
 
 
 class MemberEvent(Section):
-    """Something that happens to one member."""
+    """An event of one member."""
 
     member: Name
 

@@ -17,7 +17,7 @@ ARROW_TYPES: dict[ColumnType, pa.DataType] = {
 }
 
 _WHOLE_MAX = float(2**63 - 1024)
-"""Greatest float that 64 bits hold as a whole number."""
+"""Greatest float that fits into 64 bits as a whole number."""
 
 
 def as_floats(numbers: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -86,8 +86,8 @@ def with_columns_of(delta: DeltaTable, rows: pa.Table) -> pa.Table:
 
 
 def bring_up_to_date(delta: DeltaTable, table: Table, lacking: Differences) -> None:
-    """Add what is lacking, columns first: who stops in between does the rest at the next start. Comments that have
-    changed stay as they were. Raises DeltaError or OSError.
+    """Add what is lacking, columns first: if the process ends in between, its next start adds the rest. Comments of a
+    table in the store are not updated. Raises DeltaError or OSError.
     """
     if lacking.columns:
         wanted = Schema.from_arrow(arrow_schema(table)).fields

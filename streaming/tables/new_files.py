@@ -1,6 +1,6 @@
 """Rows of the data files that the newest commits have added, for one who follows a table and knows the rows before.
 
-A query opens every file whose statistics fit: 120 ms of CPU at 60 small files. Each entry of the log names the files
+A query opens every file whose statistics match: 120 ms of CPU for 60 small files. Each entry of the log names the files
 that it adds. What this module can't read as Delta means it, it does not read: then it gives None, and the caller asks
 by SQL.
 """
@@ -21,7 +21,7 @@ from streaming.tables.opening import log_entry
 COMMITS_MAX = 20
 """Number of commits after which a query is cheaper than to read the files."""
 ENTRY_BYTES_MAX = 1_000_000
-"""An entry as large as this one adds many files."""
+"""Size of a log entry from which the entry adds many files."""
 
 
 def rows_since(delta: DeltaTable, folder: Path, version: int, types: pa.Schema) -> list[dict[str, Any]] | None:

@@ -35,7 +35,7 @@ OF_CREDENTIALS = (
 )  # fmt: skip
 """Codes of a store that takes these credentials from nobody, whatever is asked for."""
 REQUEST = "Error performing"
-"""Stands in each error of a request."""
+"""Text that each error of a request contains."""
 WHAT_TO_DO = (
     "; give new credentials by the environment or its files, then start again: nothing that was written is lost"
 )

@@ -10,7 +10,7 @@ _LOCAL = re.compile(r"(//(localhost)?)?(?P<path>/(?!/).*)")
 
 
 def scheme_of(place: str) -> str:
-    """The URI's scheme; `file` of a plain folder.
+    """Scheme of the URI; `file` for a plain folder.
 
     >>> scheme_of("s3://bucket/tables"), scheme_of("data/tables"), scheme_of("file:///data/tables")
     ('s3', 'file', 'file')

@@ -30,7 +30,7 @@ from streaming.tables.stand_ins import stand_in_of
 Row = Mapping[str, Any]
 
 STEPS_BACK_FILES = (4, 64)
-"""Numbers of the newest files in which the newest row is looked for, before all files are asked."""
+"""Numbers of newest files that are searched for the newest row, before all files are."""
 
 OPERATIONS_OF_UPKEEP = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 """Commits that change no row, as Delta names them."""
@@ -38,7 +38,7 @@ OPERATIONS_OF_UPKEEP = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A table as its log describes it."""
+    """Version, files and bytes of a table, by its log."""
 
     name: str
     version: int
@@ -293,7 +293,7 @@ def read_arrow(root: str, name: str, *, columns: Sequence[str] | None = None, wh
 
 
 def newest(rows: Iterable[Row], column: str) -> Row | None:
-    """The row with the greatest `column`; None of none."""
+    """Row with the greatest `column`; None if there are no rows."""
     return max(rows, key=lambda row: row[column], default=None)
 
 

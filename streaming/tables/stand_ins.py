@@ -20,13 +20,13 @@ class StandIn(Protocol):
 
     @property
     def reader(self) -> "type[TableReader]":
-        """What reads these roots."""
+        """Class of the reader for these roots."""
 
     def ensure(self, root: str, name: str) -> None:
-        """Make the table where it isn't there yet."""
+        """Creates the table if it does not exist."""
 
     def exists(self, root: str, name: str) -> bool:
-        """Whether the table is there."""
+        """Whether the table exists."""
 
     def write(
         self,

@@ -27,7 +27,7 @@ from streaming.tables.versions import AtTime
 
 APPEND_TRIES = 5
 KEPT_MAX = 32
-"""Tables that a thread keeps open to write to; there are fewer below one root."""
+"""Most tables that a thread keeps open to write; one root has fewer."""
 _of_thread = threading.local()
 PARTITIONED_BY = ("is_final",)
 """Columns that a table is partitioned by if it has them: rows of each value lie in files of their own. Each batch
@@ -132,7 +132,7 @@ def ensure_table(root: str, name: str) -> None:
 
 
 def table_exists(root: str, name: str) -> bool:
-    """Whether the table is there now; raises TableUnavailable."""
+    """Whether the table exists now; raises TableUnavailable."""
     stand_in = stand_in_of(root)
     return open_table(root, name) is not None if stand_in is None else stand_in.exists(root, name)
 

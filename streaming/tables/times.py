@@ -9,7 +9,7 @@ def utc(time_ms: int) -> datetime:
 
 
 def to_ms(time: datetime) -> int:
-    """The reverse of `utc`."""
+    """Milliseconds since 1970 of a timestamp: the reverse of `utc`."""
     return round(time.timestamp() * 1000)
 
 

@@ -108,7 +108,7 @@ class ControlReader:
         self._accuracy = AccuracyReader(reader, self._cluster)
 
     def read(self) -> ControlPart:
-        """The part as the tables are now."""
+        """Reads the part from the tables as they are now."""
         self._read_decisions()
         self._read_plans()
         self._read_events()

@@ -111,7 +111,7 @@ def changed_ms(reader: tables.TableReader, kafka_cluster: str, *, now_ms: int) -
 
 
 def changes_ms(reader: tables.TableReader, kafka_cluster: str, *, since_ms: int) -> list[int]:
-    """When executions ended since then after which replicas or leaders may lie elsewhere, ascending, ms."""
+    """Ends of executions since `since_ms` that may have changed replicas or leaders, ascending, ms."""
     ended = tables.one_of("event", [Event.DONE.value, Event.ABORTED.value])
     where = of_span(kafka_cluster, "event_time", since_ms) & ended
     return sorted(tables.to_ms(row["event_time"]) for row in reader.rows(TABLE, columns=["event_time"], where=where))
@@ -164,7 +164,7 @@ def begun_between(reader: tables.TableReader, kafka_cluster: str, since_ms: int,
 
 
 def _ids_newest_first(reader: tables.TableReader, where: tables.Condition) -> list[str]:
-    """Ids of executions, by the times of these rows."""
+    """Ids of executions in the order of the times of these rows."""
     rows = reader.arrow(TABLE, columns=("execution_id", "event_time"), where=where)
     rows = rows.sort_by([("event_time", "descending"), ("execution_id", "ascending")])
     ids: list[str] = rows["execution_id"].to_pylist()
@@ -236,7 +236,7 @@ class KnownExecutions:
         return tuple(seconds for at_ms, seconds in self._durations if at_ms >= self._counted_from_ms)
 
     def count_from(self, time_ms: int) -> None:
-        """Leave what ended before out of the totals."""
+        """Leave executions that ended before `time_ms` out of the totals."""
         self._counted_from_ms = time_ms
 
     @property
@@ -251,7 +251,7 @@ class KnownExecutions:
 
     @property
     def in_focus(self) -> Execution | None:
-        """The one to show (see `in_focus` of the core)."""
+        """The execution to show (see `in_focus` of the core)."""
         candidates = {row.execution_id: row for row in (*self._open.values(), self._newest) if row is not None}
         return in_focus(sorted(candidates.values(), key=by_age))
 
@@ -284,7 +284,7 @@ class KnownExecutions:
 
 
 def brokers_owed(executions: Iterable[Execution]) -> tuple[int, ...]:
-    """Brokers that keep the throttle of one of these although it has ended."""
+    """Brokers that keep the throttle of an execution of these that has ended."""
     return tuple(sorted({broker for row in executions if row.owes for broker in row.throttled_brokers}))
 
 
@@ -391,7 +391,7 @@ def by_age(execution: Execution) -> tuple[int, str]:
 
 
 def _folded(execution_id: str, rows: Sequence[tables.Row]) -> Execution | None:
-    """An execution from all its rows; None for a lone request to abort, which is no execution."""
+    """Returns an execution from all its rows; None if the only row is a request to abort."""
     if all(row["sequence"] == ABORT_SEQUENCE for row in rows):
         return None
     try:
@@ -401,7 +401,7 @@ def _folded(execution_id: str, rows: Sequence[tables.Row]) -> Execution | None:
 
 
 def _grown(known: Execution, rows: Iterable[tables.Row]) -> Execution:
-    """A known execution and those of its rows that are new."""
+    """A known execution with its new rows."""
     new = (row for row in rows if row["sequence"] >= len(known.events))
     try:
         return known.after(*sorted(map(event_of, new), key=lambda record: record.sequence))
@@ -450,14 +450,14 @@ class OpenExecutions:
         self._kafka_cluster = kafka_cluster
         self._reader = tables.TableReader(root)
         self._known: dict[str, Execution] = {}
-        """What was open at the last look at all rows, or has changed since."""
+        """Executions, by id, that were open when all rows were last read, or have new rows since."""
         self._version: int | None = None
         self._looked_ms = 0
         self._whole_version: int | None = None
         self._whole_ms: int | None = None
 
     def read(self, *, now_ms: int) -> list[Execution]:
-        """What has started comes first, then approvals, the oldest first. Raises TableUnavailable."""
+        """Open executions: started ones first, then approved ones, the oldest first. Raises TableUnavailable."""
         self._reader.look_again()
         version = self._reader.version(TABLE)
         if version is None or self._is_whole_look_due(version, now_ms):

@@ -33,7 +33,7 @@ OFFSETS = (
     *KEY, "log_end_offset", "log_end_offset_first", "window_start", "first_event_time_ms", "last_event_time_ms",
     "committed_offset", "committed_offset_first", "log_start_offset",
 )  # fmt: skip
-"""What verdicts and the age of a lag need of windows before the current ones."""
+"""Columns of earlier windows that verdicts and the age of a lag need."""
 _KEPT = ("log_end_offset", "committed_offset_first", "committed_offset", "log_start_offset")
 """Columns that a window holds as differences to the first sample's log end."""
 Pair = tuple[Floats, Floats]
@@ -107,13 +107,13 @@ class PartitionKeys:
         return keys
 
     def are_mostly_gone(self, keys: Ints) -> bool:
-        """Returns whether so many names belong to none of these keys that it is time to start again."""
+        """Returns whether most stored names belong to none of these keys, so that numbering should start again."""
         groups, topics, _ = _parts(keys[starts_of(of_topic(keys))])
         used = len(np.unique(groups)) + len(np.unique(topics))
         return len(self.groups) + len(self.topics) > NAMES_SPARE + 2 * used
 
     def are_of(self, keys: Ints, groups: Iterable[str]) -> Flags:
-        """Which keys are of these groups."""
+        """Flags of the keys that belong to these groups."""
         return np.isin(of_group(keys), self.groups.known(groups))
 
     def group_names(self, keys: Ints) -> list[str]:
@@ -292,7 +292,7 @@ def _fits(value: int | None) -> bool:
 
 
 def _since(times_ms: pa.ChunkedArray, places: Ints, start_ms: int) -> NDArray[np.int32]:
-    """Times of these rows since the start; one number where they are all the same, as those of one look are."""
+    """Times of these rows since the start; one number if all are equal, as in one sample."""
     span = pc.min_max(times_ms).as_py()
     of_rows = np.array([span["min"]]) if span["min"] == span["max"] else times_ms.to_numpy()[places]
     since = np.clip(of_rows - start_ms, -_INT32.max, _INT32.max).astype(np.int32)

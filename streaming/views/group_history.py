@@ -33,11 +33,11 @@ from streaming.views.json_values import stored_texts
 
 LOOK_BACK_MS = 6 * 3_600_000
 WINDOWS_MAX = 720
-"""Bounds what is read, however short the windows are."""
+"""Most windows that are read, however short the windows are."""
 ROWS_MAX = 50_000
-"""Rows that are read of one group: each takes a kilobyte."""
+"""Most rows of one group that are read: a row takes a kilobyte."""
 EVENTS_MAX = 100_000
-"""Rebalances that are shown of all groups, the newest."""
+"""Most rebalances of all groups that are shown; the newest are shown."""
 _EVENT = (
     "group_id", "window_start", "after_ms", "until_ms", "cause", "group_state", "rebalances", "members",
     "members_in_json", "members_out_json", "partitions_moved", "partitions_unowned", "partitions_owned",
@@ -45,9 +45,9 @@ _EVENT = (
 )  # fmt: skip
 _CAUSES = {cause.value: cause for cause in Cause}
 OWNERS = ("topic", "partition", "member_id")
-"""What a look shows of each partition."""
+"""Columns of a sample that each partition has."""
 LOOKS_AT_A_TIME = 500
-"""Groups whose rows are objects together, each of some kilobytes."""
+"""Most groups whose rows are made objects at a time; a group takes some kilobytes."""
 _NONE = np.zeros(0, dtype=np.int64)
 _NO_NUMBER = np.iinfo(np.int64).min
 LOOK_COLUMNS = (
@@ -166,14 +166,14 @@ def _past(group: str, looks: list[GroupLook]) -> GroupPast:
 
 
 def _looks(rows: Iterator[Mapping[str, Any]]) -> Iterator[GroupLook]:
-    """One look a window."""
+    """Returns one sample of the group for each window."""
     for _, window in groupby(rows, key=lambda row: row["window_start"]):
         yield look_of(list(window))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSamples:
-    """Groups as they were last seen. `rows` have `LOOK_COLUMNS`, texts as dictionaries, those of a group together."""
+    """Newest sample of each group. `rows` have `LOOK_COLUMNS`, texts as dictionaries, group after group."""
 
     rows: pa.Table
     groups: pa.Array
@@ -248,7 +248,7 @@ class GroupSamples:
         )
 
     def seen_since(self, oldest_ms: int) -> "GroupSamples":
-        """Without the groups whose newest sample is older."""
+        """Returns these samples without groups whose newest sample is older than `oldest_ms`."""
         if not len(self.groups):
             return self
         return self._only(self._said("last_event_time_ms", np.arange(len(self.groups))).to_numpy() >= oldest_ms)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streaming.views.group_ranking import GroupReader
 
 ALIVE = timedelta(days=3)
-"""A group without members in which nobody came, went or committed for so long is abandoned."""
+"""Time after which a group without members, in which nobody joined, left or committed, is abandoned."""
 _EVENT = ("group_id", "window_start", "after_ms", "until_ms", "group_state", "rebalances")
 STATE_UNKNOWN = "Unknown"
 NO_MEMBERS = (GroupState.EMPTY.value, GroupState.DEAD.value)
@@ -49,7 +49,7 @@ class GroupMembership:
     rebalances_total: int
     rebalance_ms: int | None
     is_abandoned: bool = field(default=False, metadata=LEFT_OUT_OF_STATUS)
-    """No members, and none that came or went, and no commit within the look-back of days."""
+    """Whether the group has no members, and nobody joined, left or committed within the look-back of days."""
 
 
 class MembershipReader:
@@ -63,7 +63,7 @@ class MembershipReader:
         self._read: tuple[int | None, datetime, datetime] | None = None
         self._seen: Mapping[str, tuple[int, int]] = {}
         self._lately: frozenset[str] = frozenset()
-        """Groups whose members came or went within `ALIVE`."""
+        """Groups whose members joined or left within `ALIVE`."""
 
     def read(self) -> tuple[GroupMembership, ...]:
         """Every group of the newest windows, most rebalances first."""
@@ -126,7 +126,7 @@ def read_rebalances(reader: TableReader, kafka_cluster: str, group_id: str, *, s
 
 @dataclass(frozen=True, slots=True)
 class GroupStanding:
-    """One group; None where unknown."""
+    """Membership of one group; None if unknown."""
 
     group: str
     state: str | None

@@ -63,7 +63,7 @@ SHOWN = (
     "lag_records", "log_start_offset", "group_state", "group_type", "group_members", "member_id", "client_id",
     "last_stable_offset", "cleanup_policy",
 )  # fmt: skip
-"""What is needed of the newest samples besides."""
+"""Further columns of the newest samples that a picture needs."""
 COLUMNS = tuple(dict.fromkeys((*OFFSETS, *SHOWN)))
 FIGURES = (
     "completeness", "stuck_ms", "rewound_records", "beyond_records", "lost_records", "markers", "uncommitted_ms",
@@ -73,7 +73,7 @@ FIGURES = (
 STANDING = ("left_over", "orphaned", "obscure")
 """Facts of `Standing` that a reason names."""
 NO_SHOWN_STATE = ("Unknown", "")
-"""States that show nothing of a group."""
+"""States of a group in which its members are unknown."""
 JUDGED = (
     "status", "at_once", "committed_offset", "log_end_offset", "last_event_time_ms", "lag_seconds",
     "lag_seconds_is_final", "commit_ms", "commit_seen",
@@ -108,7 +108,7 @@ class LagRules:
 
     @classmethod
     def of(cls, settings: LagSettings) -> "LagRules":
-        """The rules that are set."""
+        """Returns the settings' rules of groups."""
         schedules = {pattern: tuple(map(window_of, texts)) for pattern, texts in settings.schedules.items()}
         return cls(_compiled(settings.allowed_records), _compiled(settings.allowed_ms), _compiled(schedules))
 
@@ -159,7 +159,7 @@ class Judged:
     """Whether the lag's age is final; False if an older window than those given may show the lag to be older."""
     commit_ms: Floats
     commit_seen: Flags
-    """Whether any window that was looked at shows a commit."""
+    """Whether any window that was read shows a commit."""
     earlier: EarlierWaits
 
 
@@ -491,7 +491,7 @@ def _standing(samples: pa.Table, keys: Ints) -> Standing:
 
 
 def _any(flags: Flags, starts: Ints) -> Flags:
-    """Whether one of each run is true, for all of the run."""
+    """Flags of rows in whose run any row's flag is true."""
     return np.repeat(np.logical_or.reduceat(flags, starts), np.diff(np.append(starts, len(flags))))
 
 

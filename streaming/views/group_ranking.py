@@ -26,7 +26,7 @@ from streaming.views.group_store import LagWindows
 from streaming.views.json_values import LEFT_OUT_OF_STATUS, TextOnDemand
 
 LABELS = tuple(status.label for status in LagStatus)
-"""Verdicts by their number."""
+"""Names of verdicts by number."""
 RECORDS, OFFSETS_UNIT = "records", "offsets"
 SEVERITY = {
     status: number
@@ -39,9 +39,9 @@ REASON_COLUMNS = (
     "log_end_offset", "log_start_offset", "last_stable_offset", "cleanup_policy", "has_steady_rates",
     "rebalancing_ms", "client_id", "group_members", "group_type",
 )  # fmt: skip
-"""What `reason_of` looks at, and what it is about."""
+"""Columns that `reason_of` reads, with the names of group, topic and partition."""
 BY_TOPIC, BY_PARTITION, OF_LOG = "group_topic", "group_partition", "log"
-"""What a row is about: a group and a topic, a group and a partition, a partition that groups read."""
+"""Kinds of rows: of a group and a topic, of a group and a partition, or of a partition that groups read."""
 _ROWS_AT_A_TIME = 4_096
 _SUMMED = ("committed_offset", "lag_records")
 _FIGURES = ("committed_offset", "lag_records", "log_end_offset", "log_start_offset")
@@ -55,7 +55,7 @@ class OffsetRows:
 
     table: pa.Table
     left_out: Mapping[str, int]
-    """Figure: how many rows beyond the bound know it."""
+    """Number of rows beyond the bound that have a value, by figure."""
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         for batch in self.table.to_batches(max_chunksize=_ROWS_AT_A_TIME):
@@ -71,7 +71,7 @@ class GroupTopic:
     state: str | None
     partitions: int
     statuses: Mapping[str, int]
-    """Verdict: partitions that have it; those that none has are left out."""
+    """Number of partitions by verdict, without verdicts that no partition has."""
     lag_records: int | None
     lag_max_records: int | None
     lag_seconds: float | None
@@ -81,7 +81,7 @@ class GroupTopic:
     where nothing was ever deleted: all that was written is retained. None too where a group deletes what it has read
     itself."""
     last_commit_ms: int | None
-    """Newest commit of any partition; at the latest then, where none was seen in the look-back."""
+    """Newest commit of any partition; if the look-back shows none, its start."""
     beyond_end_records: int | None = field(default=None, metadata=LEFT_OUT_OF_STATUS)
     """Records by which the worst commit is beyond the log end; None if no commit is."""
     lag_unit: str = RECORDS
@@ -90,7 +90,7 @@ class GroupTopic:
 
 @dataclass(frozen=True, slots=True)
 class GroupVerdict:
-    """One group, as its worst partition is."""
+    """One group with the verdict of its worst partition."""
 
     group: str
     status: str
@@ -114,7 +114,7 @@ class GroupPart:
     topics: tuple[GroupTopic, ...] = ()
     newest_event_ms: int | None = None
     statuses: Mapping[str, int] = field(default_factory=dict)
-    """Verdict: groups that have it, all verdicts, worst first."""
+    """Number of groups by verdict: all verdicts, worst first."""
     offsets: Mapping[str, OffsetRows] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
     """Offset rows by kind (see `offsets_of`), where they are exported one by one."""
 
@@ -171,7 +171,7 @@ def part_of(picture: LagPicture, *, offsets_max: int = 0) -> GroupPart:
 
 
 class Ranked(Protocol):
-    """What the order of groups rests on."""
+    """Columns by which groups are sorted."""
 
     @property
     def group(self) -> str: ...
@@ -184,7 +184,7 @@ class Ranked(Protocol):
 
 
 class RankedGroup(NamedTuple):
-    """One group, as its worst partition is."""
+    """One group with the verdict of its worst partition."""
 
     group: str
     status: str

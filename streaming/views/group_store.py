@@ -52,10 +52,10 @@ PAST = timedelta(hours=4)
 PARTITIONS_MAX = 20_000
 """Partitions of the groups that are read at a time; the others follow at the next time."""
 RENEWED_MS = 3_600_000
-"""What was read is read again after so long: commits that were seen meanwhile count, too."""
+"""Time after which older windows of a partition are read again, with the commits seen meanwhile."""
 STATES = ("group_id", "group_state", "last_event_time_ms")
 Waits = tuple[float, float, float]
-"""Usual wait, commits, since when: as `EarlierWaits`."""
+"""Usual wait, number of commits and start of the current wait, as in `EarlierWaits`."""
 
 
 def read_picture(
@@ -213,7 +213,7 @@ class LagWindows:
         return changed is not None
 
     def _is_to_be_read_anew(self, newest: datetime) -> bool:
-        """The table was made again, or most names that are kept are gone."""
+        """Whether the table was re-created, or most stored names are of groups and topics that no longer exist."""
         if not self._windows:
             return False
         known_ms = max(self._windows)
@@ -234,7 +234,7 @@ class LagWindows:
         return max(oldest, min(starts)) if starts else None
 
     def _drop(self, oldest: datetime, newest: datetime) -> None:
-        """Forget what no picture rests on any more."""
+        """Removes stored windows that no picture needs any more."""
         current = current_since(newest, window_ms=self._window_ms)
         self._windows = {start: window for start, window in self._windows.items() if start >= to_ms(oldest)}
         self._shown = {start: rows for start, rows in self._shown.items() if start >= to_ms(current)}
@@ -283,7 +283,7 @@ class LagWindows:
         return self._reader.encoded(TABLE, columns=columns, where=of_span)
 
     def _take(self, columns: tuple[str, ...], rows: pa.Table) -> None:
-        """Keep the windows of rows that were read."""
+        """Stores the windows of rows that were read."""
         known = list({id(window.keys): window.keys for window in self._windows.values()}.values())
         shown = _texts_once(rows) if columns is COLUMNS else None
         for window, places in windows_of(rows, self.names, known):
@@ -328,7 +328,7 @@ class LagPasts:
         self._since: dict[str, int] = {}
 
     def forget(self) -> None:
-        """Numbers of names are others from now on."""
+        """Forgets all waits: names have other numbers from now on."""
         self._known = {}
 
     def waits(self, keys: Ints, names: PartitionKeys, windows: Sequence[LagWindow]) -> EarlierWaits:

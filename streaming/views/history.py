@@ -29,14 +29,14 @@ from streaming.tables import ALL_ROWS, Condition, TableReader, as_floats, as_who
 from streaming.views.spans import of_span, of_window, times_ms
 
 PERIODS_MAX = 1_500
-"""Periods of one table that an answer reads."""
+"""Most periods of one table that an answer reads."""
 ROWS_MAX = 10_000_000
 """Rows that these periods may hold, of all keys: what a query may have to look through."""
 
 REPLICA_RATES = tuple(rate.name for rate in RATES if rate.of_replica)
 _PARTITION = ("topic", "partition")
 _KNOWN_MS = "covered_ms"
-"""How long the rates of a row are known."""
+"""Column with the time that the rates of a row cover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class Family:
     tables: tuple[str, ...]
     """By the window, then by the hour if there is such a table, then by the day."""
     keys: tuple[str, ...]
-    """What tells the series of an answer apart."""
+    """Columns by which the series of an answer differ."""
     joined: Mapping[str, str]
     """Column: Arrow's name of how periods become a step. `mean`, `max` or `last`."""
     sums_partitions: bool = False
     """Whether rows of one period and key are summed first."""
 
     def periods_ms(self, window_ms: int) -> dict[str, int]:
-        """Table: length of its periods."""
+        """Length of the periods, ms, by table."""
         lengths = (window_ms, DAY_MS) if len(self.tables) == 2 else (window_ms, HOUR_MS, DAY_MS)
         return dict(zip(self.tables, lengths, strict=True))
 
@@ -159,7 +159,7 @@ def _table_for(family: Family, span: Span, window_ms: int, rows_per_period: int)
 
 
 def _step(span: Span, period_ms: int) -> int:
-    """A whole number of periods, at least what is asked for."""
+    """Shortest whole number of periods that is at least the requested step."""
     wanted_ms = max(span.step_ms or 0, period_ms)
     return -(-wanted_ms // period_ms) * period_ms
 

@@ -13,7 +13,7 @@ from streaming.views.spans import of_window
 
 
 class Intent(StrEnum):
-    """What a broker is for."""
+    """What people want of a broker."""
 
     DRAIN = "drain"
     DEMOTE = "demote"
@@ -21,7 +21,7 @@ class Intent(StrEnum):
 
 
 def newest_intents(reader: TableReader, kafka_cluster: str) -> dict[int, Row]:
-    """The row that counts, by broker; raises TableUnavailable."""
+    """Newest row of each broker; raises TableUnavailable."""
     columns = ("broker", "event_time", "intent", "by", "cordons_json", "demotions_json")
     rows = reader.rows(BROKER_INTENT.name, columns=columns, where=of_cluster(kafka_cluster))
     return {row["broker"]: row for row in sorted(rows, key=lambda row: row["event_time"])}

@@ -15,12 +15,12 @@ LEFT_OUT_OF_STATUS = {"status": False}
 SHOWN_AMONG_ITS_FIELDS = {"among": True}
 """Metadata of a mapping whose entries /api/status shows beside the other fields."""
 WRONG_SHAPE = (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
-"""What comes of code that takes the shape of an object for granted, where it has another one."""
+"""Errors that code raises if an object of JSON has another shape than expected."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextOnDemand:
-    """A text that is made when it is asked for: of ten thousand, a few are shown."""
+    """A text that is made only when read: of ten thousand texts, few are shown."""
 
     make: Callable[[], str]
 

@@ -23,7 +23,7 @@ class LogDirState:
 
     @property
     def used_share(self) -> float | None:
-        """How full its volume is, 0 to 1, whoever fills it; None where that is not known."""
+        """Used share of the log dir's volume, 0 to 1, by any program; None if unknown."""
         return LogDirDescription(self.path, self.total_bytes, self.usable_bytes).used_share
 
 

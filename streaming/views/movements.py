@@ -24,7 +24,7 @@ WAVES_MAX = 500
 BROKERS_MAX = 1_000
 _COLUMNS = ("sequence", "old_replicas", "new_replicas", "kind", "bytes_to_move", "wave")
 EXECUTIONS_LOOKED_AT = 200
-"""Executions whose movements one answer looks through."""
+"""Most executions whose movements one answer searches."""
 EXECUTIONS_SHOWN = 25
 """Executions that one answer is of: each may have thousands of events, of which its state is made."""
 MOVEMENTS_TOGETHER = 100_000
@@ -88,7 +88,7 @@ def _within(row: Row) -> LogDirMovement:
 
 
 def state_figures(seen: SeenMovements, sequence: int) -> dict[str, Any]:
-    """What is added to a movement: its state, and when it was first seen made."""
+    """Columns added to a movement: its state, and when control first saw it done."""
     return {"state": seen.state(sequence).value, "made_ms": seen.made_ms.get(sequence)}
 
 
@@ -235,7 +235,7 @@ def _comes_after(row: Mapping[str, Any], after: tuple[int, int], *, is_by_bytes:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Whose movements; None is any. Those of a broker add, remove or reorder a replica on it."""
+    """Filter of movements; None: any. Movements of a broker add, remove or reorder a replica on the broker."""
 
     topic: str | None = None
     partition: int | None = None
@@ -243,7 +243,7 @@ class Wanted:
 
     @property
     def where(self) -> Condition:
-        """What the table can be asked for."""
+        """Condition on the columns of the table; the broker is filtered after the read."""
         topic = ALL_ROWS if self.topic is None else equal("topic", self.topic)
         return topic & (ALL_ROWS if self.partition is None else equal("partition", self.partition))
 

@@ -10,9 +10,9 @@ from streaming.settings.notify import NotifySettings
 from streaming.tables import Row, TableReader, of_cluster, to_ms
 
 BEGUN, SENT, FAILED, GIVEN_UP = "begun", "sent", "failed", "given_up"
-"""Stages of a try."""
+"""Stages of an attempt to send a notification."""
 OVER = (SENT, GIVEN_UP)
-"""Stages after which nothing is sent again."""
+"""Stages after which a notification is not sent again."""
 
 
 KNOWN_FOR = 2
@@ -23,11 +23,11 @@ then, as serve was offline for longer, is not tried again.
 
 @dataclass(frozen=True, slots=True)
 class WebhookState:
-    """How one webhook has been served; times are ms UTC."""
+    """State of one webhook's notifications; times are ms UTC."""
 
     webhook: str
     waiting_since_ms: int | None
-    """When the oldest of what has not been delivered yet occurred; None where nothing waits."""
+    """Time of the oldest notification that is not delivered yet; None if none waits."""
     given_up_ms: int | None
     """When a notification was given up last; None where none was."""
 
@@ -42,10 +42,10 @@ class WebhookRows:
     row.
     """
     given_up_ms: int | None
-    """When a row had `given_up` last."""
+    """When a notification was last given up by a row with the stage `given_up`; None if there is no such row."""
 
     def state(self, give_up_ms: int, *, now_ms: int) -> WebhookState:
-        """What waits at `now_ms`, and what was given up by a row or by being forgotten."""
+        """State at `now_ms`: notifications that wait, and those given up by a row or after too long a time."""
         known_ms = KNOWN_FOR * give_up_ms
         waiting = [occurred_ms for occurred_ms, row_ms in self.unfinished_ms if row_ms + known_ms >= now_ms]
         forgotten = [row_ms + known_ms for _, row_ms in self.unfinished_ms if row_ms + known_ms < now_ms]

@@ -40,9 +40,9 @@ class TopicLoad:
     partitions: int
     replicas: int
     replication_factor: int
-    """Replicas of the partition that has most."""
+    """Largest number of replicas of any partition of the topic."""
     partitions_with_fewer: int
-    """Partitions of which fewer replicas than that were reported."""
+    """Number of partitions with fewer reported replicas than `replication_factor`."""
     bytes_in_per_sec: float | None
     bytes_out_per_sec: float | None
     size_bytes: int | None
@@ -58,7 +58,7 @@ class PartitionLoads:
     counts: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Leaders and replicas by broker."""
     bytes_in_per_sec: Mapping[int, float] = field(default_factory=dict)
-    """Written to the partitions that each broker leads."""
+    """Bytes/s written to the partitions that each broker leads, by broker."""
     remote_bytes: Mapping[int, int] = field(default_factory=dict)
     """What remote storage alone holds of the logs that each broker leads, where that is known of any."""
     hottest: tuple[HotPartition, ...] = ()
@@ -86,7 +86,7 @@ class PartitionLoadReader:
         self._known = PartitionLoads()
 
     def read(self, start_ms: int) -> PartitionLoads:
-        """The window that starts then. Raises TableUnavailable."""
+        """Reads the window that starts at this time. Raises TableUnavailable."""
         version = (start_ms, self._reader.version(TABLE))
         if version == self._version:
             return self._known

@@ -27,13 +27,13 @@ from streaming.views.executions import OF_MOVEMENTS, event_columns, folded
 from streaming.views.spans import of_span
 
 LEFT_OUT = frozenset({"plan_json", "state_json", "answer_json", *OF_MOVEMENTS})
-"""Columns that are large, or of use to nobody but who writes them."""
+"""Columns that are left out because they are large, or of use only to their writer."""
 
 OF_THE_END = ("status", "state", "detail")
 """Columns of an act that are known once it has ended."""
 
 Key = tuple[int, str]
-"""Time of a row, ms, and its id: what a page ends with."""
+"""Time of a row, ms, and its id: the place where a page ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Past:
 
     @property
     def where(self) -> Condition:
-        """What leaves out others. Made when it is asked for: pyarrow imports pandas for a condition."""
+        """Filter of the rows. It is made only when read, because pyarrow imports pandas for a condition."""
         return ALL_ROWS if self.only is None else equal(*self.only)
 
     @property

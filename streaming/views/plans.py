@@ -27,11 +27,11 @@ FIGURES = (
     "plan_id", "created_at", "expires_at", "movement_count", "leader_movement_count", "bytes_to_move",
     *(f"{resource}_max_over_mean_{when}" for resource in REPORTED for when in ("before", "after")),
 )  # fmt: skip
-"""What is shown of a plan. Tables of every version have these columns."""
+"""Columns of a plan that are shown. Tables of every version have these columns."""
 BROKERS_MAX = 1_000
-"""Brokers of an answer; those that copy most come first."""
+"""Most brokers of an answer; brokers that copy most come first."""
 LINES_MAX = 50
-"""Lines of a diagnosis: the planner writes far fewer."""
+"""Most lines of a diagnosis; the planner writes far fewer."""
 LINE_LENGTH_MAX = 1_000
 CHEAPER_MAX = 20
 Content = Mapping[str, Any]
@@ -53,7 +53,7 @@ def read_plans(reader: TableReader, kafka_cluster: str) -> list[dict[str, Any]]:
 
 
 def kept_plan(reader: TableReader, kafka_cluster: str, plan_id: str) -> KeptPlan:
-    """The plan with this id, in its newest row: made again it lives anew. Raises TableUnavailable where it is gone."""
+    """Newest row of the plan with this id; raises TableUnavailable if the plan is no longer stored."""
     row = _newest_row(reader, kafka_cluster, plan_id)
     if row is None:
         raise TableUnavailable(f"table {TABLE}: plan {plan_id} is gone")

@@ -20,7 +20,7 @@ from streaming.views.intents import drained_brokers
 from streaming.views.spans import of_span
 
 PREDICTIONS_MAX = 5
-"""Newest predictions that are compared."""
+"""Most predictions that are compared; the newest are compared."""
 DAYS_BACK = 90
 
 

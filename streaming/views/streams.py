@@ -55,7 +55,7 @@ class QueryReports:
 
 
 def first_report(row: Row) -> QueryReports:
-    """The reports after the oldest row known alone."""
+    """Returns the reports after the first known row."""
     return QueryReports(row, row[TIME], _begun_with(row), _begun_with(row))
 
 
@@ -78,9 +78,9 @@ class StreamQuery:
     query: str
     finished_ms: int
     changed_ms: int
-    """Since when the rows of the query show nothing new, ms."""
+    """Time since which the rows of the query show nothing new, ms."""
     first_batch: int
-    """Batch that its process began with."""
+    """Number of the batch with which the query's process began."""
     duration_ms: int
     trigger_interval_ms: int
     batches_total: int
@@ -100,7 +100,7 @@ class StreamPart:
     queries: tuple[StreamQuery, ...] = ()
     rejected: Mapping[tuple[str, str], int] = field(default_factory=dict)
     rejected_not_kept: Mapping[str, int] = field(default_factory=dict)
-    """Rejected records by source that were counted only."""
+    """Number of rejected records that were counted but not stored, by source."""
     upkeep_failing: tuple[str, ...] = ()
     """Jobs of the pipeline's upkeep whose newest run failed, as `table: job`."""
 
@@ -123,7 +123,7 @@ class StreamReader:
         self._newest_report: datetime | None = None
 
     def read(self) -> StreamPart:
-        """The part as the tables are now."""
+        """Reads the part from the tables as they are now."""
         self._count_rejected()
         return StreamPart(self._queries(), dict(self._rejected), dict(self._not_kept), self._upkeep_failing())
 

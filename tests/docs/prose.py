@@ -104,10 +104,11 @@ def avoided_words(block: list[Line]) -> Iterator[str]:
 
 
 def pages() -> dict[str, Path]:
-    """The pages with rules: three of the root, and those of docs without decisions and runbooks."""
+    """The pages with rules: three of the root, those of docs without decisions, and each runbook."""
     names = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
     names += [f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md")]
     names += [f"docs/measurements/{file.name}" for file in (ROOT / "docs" / "measurements").glob("*.md")]
+    names += [f"docs/runbooks/{file.name}" for file in (ROOT / "docs" / "runbooks").glob("Rebalancer*.md")]
     return {name: ROOT / name for name in sorted(names)}
 
 

@@ -217,7 +217,7 @@ def test_who_can_t_be_cordoned_is_named_and_drained_all_the_same(
 
 def test_a_log_dir_is_of_one_broker() -> None:
     for command in ("drain", "undrain"):
-        with pytest.raises(UsageProblem, match="--log-dir: is of one broker, 2 are named"):
+        with pytest.raises(UsageProblem, match="--log-dir: needs exactly one BROKER, found 2"):
             run(command, "1", "2", "--log-dir", "/disk-0")
 
 

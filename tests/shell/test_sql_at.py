@@ -179,7 +179,7 @@ def test_a_time_of_which_data_files_are_removed_is_refused_in_these_words(root: 
     """Upkeep removes files that were replaced, and entries of the log stay longer."""
     for file in (Path(root) / "broker_load").glob("is_final=*/*.parquet"):
         file.unlink()
-    with pytest.raises(UsageProblem, match="--at: data files of table broker_load as it was then are removed"):
+    with pytest.raises(UsageProblem, match="--at: data files of table broker_load at that time are removed"):
         run_query("SELECT sum(bytes_in_per_sec) FROM broker_load", root, days_ago(DAYS_KEPT - 1))
     with pytest.raises(UsageProblem, match="brokr"):
         run_query("SELECT brokr FROM group_lag", root, days_ago(0))

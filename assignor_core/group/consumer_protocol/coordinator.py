@@ -129,7 +129,7 @@ class ConsumerGroupCoordinator:
         return None if heard_ms is None else heard_ms + self._config.session_timeout_ms
 
     def heard(self, now_ms: int, member_id: str) -> None:
-        """A heartbeat without news."""
+        """Handles a heartbeat that reports nothing new."""
         if member_id in self._heard_ms:
             self._heard_ms[member_id] = max(now_ms, self._heard_ms[member_id])
 

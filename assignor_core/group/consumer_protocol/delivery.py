@@ -62,7 +62,7 @@ class ConsumerProtocolConsumers:
 
     @property
     def generation_id(self) -> int:
-        """The group epoch."""
+        """Returns the group epoch."""
         return self.group.group_epoch
 
     def start(self, name: str, number: int, spec: ProcessSpec) -> HeartbeatingProcess:

@@ -71,7 +71,7 @@ class ConsumerMember:
     """
 
     leads = False
-    """Brokers assign: nobody leads."""
+    """Never: brokers assign, and no member leads."""
 
     def __init__(self, client: str, member_id: str, config: ConsumerConfig, topics: Sequence[str]) -> None:
         self.client = client
@@ -193,7 +193,7 @@ class ConsumerMember:
         self._move(ConsumerMemberState.STALE)
 
     def close(self) -> None:
-        """The process ends."""
+        """Moves the member to its end state, because its process ends."""
         self._move(ConsumerMemberState.UNSUBSCRIBED)
 
     def _move(self, state: ConsumerMemberState) -> None:

@@ -29,7 +29,7 @@ class Registry:
         return iter(self._members.values())
 
     def get(self, member_id: str) -> ConsumerGroupMember | None:
-        """The member, or None."""
+        """Returns the member with this id, or None."""
         return self._members.get(member_id)
 
     def static_member(self, group_instance_id: str) -> ConsumerGroupMember | None:
@@ -67,7 +67,7 @@ class Registry:
         self.put(new)
 
     def topics(self) -> frozenset[str]:
-        """All that members subscribe to."""
+        """Topics to which any member subscribes."""
         return frozenset[str]().union(*{member.subscribed_topic_names for member in self})
 
     def compute_target(self, partitions: Mapping[str, int]) -> str:

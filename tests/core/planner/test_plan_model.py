@@ -155,7 +155,7 @@ def test_rates_that_have_decayed_to_the_smallest_floats_are_no_load() -> None:
     ("model", "options", "message"),
     [
         *(
-            (FOUNDING, (option, "99"), f"{option} 99: there is no such broker, allowed are 1, 2, 3$")
+            (FOUNDING, (option, "99"), f"{option} 99: this broker does not exist, allowed are 1, 2, 3$")
             for option in ("--drain", "--only-broker", "--exclude-broker", "--add")
         ),
         (FOUNDING, ("--drain", "1", "--drain", "2", "--drain", "3"), "--drain: names every broker that is alive"),
