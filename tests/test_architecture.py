@@ -74,7 +74,7 @@ ONLY_IN = {
     "botocore": ("streaming/cluster/msk_tokens.py",),
     "gssapi": ("streaming/cluster/kerberos.py",),
     "confluent_kafka": ("streaming/cluster/record_sender.py", "streaming/demo/"),
-    "prometheus_client": ("streaming/serve/", "streaming/collect/jmx.py", "streaming/demo/measure.py"),
+    "prometheus_client": ("streaming/serve/", "streaming/collect/counters.py", "streaming/demo/measure.py"),
     "starlette": ("streaming/serve/",),
     "duckdb": ("streaming/commands/",),
     "joserfc": ("streaming/serve/access/",),

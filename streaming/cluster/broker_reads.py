@@ -27,6 +27,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from assignor_core.live import PartitionKey
 from streaming.cluster import classic_groups, metadata_rows, offset_requests
 from streaming.cluster.answer_columns import (
     FETCH_OF_MANY,
@@ -39,7 +40,7 @@ from streaming.cluster.answer_columns import (
 )
 from streaming.cluster.answers import is_unanswered
 from streaming.cluster.classic_groups import ClassicGroups
-from streaming.cluster.described_groups import DescribedGroup, PartitionKey
+from streaming.cluster.described_groups import DescribedGroup
 from streaming.cluster.kafka_python_patches import PatchedAdminClient
 from streaming.cluster.metadata_columns import ClusterMetadata, MetadataDecoder
 from streaming.cluster.offset_requests import Led, OffsetRequest, OffsetRequests

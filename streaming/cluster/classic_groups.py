@@ -9,14 +9,8 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from streaming.cluster.described_groups import (
-    DEAD,
-    PARTITIONS_MAX,
-    DescribedGroup,
-    DescribedMember,
-    PartitionKey,
-    host_of,
-)
+from assignor_core.live import PartitionKey
+from streaming.cluster.described_groups import DEAD, PARTITIONS_MAX, DescribedGroup, DescribedMember, host_of
 from streaming.cluster.wire_reader import Reader, decoded
 
 THROTTLED, WITH_OPERATIONS, WITH_INSTANCE_ID, FLEXIBLE, WITH_MESSAGE = 1, 3, 4, 5, 6

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from kafka.errors import IncompatibleBrokerVersion, NoError, for_code
 
+from assignor_core.live import PartitionKey
 from streaming.cluster.group_messages import (
     ConsumerGroupDescribeRequest,
     DescribeShareGroupOffsetsRequest,
@@ -19,7 +20,6 @@ from streaming.cluster.group_messages import (
     StreamsGroupDescribeRequest,
 )
 
-PartitionKey = tuple[str, int]
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 """Kafka's names of the group types (`ListGroups` from version 5 on)."""
 DEAD = "Dead"

@@ -1,6 +1,6 @@
 """Reads metrics from the brokers' JMX endpoints, all at the same time, each within one limit for the whole answer.
 
-Knows nothing of what the metrics mean: `streaming.collect.jmx` and `streaming.control.latency` do.
+Knows nothing of what the metrics mean: `streaming.collect.counters` and `streaming.control.latency` do.
 """
 
 import asyncio

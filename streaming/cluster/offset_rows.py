@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from assignor_core.live import PartitionKey
 from streaming.cluster.answer_columns import TopicRows
-from streaming.cluster.described_groups import PartitionKey
 
 Ints = npt.NDArray[np.int64]
 

@@ -9,61 +9,30 @@ between the two moments at which the broker itself was read: one that hangs make
 Rates stand in columns, NaN for unknown, one row for each replica; a partition's rates are in the order of its table.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from assignor_core.live import NO_LEADER
 from streaming.collect.bytes_out import bytes_out_per_sec, read_without_commits
-from streaming.collect.observation import Observation, Part
-from streaming.collect.partition_table import (
-    NO_LEADER,
-    UNKNOWN,
-    Ints,
-    PartitionTable,
-    ReplicaKey,
-    column_at,
-    ints,
-    known_or_none,
-    positions,
-)
+from streaming.collect.observation import Observation, Part, bytes_in_per_sec
+from streaming.collect.partition_table import UNKNOWN, Flags, Floats, Ints, PartitionTable, column_at, ints, positions
 from streaming.collect.record_bytes import Growth, RecordBytes, learned, record_bytes, stored_record_bytes
 from streaming.collect.shards import WHOLE, Shard
-from streaming.collect.topic_counters import bytes_in_per_sec
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
 
-Floats = npt.NDArray[np.float64]
 LEADER, FOLLOWER = "leader", "follower"
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaRates:
-    """Rates and log size of one replica; None = unknown. `bytes_in` of a follower is what it replicates.
-
-    The last two are of leaders whose log begins in remote storage: what is there alone, and about how many bytes it is.
-    """
-
-    role: str
-    bytes_in: float | None
-    bytes_out: float | None
-    messages_in: float | None
-    size_bytes: int | None
-    remote_records: int | None = None
-    remote_size_bytes: int | None = None
-    out_of_sync: int | None = None
-    """Replicas of the partition that are not in sync; None of followers of a leader."""
-
-
 @dataclass(frozen=True, eq=False)
-class ReplicaRateTable(Mapping[ReplicaKey, ReplicaRates]):
+class ReplicaRateTable:
     """Rates of replicas in order of broker, topic and number; `row` is the partition's in `partitions`."""
 
     partitions: PartitionTable
     broker: Ints
     row: Ints
-    leads: npt.NDArray[np.bool_]
+    leads: Flags
     bytes_in: Floats
     bytes_out: Floats
     messages_in: Floats
@@ -82,29 +51,8 @@ class ReplicaRateTable(Mapping[ReplicaKey, ReplicaRates]):
         keys = self.broker * (len(self.partitions) + 1) + self.row
         return np.where(brokers >= 0, positions(keys, brokers * (len(self.partitions) + 1) + rows), UNKNOWN)
 
-    def __getitem__(self, key: ReplicaKey) -> ReplicaRates:
-        place = self._place[key]
-        return ReplicaRates(
-            LEADER if self.leads[place] else FOLLOWER,
-            _or_none(self.bytes_in[place]),
-            _or_none(self.bytes_out[place]),
-            _or_none(self.messages_in[place]),
-            known_or_none(self.size_bytes[place]),
-            known_or_none(self.remote_records[place]),
-            known_or_none(self.remote_size_bytes[place]),
-            known_or_none(self.out_of_sync[place]),
-        )
-
-    def __iter__(self) -> Iterator[ReplicaKey]:
-        return iter(self._place)
-
     def __len__(self) -> int:
         return len(self.row)
-
-    @cached_property
-    def _place(self) -> dict[ReplicaKey, int]:
-        keys = self.partitions.names.keys_of_rows(self.row.tolist())
-        return {key: place for place, key in enumerate(zip(self.broker.tolist(), keys, strict=True))}
 
 
 BrokerRates = Mapping[str, float | None]

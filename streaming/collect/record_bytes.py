@@ -11,10 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import UNKNOWN, Ints, PartitionTable, column_at
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
+from streaming.collect.partition_table import UNKNOWN, Flags, Floats, Ints, PartitionTable, column_at
 
 WEIGHT_KEPT = 0.75
 """What was learned before counts so much less at each look: records written now count most."""

@@ -19,11 +19,11 @@ from streaming.cluster.clients import admin_client, reaching
 from streaming.cluster.input_topics import create_input_topics
 from streaming.cluster.python_sender import PythonSender
 from streaming.cluster.record_sender import RecordSender
+from streaming.collect.counters import PrometheusSource
 from streaming.collect.groups import GroupSampler
+from streaming.collect.look import Refusals
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
-from streaming.collect.prometheus import PrometheusSource
-from streaming.collect.refusals import Refusals
 from streaming.collect.reports import Reports
 from streaming.collect.shards import Shard
 from streaming.errors import AnotherCluster, ClusterUnreachable, RebalancerError, TableUnavailable

@@ -21,8 +21,8 @@ from streaming.cluster.partly_shown import PartlyShownCluster
 from streaming.cluster.permissions import ALTERING, missing_permissions
 from streaming.cluster.ports import ClusterReader, MarkerReader, ReadableCluster
 from streaming.cluster.releases import broker_releases, missing_features, release_finding
-from streaming.collect.prometheus import PrometheusSource
-from streaming.collect.prometheus import finding as prometheus_finding
+from streaming.collect.counters import PrometheusSource
+from streaming.collect.counters import finding as prometheus_finding
 from streaming.collect.shards import Shard
 from streaming.commands.console import echo
 from streaming.commands.in_words import broker_names, bytes_out_finding

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from assignor_core.execution.caution import LatencyBound
 from streaming.cluster import jmx_endpoints
 from streaming.cluster.jmx_endpoints import Scrapes, scrape
-from streaming.collect.jmx import FIELDS, PREFIX, parse_counters, read_counters
+from streaming.collect.counters import FIELDS, PREFIX, parse_counters, read_counters
 from streaming.collect.look import Look
 from streaming.collect.observation import BrokerCounters
 from streaming.config import load_effective

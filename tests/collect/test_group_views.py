@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from assignor_core.live import PartitionKey
 from streaming.cluster.answer_columns import TopicRows
 from streaming.cluster.described_groups import (
     CLASSIC,
@@ -14,12 +15,10 @@ from streaming.cluster.described_groups import (
     TEXT_MAX,
     DescribedGroup,
     DescribedMember,
-    PartitionKey,
     ShareOffsets,
 )
 from streaming.cluster.offset_rows import OffsetRows
-from streaming.collect.group_table import GroupTable, GroupView, Owner
-from streaming.collect.group_views import Owners, Reported, view_of
+from streaming.collect.group_table import GroupTable, GroupView, Owner, Owners, Reported, view_of
 
 KEY = ("t", 0)
 EXISTING = {"t": 100}
