@@ -52,7 +52,6 @@ CLOCKS = "streaming/runtime/clocks.py"
 READS_A_CLOCK = {
     "streaming/control/lease.py": "its default clocks: tests hand it others",
     "streaming/control/look_age.py": "its default clocks: tests hand it others",
-    "streaming/cluster/msk_tokens.py": "its default clock: signed tokens expire by the wall clock",
     "streaming/cluster/tokens.py": "its default clock: tokens expire by the wall clock",
 }
 """Besides a role's run.py, the commands and the demo, the only modules that may ask a clock."""
@@ -71,8 +70,8 @@ SIGNALS = {
 ONLY_IN = {
     "pyspark": ("streaming/pipeline/",),
     "kafka": ("streaming/cluster/", "streaming/collect/", "streaming/client/", "streaming/demo/"),
-    "botocore": ("streaming/cluster/msk_tokens.py",),
-    "gssapi": ("streaming/cluster/kerberos.py",),
+    "botocore": ("streaming/cluster/tokens.py",),
+    "gssapi": ("streaming/cluster/logins.py",),
     "confluent_kafka": ("streaming/cluster/record_sender.py", "streaming/demo/"),
     "prometheus_client": ("streaming/serve/", "streaming/collect/counters.py", "streaming/demo/measure.py"),
     "starlette": ("streaming/serve/",),

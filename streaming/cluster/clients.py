@@ -11,12 +11,9 @@ from kafka.errors import AuthorizationError, KafkaConnectionError, KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from streaming.cluster.contact_probe import obstacles
-from streaming.cluster.first_contact import NoFirstContact
-from streaming.cluster.kafka_python_patches import PatchedAdminClient
-from streaming.cluster.kerberos import ready_login
-from streaming.cluster.login_files import PasswordOfNow, check_tls_files, java_certificate, java_key, tls_files
-from streaming.cluster.msk_tokens import MskSigner
-from streaming.cluster.tokens import FileTokens, KeptTokens, TokenEndpoint, TokenSource
+from streaming.cluster.kafka_python_patches import NoFirstContact, PatchedAdminClient
+from streaming.cluster.logins import PasswordOfNow, check_tls_files, java_certificate, java_key, ready_login, tls_files
+from streaming.cluster.tokens import FileTokens, KeptTokens, MskSigner, TokenEndpoint, TokenSource
 from streaming.errors import ClusterUnreachable, RebalancerError
 from streaming.runtime.secrets import oauthbearer_client_secret, sasl_password
 from streaming.settings import KafkaSettings
@@ -26,6 +23,26 @@ BY_TOKEN = ("OAUTHBEARER", "AWS_MSK_IAM")
 """Mechanisms by which the Python clients show the brokers a token (SASL OAUTHBEARER)."""
 _JAVA_SECURITY = "org.apache.kafka.common.security"
 _AWS_IAM = "software.amazon.msk.auth.iam"
+_KAFKA_PYTHON_NAMES = {
+    "client_id": "client_id",
+    "bootstrap_servers": "bootstrap_servers",
+    "security_protocol": "security_protocol",
+    "sasl_mechanism": "sasl_mechanism",
+    "sasl_username": "sasl_plain_username",
+    "ssl_ca_file": "ssl_cafile",
+    "ssl_certificate_file": "ssl_certfile",
+    "ssl_key_file": "ssl_keyfile",
+}
+_LIBRDKAFKA_NAMES = {
+    "client_id": "client.id",
+    "bootstrap_servers": "bootstrap.servers",
+    "security_protocol": "security.protocol",
+    "sasl_mechanism": "sasl.mechanism",
+    "sasl_username": "sasl.username",
+    "ssl_ca_file": "ssl.ca.location",
+    "ssl_certificate_file": "ssl.certificate.location",
+    "ssl_key_file": "ssl.key.location",
+}
 
 
 def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
@@ -135,28 +152,6 @@ def _as_sent(settings: KafkaSettings) -> str:
     """
     name = settings.sasl_username or ""
     return name if settings.mechanism == "PLAIN" else name.replace("=", "=3D").replace(",", "=2C")
-
-
-_KAFKA_PYTHON_NAMES = {
-    "client_id": "client_id",
-    "bootstrap_servers": "bootstrap_servers",
-    "security_protocol": "security_protocol",
-    "sasl_mechanism": "sasl_mechanism",
-    "sasl_username": "sasl_plain_username",
-    "ssl_ca_file": "ssl_cafile",
-    "ssl_certificate_file": "ssl_certfile",
-    "ssl_key_file": "ssl_keyfile",
-}
-_LIBRDKAFKA_NAMES = {
-    "client_id": "client.id",
-    "bootstrap_servers": "bootstrap.servers",
-    "security_protocol": "security.protocol",
-    "sasl_mechanism": "sasl.mechanism",
-    "sasl_username": "sasl.username",
-    "ssl_ca_file": "ssl.ca.location",
-    "ssl_certificate_file": "ssl.certificate.location",
-    "ssl_key_file": "ssl.key.location",
-}
 
 
 def _connection(settings: KafkaSettings, names: Mapping[str, str]) -> dict[str, object]:

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from kafka.errors import KafkaProtocolError
 
-from streaming.cluster.login_files import tls_files
-from streaming.cluster.wire_reader import Reader, decoded
+from streaming.cluster.logins import tls_files
+from streaming.cluster.wire import Reader, decoded
 from streaming.settings import KafkaSettings
 
 STEP_LIMIT_S = 2.0

@@ -19,8 +19,7 @@ import httpx
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.cluster.jmx_endpoints import scrape
-from streaming.cluster.prometheus_api import PrometheusApi, QueryFailed
+from streaming.cluster.metric_reads import PrometheusApi, QueryFailed, scrape
 from streaming.collect.look import Look
 from streaming.collect.observation import BrokerCounters, CounterPair
 from streaming.contract.rates import BYTES_IN, RATES

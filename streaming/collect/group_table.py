@@ -17,12 +17,17 @@ from typing import TypeVar
 import numpy as np
 
 from assignor_core.live import PartitionKey
+from streaming.cluster.answer_columns import OffsetRows
 from streaming.cluster.described_groups import SHARE, DescribedGroup, DescribedMember, ShareOffsets, bounded
-from streaming.cluster.offset_rows import OffsetRows
 from streaming.collect.partition_table import UNKNOWN, Ints, PartitionNames, PartitionTable, column_at, ints, positions
 
 NUMBER_BITS = 22
 """Bits of the partition's number in a row's key: groups x topics x 4 million partitions of a topic."""
+EMPTY = "Empty"
+UNKNOWN_STATE = "Unknown"
+A = TypeVar("A")
+Unowned = tuple[PartitionKey, ...]
+"""Partitions that nobody owns, of topics of which members own others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,15 +205,8 @@ def _key(group: Ints, topic: Ints, number: Ints, topics: int) -> Ints:
     return (group * max(1, topics) + topic) << NUMBER_BITS | number
 
 
-EMPTY = "Empty"
-UNKNOWN_STATE = "Unknown"
-
-
-A = TypeVar("A")
 Owned = tuple[Mapping[PartitionKey, Owner], Mapping[PartitionKey, str], int]
 """Owners of partitions, the member ids of who shall own them, and how many partitions are left out."""
-Unowned = tuple[PartitionKey, ...]
-"""Partitions that nobody owns, of topics of which members own others."""
 
 
 @dataclass(frozen=True, slots=True)

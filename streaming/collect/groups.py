@@ -70,6 +70,27 @@ ASKED_AGAIN_MS = 3_600_000
 TOPICS_AT_ONCE = 1_000
 """Topics of one request; further ones wait for the next look."""
 COMPACT = "compact"
+ROUND_SHARE = 10
+"""One place in so many goes round."""
+TURN_LOOKS = 6
+"""Looks that each turn lasts: commits show from the second look on, and a window needs some samples."""
+AHEAD_FACTOR = 1.5
+"""A group with a place loses it to a group with this many times its lag."""
+AHEAD_LOOKS = 30
+"""A group with a place loses it to a group that has committed so many looks later."""
+FORGOTTEN_LOOKS = 30
+"""A group that was not listed for so many looks is gone."""
+BATCH = 200
+"""Groups asked about in one call, all of one coordinator."""
+NAMED_MAX = 20
+"""Groups that are named in the log of one look."""
+IDLE_LOOKS = 6
+"""If a group has no members and its offsets stood still, they are fetched once in this many looks."""
+NO_CONSUMERS = frozenset({"connect", "sr"})
+"""Protocol types of groups that commit no offsets of a topic's reader."""
+A = TypeVar("A")
+Listed = Mapping[int, Sequence[Mapping[str, Any]]]
+"""Rows of groups by the broker that coordinates them."""
 
 
 @dataclass(slots=True)
@@ -165,18 +186,6 @@ def _below_end(answer: TopicRows, partitions: PartitionTable) -> dict[PartitionK
     return dict(zip(names.keys_of_rows(held), offset[held].tolist(), strict=True))
 
 
-ROUND_SHARE = 10
-"""One place in so many goes round."""
-TURN_LOOKS = 6
-"""Looks that each turn lasts: commits show from the second look on, and a window needs some samples."""
-AHEAD_FACTOR = 1.5
-"""A group with a place loses it to a group with this many times its lag."""
-AHEAD_LOOKS = 30
-"""A group with a place loses it to a group that has committed so many looks later."""
-FORGOTTEN_LOOKS = 30
-"""A group that was not listed for so many looks is gone."""
-
-
 @dataclass(slots=True)
 class _Known:
     """A group as it was when it was last read."""
@@ -257,20 +266,6 @@ class GroupChoice:
         """Sorts groups that were read longest ago first; of groups never read, the ones with members."""
         known = self._known.get(name)
         return known.read_at if known else 0, name not in with_members, name
-
-
-BATCH = 200
-"""Groups asked about in one call, all of one coordinator."""
-NAMED_MAX = 20
-"""Groups that are named in the log of one look."""
-IDLE_LOOKS = 6
-"""If a group has no members and its offsets stood still, they are fetched once in this many looks."""
-NO_CONSUMERS = frozenset({"connect", "sr"})
-"""Protocol types of groups that commit no offsets of a topic's reader."""
-
-A = TypeVar("A")
-Listed = Mapping[int, Sequence[Mapping[str, Any]]]
-"""Rows of groups by the broker that coordinates them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,11 @@ from streaming.cluster.answers import is_unanswered
 from streaming.collect.observation import Part
 
 log = structlog.get_logger()
+_NAMES = frozenset(row.__name__ for row in AuthorizationError.__subclasses__())
+Answer = TypeVar("Answer")
+Clock = Callable[[], float]
+BROKERS_AT_A_TIME = 32
+"""Brokers that a look waits for at the same time, each for one answer."""
 
 
 class Request(StrEnum):
@@ -88,15 +93,6 @@ def is_refused(error: KafkaError | type[KafkaError] | str) -> bool:
     if isinstance(error, str):
         return error in _NAMES
     return issubclass(error if isinstance(error, type) else type(error), AuthorizationError)
-
-
-_NAMES = frozenset(row.__name__ for row in AuthorizationError.__subclasses__())
-
-
-Answer = TypeVar("Answer")
-Clock = Callable[[], float]
-BROKERS_AT_A_TIME = 32
-"""Brokers that a look waits for at the same time, each for one answer."""
 
 
 @dataclass(slots=True)

@@ -24,9 +24,8 @@ from kafka.errors import KafkaError, for_code
 from assignor_core.identity import cluster_mismatch
 from assignor_core.live import PartitionKey
 from streaming.cluster.answer_columns import LogDirRows, TopicRows
-from streaming.cluster.broker_reads import BrokerReads
-from streaming.cluster.metadata_columns import ClusterMetadata
-from streaming.cluster.offset_requests import EARLIEST, EARLIEST_LOCAL, LATEST, Led
+from streaming.cluster.broker_reads import EARLIEST, EARLIEST_LOCAL, LATEST, BrokerReads, Led
+from streaming.cluster.metadata import ClusterMetadata
 from streaming.collect.counters import PrometheusSource, read_counters
 from streaming.collect.groups import GroupSampler, listed_groups
 from streaming.collect.look import BROKERS_AT_A_TIME, Clock, Look, Refusals, Request, is_refused

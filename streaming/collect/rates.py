@@ -23,6 +23,10 @@ from streaming.collect.shards import WHOLE, Shard
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
 
 LEADER, FOLLOWER = "leader", "follower"
+BrokerRates = Mapping[str, float | None]
+"""Rates of one broker by the names of `contract.rates`, all of them; None = unknown. Reassignment traffic stands apart
+and is in no other figure.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +57,6 @@ class ReplicaRateTable:
 
     def __len__(self) -> int:
         return len(self.row)
-
-
-BrokerRates = Mapping[str, float | None]
-"""Rates of one broker by the names of `contract.rates`, all of them; None = unknown. Reassignment traffic stands apart
-and is in no other figure.
-"""
 
 
 def replica_rates(

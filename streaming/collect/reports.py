@@ -34,6 +34,12 @@ from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN
 from streaming.contract.records import OUT_OF_SYNC_REPLICAS, RATE_MAX, REMOTE_RECORDS, REMOTE_SIZE_BYTES
 from streaming.settings import TopicSettings
 
+AT_A_TIME = 10_000
+"""Rows whose figures are put into words together: so many are in memory as text."""
+NULL = "null"
+Records = Iterable[tuple[bytes, bytes]]
+"""(Key, value) of each."""
+
 
 @dataclass(frozen=True, slots=True)
 class DueRates:
@@ -170,11 +176,6 @@ def _same_figures(
         first, last = getattr(held, name)[was], getattr(rates, name)
         same &= (first == last) | (np.isnan(first) & np.isnan(last))
     return same
-
-
-AT_A_TIME = 10_000
-"""Rows whose figures are put into words together: so many are in memory as text."""
-NULL = "null"
 
 
 def broker_records(
@@ -361,10 +362,6 @@ def _within_contract(rate: float | None) -> float | None:
 
 def _text(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-Records = Iterable[tuple[bytes, bytes]]
-"""(Key, value) of each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from kafka.errors import KafkaError
 from streaming.cluster.answers import kafka_cluster_id
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client, reaching
-from streaming.cluster.input_topics import create_input_topics
-from streaming.cluster.python_sender import PythonSender
-from streaming.cluster.record_sender import RecordSender
+from streaming.cluster.record_sender import PythonSender, RecordSender
+from streaming.cluster.topics import create_input_topics
 from streaming.collect.counters import PrometheusSource
 from streaming.collect.groups import GroupSampler
 from streaming.collect.look import Refusals

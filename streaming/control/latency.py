@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from assignor_core.execution.caution import LatencyBound, brokers_too_slow
 from assignor_core.intervals import is_due
-from streaming.cluster.jmx_endpoints import sample_value, scrape
+from streaming.cluster.metric_reads import sample_value, scrape
 
 READ_INTERVAL_MS = 5_000
 LIMIT_S = 2.0

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from assignor_core.intervals import is_due
 from streaming.cluster.clients import admin_client, reaching
-from streaming.cluster.input_topics import first_offsets, partitions_of
+from streaming.cluster.topics import first_offsets, partitions_of
 from streaming.errors import ClusterUnreachable, TableUnavailable, UsageProblem
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.causes import reason

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assignor_core.live import PartitionKey
-from streaming.cluster.answer_columns import TopicRows
+from streaming.cluster.answer_columns import OffsetRows, TopicRows
 from streaming.cluster.described_groups import (
     CLASSIC,
     CONSUMER,
@@ -17,7 +17,6 @@ from streaming.cluster.described_groups import (
     DescribedMember,
     ShareOffsets,
 )
-from streaming.cluster.offset_rows import OffsetRows
 from streaming.collect.group_table import GroupTable, GroupView, Owner, Owners, Reported, view_of
 
 KEY = ("t", 0)

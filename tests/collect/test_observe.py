@@ -21,10 +21,9 @@ from kafka.errors import (
 
 from assignor_core.live import PartitionKey
 from streaming.cluster.answer_columns import LogDirRows, TopicRows
-from streaming.cluster.broker_reads import BrokerReads, Reads
+from streaming.cluster.broker_reads import EARLIEST, EARLIEST_LOCAL, BrokerReads, Reads
 from streaming.cluster.described_groups import DescribedGroup
-from streaming.cluster.metadata_columns import ClusterMetadata
-from streaming.cluster.offset_requests import EARLIEST, EARLIEST_LOCAL
+from streaming.cluster.metadata import ClusterMetadata
 from streaming.collect.counters import FIELDS, PREFIX
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation

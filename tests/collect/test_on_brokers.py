@@ -22,9 +22,8 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from streaming.cluster.broker_reads import BrokerReads
+from streaming.cluster.broker_reads import EARLIEST, LATEST, BrokerReads
 from streaming.cluster.clients import admin_client, librdkafka_options
-from streaming.cluster.offset_requests import EARLIEST, LATEST
 from streaming.collect.group_table import GroupView
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation, Part

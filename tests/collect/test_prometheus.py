@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streaming.cluster import jmx_endpoints
-from streaming.cluster.prometheus_api import PrometheusApi, QueryFailed
+from streaming.cluster import metric_reads
+from streaming.cluster.metric_reads import PrometheusApi, QueryFailed
 from streaming.collect.counters import PRESETS, BrokerNames, PrometheusSource, Series, counter_pairs, finding, series_of
 from streaming.collect.group_table import GroupTable
 from streaming.collect.observation import BrokerCounters, Observation
@@ -226,7 +226,7 @@ def test_no_answer_and_one_that_is_too_large_are_named(monkeypatch: pytest.Monke
 
     with pytest.raises(QueryFailed, match=r"^http://prometheus:9090: ConnectError$"):
         source(gone).found(now_s=1.0)
-    monkeypatch.setattr(jmx_endpoints, "SCRAPE_BYTES_MAX", 100)
+    monkeypatch.setattr(metric_reads, "SCRAPE_BYTES_MAX", 100)
     with pytest.raises(QueryFailed, match="AnswerTooLarge"):
         source(answering((1, 2))).found(now_s=100.0)
 

@@ -9,8 +9,8 @@ from assignor_core.assignors.wire import Assignment, encode_assignment, encode_s
 from assignor_core.live import PartitionKey
 from assignor_core.marker import Marker
 from assignor_core.throttles import VALUE_BYTES_MAX
+from streaming.cluster.admin import client_id_of, marker_of, quotas_of
 from streaming.cluster.described_groups import TEXT_MAX, DescribedGroup, DescribedMember, ShareOffsets
-from streaming.cluster.markers import client_id_of, marker_of, quotas_of
 from streaming.collect.group_table import GroupTable, Owners, Reported, view_of
 from streaming.collect.observation import Observation
 from streaming.collect.reports import consumer_lag_records

@@ -14,11 +14,9 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from streaming.cluster.admin import Cluster
-from streaming.cluster.broker_reads import BrokerReads
+from streaming.cluster.broker_reads import LATEST, BrokerReads
 from streaming.cluster.clients import admin_client
-from streaming.cluster.levels import ROLES
-from streaming.cluster.offset_requests import LATEST
-from streaming.cluster.permissions import missing_permissions
+from streaming.cluster.permissions import ROLES, missing_permissions
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import LogDirs, Observation
 from streaming.collect.observe import observe

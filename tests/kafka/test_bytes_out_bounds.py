@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from assignor_core.resources import Resource
 from streaming.cluster.broker_reads import BrokerReads
-from streaming.cluster.jmx_endpoints import scrape
+from streaming.cluster.metric_reads import scrape
 from streaming.collect.counters import parse_counters
 from streaming.control.bytes_out_bounds import BytesOutBounds
 from streaming.control.windows import closed_windows

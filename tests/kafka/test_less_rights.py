@@ -12,12 +12,11 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from assignor_core.disks import all_hide_log_dirs
-from streaming.cluster.admin import Cluster
+from streaming.cluster.admin import Cluster, PartlyShownCluster
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
-from streaming.cluster.input_topics import create_input_topics
-from streaming.cluster.levels import NEEDS, ROLES, Level, Resource
-from streaming.cluster.partly_shown import PartlyShownCluster
+from streaming.cluster.permissions import NEEDS, ROLES, Level, Resource
+from streaming.cluster.topics import create_input_topics
 from streaming.collect.groups import GroupSampler
 from streaming.collect.look import Refusals
 from streaming.collect.observe import observe

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cluster.levels import (
+from streaming.cluster.permissions import (
     LEVELS,
     NEEDS,
     ROLES,
