@@ -17,8 +17,7 @@ from urllib.parse import urlencode
 import httpx
 
 from streaming.errors import RebalancerError, UsageProblem
-from streaming.runtime.http_answers import whole_answer
-from streaming.runtime.http_errors import HTTP_ERRORS
+from streaming.runtime.http_answers import HTTP_ERRORS, whole_answer
 from streaming.runtime.secrets import first_line, without_user_info
 from streaming.settings import CollectSettings
 

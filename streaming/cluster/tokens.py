@@ -22,7 +22,7 @@ import structlog
 
 from streaming.errors import ClusterUnreachable, SetUpIncomplete, UsageProblem
 from streaming.runtime import clocks
-from streaming.runtime.http_errors import HTTP_ERRORS
+from streaming.runtime.http_answers import HTTP_ERRORS
 from streaming.runtime.secrets import oauthbearer_client_secret, oauthbearer_file_token, without_user_info
 from streaming.settings import KafkaSettings
 

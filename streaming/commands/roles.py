@@ -24,8 +24,7 @@ def _role(
     has_roles: bool = False,
 ) -> int:
     """`has_roles`: its child processes log by themselves, and must not wait for this one."""
-    from streaming.runtime.logs import configure_logging
-    from streaming.runtime.raw_output import pass_standard_error_through
+    from streaming.runtime.logs import configure_logging, pass_standard_error_through
     from streaming.runtime.secrets import secrets_of
 
     settings = settings_from(config_file, assignments)
@@ -64,7 +63,7 @@ def pipeline(config_file: ConfigFile, assignments: Assignments) -> int:
 @settings_options
 def control(config_file: ConfigFile, assignments: Assignments) -> int:
     """Decide at each closed window, plan when skew crosses the threshold, act in mode `apply`, until stopped."""
-    from streaming.runtime.memory import give_memory_back
+    from streaming.runtime.own_process import give_memory_back
 
     give_memory_back()
     from streaming.control.run import run_control

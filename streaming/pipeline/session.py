@@ -21,8 +21,8 @@ from streaming.pipeline.causes import reason
 from streaming.pipeline.class_archive import JAVA_OPTIONS, driver_options
 from streaming.pipeline.s3_files import hadoop_options, needs_s3_files
 from streaming.pipeline.scratch import scratch_folder
-from streaming.runtime.files import current_umask
 from streaming.runtime.jars import check_extra_jars, jar_paths, java_command
+from streaming.runtime.own_process import current_umask
 from streaming.settings import PipelineSettings, StorageSettings
 from streaming.tables.places import scheme_of
 
