@@ -5,8 +5,8 @@ sample one time limit of a request.
 
 Each sample asks for the first offset on the leader's disk. The log start is never above it, and neither goes back. So
 if both were equal in the sample before and the first local offset has not moved, both are unchanged. Brokers are asked
-for the log start of the other partitions only: those that remote storage holds a part of (KIP-405), and those that
-have lost their oldest segment since. The configuration of topics is not needed.
+for the log start of the other partitions only: those that remote storage holds a part of (KIP-405), and those that have
+lost their oldest segment since. The configuration of topics is not needed.
 """
 
 import time

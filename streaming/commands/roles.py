@@ -49,7 +49,7 @@ def collect(config_file: ConfigFile, assignments: Assignments) -> int:
 def pipeline(config_file: ConfigFile, assignments: Assignments) -> int:
     """Turn the two topics into windowed Delta tables with Spark, until stopped."""
     from streaming.control.lease import Lease
-    from streaming.pipeline.one_at_a_time import LEASE_MS
+    from streaming.pipeline.guards import LEASE_MS
     from streaming.pipeline.run import run_pipeline
 
     def lease_on(checkpoints: str) -> Lease:

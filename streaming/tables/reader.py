@@ -18,11 +18,9 @@ from pyarrow import compute as pc
 
 from streaming.contract import TABLES
 from streaming.errors import TableUnavailable
-from streaming.tables.arrow import arrow_schema
 from streaming.tables.conditions import ALL_ROWS, Condition, at_least, equal, is_known, of_cluster
-from streaming.tables.data_files import rows_of, with_texts_once
-from streaming.tables.definitions import check_format
-from streaming.tables.new_files import rows_since
+from streaming.tables.data_files import rows_of, rows_since, with_texts_once
+from streaming.tables.definitions import arrow_schema, check_format
 from streaming.tables.opening import file_statistics, first_line, log_entry, newest_in_files, open_table, table_uri
 from streaming.tables.places import local_folder
 from streaming.tables.stand_ins import stand_in_of

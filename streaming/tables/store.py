@@ -15,15 +15,23 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming.contract import TABLES, Table
 from streaming.errors import TableUnavailable
-from streaming.tables.arrow import arrow_schema, row_schema
 from streaming.tables.conditions import Condition, of_cluster
-from streaming.tables.definitions import bring_up_to_date, configuration, differences, with_columns_of
+from streaming.tables.definitions import (
+    Differences,
+    arrow_schema,
+    bring_up_to_date,
+    configuration,
+    differences,
+    other_types,
+    row_schema,
+    with_columns_of,
+)
 from streaming.tables.object_stores import storage_options
 from streaming.tables.opening import first_line, log_entry, open_table, table_uri
 from streaming.tables.places import local_folder
 from streaming.tables.reader import Row
 from streaming.tables.stand_ins import stand_in_of
-from streaming.tables.versions import AtTime
+from streaming.tables.times import AtTime
 
 APPEND_TRIES = 5
 KEPT_MAX = 32
@@ -225,3 +233,22 @@ def _commit(
 
 def _not_written(name: str, error: Exception) -> TableUnavailable:
     return TableUnavailable(f"table {name} can't be written: {first_line(error)}")
+
+
+def lacking(root: str, name: str) -> Differences | None:
+    """What the table lacks of this release's definition; None where the table isn't there. Nothing is written.
+
+    Raises TableUnavailable, also where nothing can bring it up to date: its format is newer, or a column has another
+    type.
+    """
+    delta = open_table(root, name)
+    if delta is None:
+        return None
+    try:
+        found = differences(delta, table_uri(root, name), TABLES[name])
+        others = other_types(delta, TABLES[name])
+    except (DeltaError, OSError) as error:
+        raise TableUnavailable(f"table {name} can't be read: {first_line(error)}") from None
+    if others:
+        raise TableUnavailable(f"table {name}: columns of another type than this release's: {', '.join(others)}")
+    return found
