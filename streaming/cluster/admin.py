@@ -100,14 +100,17 @@ class Cluster:
         self._kafka_cluster_id = kafka_cluster_id
 
     def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
-        """Brokers that are alive, partitions of these topics (of all where None) with their reassignments; raises
-        ClusterUnreachable, AnotherCluster.
-        """
+        """Brokers that are alive, partitions with reassignments; raises ClusterUnreachable, AnotherCluster."""
         with translated("describe the cluster", role=ROLE):
             cluster = self._checked_cluster()
             described = self._described_topics(topics)
             moving = self._reassignments()
-        listed = {(row.topic, row.partition): _reassignment(answer) for row, answer in (moving or {}).items()}
+        listed = {
+            (row.topic, row.partition): Reassignment(
+                *(tuple(answer[name]) for name in ("replicas", "adding_replicas", "removing_replicas"))
+            )
+            for row, answer in (moving or {}).items()
+        }
         hidden = frozenset(row.name for row in described if row.error_code == UNSHOWN)
         described = [row for row in described if row.error_code not in TOPIC_NOT_SHOWN]
         ids = {row.name: row.topic_id for row in described if row.topic_id is not None}
@@ -255,15 +258,11 @@ class Cluster:
     def set_throttled_replicas(
         self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
-        """Name replicas whose copying is throttled; entries of others stay. Topics that are gone are left out. Kafka
-        refuses entries beside a `*`, and those that would make a list too long.
-        """
+        """Name replicas whose copying is throttled; entries of others stay, topics that are gone are left out."""
         self._change_replica_lists("APPEND", leaders, followers)
 
     def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
-        """Set the replication throttle of these brokers, bytes/s, both directions; those that are gone are left out.
-        A rate that somebody else has set stays.
-        """
+        """Set the replication throttle of brokers, bytes/s, both directions, where nobody else has set a rate."""
         self._change_rates({row: ("SET", str(rate)) for row, rate in rates_bytes_per_sec.items()}, REPLICATION_RATES)
 
     def clear_throttle(
@@ -292,15 +291,11 @@ class Cluster:
         return down
 
     def set_log_dir_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
-        """Set the rate of movements within these brokers, bytes/s; those that are gone are left out, and a rate that
-        somebody else has set stays.
-        """
+        """Set the rate of movements within brokers, bytes/s, where nobody else has set one."""
         self._change_rates({row: ("SET", str(rate)) for row, rate in rates_bytes_per_sec.items()}, (LOG_DIR_RATE,))
 
     def clear_log_dir_rates(self, brokers: Collection[int], *, untagged: bool = False) -> list[int]:
-        """Remove rates, those of others only if `untagged`; safe to repeat. Returns the brokers that are down: only a
-        broker itself can drop its rate.
-        """
+        """Remove rates, those of others only if `untagged`; safe to repeat. Returns the brokers that are down."""
         return self._change_rates(dict.fromkeys(brokers, DELETED), (LOG_DIR_RATE,), keeps_others=not untagged)
 
     def write_marker(self, marker: Marker, replaced: Collection[Marker] = ()) -> None:
@@ -329,9 +324,7 @@ class Cluster:
             return list(brokers_alive(self._admin))
 
     def _reassignments(self) -> dict[TopicPartition, dict[str, Any]] | None:
-        """Returns reassignments that the controller lists; raises KafkaError. Subclasses may return None and work
-        without.
-        """
+        """Reassignments that the controller lists; raises KafkaError. A subclass may return None."""
         moving: dict[TopicPartition, dict[str, Any]] = self._admin.list_partition_reassignments()
         return moving
 
@@ -387,11 +380,7 @@ class Cluster:
         }
 
     def _change_rates(
-        self,
-        values: Mapping[int, tuple[str, str | None]],
-        settings: tuple[str, ...],
-        *,
-        keeps_others: bool = True,
+        self, values: Mapping[int, tuple[str, str | None]], settings: tuple[str, ...], *, keeps_others: bool = True
     ) -> list[int]:
         """Change rates of brokers that are alive, but for those of others where these are kept; returns who is down.
 
@@ -450,9 +439,7 @@ class PartlyShownCluster(Cluster):
     """Reassignments that may not be listed are `reassignments_hidden`; a broker that refuses log dirs shows none."""
 
     def __init__(self, *arguments: Any, logs: bool = False, **options: Any) -> None:
-        """Takes the arguments of `Cluster`. A role `logs` what is refused; a command shows it in its answer, maybe
-        JSON.
-        """
+        """Takes the arguments of `Cluster`. A role `logs` what is refused; a command shows it in its answer."""
         super().__init__(*arguments, **options)
         self._logs = logs
         self._refused: set[str] = set()
@@ -491,10 +478,6 @@ class PartlyShownCluster(Cluster):
             self._refused.remove(request)
             if self._logs:
                 log.info("request_allowed", request=request)
-
-
-def _reassignment(answer: Mapping[str, Any]) -> Reassignment:
-    return Reassignment(tuple(answer["replicas"]), tuple(answer["adding_replicas"]), tuple(answer["removing_replicas"]))
 
 
 def log_dir_of(row: LogDirRows) -> LogDirDescription:

@@ -90,8 +90,7 @@ def decode_log_dirs(version: int, body: bytes) -> tuple[int, list[LogDirRows]]:
     Raises KafkaProtocolError.
     """
     layout = _Layout.of(
-        [("index", ">i4"), ("size", ">i8"), ("lag", ">i8"), ("is_future", "u1")],
-        flexible=version >= LOG_DIRS_FLEXIBLE,
+        [("index", ">i4"), ("size", ">i8"), ("lag", ">i8"), ("is_future", "u1")], flexible=version >= LOG_DIRS_FLEXIBLE
     )
 
     def log_dir(reader: Reader) -> LogDirRows:

@@ -23,26 +23,17 @@ BY_TOKEN = ("OAUTHBEARER", "AWS_MSK_IAM")
 """Mechanisms by which the Python clients show the brokers a token (SASL OAUTHBEARER)."""
 _JAVA_SECURITY = "org.apache.kafka.common.security"
 _AWS_IAM = "software.amazon.msk.auth.iam"
-_KAFKA_PYTHON_NAMES = {
-    "client_id": "client_id",
-    "bootstrap_servers": "bootstrap_servers",
-    "security_protocol": "security_protocol",
-    "sasl_mechanism": "sasl_mechanism",
-    "sasl_username": "sasl_plain_username",
-    "ssl_ca_file": "ssl_cafile",
-    "ssl_certificate_file": "ssl_certfile",
-    "ssl_key_file": "ssl_keyfile",
-}
 _LIBRDKAFKA_NAMES = {
     "client_id": "client.id",
     "bootstrap_servers": "bootstrap.servers",
     "security_protocol": "security.protocol",
     "sasl_mechanism": "sasl.mechanism",
-    "sasl_username": "sasl.username",
-    "ssl_ca_file": "ssl.ca.location",
-    "ssl_certificate_file": "ssl.certificate.location",
-    "ssl_key_file": "ssl.key.location",
+    "sasl_plain_username": "sasl.username",
+    "ssl_cafile": "ssl.ca.location",
+    "ssl_certfile": "ssl.certificate.location",
+    "ssl_keyfile": "ssl.key.location",
 }
+"""librdkafka's names of kafka-python's options."""
 
 
 def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
@@ -116,7 +107,7 @@ def librdkafka_options(settings: KafkaSettings) -> dict[str, object]:
 
     Raises ClusterUnreachable where a token is needed and there is none.
     """
-    options = _connection(settings, _LIBRDKAFKA_NAMES)
+    options = {_LIBRDKAFKA_NAMES[name]: value for name, value in _connection(settings).items()}
     if settings.asks_for_password:
         options["sasl.password"] = sasl_password(settings)
     elif settings.mechanism in BY_TOKEN:
@@ -131,7 +122,7 @@ def python_options(settings: KafkaSettings) -> dict[str, object]:
     used.
     """
     check_tls_files(settings)
-    options = _connection(settings, _KAFKA_PYTHON_NAMES)
+    options = _connection(settings)
     if settings.asks_for_password:
         options["sasl_plain_password"] = PasswordOfNow(settings)
         options["sasl_plain_username"] = _as_sent(settings)
@@ -154,8 +145,8 @@ def _as_sent(settings: KafkaSettings) -> str:
     return name if settings.mechanism == "PLAIN" else name.replace("=", "=3D").replace(",", "=2C")
 
 
-def _connection(settings: KafkaSettings, names: Mapping[str, str]) -> dict[str, object]:
-    """What the settings hold of a connection, by a client's `names` of it, but for secrets."""
+def _connection(settings: KafkaSettings) -> dict[str, object]:
+    """What the settings hold of a connection as options of kafka-python, but for secrets."""
     values: dict[str, object] = {
         "client_id": CLIENT_ID,
         "bootstrap_servers": settings.bootstrap_servers,
@@ -164,9 +155,9 @@ def _connection(settings: KafkaSettings, names: Mapping[str, str]) -> dict[str, 
     if settings.mechanism:
         values["sasl_mechanism"] = "OAUTHBEARER" if settings.mechanism in BY_TOKEN else settings.mechanism
     if settings.asks_for_password:
-        values["sasl_username"] = settings.sasl_username
-    values |= {name: str(path) for name, path in tls_files(settings).items()}
-    return {names[name]: value for name, value in values.items()}
+        values["sasl_plain_username"] = settings.sasl_username
+    names = {"ssl_ca_file": "ssl_cafile", "ssl_certificate_file": "ssl_certfile", "ssl_key_file": "ssl_keyfile"}
+    return values | {names[name]: str(path) for name, path in tls_files(settings).items()}
 
 
 def _ready_source(settings: KafkaSettings) -> TokenSource:

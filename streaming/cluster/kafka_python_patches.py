@@ -347,9 +347,7 @@ class PatchedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-pytho
         return await self._refreshing_brokers(super()._async_describe_configs(*arguments, **options))
 
     def _describe_configs_process_responses(self, responses: Iterable[Any], *arguments: Any, **options: Any) -> Any:
-        """3.0.12 passes over the error of a resource: what a user may not read would seem to be set nowhere. A topic
-        that is gone has no settings.
-        """
+        """3.0.12 passes over the error of a resource; only a topic that is gone has no settings."""
         for result in (row for response in responses for row in response.results):
             if for_code(result.error_code) is not UnknownTopicOrPartitionError:
                 raise_error(result)

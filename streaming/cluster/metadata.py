@@ -105,9 +105,7 @@ def _brokers(reader: Reader) -> tuple[int, ...]:
 
 
 def _plain_replicas(body: bytes, place: int) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
-    """(Replicas, those in sync, where the next partition begins) of a flexible version; None for long lists or tagged
-    fields.
-    """
+    """(Replicas, those in sync, where the next partition begins); None for long lists or tagged fields."""
     try:
         in_sync = place + 4 * body[place] - 3
         offline = in_sync + 4 * body[in_sync] - 3

@@ -10,14 +10,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from ssl import SSLContext
 from typing import Any
 from urllib.parse import urlencode
 
 import httpx
 
 from streaming.errors import RebalancerError, UsageProblem
-from streaming.runtime.http_answers import HTTP_ERRORS, whole_answer
+from streaming.runtime.http_answers import HTTP_ERRORS, verification, whole_answer
 from streaming.runtime.secrets import first_line, without_user_info
 from streaming.settings import CollectSettings
 
@@ -90,7 +89,7 @@ async def _scrape(
         scrapes.answers[broker] = text
 
     try:
-        made = httpx.AsyncClient(timeout=limit_s, transport=transport, verify=_verification(urls))
+        made = httpx.AsyncClient(timeout=limit_s, transport=transport, verify=verification(*urls.values()))
     except HTTP_ERRORS as error:
         return Scrapes(problems=dict.fromkeys(sorted(urls), type(error).__name__))
     async with made as client:
@@ -102,11 +101,6 @@ async def answer_text(client: httpx.AsyncClient, url: str) -> str | None:
     """The whole answer; None where it is longer than any broker's. Raises httpx.HTTPError."""
     body = await whole_answer(client, url, bytes_max=SCRAPE_BYTES_MAX)
     return None if body is None else body.decode(errors="replace")
-
-
-def _verification(urls: Mapping[int, str]) -> SSLContext | bool:
-    """Certificates are loaded, 20 ms of CPU, only where one of the URLs needs them."""
-    return httpx.create_ssl_context() if any(url.startswith("https:") for url in urls.values()) else False
 
 
 class QueryFailed(RebalancerError):
@@ -127,9 +121,7 @@ class PrometheusApi:
 
     @classmethod
     def of(cls, settings: CollectSettings, transport: httpx.AsyncBaseTransport | None = None) -> "PrometheusApi | None":
-        """Returns the API that the settings name; None where they name none. Raises UsageProblem for an unreadable
-        file.
-        """
+        """The API that the settings name, None without one; raises UsageProblem for an unreadable file."""
         if settings.prometheus_url is None:
             return None
         password, token = settings.prometheus_password, settings.prometheus_bearer_token
@@ -158,9 +150,12 @@ class PrometheusApi:
         raise QueryFailed(f"{without_user_info(self.url)}: {problem[:REASON_CHARACTERS_MAX]}") from None
 
     async def _query(self, url: str) -> dict[str, Any]:
-        verify = httpx.create_ssl_context() if url.startswith("https:") else False
         async with httpx.AsyncClient(
-            timeout=LIMIT_S, transport=self.transport, verify=verify, auth=self._login(), headers=self._headers()
+            timeout=LIMIT_S,
+            transport=self.transport,
+            verify=verification(url),
+            auth=self._login(),
+            headers=self._headers(),
         ) as client:
             # The client's own limit begins anew with each byte that arrives.
             async with asyncio.timeout(LIMIT_S):

@@ -48,40 +48,6 @@ class Level(StrEnum):
         return list(Level).index(other) <= list(Level).index(self)
 
 
-@dataclass(frozen=True, slots=True)
-class LevelFacts:
-    """What a level brings, and what remains without it."""
-
-    level: Level
-    brings: str
-    without: str
-
-
-LEVELS = (
-    LevelFacts(
-        Level.LAG,
-        "lag, members and verdicts of consumer groups; records/s of each partition and broker, from offsets",
-        "nothing of what may not be described is shown: neither topics nor groups",
-    ),
-    LevelFacts(
-        Level.LOAD,
-        "log sizes, bytes/s from the growth of logs, room on disks, reassignments under way",
-        "bytes/s are known only where brokers' own counters by topic are read (JMX, Prometheus); sizes are not",
-    ),
-    LevelFacts(
-        Level.PLAN,
-        "plans that move replicas, each priced in bytes",
-        "plans change leaders only, which copies nothing: nobody knows the size of a log, or room for it",
-    ),
-    LevelFacts(
-        Level.EXECUTE,
-        "plans are carried out, throttled, by `rebalancer apply` or in mode `apply`",
-        "plans are made and shown; mode `apply` refuses to start",
-    ),
-)
-"""Least first."""
-
-
 class Resource(StrEnum):
     """What an operation is allowed on."""
 

@@ -22,7 +22,7 @@ import structlog
 
 from streaming.errors import ClusterUnreachable, SetUpIncomplete, UsageProblem
 from streaming.runtime import clocks
-from streaming.runtime.http_answers import HTTP_ERRORS
+from streaming.runtime.http_answers import HTTP_ERRORS, verification
 from streaming.runtime.secrets import oauthbearer_client_secret, oauthbearer_file_token, without_user_info
 from streaming.settings import KafkaSettings
 
@@ -197,12 +197,9 @@ class TokenEndpoint:
         return answer.status_code, bytes(body)
 
     def _verification(self) -> ssl.SSLContext | bool:
-        """Certificates are loaded, 20 ms of CPU, only where the URL needs them."""
-        if not (self.settings.sasl_oauthbearer_token_endpoint_url or "").startswith("https:"):
-            return False
-        file = self.settings.sasl_oauthbearer_ca_file
-        if file is None:
-            return httpx.create_ssl_context()
+        url, file = self.settings.sasl_oauthbearer_token_endpoint_url or "", self.settings.sasl_oauthbearer_ca_file
+        if file is None or not url.startswith("https:"):
+            return verification(url)
         try:
             return ssl.create_default_context(cafile=str(file))
         except (OSError, ValueError) as error:  # SSLError is an OSError

@@ -295,9 +295,7 @@ class PrometheusSource:
         return None if api is None else cls(api, settings)
 
     def read(self, brokers: Collection[int], *, now_ms: int) -> Mapping[int, CounterPair]:
-        """Two scrapes of each of `brokers`, at least a sample's interval apart where there are; unknown ones are left
-        out.
-        """
+        """Two scrapes of each of `brokers` that is known, a sample's interval apart or more if there are."""
         try:
             found = self.found(now_s=now_ms / 1000)
         except QueryFailed as error:

@@ -329,12 +329,7 @@ class GroupSampler:
         self._stable = StableOffsets(self._shard)
 
     def read(
-        self,
-        reads: BrokerReads,
-        settings: CollectSettings,
-        look: Look,
-        listed: Listed,
-        partitions: PartitionTable,
+        self, reads: BrokerReads, settings: CollectSettings, look: Look, listed: Listed, partitions: PartitionTable
     ) -> GroupsRead:
         """Groups that the settings select, at most `groups_max`: those with most lag and those that commit come first.
 

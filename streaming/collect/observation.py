@@ -109,9 +109,7 @@ class Observation:
     """Cleanup policies of compacted topics that groups read, by topic."""
 
     def counters_since(self, before: "Observation", broker: int) -> CounterPair | None:
-        """Counters of a broker at two moments, these looks or two scrapes; None without any, without time between them,
-        and after a restart, which resets them.
-        """
+        """Counters of a broker at two moments; None without any, without time in between, and after a restart."""
         pair = self.counter_pairs.get(broker)
         earlier, later = before.counters.get(broker), self.counters.get(broker)
         if earlier is not None and later is not None:

@@ -121,9 +121,7 @@ def _out_of_sync(partitions: PartitionTable) -> Ints:
 def broker_rates(
     before: Observation, after: Observation, replicas: ReplicaRateTable, shard: Shard = WHOLE
 ) -> dict[int, BrokerRates]:
-    """Totals of every broker of the shard that is alive: from its own counters where both looks have them, else summed
-    from its replicas.
-    """
+    """Totals of brokers of the shard that are alive: by their counters if both samples have them, else summed up."""
     counted = {broker: _counted(broker, before, after) for broker in after.racks if shard.takes_broker(broker)}
     summed = _summed(after, replicas) if None in counted.values() else {}
     return {broker: rates or summed[broker] for broker, rates in counted.items()}

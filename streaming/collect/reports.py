@@ -189,7 +189,8 @@ def broker_records(
         record = {
             **_common(cluster, after.time_ms, after.time_ms - before.time_ms),
             "broker": broker, "topic": None, "partition": None, "role": None,
-            **{name: _within_contract(rate) for name, rate in totals.items()},
+            # A rate beyond the contract would have the whole record rejected.
+            **{name: rate if rate is not None and rate <= RATE_MAX else None for name, rate in totals.items()},
             "size_bytes": disks.used_bytes if disks else None,
             "rack": after.racks[broker],
             "log_dir_used_bytes": disks.used_bytes if disks else None,
@@ -246,7 +247,9 @@ def consumer_lag_records(
     Of the groups `names`; None is all. Fields that only some groups or members have are left out where unknown.
     """
     groups = observation.groups
-    end, start = _log_offsets(observation, groups)
+    partitions = observation.partitions
+    row = partitions.rows_of(groups.names)
+    end, start = column_at(partitions.end, row), column_at(partitions.start, row)
     committed = groups.committed
     # A commit may be read a moment after the end offset: behind by less than nothing is behind by nothing.
     lag = np.where((end >= 0) & (committed >= 0), np.maximum(0, end - committed), UNKNOWN)
@@ -261,13 +264,15 @@ def consumer_lag_records(
         keys = groups.keys_by_group[place]
         key = name.encode()
         head = _text({"v": RECORD_VERSION, "kafka_cluster": cluster, "group": name})[:-1] + ',"topic":'
-        ends, targets = _owner_texts(view), _target_texts(view)
+        ends = _owner_texts(view)
+        targets = {target: _known_texts(target_member_id=target) for target in {None, *view.targets.values()}}
         lags = _offset_texts(lag[part])
         columns = zip(
             groups.names.topic[part].tolist(), keys, _offset_texts(committed[part]), _offset_texts(end[part]),
             _offset_texts(start[part]), lags, [ends[view.owners.get(row)] for row in keys],
-            [targets[view.targets.get(row)] for row in keys], _share_texts(view, keys),
-            _stable_texts(observation.last_stable, keys), strict=True,
+            [targets[view.targets.get(row)] for row in keys],
+            _field_texts("share_start_offset", view.share.starts if view.share else None, keys),
+            _field_texts("last_stable_offset", observation.last_stable, keys), strict=True,
         )  # fmt: skip
         for topic, row, offset, log_end, log_start, behind, tail, target, share, stable in columns:
             yield (
@@ -296,34 +301,13 @@ def _owner_texts(view: GroupView) -> dict[Owner | None, str]:
     return texts
 
 
-def _target_texts(view: GroupView) -> dict[str | None, str]:
-    """What a record of a group has of who shall own its partition, by member id."""
-    return {None: "", **{target: _known_texts(target_member_id=target) for target in set(view.targets.values())}}
-
-
-def _share_texts(view: GroupView, keys: Sequence[PartitionKey]) -> Iterable[str]:
-    """What a record of a share group has of its start offset."""
-    if view.share is None:
-        return repeat("", len(keys))
-    return [_known_texts(share_start_offset=view.share.starts.get(key)) for key in keys]
-
-
-def _stable_texts(last_stable: Mapping[PartitionKey, int], keys: Sequence[PartitionKey]) -> Iterable[str]:
-    """What a record of a group has of the partition's last stable offset."""
-    if not last_stable:
-        return repeat("", len(keys))
-    return [_known_texts(last_stable_offset=last_stable.get(key)) for key in keys]
+def _field_texts(name: str, by_key: Mapping[PartitionKey, int] | None, keys: Sequence[PartitionKey]) -> Iterable[str]:
+    """What records of a group have of one field that is known of some partitions."""
+    return [_known_texts(**{name: by_key.get(key)}) for key in keys] if by_key else repeat("", len(keys))
 
 
 def _known_texts(**fields: object) -> str:
     return "".join(f',"{name}":{_text(value)}' for name, value in fields.items() if value is not None)
-
-
-def _log_offsets(observation: Observation, groups: GroupTable) -> tuple[Ints, Ints]:
-    """(Log end, log start) of the partition of each row of groups; UNKNOWN where it isn't known."""
-    partitions = observation.partitions
-    row = partitions.rows_of(groups.names)
-    return column_at(partitions.end, row), column_at(partitions.start, row)
 
 
 def _offset_texts(column: Ints) -> list[object]:
@@ -353,11 +337,6 @@ def _sync_texts(counts: Ints) -> list[str]:
 def _rate_texts(column: npt.NDArray[np.float64]) -> list[str]:
     """Returns the texts of rates as JSON writes them."""
     return [repr(value) if value <= RATE_MAX else NULL for value in column.tolist()]  # NaN isn't
-
-
-def _within_contract(rate: float | None) -> float | None:
-    """Returns the rate; None for a rate that would have its whole record rejected."""
-    return rate if rate is not None and rate <= RATE_MAX else None
 
 
 def _text(value: object) -> str:
@@ -428,15 +407,15 @@ class Reports:
 
     def _due_groups(self, after: Observation) -> tuple[list[DueGroups], HeldGroups | None]:
         """What is reported of groups now, and what is held back."""
-        own = after if self._shard.is_whole else replace(after, groups=self._groups_of_shard(after))
+        own = after
+        if not self._shard.is_whole:
+            groups = {name: view for name, view in after.groups.items() if self._shard.takes_group(name)}
+            own = replace(after, groups=GroupTable(groups))
         if self._window_ms is None:
             return [DueGroups(own, own.groups)], None
         passed_ms = after.time_ms - self._known.before.time_ms if self._known.before else 0
         next_ms = after.time_ms + max(passed_ms, self._interval_ms)
         return due_groups(self._known.held_groups, own, window_ms=self._window_ms, next_ms=next_ms)
-
-    def _groups_of_shard(self, after: Observation) -> GroupTable:
-        return GroupTable({name: view for name, view in after.groups.items() if self._shard.takes_group(name)})
 
     def _due_rates(
         self, replicas: ReplicaRateTable, time_ms: int, interval_ms: int

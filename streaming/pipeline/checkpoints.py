@@ -113,17 +113,13 @@ def by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def planned(checkpoint: CheckpointFiles, batch_id: int) -> Offsets:
-    """Returns the offsets where the batch ends, over all sources. Raises OSError if these aren't noted,
-    TableUnavailable if an object store doesn't answer.
-    """
+    """The offsets where the batch ends. Raises OSError if they are not noted, TableUnavailable."""
     lines = checkpoint.read(f"offsets/{batch_id}").splitlines()
     return {key: end for line in lines[_LINES_BEFORE_SOURCES:] for key, end in offsets_of(json.loads(line)).items()}
 
 
 def records_planned(checkpoint: CheckpointFiles, batch_id: int) -> int:
-    """Returns how many records are in the batch at most; offsets that Kafka skips, and in the first batch those before
-    the earliest record, are counted too. Raises as `planned` does.
-    """
+    """How many records are in the batch at most, skipped offsets included. Raises as `planned` does."""
     before = planned(checkpoint, batch_id - 1) if batch_id else {}
     return sum(end - before.get(key, 0) for key, end in planned(checkpoint, batch_id).items())
 
@@ -135,9 +131,7 @@ def newest_planned(checkpoint: CheckpointFiles) -> Offsets:
 
 
 def watermark_ms(checkpoint: CheckpointFiles, batch_id: int) -> int:
-    """Return the watermark with which the batch is planned, 0 before there is one. Raises as `planned` does, and
-    ValueError or KeyError where Spark's file has another form.
-    """
+    """The watermark of the planned batch, 0 before there is one. Raises as `planned`; ValueError, KeyError."""
     settings = json.loads(checkpoint.read(f"offsets/{batch_id}").splitlines()[1])
     return int(settings["batchWatermarkMs"])
 

@@ -155,9 +155,7 @@ class WindowTable:
     def _upsert_by_window(
         self, delta: DeltaTable, rows: pa.Table, transaction: tuple[str, int], watermark: datetime
     ) -> int | None:
-        """Puts rows into the table a window at a time. Raises TooManyRows if one window has more than `rows_max`: then
-        nothing is written.
-        """
+        """Upserts a window at a time. Raises TooManyRows before any write if one window has over `rows_max` rows."""
         self.forget()
         starts = set(pc.unique(rows["window_start"]).to_pylist()) | _passed(delta, watermark)
         first, last = min(starts), max(starts)
@@ -243,9 +241,7 @@ def _put_back_by_window(
 
 
 def _gained(present: pa.Table, fresh: pa.Table, rows: pa.Table) -> int | None:
-    """Samples that windows gained by a batch's rows; None where another checkpoint has windows that this one counts
-    anew.
-    """
+    """Samples that windows gained by a batch's rows; None where another checkpoint's windows are counted anew."""
     if not rows.num_rows:
         return 0
     by_others = set(pc.unique(present["query_id"]).to_pylist()) - set(pc.unique(rows["query_id"]).to_pylist())
@@ -404,9 +400,7 @@ class Place:
         return cls(target, location, WindowTable(location, target.table, rows_max=DRIVER_ROWS_MAX))
 
     def transaction(self, audit: Mapping[str, Any]) -> tuple[str, int]:
-        """Returns the (application id, version) of a batch's write: if the write is made twice, the second one does
-        nothing.
-        """
+        """(Application id, version) of a batch's write: a write that is made twice does nothing the second time."""
         return transaction_id(audit["query_id"], self.target.table), audit["batch_id"]
 
     def merge(
@@ -460,9 +454,7 @@ class WindowWriter:
         self._counted.note(query_id, batch_id, gained)
 
     def _is_known_to_fit_driver(self, batch_id: int) -> bool:
-        """Returns whether the offsets alone show that the rows fit the driver: to count the rows takes one more Spark
-        job and a copy of them.
-        """
+        """Whether the offsets alone show that the rows fit the driver: to count rows takes a Spark job."""
         if self._checkpoint is None:
             return False
         try:
@@ -471,9 +463,7 @@ class WindowWriter:
             return False
 
     def _write_counted(self, batch: DataFrame, audit: Mapping[str, Any]) -> list[int | None]:
-        """Writes the batch from the driver if the rows fit there, at once or window by window, otherwise on the
-        executors.
-        """
+        """Writes the batch from the driver if the rows fit there, at once or by window, else on the executors."""
         # Read once: every further action would fetch from Kafka and load the state again.
         rows = batch.drop("window").persist()
         try:

@@ -215,9 +215,7 @@ def topics_read(topics: TopicSettings) -> tuple[str, ...]:
 
 
 def offsets_read(checkpoints: str) -> Offsets:
-    """Next offsets of the newest batches that Spark planned; what can't be read in a folder is left out. Raises
-    TableUnavailable where an object store doesn't answer.
-    """
+    """Next offsets of the newest batches that Spark planned, as far as folders can be read; raises TableUnavailable."""
     ends: Offsets = {}
     for offsets in offsets_by_query(checkpoints).values():  # both queries read a foreign topic: the last one counts
         ends |= offsets

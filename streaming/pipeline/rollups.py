@@ -241,9 +241,7 @@ def _columns_read(rollup: Rollup) -> list[str]:
 
 
 def _with_summands(rows: pa.Table, rollup: Rollup) -> pa.Table:
-    """Returns the rows with a column of floats by the name of each mean: a day of offsets may add up to more than 64
-    bits hold.
-    """
+    """The rows with the summands of each mean as floats: offsets of a day may add up to over 64 bits."""
     for name in rollup.means:
         summands = as_floats(rows[_SOURCE_OF_MEAN.get(name, name)])
         if name in rows.column_names:

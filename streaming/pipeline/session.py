@@ -91,9 +91,7 @@ def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
 
 
 def executor_cores(session: SparkSession) -> int:
-    """Return how many cores the executors have: as set, else those of the executors that are there, for which it waits
-    up to `EXECUTORS_PATIENCE_S`.
-    """
+    """How many cores the executors have, as set or as found within `EXECUTORS_PATIENCE_S`."""
     context = session.sparkContext
     master = context.master or ""
     configured = configured_cores(master, dict(context.getConf().getAll()))
@@ -282,9 +280,7 @@ SCRATCH_TRIES = 10
 
 @cache
 def scratch_folder() -> Path:
-    """Returns this process's own folder, below TMPDIR or else /tmp; it is removed as the process ends. Raises
-    SetUpIncomplete.
-    """
+    """This process's own folder below TMPDIR or /tmp, removed as the process ends; raises SetUpIncomplete."""
     try:
         parent = Path(tempfile.gettempdir())
         removed = sum(

@@ -133,9 +133,7 @@ def _states(sums: Sums, newest: str, oldest: str) -> list[SparkColumn]:
 
 
 def _states_one_by_one(sums: Sums, newest: str, oldest: str) -> list[SparkColumn]:
-    """Returns what the newest and the oldest sample have, with a time beside each field, as checkpoints of version 3
-    have it.
-    """
+    """What the newest and the oldest sample have, each field with its time, as in checkpoints of version 3."""
     return [
         *(f.max_by(name, newest).alias(name) for name in sums.newest),
         *(f.min_by(name, oldest).alias(name) for name in map(first, sums.oldest)),

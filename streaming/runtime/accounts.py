@@ -100,9 +100,7 @@ def one_change(file: Path, what: str) -> Iterator[Path]:
 
 
 def _let_read(handle: int, file: Path) -> None:
-    """Lets everybody who may read `file` read the file that replaces it: serve may run as another user. Nobody else
-    gets to write it.
-    """
+    """Lets who may read `file` read the file that replaces it, as serve may be another user; none may write it."""
     try:
         there = file.stat()
         os.fchown(handle, there.st_uid, there.st_gid)

@@ -49,10 +49,7 @@ def configure_logging(settings: LogSettings, secrets: frozenset[str] = frozenset
     ]
     # The last before rendering, when all that is shown is there. Tracebacks are plain text by then: structlog's own
     # for people would show the local variables of every frame.
-    rendering: list[structlog.typing.Processor] = [
-        _Masked(Masking(secrets)),
-        *_renderers(settings),
-    ]
+    rendering: list[structlog.typing.Processor] = [_Masked(Masking(secrets)), *_renderers(settings)]
     structlog.configure(
         processors=[*common, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),

@@ -51,9 +51,7 @@ class Term:
 
     @property
     def expression(self) -> pc.Expression | None:
-        """The comparison as an expression over columns whose texts are dictionaries; None if Arrow can't
-        compare them.
-        """
+        """The comparison as an expression over dictionary columns; None if Arrow can't compare them."""
         return None if self.make_expression is None else self.make_expression()
 
     def kept(self, rows: Iterable[Row]) -> list[Row]:

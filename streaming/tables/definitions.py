@@ -113,9 +113,7 @@ def other_types(delta: DeltaTable, table: Table) -> tuple[str, ...]:
 
 
 def with_columns_of(delta: DeltaTable, rows: pa.Table) -> pa.Table:
-    """The rows with null in each column that the table has and they lack, one of a newer release: delta-rs takes only
-    rows of all columns.
-    """
+    """The rows with null in each column that they lack, one of a newer release: delta-rs takes all or none."""
     lacking = {field.name for field in delta.schema().fields} - set(rows.column_names)
     for field in pa.schema(delta.schema().to_arrow()) if lacking else ():
         if field.name in lacking:

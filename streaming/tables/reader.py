@@ -61,8 +61,7 @@ class TableReader:
         """Version and add actions of tables that this look has read from their files."""
 
     def check_folder(self) -> None:
-        """Raises TableUnavailable where the tables' folder isn't there: a volume that is not mounted must not look like
-        tables yet to come."""
+        """Raises TableUnavailable if the folder isn't there: an unmounted volume must not look like tables to come."""
         folder = local_folder(self.root)
         if folder is None:
             return
@@ -120,9 +119,7 @@ class TableReader:
         return dict(zip(files["path"].to_pylist(), spans, strict=True))
 
     def has_same_rows_since(self, name: str, version: int) -> bool:
-        """Returns whether all commits after `version` are upkeep, which joins and removes files; False if that is
-        unknown.
-        """
+        """Whether all commits after `version` are upkeep, which joins and removes files; False if unknown."""
         delta = self._newest(name)
         if delta is None:
             return False
@@ -194,9 +191,7 @@ class TableReader:
             return answer.cast(schema_of(name, names))
 
     def encoded(self, name: str, *, columns: Sequence[str], where: Condition = ALL_ROWS) -> pa.Table:
-        """Returns rows that fulfil `where`, hundreds of thousands of them: texts as dictionaries, each column in one
-        piece.
-        """
+        """Rows that fulfil `where`, up to hundreds of thousands: texts as dictionaries, each column in one piece."""
         delta = self._newest(name)
         folder = local_folder(table_uri(self.root, name))
         if delta is not None and folder is not None:
@@ -284,9 +279,7 @@ def read(
 
 
 def read_arrow(root: str, name: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS) -> pa.Table:
-    """Returns rows of the table as it is now that fulfil `where`, as columns, for millions of rows. Raises
-    TableUnavailable.
-    """
+    """Rows of the table as it is now that fulfil `where`, as columns, for millions; raises TableUnavailable."""
     return TableReader(root).arrow(name, columns=columns, where=where)
 
 

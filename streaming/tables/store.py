@@ -104,9 +104,7 @@ def _entry_seen(folder: Path, version: int) -> tuple[int, int] | None:
 
 
 def _tables_kept() -> dict[str, tuple[DeltaTable, tuple[int, int] | None]]:
-    """Returns the tables that this thread keeps open, by URI, least recently written first, with what was seen of their
-    newest entry on a disk. A table is not for use by two threads.
-    """
+    """Tables that this thread keeps open, by URI, oldest first, and what was seen of their newest entry on a disk."""
     if not hasattr(_of_thread, "tables"):
         _of_thread.tables = {}
     kept: dict[str, tuple[DeltaTable, tuple[int, int] | None]] = _of_thread.tables
@@ -183,12 +181,7 @@ def delete(root: str, name: str, where: Condition) -> int:
 
 
 def _write(
-    root: str,
-    name: str,
-    rows: Sequence[Row],
-    replaced: Condition | None,
-    transaction_id: str,
-    version: int | AtTime,
+    root: str, name: str, rows: Sequence[Row], replaced: Condition | None, transaction_id: str, version: int | AtTime
 ) -> bool:
     """Write `rows` in the place of those that fulfil `replaced`; None appends.
 

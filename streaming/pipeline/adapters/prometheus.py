@@ -6,7 +6,6 @@ kafka_exporter. A sample with the label `topic` is one of that topic alone and n
 """
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,18 +38,14 @@ def read_prometheus(value: bytes, context: Context) -> list[Record | Misfit]:
         if stem and "topic" not in labels:
             return [counter_record(context.of(labels), broker_of(labels, context), time_ms, {stem: figure})]
         if name in _LAG_FIELDS:
-            return [_lag(labels, time_ms, {_LAG_FIELDS[name]: int(figure)}, context.of(labels))]
+            fields, own = {_LAG_FIELDS[name]: int(figure)}, context.of(labels)
+            group, topic, partition = labels["consumergroup"], labels["topic"], int(labels["partition"])
+            return [lag_record(own, group, topic, partition, time_ms, fields)]
         return []
     except KeyError as error:
         raise Misfit("missing_field", str(error.args[0])) from None
     except (TypeError, ValueError, OverflowError):
         raise Misfit("wrong_type") from None
-
-
-def _lag(labels: Mapping[str, str], time_ms: int, fields: Mapping[str, int], context: Context) -> Record:
-    return lag_record(
-        context, labels["consumergroup"], labels["topic"], int(labels["partition"]), time_ms, dict(fields)
-    )
 
 
 def _time_ms(timestamp: Any) -> int:
