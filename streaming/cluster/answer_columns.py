@@ -279,9 +279,6 @@ class OffsetRows(Mapping[PartitionKey, int]):
                 return True
         return isinstance(other, Mapping) and self._by_key == dict(other)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._by_key})"
-
     __hash__ = None  # type: ignore[assignment]
 
     @cached_property

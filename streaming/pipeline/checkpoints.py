@@ -24,6 +24,25 @@ from streaming.tables import first_line
 from streaming.tables.object_stores import storage_options
 from streaming.tables.places import local_folder
 
+Offsets = dict[tuple[str, str], int]
+"""Next offset to be read, by topic and partition (both as Spark writes them)."""
+_LINES_BEFORE_SOURCES = 2
+"""A version and the batch's settings."""
+FINGERPRINT = "fingerprint.json"
+MADE_WITH, TOPIC_IDS = "made_with", "topic_ids"
+NOTED_SINCE = "batches_noted_since"
+"""Key in the file: for each query the first batch since which every batch leaves its id in every table."""
+STATE_PARTITIONS = "pipeline.shuffle_partitions"
+"""Key below `MADE_WITH`: the number of partitions that the state of the window queries has."""
+WINDOW_QUERIES = ("byte_rate", "consumer_lag")
+"""The queries that have a state, and so generations; the checkpoint of the rejects has none."""
+GENERATION, BEGIN = "generation", "begin"
+"""Keys in the file: the number of the checkpoints in use, and the offsets at which each query began them."""
+TWO_WAYS_OUT = (
+    "set it back, or name a new folder in storage.checkpoints: it reads the topics from their start, and a window that "
+    "is fuller in the tables stays as it is"
+)
+
 
 class CheckpointFiles:
     """Files below a folder, or below a URI of an object store. Names are relative, with slashes."""
@@ -81,13 +100,6 @@ class CheckpointFiles:
         return PyFileSystem(DeltaStorageHandler(self.place, storage_options(self.place)))
 
 
-Offsets = dict[tuple[str, str], int]
-"""Next offset to be read, by topic and partition (both as Spark writes them)."""
-
-_LINES_BEFORE_SOURCES = 2
-"""A version and the batch's settings."""
-
-
 def offsets_of(noted: str | Mapping[str, Mapping[str, int]] | None) -> Offsets:
     """Returns the offsets of one source; empty if there are none, as before the first batch.
 
@@ -134,23 +146,6 @@ def watermark_ms(checkpoint: CheckpointFiles, batch_id: int) -> int:
     """The watermark of the planned batch, 0 before there is one. Raises as `planned`; ValueError, KeyError."""
     settings = json.loads(checkpoint.read(f"offsets/{batch_id}").splitlines()[1])
     return int(settings["batchWatermarkMs"])
-
-
-FINGERPRINT = "fingerprint.json"
-MADE_WITH, TOPIC_IDS = "made_with", "topic_ids"
-NOTED_SINCE = "batches_noted_since"
-"""Key in the file: for each query the first batch since which every batch leaves its id in every table."""
-STATE_PARTITIONS = "pipeline.shuffle_partitions"
-"""Key below `MADE_WITH`: the number of partitions that the state of the window queries has."""
-WINDOW_QUERIES = ("byte_rate", "consumer_lag")
-"""The queries that have a state, and so generations; the checkpoint of the rejects has none."""
-GENERATION, BEGIN = "generation", "begin"
-"""Keys in the file: the number of the checkpoints in use, and the offsets at which each query began them."""
-
-TWO_WAYS_OUT = (
-    "set it back, or name a new folder in storage.checkpoints: it reads the topics from their start, and a window that "
-    "is fuller in the tables stays as it is"
-)
 
 
 def noted(checkpoints: str) -> dict[str, Any] | None:

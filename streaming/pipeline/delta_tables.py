@@ -27,23 +27,13 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from streaming import tables
 from streaming.contract import Table
 from streaming.errors import TableUnavailable
 from streaming.pipeline.checkpoints import CheckpointFiles, records_planned
 from streaming.pipeline.guards import transaction_id
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.records import SPARK_TYPES
-from streaming.tables import (
-    create_table,
-    file_statistics,
-    first_line,
-    instant,
-    opened,
-    row_schema,
-    table_uri,
-    utc,
-    with_columns_of,
-)
 from streaming.tables.places import local_folder
 
 TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
@@ -61,6 +51,14 @@ CONSTRAINTS = {
 
 
 _WRITE_LOCKS: dict[str, threading.Lock] = {}
+DRIVER_ROWS_MAX = 500_000
+"""Batches of up to this many window rows, which meet no more in the table, are written from the driver: 70 MB as Arrow,
+1 GB of Python at the most. Larger ones are, too, a window at a time, where no window has more.
+"""
+WINDOWS_MAX = 100
+"""Windows that are written one by one, at most: each takes a commit and a scan of the batch. Rows of more windows are
+merged at once, on the executors.
+"""
 
 
 def write_lock(location: str) -> threading.Lock:
@@ -75,7 +73,7 @@ def write_lock(location: str) -> threading.Lock:
 
 def create_window_table(root: str, table: Table) -> None:
     """Make the table where it isn't there yet, with its constraints; raises TableUnavailable."""
-    delta = create_table(root, table.name)
+    delta = tables.create_table(root, table.name)
     with _as_unavailable(table):
         present = delta.metadata().configuration
         for name, rule in CONSTRAINTS.items():
@@ -125,7 +123,7 @@ class WindowTable:
         (`guards.check_tables_fit_checkpoints`). Raises TableUnavailable.
         """
         with write_lock(self._location), _as_unavailable(self._table):
-            delta = opened(self._location)
+            delta = tables.opened(self._location)
             if not _has(delta, transaction):
                 _note(delta, transaction)
 
@@ -134,7 +132,7 @@ class WindowTable:
         self._open_since = None
 
     def _upsert(self, rows: pa.Table, transaction: tuple[str, int], watermark: datetime) -> int | None:
-        delta = opened(self._location)
+        delta = tables.opened(self._location)
         if _has(delta, transaction):
             return None
         if rows.num_rows == 0:
@@ -159,7 +157,7 @@ class WindowTable:
         self.forget()
         starts = set(pc.unique(rows["window_start"]).to_pylist()) | _passed(delta, watermark)
         first, last = min(starts), max(starts)
-        span = f"window_start >= {instant(first)} AND window_start <= {instant(last)}"
+        span = f"window_start >= {tables.instant(first)} AND window_start <= {tables.instant(last)}"
         met = pc.field("window_start").isin(pa.array(sorted(starts), rows.schema.field("window_start").type))
         present = delta.to_pyarrow_dataset(file_pruning_predicate=span).to_table(["window_start"], met)
         for counted in (present["window_start"].value_counts(), rows["window_start"].value_counts()):
@@ -191,7 +189,7 @@ def _as_unavailable(table: Table) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise TableUnavailable(f"table {table.name} can't be written: {first_line(error)}") from None
+        raise TableUnavailable(f"table {table.name} can't be written: {tables.first_line(error)}") from None
 
 
 def _put_back(
@@ -199,8 +197,8 @@ def _put_back(
     transaction: tuple[str, int] | None,
 ) -> tuple[pa.Table, pa.Table]:  # fmt: skip
     """Bring the windows that start from `since` to `until` up to date, in one commit; their rows before and after."""
-    met = f"window_start >= {instant(since)} AND window_start <= {instant(until)}"
-    rows = with_columns_of(delta, rows.cast(row_schema(table)))
+    met = f"window_start >= {tables.instant(since)} AND window_start <= {tables.instant(until)}"
+    rows = tables.with_columns_of(delta, rows.cast(tables.row_schema(table)))
     windows = delta.to_pyarrow_dataset(file_pruning_predicate=met)
     is_met = (pc.field("window_start") >= since) & (pc.field("window_start") <= until)
     present = windows.to_table(rows.column_names, is_met)
@@ -250,7 +248,7 @@ def _gained(present: pa.Table, fresh: pa.Table, rows: pa.Table) -> int | None:
 
 def _rows_between(delta: DeltaTable, since: datetime, until: datetime) -> int:
     """Returns how many rows are of windows that start in this span at most, by the files' statistics."""
-    files = file_statistics(delta, "window_start")
+    files = tables.file_statistics(delta, "window_start")
     begins = pc.less_equal(files["least"], pa.scalar(until, files["least"].type))
     ends = pc.greater_equal(files["greatest"], pa.scalar(since, files["greatest"].type))
     return pc.sum(files["num_records"].filter(pc.fill_null(pc.and_(begins, ends), True))).as_py() or 0
@@ -332,7 +330,7 @@ def upsert_by_window(
     so it could replace a commit of another writer.
     """
     with _as_unavailable(table):
-        delta = opened(location)
+        delta = tables.opened(location)
     if _has(delta, transaction):
         return None
     starts = set(rows.select("window_start").distinct().toArrow()["window_start"].to_pylist())
@@ -353,16 +351,6 @@ def _matching(table: Table, oldest: datetime) -> str:
 
 def _spark_literal(time: datetime) -> str:
     return f"TIMESTAMP '{time.astimezone(UTC).isoformat()}'"
-
-
-DRIVER_ROWS_MAX = 500_000
-"""Batches of up to this many window rows, which meet no more in the table, are written from the driver: 70 MB as Arrow,
-1 GB of Python at the most. Larger ones are, too, a window at a time, where no window has more.
-"""
-WINDOWS_MAX = 100
-"""Windows that are written one by one, at most: each takes a commit and a scan of the batch. Rows of more windows are
-merged at once, on the executors.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +384,7 @@ class Place:
     @classmethod
     def of(cls, target: Target, root: str) -> Self:
         """Returns the place of the target's table below `root`, the folder of all tables."""
-        location = table_uri(root, target.table.name)
+        location = tables.table_uri(root, target.table.name)
         return cls(target, location, WindowTable(location, target.table, rows_max=DRIVER_ROWS_MAX))
 
     def transaction(self, audit: Mapping[str, Any]) -> tuple[str, int]:
@@ -446,7 +434,12 @@ class WindowWriter:
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Upsert the batch's windows and mark those that are closed by it."""
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._name
-        audit = {"is_final": False, "updated_at": utc(self._now_ms()), "batch_id": batch_id, "query_id": query_id}
+        audit = {
+            "is_final": False,
+            "updated_at": tables.utc(self._now_ms()),
+            "batch_id": batch_id,
+            "query_id": query_id,
+        }
         if self._is_known_to_fit_driver(batch_id):
             gained = self._write_collected(batch.sparkSession, batch.drop("window").toArrow(), audit)
         else:
@@ -504,7 +497,7 @@ class WindowWriter:
 
     def _watermark(self, newest_ms: int) -> datetime:
         """Returns the time before which Spark drops rows: the newest event less the delay."""
-        return utc(newest_ms - self._watermark_ms)
+        return tables.utc(newest_ms - self._watermark_ms)
 
 
 def _with_constants(rows: pa.Table, values: Mapping[str, object]) -> pa.Table:

@@ -61,6 +61,14 @@ WAYS_OUT_OF_TIME = (
     "Restore both from copies of the same time, or name a new folder in storage.checkpoints: it reads the topics from "
     "their start, and a window that is fuller in the tables stays as it is"
 )
+POLL_S = 1.0
+LEASE_MS = 30_000
+PATIENCE_S = 60.0
+"""Time to wait for the right, seconds: longer than a lease lasts after its holder was killed, by the margins and
+requests of who waits for it.
+"""
+StillOurs = Callable[[], None]
+"""Function to be called again and again: keeps the right, and raises RefusedForSafety once another pipeline has it."""
 
 
 class DescribesTopics(Protocol):
@@ -282,17 +290,6 @@ def _query_id(checkpoint: CheckpointFiles) -> str | None:
         return str(json.loads(checkpoint.read("metadata"))["id"])
     except (OSError, ValueError, KeyError, TypeError):  # Spark says what is wrong with the file
         return None
-
-
-POLL_S = 1.0
-LEASE_MS = 30_000
-PATIENCE_S = 60.0
-"""Time to wait for the right, seconds: longer than a lease lasts after its holder was killed, by the margins and
-requests of who waits for it.
-"""
-
-StillOurs = Callable[[], None]
-"""Function to be called again and again: keeps the right, and raises RefusedForSafety once another pipeline has it."""
 
 
 class OneHolder(Protocol):

@@ -40,20 +40,17 @@ SPARK_TYPES: dict[ColumnType, DataType] = {
     ColumnType.BINARY: BinaryType(),
     ColumnType.TIMESTAMP: TimestampType(),
 }
+CORRUPT = "_corrupt"
+REJECTED_ROWS, ACCEPTED_ROWS = "rejected_rows", "accepted_rows"
+"""Figures of each batch, among the observed metrics of Spark's progress."""
+VALUE_BYTES_MAX = 1_048_576
+MISFIT = StructType([StructField("reason", StringType()), StructField("field", StringType())])
+KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
 def record_schema(shape: RecordShape) -> StructType:
     """The fields of a record; all may be null, since the rules judge what is missing."""
     return StructType([StructField(field.name, SPARK_TYPES[field.type]) for field in shape.fields])
-
-
-CORRUPT = "_corrupt"
-REJECTED_ROWS, ACCEPTED_ROWS = "rejected_rows", "accepted_rows"
-"""Figures of each batch, among the observed metrics of Spark's progress."""
-VALUE_BYTES_MAX = 1_048_576
-
-MISFIT = StructType([StructField("reason", StringType()), StructField("field", StringType())])
-KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
 @dataclass(frozen=True, slots=True)

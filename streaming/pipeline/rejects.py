@@ -27,6 +27,18 @@ from streaming.tables import append
 EARLIEST = 0
 """Stands for the beginning of a partition's first batch, which is the earliest record there was."""
 POLL_INTERVAL_S = 0.5
+DRIVER_BYTES_MAX = 32_000_000
+"""Bytes of raw keys and values that come to the driver, at most; of a topic full of rubbish only examples come to the
+driver.
+"""
+RECORD_BYTES_IN_PYTHON = 1_000
+"""What each record costs in Python besides: a million of `{}` would take gigabytes."""
+EXAMPLES_OF_A_KIND = 100
+ROW_BYTES = 100
+"""What a row costs on the disk besides key and value, about: a budget of bytes bounds the number of rows, too."""
+EXAMPLE_BYTES_MIN = 1_000
+KIND = ("source_topic", "reason", "field")
+Row = Mapping[str, Any]
 
 
 class ReportsProgress(Protocol):
@@ -120,21 +132,6 @@ def _extend(sound: dict[tuple[str, str], tuple[int, int]], report: Mapping[str, 
             known = sound.get(key)
             unbroken_since = known[0] if known and known[1] == start else start
             sound[key] = (unbroken_since if all_fitted else stop, stop)
-
-
-DRIVER_BYTES_MAX = 32_000_000
-"""Bytes of raw keys and values that come to the driver, at most; of a topic full of rubbish only examples come to the
-driver.
-"""
-RECORD_BYTES_IN_PYTHON = 1_000
-"""What each record costs in Python besides: a million of `{}` would take gigabytes."""
-EXAMPLES_OF_A_KIND = 100
-ROW_BYTES = 100
-"""What a row costs on the disk besides key and value, about: a budget of bytes bounds the number of rows, too."""
-EXAMPLE_BYTES_MIN = 1_000
-KIND = ("source_topic", "reason", "field")
-
-Row = Mapping[str, Any]
 
 
 @dataclass(slots=True)

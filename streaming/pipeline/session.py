@@ -51,6 +51,28 @@ JVM_FAILED = (PySparkException, Py4JError, ConnectionError)
 SHUFFLE_PARTITIONS = 2
 """Shuffle partitions until the queries start, whose number is settled then (`state_partitions.py`)."""
 MASTER = re.compile(r"local(\[(\*|\d+)(, *(\*|\d+))?\])?|local-cluster\[[\d ,]+\]|spark://.+|k8s://.+|yarn")
+S3_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+S3_BOUNDS = {
+    # Hadoop's own: a store that answers 503 is asked 20 times, at intervals that double up to hours.
+    "fs.s3a.attempts.maximum": "2",
+    "fs.s3a.retry.limit": "6",
+    "fs.s3a.retry.interval": "500ms",
+    "fs.s3a.retry.throttle.limit": "6",
+    "fs.s3a.retry.throttle.interval": "500ms",
+    "fs.s3a.connection.establish.timeout": "5s",
+    "fs.s3a.connection.timeout": "20s",
+    "fs.s3a.connection.request.timeout": "60s",
+}
+S3_FILE_SYSTEM = {
+    # `s3://`, as delta-rs names it; Hadoop knows `s3a://` by itself.
+    "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+    "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
+    "fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+}
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+log = structlog.get_logger()
+SCRATCH_PREFIX = "rebalancer-spark-"
+SCRATCH_TRIES = 10
 
 
 def build_session(settings: PipelineSettings, storage: StorageSettings | None = None) -> SparkSession:
@@ -212,26 +234,6 @@ def _options(settings: PipelineSettings, storage: StorageSettings) -> dict[str, 
     }
 
 
-S3_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-S3_BOUNDS = {
-    # Hadoop's own: a store that answers 503 is asked 20 times, at intervals that double up to hours.
-    "fs.s3a.attempts.maximum": "2",
-    "fs.s3a.retry.limit": "6",
-    "fs.s3a.retry.interval": "500ms",
-    "fs.s3a.retry.throttle.limit": "6",
-    "fs.s3a.retry.throttle.interval": "500ms",
-    "fs.s3a.connection.establish.timeout": "5s",
-    "fs.s3a.connection.timeout": "20s",
-    "fs.s3a.connection.request.timeout": "60s",
-}
-S3_FILE_SYSTEM = {
-    # `s3://`, as delta-rs names it; Hadoop knows `s3a://` by itself.
-    "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
-    "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
-    "fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
-}
-
-
 def needs_s3_files(storage: StorageSettings) -> bool:
     """Whether Spark needs a file system for S3: for checkpoints alone, as tables there are written without Spark."""
     return scheme_of(storage.checkpoints) in S3_SCHEMES
@@ -256,9 +258,6 @@ def hadoop_options(storage: StorageSettings, environment: Mapping[str, str]) -> 
     return {f"spark.hadoop.{name}": value for name, value in options.items()}
 
 
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-
-
 def driver_options(master: str) -> dict[str, str]:
     """Spark's options by which the driver of a local master has our jars on its class path, and uses the archive if
     there is one; empty for other masters, whose executors get the jars from the driver. Raises SetUpIncomplete.
@@ -270,12 +269,6 @@ def driver_options(master: str) -> dict[str, str]:
     if java_options:
         spark_options[JAVA_OPTIONS] = " ".join(java_options)
     return spark_options
-
-
-log = structlog.get_logger()
-
-SCRATCH_PREFIX = "rebalancer-spark-"
-SCRATCH_TRIES = 10
 
 
 @cache

@@ -57,6 +57,12 @@ LAG_SUMS = Sums(
     keys=("kafka_cluster", "group", "topic", "partition"),
     weighted=(), maxima=(LAG_RECORDS.name,), newest=NEWEST_LAG, oldest=OLDEST_LAG,
 )  # fmt: skip
+RESET_SHARE = 0.5
+"""A counter below this share of what it was began again at zero. Where a real one comes back above it between two
+samples, at most what it had counted is missed, once; to take disorder for a reset would add the broker's whole count.
+"""
+KNOWN_WITH = {LAST_STABLE_OFFSET.name: LOG_END_OFFSET.name, CLEANUP_POLICY.name: LOG_END_OFFSET.name}
+"""A sample with a log end and without one of these fields says that no transaction is open, and no compaction known."""
 
 
 def sums_of_one(sums: Sums, window_ms: int) -> dict[str, SparkColumn]:
@@ -138,15 +144,6 @@ def _states_one_by_one(sums: Sums, newest: str, oldest: str) -> list[SparkColumn
         *(f.max_by(name, newest).alias(name) for name in sums.newest),
         *(f.min_by(name, oldest).alias(name) for name in map(first, sums.oldest)),
     ]
-
-
-RESET_SHARE = 0.5
-"""A counter below this share of what it was began again at zero. Where a real one comes back above it between two
-samples, at most what it had counted is missed, once; to take disorder for a reset would add the broker's whole count.
-"""
-
-KNOWN_WITH = {LAST_STABLE_OFFSET.name: LOG_END_OFFSET.name, CLEANUP_POLICY.name: LOG_END_OFFSET.name}
-"""A sample with a log end and without one of these fields says that no transaction is open, and no compaction known."""
 
 
 def mixed_load_windows(rows: DataFrame, settings: PipelineSettings, version: int) -> DataFrame:
