@@ -257,6 +257,11 @@ class MemoryReader(TableReader):
         return self._seen.get(name)
 
 
+def holding(condition: Condition) -> Callable[[Row], bool]:
+    """Returns whether a row fulfils the condition."""
+    return lambda row: bool(condition.kept([row]))
+
+
 class TablesInMemory:
     """The stand-in for Delta below roots like `memory:NAME`."""
 
@@ -281,13 +286,13 @@ class TablesInMemory:
         transaction_version: int | AtTime,
     ) -> bool:
         """Write rows into the store of this root (see `MemoryStore.write`)."""
-        holds = None if replaced is None else replaced.holds
+        holds = None if replaced is None else holding(replaced)
         store = memory_store(root)
         return store.write(name, rows, holds, transaction_id=transaction_id, transaction_version=transaction_version)
 
     def delete(self, root: str, name: str, where: Condition) -> int:
         """Delete rows from the store of this root (see `MemoryStore.delete`)."""
-        return memory_store(root).delete(name, where.holds)
+        return memory_store(root).delete(name, holding(where))
 
 
 register("memory", TablesInMemory())
