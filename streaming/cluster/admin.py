@@ -127,10 +127,7 @@ class Cluster:
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """Log dirs with what is free (KIP-827) and the replicas of `partitions`; a broker that refuses shows none.
-
-        Brokers that don't answer are left out, and logged. If all are asked and none answers: ClusterUnreachable.
-        """
+        """Log dirs with what is free (KIP-827), as far as brokers answer; raises ClusterUnreachable if none does."""
         asked = [broker for broker in self._alive() if brokers is None or broker in brokers]
         if not asked:
             return {}

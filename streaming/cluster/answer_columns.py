@@ -85,10 +85,7 @@ def decode_list_offsets(version: int, body: bytes) -> TopicRows:
 
 
 def decode_log_dirs(version: int, body: bytes) -> tuple[int, list[LogDirRows]]:
-    """(Error code, log dirs) with rows of `index`, `size`, `lag`, `is_future`. Versions 0 to 5.
-
-    Raises KafkaProtocolError.
-    """
+    """(Error code, log dirs): `index`, `size`, `lag`, `is_future`. Versions 0 to 5; raises KafkaProtocolError."""
     layout = _Layout.of(
         [("index", ">i4"), ("size", ">i8"), ("lag", ">i8"), ("is_future", "u1")], flexible=version >= LOG_DIRS_FLEXIBLE
     )
@@ -111,10 +108,7 @@ def decode_log_dirs(version: int, body: bytes) -> tuple[int, list[LogDirRows]]:
 
 
 def decode_offset_fetch(version: int, body: bytes) -> dict[str, CommittedRows]:
-    """Rows of `index`, `offset`, `error` by group; "" names the only group of versions below 8. Versions 1 to 9.
-
-    Raises KafkaProtocolError.
-    """
+    """`index`, `offset`, `error` by group, "" before version 8. Versions 1 to 9; raises KafkaProtocolError."""
     layout = _Layout.of(
         [("index", ">i4"), ("offset", ">i8")] + ([("epoch", ">i4")] if version >= FETCH_WITH_EPOCH else []),
         [("error", ">i2")],

@@ -75,10 +75,7 @@ class OffsetRequest:
         """What stands before, between and after the timestamps, by version."""
 
     def body(self, version: int, timestamp: int) -> bytes:
-        """The request for this timestamp.
-
-        A broker that knows only older versions than 8 has no tiered storage: it is asked for the log start instead.
-        """
+        """The request for this timestamp. Before version 8 there is no tiered storage: log starts are requested."""
         if timestamp == EARLIEST_LOCAL and version < WITH_LOCAL:
             timestamp = EARLIEST
         between = self._between.get(version)

@@ -74,10 +74,7 @@ def reaching(settings: KafkaSettings) -> Iterator[None]:
 
 
 def spark_options(settings: KafkaSettings) -> dict[str, str]:
-    """Returns the connection as options of Spark's Kafka source and of Java clients, without the prefix `kafka.`.
-
-    Raises UsageProblem for a secret or key that is not there, or that they don't take.
-    """
+    """The connection as options of Spark's Kafka source, without `kafka.`; raises UsageProblem for a wrong secret."""
     options = {
         "bootstrap.servers": ",".join(settings.bootstrap_servers),
         "security.protocol": settings.security_protocol,
@@ -103,10 +100,7 @@ def spark_options(settings: KafkaSettings) -> dict[str, str]:
 
 
 def librdkafka_options(settings: KafkaSettings) -> dict[str, object]:
-    """Returns the connection as options of librdkafka. They hold the password: hand them to a client only.
-
-    Raises ClusterUnreachable where a token is needed and there is none.
-    """
+    """The connection as options of librdkafka, password included; raises ClusterUnreachable without a token."""
     options = {_LIBRDKAFKA_NAMES[name]: value for name, value in _connection(settings).items()}
     if settings.asks_for_password:
         options["sasl.password"] = sasl_password(settings)

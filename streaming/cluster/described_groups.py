@@ -106,10 +106,7 @@ class GroupReads(Protocol):
 
 
 def describe(reads: GroupReads, broker: int, kind: str, names: Sequence[str]) -> dict[str, DescribedGroup]:
-    """Returns the groups `names`, of one kind, that this broker coordinates; raises KafkaError.
-
-    Nothing for a kind that the broker can't describe.
-    """
+    """The groups `names` of one kind that this broker coordinates, none if it knows no such kind; raises KafkaError."""
     try:
         if kind == CONSUMER:
             return _consumer_groups(reads, broker, names)

@@ -199,10 +199,7 @@ class PatchedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-pytho
         return self._live_metadata.decode(answer.version, answer.body, whole=topics is None)
 
     def client_id_quotas(self) -> dict[str, dict[str, float]]:
-        """Quotas that are set by client id alone, by that id and Kafka's name of the quota; raises KafkaError.
-
-        3.0.12 knows the requests of quotas and has no method for them.
-        """
+        """Quotas of client ids alone, by id and name: 3.0.12 has no method for these requests. Raises KafkaError."""
         component = DescribeClientQuotasRequest.ComponentData(entity_type=CLIENT_ID, match_type=ANY_NAME, match=None)
         response = self._manager.run(self._async_read, DescribeClientQuotasRequest([component], strict=True))
         raise_error(response)

@@ -93,10 +93,7 @@ class RecordSender:
             raise ClusterUnreachable(f"librdkafka refuses the settings of the connection ({name})") from None
 
     def send(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> int:
-        """Queue records, (key, value) each, and return their number. Waits where the queue is full.
-
-        Records that can't be queued in time are counted as not delivered, see `flush`.
-        """
+        """Queue records, (key, value) each, for as long as there is time; returns their number. See `flush`."""
         self._follow_files()
         count, deadline_s = 0, time.monotonic() + self._limit_s
         produce = self._producer.produce

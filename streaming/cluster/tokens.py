@@ -218,10 +218,7 @@ class TokenEndpoint:
 
 
 def token_of(value: object, life_ms: int | None, *, now_ms: int, origin: str) -> Token:
-    """A token with its expiry: the earlier of its life and of the claim `exp`, if it is a JWT (RFC 7519).
-
-    Raises ClusterUnreachable where it is no token; `origin` is named then.
-    """
+    """A token with its expiry, also by the claim `exp` of a JWT; raises ClusterUnreachable, which names `origin`."""
     if not isinstance(value, str) or not TOKEN.fullmatch(value):
         raise ClusterUnreachable(f"{origin} gives what is no token: a bearer's token has letters, digits and ._~+/=-")
     ends = [now_ms + life_ms] if life_ms is not None else []

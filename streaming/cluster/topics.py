@@ -26,10 +26,7 @@ log = structlog.get_logger()
 
 
 def topic_setting(admin: KafkaAdminClient, setting: str, topics: Collection[str]) -> dict[str, str]:
-    """The value of `setting` by topic; a topic that is gone shows none and is left out.
-
-    Raises ClusterUnreachable, and ClusterRequestFailed where the user may not read the settings of a topic.
-    """
+    """The value of `setting` by topic that is there; raises ClusterUnreachable, ClusterRequestFailed if refused."""
     names, found = sorted(topics), dict[str, str]()
     for first in range(0, len(names), TOPICS_AT_ONCE):
         some = names[first : first + TOPICS_AT_ONCE]
@@ -46,10 +43,7 @@ def min_in_sync(admin: KafkaAdminClient, topics: Collection[str]) -> dict[str, i
 
 
 def create_input_topics(admin: KafkaAdminClient, topics: TopicSettings) -> None:
-    """Create the input topics where they are missing, with one replica a broker at most.
-
-    Raises ClusterRequestFailed if the cluster refuses, ClusterUnreachable without an answer.
-    """
+    """Create missing input topics, a replica a broker at most; raises ClusterUnreachable, ClusterRequestFailed."""
     with translated("list brokers and topics", role=CREATOR):
         broker_count = len(brokers_alive(admin))
         existing = set(admin.list_topics())
@@ -59,10 +53,7 @@ def create_input_topics(admin: KafkaAdminClient, topics: TopicSettings) -> None:
 
 
 def stamped_by_producers(admin: KafkaAdminClient, names: Collection[str]) -> tuple[str, ...]:
-    """Returns those of the existing topics `names` whose records bear the time that their producer claims, by name.
-
-    Whatever set it: the topic itself, or the brokers' default. Raises as `create_input_topics`.
-    """
+    """Topics of `names` whose records bear their producer's time, by name. Raises as `create_input_topics`."""
     stamps = topic_setting(admin, TIMESTAMP_TYPE, names)
     gone = sorted(set(names) - stamps.keys())
     if gone:

@@ -187,16 +187,10 @@ def query_files(checkpoints: str, query: str) -> CheckpointFiles:
 
 
 def begin_of(checkpoints: str, query: str) -> Offsets:
-    """Return the offsets at which the checkpoint of a window query began; empty: at the start of its topics.
-
-    Raises as `noted` does.
-    """
+    """Offsets at which the checkpoint of a window query began, empty: at the start of topics. Raises as `noted`."""
     return offsets_of((noted(checkpoints) or {}).get(BEGIN, {}).get(query))
 
 
 def read_up_to(checkpoints: str, query: str) -> Offsets:
-    """Return where the newest batch of a window query ends; before its first batch, the offsets at which it begins.
-
-    Raises as `noted` and `offsets.planned` do.
-    """
+    """End of the newest batch of a window query, else the query's begin. Raises as `noted` and `planned` do."""
     return newest_planned(query_files(checkpoints, query)) or begin_of(checkpoints, query)

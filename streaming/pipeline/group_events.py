@@ -36,10 +36,7 @@ class GroupEventKeeper:
         self._looks = GroupSamples.empty()
 
     def keep(self) -> int:
-        """Compare the windows that have closed since the last call; returns how many events were written.
-
-        Raises TableUnavailable, DeltaError or OSError: the next call compares the same windows again.
-        """
+        """Compare windows that have closed since the last call that succeeded; returns the number of new events."""
         span = self._span()
         if span is None:
             return 0

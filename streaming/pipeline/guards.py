@@ -317,10 +317,7 @@ LeaseOn = Callable[[str], OneHolder]
 def only_pipeline(
     checkpoints: str, lease_on: LeaseOn | None = None, stopping: threading.Event | None = None
 ) -> Iterator[StillOurs]:
-    """While this holds no other pipeline can use these checkpoints; raises RefusedForSafety where one does.
-
-    `lease_on` is for object stores; once `stopping` is set, the lease of another is waited for no longer.
-    """
+    """Keeps other pipelines from these checkpoints, by lock or `lease_on`; raises RefusedForSafety if one has them."""
     if local_folder(checkpoints) is None and lease_on is not None:
         check_conditional_put(checkpoints)
         lease = lease_on(checkpoints)

@@ -95,10 +95,7 @@ def build_session(settings: PipelineSettings, storage: StorageSettings | None = 
 
 
 def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
-    """Raises UsageProblem where Spark can't write its checkpoints, for it needs Hadoop's file system of their scheme.
-
-    Tables on an object store are written without Spark.
-    """
+    """Raises UsageProblem if Spark lacks Hadoop's file system for its checkpoints; tables need none."""
     context = session.sparkContext
     assert context._jvm is not None
     systems = context._jvm.org.apache.hadoop.fs.FileSystem

@@ -82,10 +82,7 @@ class TableReader:
         return None if delta is None else delta.version()
 
     def transaction_version(self, name: str, transaction_id: str) -> int | None:
-        """Greatest version of this transaction that was written, in the version of the table that this look shows: also
-        of rows that were deleted since, or are missing as the table was restored to an earlier version. None where
-        there is none. Raises TableUnavailable.
-        """
+        """Greatest version of this transaction that was ever written, None without one; raises TableUnavailable."""
         delta = self._newest(name)
         if delta is None:
             return None
@@ -106,10 +103,7 @@ class TableReader:
         return known
 
     def files(self, name: str, column: str) -> dict[str, tuple[datetime | None, datetime | None]] | None:
-        """Least and greatest value of a time column by data file, from the log; each None where the log lacks it.
-
-        None where the table isn't there yet. Raises TableUnavailable.
-        """
+        """Least and greatest value of a time column by data file, from the log; None without a table."""
         delta = self._newest(name)
         if delta is None:
             return None
@@ -164,10 +158,7 @@ class TableReader:
     def newest_row(
         self, name: str, by: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS
     ) -> dict[str, Any] | None:
-        """The row with the greatest `by`, a time column, of those that fulfil `where`; None where there is none.
-
-        `columns`, which may be large, are read of that row alone.
-        """
+        """The row with the greatest `by`, a time column, that fulfils `where`; `columns` are read of that row alone."""
         time = self.newest(name, by, where=where & is_known(by))
         return None if time is None else self.rows(name, columns=columns, where=where & equal(by, time))[0]
 

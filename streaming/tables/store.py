@@ -164,10 +164,7 @@ def replace(
 
 
 def delete(root: str, name: str, where: Condition) -> int:
-    """Delete the rows that fulfil `where`, in one commit; returns how many. Without any there is no commit.
-
-    Raises TableUnavailable, also where another writer has changed the same rows meanwhile.
-    """
+    """Delete rows that fulfil `where` in one commit, if there are any; returns how many. Raises TableUnavailable."""
     stand_in = stand_in_of(root)
     if stand_in is not None:
         return stand_in.delete(root, name, where)
@@ -229,11 +226,7 @@ def _not_written(name: str, error: Exception) -> TableUnavailable:
 
 
 def lacking(root: str, name: str) -> Differences | None:
-    """What the table lacks of this release's definition; None where the table isn't there. Nothing is written.
-
-    Raises TableUnavailable, also where nothing can bring it up to date: its format is newer, or a column has another
-    type.
-    """
+    """What the table lacks, None without a table; raises TableUnavailable also if nothing can bring it up to date."""
     delta = open_table(root, name)
     if delta is None:
         return None

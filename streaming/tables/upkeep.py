@@ -25,10 +25,7 @@ TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
 
 
 def tidy(root: str, name: str) -> None:
-    """Join small files, remove files and log entries beyond the table's own retention; raises TableUnavailable.
-
-    For the table's one writer, between two writes: it must not conflict with another.
-    """
+    """Join small files and remove old ones, between two writes of the table's one writer; raises TableUnavailable."""
     if stand_in_of(root) is not None:
         return
     delta = open_table(root, name)

@@ -1,7 +1,8 @@
 """What all formats are turned into, and what they share: broker ids, times, names of Kafka's meters."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -29,6 +30,17 @@ class Misfit(Exception):
         super().__init__(reason, field)
         self.reason = reason
         self.field = field
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """What a sample lacks, or has in another type than expected, as Misfit."""
+    try:
+        yield
+    except KeyError as error:
+        raise Misfit("missing_field", str(error.args[0])) from None
+    except (TypeError, ValueError, AttributeError, OverflowError):
+        raise Misfit("wrong_type") from None
 
 
 @dataclass(frozen=True, slots=True)

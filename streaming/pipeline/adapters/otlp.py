@@ -19,6 +19,7 @@ from streaming.pipeline.adapters.normal import (
     json_object,
     lag_record,
     rate_record,
+    reading,
 )
 
 _IO, _MESSAGES = "kafka.network.io", "kafka.message.count"
@@ -54,12 +55,8 @@ class Point:
 def read_otlp(value: bytes, context: Context) -> list[Record | Misfit]:
     """Records of every point in it that we know, a Misfit for each that can't be read; raises Misfit."""
     payload = json_object(value)
-    try:
+    with reading():
         rows = list(_rows(payload))
-    except KeyError as error:
-        raise Misfit("missing_field", str(error.args[0])) from None
-    except (TypeError, ValueError, AttributeError):
-        raise Misfit("wrong_type") from None
     read = [_read(row, context) for row in rows]
     points = [point for point in read if isinstance(point, Point)]
     misfits = [misfit for misfit in read if isinstance(misfit, Misfit)]
@@ -84,19 +81,16 @@ def _rows(payload: Mapping[str, Any]) -> Iterator[Row]:
 def _read(row: Row, context: Context) -> Point | Misfit:
     metric, shared, content, delta = row
     try:
-        labels = {**shared, **_labels(content.get("attributes", []))}
-        time_ns = int(content["timeUnixNano"])
-        interval_ms = (time_ns - int(content["startTimeUnixNano"])) // 1_000_000 if delta else None
-        value = float(content["asInt"] if "asInt" in content else content["asDouble"])
-        if metric in _OF_PARTITIONS:
-            labels["topic"], int(labels["partition"]), int(value)  # what is joined below is there
-        return Point(metric, labels, time_ns // 1_000_000, interval_ms, value, context.of(labels))
+        with reading():
+            labels = {**shared, **_labels(content.get("attributes", []))}
+            time_ns = int(content["timeUnixNano"])
+            interval_ms = (time_ns - int(content["startTimeUnixNano"])) // 1_000_000 if delta else None
+            value = float(content["asInt"] if "asInt" in content else content["asDouble"])
+            if metric in _OF_PARTITIONS:
+                labels["topic"], int(labels["partition"]), int(value)  # what is joined below is there
+            return Point(metric, labels, time_ns // 1_000_000, interval_ms, value, context.of(labels))
     except Misfit as misfit:
         return misfit
-    except KeyError as error:
-        return Misfit("missing_field", str(error.args[0]))
-    except (TypeError, ValueError, AttributeError, OverflowError):
-        return Misfit("wrong_type")
 
 
 def _labels(attributes: list[Mapping[str, Any]]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from streaming.pipeline.adapters.normal import (
     counter_record,
     json_object,
     lag_record,
+    reading,
     to_ms,
 )
 
@@ -28,7 +29,7 @@ _LAG_FIELDS = {"kafka_consumergroup_lag": "lag_records", "kafka_consumergroup_cu
 def read_prometheus(value: bytes, context: Context) -> list[Record | Misfit]:
     """The one record of a sample that we know; raises Misfit."""
     sample = json_object(value)
-    try:
+    with reading():
         labels = {str(key): str(label) for key, label in dict(sample["labels"]).items()}
         name = str(sample.get("name") or labels["__name__"])
         figure = float(sample["value"])
@@ -42,10 +43,6 @@ def read_prometheus(value: bytes, context: Context) -> list[Record | Misfit]:
             group, topic, partition = labels["consumergroup"], labels["topic"], int(labels["partition"])
             return [lag_record(own, group, topic, partition, time_ms, fields)]
         return []
-    except KeyError as error:
-        raise Misfit("missing_field", str(error.args[0])) from None
-    except (TypeError, ValueError, OverflowError):
-        raise Misfit("wrong_type") from None
 
 
 def _time_ms(timestamp: Any) -> int:

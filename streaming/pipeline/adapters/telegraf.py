@@ -16,6 +16,7 @@ from streaming.pipeline.adapters.normal import (
     counter_record,
     json_object,
     lag_record,
+    reading,
     to_ms,
 )
 
@@ -28,11 +29,17 @@ def read_telegraf(value: bytes, context: Context) -> list[Record | Misfit]:
     metrics = payload.get("metrics", [payload])
     if not isinstance(metrics, list):
         raise Misfit("wrong_type", "metrics")
-    return [item for metric in metrics for item in _items(metric, context)]
+    items: list[Record | Misfit] = []
+    for metric in metrics:
+        try:
+            items += _records(metric, context)
+        except Misfit as misfit:
+            items.append(misfit)
+    return items
 
 
-def _items(metric: Any, context: Context) -> list[Record | Misfit]:
-    try:
+def _records(metric: Any, context: Context) -> list[Record]:
+    with reading():
         name, tags, fields = str(metric["name"]), dict(metric.get("tags") or {}), dict(metric["fields"])
         time_ms = to_ms(metric["timestamp"])
         if name == _BURROW:
@@ -41,12 +48,6 @@ def _items(metric: Any, context: Context) -> list[Record | Misfit]:
         if not counters or "topic" in tags:
             return []
         return [counter_record(context.of(tags), broker_of(tags, context), time_ms, counters)]
-    except Misfit as misfit:
-        return [misfit]
-    except KeyError as error:
-        return [Misfit("missing_field", str(error.args[0]))]
-    except (TypeError, ValueError, AttributeError, OverflowError):
-        return [Misfit("wrong_type")]
 
 
 def _counters(fields: Mapping[str, Any]) -> dict[str, float]:
