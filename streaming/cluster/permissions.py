@@ -8,6 +8,7 @@ right to read ACLs is needed. This module changes nothing, and knows no role's c
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -200,20 +201,16 @@ class _Granted:
     def lacking(self, need: Need) -> Iterator[Missing]:
         """`need` once for each thing it is not granted on; names only some of many."""
         ways: Mapping[Resource, Callable[[str], Iterable[str]]] = {
-            Resource.CLUSTER: self._cluster_lacks,
+            Resource.CLUSTER: lambda operation: () if operation in self._cluster else ("",),
             Resource.TOPICS: self._topics_lack,
-            Resource.INPUT_TOPICS: self._input_topics_lack,
-            Resource.FOREIGN_TOPICS: self._foreign_topics_lack,
+            Resource.INPUT_TOPICS: partial(self._named_topics_lack, self._input_topics),
+            Resource.FOREIGN_TOPICS: partial(self._named_topics_lack, self._foreign_topics),
             Resource.GROUPS: self._groups_lack,
         }
         where = list(ways[need.resource](need.operation))
         if len(where) > NAMED_MAX:
             where = [f"{len(where)} of them, first {where[0]}"]
         return (Missing(need, f"{need.resource}: {name}" if name else need.resource.value) for name in where)
-
-    def _cluster_lacks(self, operation: str) -> Iterator[str]:
-        if operation not in self._cluster:
-            yield ""
 
     def _topics_lack(self, operation: str) -> Iterator[str]:
         """Kafka does not list topics that may not be described; of a named one it answers why it is missing."""
@@ -223,13 +220,13 @@ class _Granted:
         else:
             yield from sorted(name for name, operations in self._topics.items() if operation not in operations)
 
-    def _input_topics_lack(self, operation: str) -> Iterator[str]:
-        """CREATE matters only if a topic is missing."""
-        for name, row in sorted(self._input_topics.items()):
+    def _named_topics_lack(self, topics: Mapping[str, Mapping[str, Any]], operation: str) -> Iterator[str]:
+        """Yields topics that do not allow `operation`. CREATE matters only if a topic is missing, and nothing else."""
+        for name, row in sorted(topics.items()):
             if row["error_code"] == UNKNOWN_TOPIC:
                 if operation == "CREATE" and not self._may_create(name):
                     yield f"{name}, which is missing"
-            elif operation != "CREATE" and operation not in _operations(row):
+            elif operation != "CREATE" and operation not in (row.get("authorized_operations") or ()):
                 yield name
 
     def _may_create(self, name: str) -> bool:
@@ -241,12 +238,6 @@ class _Granted:
         answer = self._admin.create_topics([name], validate_only=True, raise_errors=False)["topics"][0]
         return for_code(answer["error_code"]) not in (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 
-    def _foreign_topics_lack(self, operation: str) -> Iterator[str]:
-        """Yields foreign topics that do not allow `operation`. A missing topic is skipped: its writer creates it."""
-        for name, row in sorted(self._foreign_topics.items()):
-            if row["error_code"] != UNKNOWN_TOPIC and operation not in _operations(row):
-                yield name
-
     def _groups_lack(self, _operation: str) -> Iterator[str]:
         """Describes a group that doesn't exist; does nothing while groups have no topic, as Kafka would create it."""
         if OFFSETS_TOPIC not in self._topics:
@@ -257,7 +248,3 @@ class _Granted:
             error = str(refusal)
         if GroupAuthorizationFailedError.__name__ in error:
             yield ""
-
-
-def _operations(row: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(row.get("authorized_operations") or ())
