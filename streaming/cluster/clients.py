@@ -242,12 +242,9 @@ def _java_gssapi(settings: KafkaSettings) -> dict[str, str]:
 
 
 def _jaas(module: str, options: Mapping[str, str]) -> str:
-    written = "".join(f' {name}="{_quote(value)}"' for name, value in options.items())
+    quoted = {name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in options.items()}
+    written = "".join(f' {name}="{value}"' for name, value in quoted.items())
     return f"{module} required{written};"
-
-
-def _quote(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _not_reached(settings: KafkaSettings, error: Exception, advertised: Sequence[str] = ()) -> ClusterUnreachable:

@@ -324,7 +324,9 @@ def _joined_with(metadata: bytes) -> Joined:
             reader.text_bytes()
         reader.taken(reader.length())
         if version >= OWNED_FROM:
-            _skip_partitions(reader)
+            for _ in range(reader.length()):
+                reader.text_bytes()
+                reader.taken(4 * reader.length())
         generation = reader.int32() if version >= GENERATION_FROM else NO_GENERATION
         rack = reader.text() if version >= RACK_FROM else ""
     except (IndexError, ValueError, struct.error):
@@ -348,9 +350,3 @@ def _assigned(assignment: bytes) -> tuple[tuple[PartitionKey, ...], int]:
     except (IndexError, ValueError, struct.error):
         return (), 0
     return tuple(sorted(rows)), unread
-
-
-def _skip_partitions(reader: Reader) -> None:
-    for _ in range(reader.length()):
-        reader.text_bytes()
-        reader.taken(4 * reader.length())

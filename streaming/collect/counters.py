@@ -267,17 +267,12 @@ def series_of(answer: Mapping[str, Any]) -> list[Series]:
     if answer.get("status") != "success":
         raise ValueError(str(answer.get("error", "no answer of Prometheus")))
     try:
-        rows = answer["data"]["result"]
-        return [
-            (dict(row["metric"]), [(float(time_s), float(value)) for time_s, value in _values(row)]) for row in rows
+        rows = [
+            (row["metric"], row["values"] if "values" in row else [row["value"]]) for row in answer["data"]["result"]
         ]
+        return [(dict(labels), [(float(time_s), float(value)) for time_s, value in values]) for labels, values in rows]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no answer of Prometheus: {type(error).__name__}") from None
-
-
-def _values(row: Mapping[str, Any]) -> Sequence[tuple[Any, Any]]:
-    values: Sequence[tuple[Any, Any]] = row["values"] if "values" in row else [row["value"]]
-    return values
 
 
 @dataclass(slots=True)

@@ -383,7 +383,9 @@ class GroupSampler:
         kept = {name: self._idle[name] for name, state in states.items() if state == EMPTY and name in self._idle}
         known = {name: view for name, (looks, view) in kept.items() if looks + 1 < IDLE_LOOKS}
         fetched: dict[str, GroupView] = {}
-        kinds = _kinds(listed)
+        # As far as the brokers list types (4.0 and newer, and 3.7 with the new coordinator).
+        rows = [row for of_broker in listed.values() for row in of_broker]
+        kinds = {str(row["group_id"]): row["group_type"] for row in rows if row.get("group_type")}
         batches: dict[int, list[Batch]] = defaultdict(list)
         for broker, names in _batches(listed, [name for name in states if name not in known]):
             batches[broker].append(Batch(broker, {name: states[name] for name in names}, kinds))
@@ -445,13 +447,6 @@ def _left_out(listed: Listed, names: Collection[str], settings: CollectSettings)
 def _coordinators(listed: Listed) -> dict[str, int]:
     """The broker of each group; of a group that two list, as it moved meanwhile, one of them."""
     return {str(row["group_id"]): broker for broker, rows in listed.items() for row in rows}
-
-
-def _kinds(listed: Listed) -> dict[str, str]:
-    """Kafka's type of each group, as far as the brokers list it (4.0 and newer, and 3.7 with the new coordinator)."""
-    return {
-        str(row["group_id"]): row["group_type"] for rows in listed.values() for row in rows if row.get("group_type")
-    }
 
 
 def _batches(listed: Listed, names: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:

@@ -294,6 +294,9 @@ def closed_by(rows: pa.Table, watermark: datetime) -> pa.Table:
 def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tuple[str, int], oldest: datetime) -> None:
     """Merges `rows` into the table on the executors; `oldest` is the first window start in `rows`."""
     session = rows.sparkSession
+    # The literal bound lets Delta leave out every file of older windows.
+    keys = " AND ".join(f"t.{name} = s.{name}" for name in table.key)
+    matching = f"t.window_start >= {_spark_literal(oldest)} AND {keys}"
     # Each by its name: of "all" columns a table of a newer release has more than these rows.
     columns: dict[str, str | SparkColumn] = {name: f"s.{name}" for name in table.column_names()}
     session.conf.set(TRANSACTION_ID, transaction[0])
@@ -302,7 +305,7 @@ def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tupl
         (
             SparkDeltaTable.forPath(session, location)
             .alias("t")
-            .merge(rows.alias("s"), _matching(table, oldest))
+            .merge(rows.alias("s"), matching)
             .whenMatchedUpdate(condition=KEEPS_FULLER, set=columns)
             .whenNotMatchedInsert(values=columns)
             .execute()
@@ -341,12 +344,6 @@ def upsert_by_window(
         return rows.where(f.col("window_start") == f.lit(start)).toArrow()
 
     return _put_back_by_window(delta, table, starts, of_window, watermark, transaction)
-
-
-def _matching(table: Table, oldest: datetime) -> str:
-    """Same key; the literal bound lets Delta leave out every file of older windows."""
-    keys = " AND ".join(f"t.{name} = s.{name}" for name in table.key)
-    return f"t.window_start >= {_spark_literal(oldest)} AND {keys}"
 
 
 def _spark_literal(time: datetime) -> str:

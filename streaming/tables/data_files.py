@@ -179,17 +179,13 @@ def _added(entries: Iterable[Path]) -> dict[str, None]:
     """Paths of the files with new rows, in the order of the commits; raises ValueError where one has been replaced."""
     paths: dict[str, None] = {}
     for entry in entries:
-        for kind, action in _actions(entry):
+        lines = map(json.loads, entry.read_text(encoding="utf-8").splitlines())
+        for kind, action in (item for line in lines for item in line.items()):
             if kind == "add" and action.get("dataChange", True):
                 paths[action["path"]] = None
             elif kind == "remove" and action["path"] in paths:
                 raise ValueError  # its rows are in a file that other rows share, or gone
     return paths
-
-
-def _actions(entry: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for line in entry.read_text(encoding="utf-8").splitlines():
-        yield from json.loads(line).items()
 
 
 def _rows(path: Path, types: pa.Schema) -> list[dict[str, Any]]:
