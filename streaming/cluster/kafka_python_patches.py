@@ -54,7 +54,10 @@ class NoFirstContact(KafkaError):  # type: ignore[misc]  # kafka-python has no t
 
 
 class SharingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
-    """Each bootstrap server gets its share of the time, and all are tried before one is tried again."""
+    """Each bootstrap server gets its share of the time, and all are tried before one is tried again.
+
+    3.0.12 takes one bootstrap server at random and waits for it until the whole time is over.
+    """
 
     def __init__(self, net: Any, **configs: Any) -> None:
         super().__init__(net, **configs)
@@ -144,7 +147,7 @@ async def first_answer(
 class PatchedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
     """An admin client that doesn't keep what has changed: the controller, the brokers, the coordinators of groups.
 
-    One bootstrap server or broker that hangs does not keep it from reaching the others (`first_contact`).
+    One bootstrap server or broker that hangs does not keep it from the others: see `SharingManager`, `first_answer`.
     """
 
     def __init__(self, **configs: Any) -> None:

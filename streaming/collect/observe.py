@@ -74,7 +74,7 @@ def observe(
     """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata, and
     AnotherCluster where the brokers name another id than `kafka_cluster_id`.
 
-    `before` are the partitions of the look before: brokers are asked for fewer log starts then (see `log_starts`).
+    `before` are the partitions of the look before: brokers are asked for fewer log starts then.
     `now_ms` is the time at the start; `monotonic`, in seconds, measures how much later each part is read.
     `transport` is the way to the JMX endpoints; None is the network. Of brokers and groups that are not of the `shard`
     only what the others' rates need is read: no counters, no members. What brokers refuse for want of a right is

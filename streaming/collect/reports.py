@@ -358,7 +358,7 @@ class _Known:
 class Reports:
     """Makes the records of one look after the other. Not for two threads.
 
-    With `window_ms`, the length of the pipeline's windows, what doesn't change is reported less often (see `due`);
+    With `window_ms`, the length of the pipeline's windows, what doesn't change is reported less often;
     `interval_ms` is the time from one look to the next as it is set.
     """
 

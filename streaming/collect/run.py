@@ -76,7 +76,7 @@ class Collector:
     """Clients and the last observation; a context manager that closes them.
 
     The tables below `root` may know which Kafka cluster is meant; nothing else of them is read. With `window_ms`,
-    the length of the pipeline's windows, what doesn't change is reported less often (see `due`).
+    the length of the pipeline's windows, what doesn't change is reported less often (see `reports`).
     """
 
     def __init__(
