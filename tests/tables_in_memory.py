@@ -18,9 +18,8 @@ from streaming.contract import TABLES, ColumnType
 from streaming.errors import TableUnavailable
 from streaming.tables import TableReader, TableState
 from streaming.tables.conditions import ALL_ROWS, Condition, of_cluster
-from streaming.tables.data_files import with_texts_once
 from streaming.tables.definitions import row_schema
-from streaming.tables.reader import schema_of
+from streaming.tables.reader import schema_of, with_texts_once
 from streaming.tables.stand_ins import register
 from streaming.tables.times import AtTime
 

@@ -26,8 +26,16 @@ from assignor_core.live import PartitionKey
 from streaming.collect.group_table import GroupTable, GroupView, Owner
 from streaming.collect.observation import Observation
 from streaming.collect.partition_table import UNKNOWN, Floats, Ints, PartitionTable, column_at, known_or_none
-from streaming.collect.rates import FOLLOWER, LEADER, BrokerRates, ReplicaRateTable, broker_rates, replica_rates
-from streaming.collect.record_bytes import RecordBytes, learned
+from streaming.collect.rates import (
+    FOLLOWER,
+    LEADER,
+    BrokerRates,
+    RecordBytes,
+    ReplicaRateTable,
+    broker_rates,
+    learned,
+    replica_rates,
+)
 from streaming.collect.shards import WHOLE, Shard
 from streaming.contract import RECORD_VERSION
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN

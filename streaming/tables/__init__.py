@@ -1,6 +1,6 @@
 """Delta tables without a JVM: what control, serve, the commands and small batches of the pipeline use.
 
-`reader` answers questions, put as `conditions`, with the help of `data_files`; `store` creates and writes;
+`reader` answers questions, put as `conditions`; `store` creates and writes;
 `definitions` say how a table must be and what those of an earlier release lack; `upkeep` joins and removes files and
 bounds what may expire; `opening` reads logs; `places` tells folders from object stores, `object_stores` says how these
 are reached, and `conditional_puts` tries what commits there rest on; `times` are points in time and versions of

@@ -14,8 +14,7 @@ from assignor_core.live import NO_LEADER, PartitionKey, ReplicaKey
 from streaming.collect.group_table import GroupTable, GroupView
 from streaming.collect.observation import BrokerCounters, Observation
 from streaming.collect.partition_table import ints
-from streaming.collect.rates import BrokerRates, broker_rates, replica_rates
-from streaming.collect.record_bytes import mean_record_bytes_of
+from streaming.collect.rates import BrokerRates, broker_rates, mean_record_bytes_of, replica_rates
 from streaming.collect.reports import consumer_lag_records
 from streaming.contract.rates import RATES
 from streaming.contract.records import RATE_MAX

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from streaming.collect.group_table import GroupTable
 from streaming.collect.observation import Observation
-from streaming.collect.rates import replica_rates
-from streaming.collect.record_bytes import RecordBytes, learned
+from streaming.collect.rates import RecordBytes, learned, replica_rates
 from tests.collect.by_row import PartitionView, ReplicaRates, partition_table, rates_of, size_table
 
 KEY = ("t", 0)

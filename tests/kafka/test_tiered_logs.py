@@ -24,8 +24,7 @@ from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
-from streaming.collect.rates import replica_rates
-from streaming.collect.record_bytes import RecordBytes, learned
+from streaming.collect.rates import RecordBytes, learned, replica_rates
 from streaming.control.planning import propose_live
 from streaming.control.policies import planner_policy
 from streaming.control.records import ExecutionRecord
