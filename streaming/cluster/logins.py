@@ -25,13 +25,14 @@ from streaming.errors import ClusterUnreachable, SetUpIncomplete, UsageProblem
 from streaming.runtime.secrets import sasl_password
 from streaming.settings import KafkaSettings
 
+log = structlog.get_logger()
+
 PKCS8 = "-----BEGIN PRIVATE KEY-----"
 LOCKED = ("-----BEGIN ENCRYPTED PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED")
 """What a key with a password begins with, as PKCS#8 and as OpenSSL wrote it before."""
 CONVERSION = "openssl pkcs8 -topk8 -nocrypt -in FILE -out NEW_FILE"
 
 Contents = tuple[str | None, ...]
-log = structlog.get_logger()
 _caches = itertools.count()
 """Names for tickets in memory, which last as long as the credentials that hold them."""
 NO_KEY = "No credentials cache found"

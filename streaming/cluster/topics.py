@@ -14,6 +14,8 @@ from streaming.cluster.answers import brokers_alive, failure, translated
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import TopicSettings
 
+log = structlog.get_logger()
+
 TIMESTAMP_TYPE, BROKERS_TIME = "message.timestamp.type", "LogAppendTime"
 """Setting of a topic, and the value with which the broker's clock stamps the records, not the producer's."""
 
@@ -22,7 +24,6 @@ CREATOR = "collect"
 MIN_IN_SYNC = "min.insync.replicas"
 TOPICS_AT_ONCE = 1_000
 """Topics that one request asks about."""
-log = structlog.get_logger()
 
 
 def topic_setting(admin: KafkaAdminClient, setting: str, topics: Collection[str]) -> dict[str, str]:

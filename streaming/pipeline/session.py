@@ -39,6 +39,8 @@ from streaming.settings import PipelineSettings, StorageSettings
 from streaming.tables.object_stores import S3_SCHEMES, s3_options
 from streaming.tables.places import scheme_of
 
+log = structlog.get_logger()
+
 APPLICATION = "kafka-load-rebalancer"
 LOOPBACK = "127.0.0.1"
 PYTHON_DAEMON = "streaming.pipeline.python_daemon"
@@ -70,7 +72,6 @@ S3_FILE_SYSTEM = {
     "fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
 }
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-log = structlog.get_logger()
 SCRATCH_PREFIX = "rebalancer-spark-"
 SCRATCH_TRIES = 10
 
