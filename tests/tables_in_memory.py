@@ -17,12 +17,11 @@ import pyarrow as pa
 from streaming.contract import TABLES, ColumnType
 from streaming.errors import TableUnavailable
 from streaming.tables import TableReader, TableState
-from streaming.tables.arrow import row_schema
 from streaming.tables.conditions import ALL_ROWS, Condition, of_cluster
-from streaming.tables.data_files import with_texts_once
-from streaming.tables.reader import schema_of
+from streaming.tables.definitions import row_schema
+from streaming.tables.reader import schema_of, with_texts_once
 from streaming.tables.stand_ins import register
-from streaming.tables.versions import AtTime
+from streaming.tables.times import AtTime
 
 Row = Mapping[str, Any]
 
@@ -257,6 +256,11 @@ class MemoryReader(TableReader):
         return self._seen.get(name)
 
 
+def holding(condition: Condition) -> Callable[[Row], bool]:
+    """Returns whether a row fulfils the condition."""
+    return lambda row: bool(condition.kept([row]))
+
+
 class TablesInMemory:
     """The stand-in for Delta below roots like `memory:NAME`."""
 
@@ -281,13 +285,13 @@ class TablesInMemory:
         transaction_version: int | AtTime,
     ) -> bool:
         """Write rows into the store of this root (see `MemoryStore.write`)."""
-        holds = None if replaced is None else replaced.holds
+        holds = None if replaced is None else holding(replaced)
         store = memory_store(root)
         return store.write(name, rows, holds, transaction_id=transaction_id, transaction_version=transaction_version)
 
     def delete(self, root: str, name: str, where: Condition) -> int:
         """Delete rows from the store of this root (see `MemoryStore.delete`)."""
-        return memory_store(root).delete(name, where.holds)
+        return memory_store(root).delete(name, holding(where))
 
 
 register("memory", TablesInMemory())

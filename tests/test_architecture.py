@@ -52,7 +52,6 @@ CLOCKS = "streaming/runtime/clocks.py"
 READS_A_CLOCK = {
     "streaming/control/lease.py": "its default clocks: tests hand it others",
     "streaming/control/looks.py": "its default clocks: tests hand it others",
-    "streaming/cluster/msk_tokens.py": "its default clock: signed tokens expire by the wall clock",
     "streaming/cluster/tokens.py": "its default clock: tokens expire by the wall clock",
 }
 """Besides a role's run.py, the commands and the demo, the only modules that may ask a clock."""
@@ -64,17 +63,17 @@ ADMIN_WRITES = {
 """What changes a cluster, by kafka-python's names."""
 SIGNALS = {
     "streaming/pipeline/delta_tables.py": "TooManyRows never leaves its module",
-    "streaming/pipeline/adapters/normal.py": "Misfit becomes a rejected record",
+    "streaming/pipeline/adapters.py": "Misfit becomes a rejected record",
 }
 """Exceptions outside the two trees, each caught where it is raised."""
 
 ONLY_IN = {
     "pyspark": ("streaming/pipeline/",),
     "kafka": ("streaming/cluster/", "streaming/collect/", "streaming/client/", "streaming/demo/"),
-    "botocore": ("streaming/cluster/msk_tokens.py",),
-    "gssapi": ("streaming/cluster/kerberos.py",),
+    "botocore": ("streaming/cluster/tokens.py",),
+    "gssapi": ("streaming/cluster/logins.py",),
     "confluent_kafka": ("streaming/cluster/record_sender.py", "streaming/demo/"),
-    "prometheus_client": ("streaming/serve/", "streaming/collect/jmx.py", "streaming/demo/measure.py"),
+    "prometheus_client": ("streaming/serve/", "streaming/collect/counters.py", "streaming/demo/measure.py"),
     "starlette": ("streaming/serve/",),
     "duckdb": ("streaming/commands/",),
     "joserfc": ("streaming/serve/access/",),

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from streaming.cluster.levels import NEEDS, ROLES, Need, Resource
+from streaming.cluster.permissions import NEEDS, ROLES, Need, Resource
 from streaming.settings import Settings, TopicSettings
 
 HERE = Path(__file__).resolve().parent

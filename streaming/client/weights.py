@@ -20,8 +20,7 @@ import structlog
 
 from streaming.contract.records import PARTITION_MAX, RATE_MAX
 from streaming.errors import TableUnavailable
-from streaming.runtime.http_answers import whole_answer
-from streaming.runtime.http_errors import HTTP_ERRORS
+from streaming.runtime.http_answers import HTTP_ERRORS, whole_answer
 from streaming.runtime.secrets import without_user_info
 from streaming.tables import TableReader, above, at_most, equal, is_known, of_cluster, one_of
 

@@ -6,13 +6,17 @@ answer's rows at once. docs/decisions has the figures; a test compares each vers
 broker may put tagged fields anywhere (KIP-482), and text into the metadata of commits: such rows are read one by one.
 """
 
+from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streaming.cluster.wire_reader import Reader, decoded
+from assignor_core.live import PartitionKey
+from streaming.cluster.wire import SEVERAL_BYTES, Reader, decoded
 
 Ints = npt.NDArray[np.int64]
 
@@ -23,8 +27,6 @@ FETCH_FLEXIBLE, FETCH_WITH_EPOCH, FETCH_OF_MANY = 6, 5, 8
 FETCH_VERSION_MAX = 9
 """Later ones name topics by their ids."""
 FETCH_THROTTLED, FETCH_WITH_ERROR = 3, 2
-SEVERAL_BYTES = 0x80
-"""From here on a length of flexible versions has more than one byte."""
 NO_TEXT = (b"\x00\x01", b"\x00\xff")
 """All bytes of an empty or absent text's length: flexible versions have one of them, older ones two."""
 
@@ -36,6 +38,11 @@ class TopicRows:
     topics: tuple[str, ...]
     topic: Ints
     rows: npt.NDArray[np.void]
+
+    def keys(self) -> list[PartitionKey]:
+        """(Topic, partition) of each row."""
+        topics = [self.topics[topic] for topic in self.topic.tolist()]
+        return list(zip(topics, self.column("index").tolist(), strict=True))
 
     def column(self, name: str) -> Ints:
         """One field as whole numbers."""
@@ -78,13 +85,9 @@ def decode_list_offsets(version: int, body: bytes) -> TopicRows:
 
 
 def decode_log_dirs(version: int, body: bytes) -> tuple[int, list[LogDirRows]]:
-    """(Error code, log dirs) with rows of `index`, `size`, `lag`, `is_future`. Versions 0 to 5.
-
-    Raises KafkaProtocolError.
-    """
+    """(Error code, log dirs): `index`, `size`, `lag`, `is_future`. Versions 0 to 5; raises KafkaProtocolError."""
     layout = _Layout.of(
-        [("index", ">i4"), ("size", ">i8"), ("lag", ">i8"), ("is_future", "u1")],
-        flexible=version >= LOG_DIRS_FLEXIBLE,
+        [("index", ">i4"), ("size", ">i8"), ("lag", ">i8"), ("is_future", "u1")], flexible=version >= LOG_DIRS_FLEXIBLE
     )
 
     def log_dir(reader: Reader) -> LogDirRows:
@@ -105,10 +108,7 @@ def decode_log_dirs(version: int, body: bytes) -> tuple[int, list[LogDirRows]]:
 
 
 def decode_offset_fetch(version: int, body: bytes) -> dict[str, CommittedRows]:
-    """Rows of `index`, `offset`, `error` by group; "" names the only group of versions below 8. Versions 1 to 9.
-
-    Raises KafkaProtocolError.
-    """
+    """`index`, `offset`, `error` by group, "" before version 8. Versions 1 to 9; raises KafkaProtocolError."""
     layout = _Layout.of(
         [("index", ">i4"), ("offset", ">i8")] + ([("epoch", ">i4")] if version >= FETCH_WITH_EPOCH else []),
         [("error", ">i2")],
@@ -231,3 +231,51 @@ def _row(reader: Reader, layout: _Layout) -> bytes:
         row += reader.taken(size - tags_size - len(row))
     reader.tags()
     return row + bytes(tags_size)
+
+
+class OffsetRows(Mapping[PartitionKey, int]):
+    """Offset by partition that has one; `topic` is the place of each row's topic in `topics`."""
+
+    def __init__(self, rows: TopicRows) -> None:
+        offset = rows.column("offset")
+        has_one = offset >= 0
+        self.topics = rows.topics
+        self.topic: Ints = rows.topic[has_one]
+        self.number: Ints = rows.column("index")[has_one]
+        self.offset: Ints = offset[has_one]
+
+    def among(self, partitions: Mapping[str, int]) -> "OffsetRows":
+        """The offsets of partitions that exist; `partitions` has the number of partitions of each topic."""
+        counts = np.array([partitions.get(topic, 0) for topic in self.topics], dtype=np.int64)
+        if not len(counts):
+            return self
+        exists = (self.number >= 0) & (self.number < counts[self.topic])
+        if exists.all():
+            return self
+        kept = copy(self)
+        kept.__dict__.pop("_by_key", None)
+        kept.topic, kept.number, kept.offset = self.topic[exists], self.number[exists], self.offset[exists]
+        return kept
+
+    def __getitem__(self, key: PartitionKey) -> int:
+        return self._by_key[key]
+
+    def __iter__(self) -> Iterator[PartitionKey]:
+        return iter(self._by_key)
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, OffsetRows) and self.topics == other.topics:
+            same = (np.array_equal(getattr(self, name), getattr(other, name)) for name in ("topic", "number", "offset"))
+            if all(same):
+                return True
+        return isinstance(other, Mapping) and self._by_key == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def _by_key(self) -> dict[PartitionKey, int]:
+        columns = zip(self.topic.tolist(), self.number.tolist(), self.offset.tolist(), strict=True)
+        return {(self.topics[topic], number): offset for topic, number, offset in columns}

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafka import KafkaAdminClient
-from kafka.errors import AuthorizationError, BrokerResponseError, KafkaError, RequestTimedOutError
+from kafka.errors import AuthorizationError, BrokerResponseError, KafkaError, NoError, RequestTimedOutError, for_code
 
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
@@ -26,12 +26,13 @@ def kafka_cluster_id(admin: KafkaAdminClient) -> str:
     return str(admin.describe_cluster()["cluster_id"])
 
 
-def is_unanswered(error: Exception) -> bool:
+def is_unanswered(error: Exception | type[Exception]) -> bool:
     """Whether no broker answered, so that nobody knows whether the request was carried out.
 
     RequestTimedOut counts: a broker answers so if its own wait has ended, the client raises it if its wait has.
     """
-    return _is_unanswered(type(error))
+    kind = error if isinstance(error, type) else type(error)
+    return not issubclass(kind, BrokerResponseError) or issubclass(kind, RequestTimedOutError)
 
 
 def unanswered_in(answer: str | None) -> bool:
@@ -55,7 +56,7 @@ def failure(
     request: str, error: type[Exception], message: str | None = None, *, role: str
 ) -> ClusterUnreachable | ClusterRequestFailed:
     """An error of the client, or of one part of an answer, as ours; `message` is Kafka's, if it sent one."""
-    if _is_unanswered(error):
+    if is_unanswered(error):
         return ClusterUnreachable(f"no answer when asked to {request} ({error.__name__})")
     detail = " ".join((message or "").split()).rstrip(".")
     rights = f"; `rebalancer check --role {role}` names the rights it needs"
@@ -64,5 +65,8 @@ def failure(
     return ClusterRequestFailed(f"the cluster refused to {request}: {reason}{hint}", kafka_error=error.__name__)
 
 
-def _is_unanswered(error: type[Exception]) -> bool:
-    return not issubclass(error, BrokerResponseError) or issubclass(error, RequestTimedOutError)
+def raise_error(answer: Any) -> None:
+    """Raise the error that an answer of kafka-python's, or a part of it, names."""
+    error = for_code(answer.error_code)
+    if error is not NoError:
+        raise error(getattr(answer, "error_message", None))

@@ -1,22 +1,19 @@
-"""What the collector asks brokers for: one request for all that one broker leads, holds or coordinates.
+"""What the collector reads of brokers: one request for all that one broker leads, holds or coordinates.
 
-Answers that grow with the cluster are decoded here into columns, in the thread of whoever asked. For many threads.
+Answers that grow with the cluster are decoded here into columns, in the thread of the caller. For many threads.
+ListOffsets requests are written here, as kafka-python takes some 3 us a partition to do it. A broker is asked about all
+that it leads twice a sample, and in the next sample again. These requests differ in the timestamp of their rows alone,
+so what stands between the timestamps is written once.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from kafka.admin import ConfigResourceType
-from kafka.errors import (
-    IncompatibleBrokerVersion,
-    KafkaError,
-    NodeNotReadyError,
-    NoError,
-    NotControllerError,
-    for_code,
-)
+from kafka.errors import IncompatibleBrokerVersion, KafkaError, NodeNotReadyError, NotControllerError, for_code
 from kafka.protocol.admin import (
     DescribeConfigsRequest,
     DescribeGroupsRequest,
@@ -27,31 +24,113 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from streaming.cluster import classic_groups, metadata_rows, offset_requests
+from assignor_core.live import PartitionKey
+from streaming.cluster import described_groups, metadata
 from streaming.cluster.answer_columns import (
     FETCH_OF_MANY,
     FETCH_VERSION_MAX,
+    OFFSETS_FLEXIBLE,
+    OFFSETS_WITH_EPOCH,
     LogDirRows,
+    OffsetRows,
     TopicRows,
     decode_list_offsets,
     decode_log_dirs,
     decode_offset_fetch,
 )
-from streaming.cluster.answers import is_unanswered
-from streaming.cluster.classic_groups import ClassicGroups
-from streaming.cluster.described_groups import DescribedGroup, PartitionKey
+from streaming.cluster.answers import is_unanswered, raise_error
+from streaming.cluster.described_groups import ClassicGroups, DescribedGroup
 from streaming.cluster.kafka_python_patches import PatchedAdminClient
-from streaming.cluster.metadata_columns import ClusterMetadata, MetadataDecoder
-from streaming.cluster.offset_requests import Led, OffsetRequest, OffsetRequests
-from streaming.cluster.offset_rows import OffsetRows
-from streaming.cluster.raw_requests import RawAnswer, RawRequest
+from streaming.cluster.metadata import ClusterMetadata, MetadataDecoder
+from streaming.cluster.wire import RawAnswer, RawRequest
 
+LATEST, EARLIEST, EARLIEST_LOCAL, NOT_UPLOADED = -1, -2, -4, -6
+"""Kafka's timestamps of the log end, the log start, the first offset on the leader's disk (KIP-405), and the first one
+that is not in remote storage yet (KIP-1023).
+"""
+OFFSETS_VERSION_MAX = 11
+WITH_ISOLATION, WITH_LOCAL, WITH_TIMEOUT, WITH_NOT_UPLOADED = 2, 8, 10, 11
+"""ListOffsets: the first version of each."""
+TIMEOUT_MS = 10_000
+ANY_REPLICA, NO_EPOCH = -1, -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels: with the second one the log end is the last stable offset."""
+Led = Mapping[str, Sequence[int]]
+"""Numbers of partitions by topic."""
 ANY_TRIES = 3
 """Most brokers that are tried for an answer that any broker can give."""
 REASSIGNMENTS_TIMEOUT_MS = 10_000
 POLICY = "cleanup.policy"
 """Setting of a topic: `delete`, `compact` or both."""
 Reads = tuple[dict[str, Mapping[PartitionKey, int]], dict[str, str]]
+
+
+class OffsetRequest:
+    """The fields of versions 1 to 11 of requests about the same partitions. For many threads."""
+
+    def __init__(self, led: Led, isolation_level: int = READ_UNCOMMITTED) -> None:
+        self.led = led
+        self._isolation_level = isolation_level
+        self._between: dict[int, tuple[bytes, ...]] = {}
+        """What stands before, between and after the timestamps, by version."""
+
+    def body(self, version: int, timestamp: int) -> bytes:
+        """The request for this timestamp. Before version 8 there is no tiered storage: log starts are requested."""
+        if timestamp == EARLIEST_LOCAL and version < WITH_LOCAL:
+            timestamp = EARLIEST
+        between = self._between.get(version)
+        if between is None:
+            between = self._between[version] = tuple(_between_timestamps(version, self.led, self._isolation_level))
+        return struct.pack(">q", timestamp).join(between)
+
+
+class OffsetRequests:
+    """The request to each broker, kept for as long as it is asked about the same partitions. For many threads."""
+
+    def __init__(self) -> None:
+        self._by_broker: dict[int, OffsetRequest] = {}
+
+    def of(self, broker: int, led: Led, timestamp: int) -> OffsetRequest:
+        """Returns the request to `broker` for the partitions `led`, which do not change once they were handed in."""
+        kept = self._by_broker.get(broker)
+        if kept is not None and kept.led == led:
+            return kept
+        request = OffsetRequest(led)
+        if timestamp != EARLIEST:  # log starts are asked of other partitions at each look
+            self._by_broker[broker] = request
+        return request
+
+
+def _between_timestamps(version: int, led: Led, isolation_level: int) -> Iterator[bytes]:
+    flexible = version >= OFFSETS_FLEXIBLE
+    tags = b"\x00" if flexible else b""
+    epoch = struct.pack(">i", NO_EPOCH) if version >= OFFSETS_WITH_EPOCH else b""
+    before = struct.pack(">i", ANY_REPLICA)
+    before += bytes([isolation_level]) if version >= WITH_ISOLATION else b""
+    before += _length(len(led), flexible=flexible)
+    for topic, numbers in led.items():
+        name = topic.encode()
+        before += _varint(len(name) + 1) if flexible else struct.pack(">h", len(name))
+        before += name + _length(len(numbers), flexible=flexible)
+        for number in numbers:
+            yield before + struct.pack(">i", number) + epoch
+            before = tags  # of the row
+        before += tags  # of the topic
+    yield before + (struct.pack(">i", TIMEOUT_MS) if version >= WITH_TIMEOUT else b"") + tags
+
+
+def _length(count: int, *, flexible: bool) -> bytes:
+    return _varint(count + 1) if flexible else struct.pack(">i", count)
+
+
+def _varint(value: int) -> bytes:
+    """An unsigned number of seven bits a byte, the lowest first (KIP-482)."""
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
 
 
 class BrokerReads:
@@ -67,7 +146,7 @@ class BrokerReads:
 
     def metadata(self) -> ClusterMetadata:
         """Brokers that are alive and all partitions, as one broker knows them; raises KafkaError."""
-        versions = {"min_version": metadata_rows.VERSION_MIN, "max_version": metadata_rows.VERSION_MAX}
+        versions = {"min_version": metadata.VERSION_MIN, "max_version": metadata.VERSION_MAX}
         answer: RawAnswer = self._ask_any(
             lambda broker: self._admin.ask_raw(
                 broker, RawRequest(MetadataRequest(topics=None, allow_auto_topic_creation=False, **versions))
@@ -88,7 +167,7 @@ class BrokerReads:
             answer = self._ask_any(
                 lambda broker: self._admin.ask_broker(broker, request(timeout_ms=REASSIGNMENTS_TIMEOUT_MS, topics=None))
             )
-            _raise(answer)
+            raise_error(answer)
         except NotControllerError:
             moving = self._admin.list_partition_reassignments()
             return {(tp.topic, tp.partition): frozenset(row["adding_replicas"]) for tp, row in moving.items()}
@@ -100,14 +179,14 @@ class BrokerReads:
 
     def leader_offsets(self, broker: int, led: Led, timestamp: int) -> TopicRows:
         """Rows of `index`, `error`, `offset` of partitions, by topic, that this broker led; raises KafkaError."""
-        version_min = offset_requests.WITH_NOT_UPLOADED if timestamp == offset_requests.NOT_UPLOADED else 1
+        version_min = WITH_NOT_UPLOADED if timestamp == NOT_UPLOADED else 1
         request = self._offset_requests.of(broker, led, timestamp)
         return self._offsets(broker, request, timestamp, version_min=version_min)
 
     def last_stable_offsets(self, broker: int, led: Led) -> TopicRows:
         """Rows of the offsets before which all transactions are over; raises KafkaError."""
-        request = OffsetRequest(led, offset_requests.READ_COMMITTED)
-        return self._offsets(broker, request, offset_requests.LATEST, version_min=offset_requests.WITH_ISOLATION)
+        request = OffsetRequest(led, READ_COMMITTED)
+        return self._offsets(broker, request, LATEST, version_min=WITH_ISOLATION)
 
     def cleanup_policies(self, topics: Sequence[str]) -> dict[str, str]:
         """`cleanup.policy` of these topics, of those whose configs the user may read; raises KafkaError."""
@@ -140,13 +219,13 @@ class BrokerReads:
     def list_groups(self, broker: int) -> list[dict[str, Any]]:
         """Groups that a broker coordinates, as kafka-python shows them; raises KafkaError."""
         answer = self._admin.ask_broker(broker, ListGroupsRequest())
-        _raise(answer)
+        raise_error(answer)
         return [group.to_dict() for group in answer.groups]
 
     def describe_classic(self, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
         """Groups of the classic protocol that this broker coordinates; raises KafkaError."""
         request = DescribeGroupsRequest(
-            groups=list(names), include_authorized_operations=False, max_version=classic_groups.VERSION_MAX
+            groups=list(names), include_authorized_operations=False, max_version=described_groups.VERSION_MAX
         )
         answer = self._admin.ask_raw(broker, RawRequest(request))
         return self._classic.decode(answer.version, answer.body)
@@ -170,7 +249,7 @@ class BrokerReads:
 
     def _offsets(self, broker: int, offsets: OffsetRequest, timestamp: int, *, version_min: int) -> TopicRows:
         request = RawRequest(
-            ListOffsetsRequest(min_version=version_min, max_version=offset_requests.VERSION_MAX),
+            ListOffsetsRequest(min_version=version_min, max_version=OFFSETS_VERSION_MAX),
             body=partial(offsets.body, timestamp=timestamp),
         )
         answer = self._admin.ask_raw(broker, request)
@@ -216,10 +295,4 @@ class BrokerReads:
             else:
                 self._unanswering.discard(broker)
                 return answer
-        raise error
-
-
-def _raise(answer: Any) -> None:
-    error = for_code(answer.error_code)
-    if error is not NoError:
         raise error

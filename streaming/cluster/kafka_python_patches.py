@@ -1,13 +1,15 @@
 """kafka-python's admin client with its faults patched: the only module that overrides its private methods.
 
-Each override names the reason. All were seen in kafka-python 3.0.12 (`kafka/admin/`, `kafka/net/manager.py`). After an
-upgrade, check them one by one and remove those that upstream has made needless; tests/collect/test_admin_client.py
-fails where a method was renamed.
+Each override names the reason. All were seen in kafka-python 3.0.12 (`kafka/admin/`, `kafka/net/manager.py`,
+`kafka/net/compat.py`). After an upgrade, check them one by one and remove those that upstream has made needless;
+tests/collect/test_admin_client.py fails where a method was renamed.
 """
 
+import random
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -16,31 +18,136 @@ from kafka.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaProtocolError,
-    NoError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
     NotControllerError,
     RequestTimedOutError,
     UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
     for_code,
 )
+from kafka.future import Future
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest, DescribeLogDirsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from streaming.cluster.answer_columns import LogDirRows, decode_log_dirs
-from streaming.cluster.first_contact import ASKED_AT_FIRST, SharingNetClient, first_answer
-from streaming.cluster.live_metadata import LiveMetadata, LiveTopic
-from streaming.cluster.metadata_rows import VERSION_MAX, VERSION_MIN
-from streaming.cluster.raw_requests import RawAnswer, RawRequest, TrafficCounters
+from streaming.cluster.answers import raise_error
+from streaming.cluster.metadata import VERSION_MAX, VERSION_MIN, LiveMetadata, LiveTopic
+from streaming.cluster.wire import RawAnswer, RawRequest, TrafficCounters
 
+ASKED_AT_FIRST = 3
+"""Most brokers that are tried: the next one once the broker before has used its share of the time or has failed."""
+PATIENCE_S = 1.0
+"""How long the first contact is tried again while every bootstrap server fails at once, and none hangs. The pauses
+between attempts double, so that it ends within 2 s.
+"""
 CLIENT_ID = "client-id"
 ANY_NAME = 2
 """Kafka's match type of quotas: every name, but not the default."""
 
 
+class NoFirstContact(KafkaError):  # type: ignore[misc]  # kafka-python has no types
+    """Every bootstrap server has failed, and none by its time limit."""
+
+
+class SharingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
+    """Each bootstrap server gets its share of the time, and all are tried before one is tried again.
+
+    3.0.12 takes one bootstrap server at random and waits for it until the whole time is over.
+    """
+
+    def __init__(self, net: Any, **configs: Any) -> None:
+        super().__init__(net, **configs)
+        self._tried: set[str] = set()
+        self._began_s = time.monotonic()
+        for name in ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"):
+            self.config[name] = min(self.config[name], self.config["request_timeout_ms"])
+
+    def get_connection(self, node_id: Any, timeout_ms: float | None = None, **options: Any) -> Any:
+        """The connection, made as kafka-python makes it; raises NodeNotReadyError for a bootstrap server whose turn is
+        over, NoFirstContact where all have failed and the client has reached no broker yet.
+        """
+        if self.cluster.is_bootstrap(node_id) and timeout_ms is not None:
+            servers = {server.node_id for server in self.cluster.bootstrap_brokers()}
+            self._check_hope(servers)
+            if self._tried >= servers:
+                self._tried = set()
+            if node_id in self._tried:
+                raise NodeNotReadyError(node_id)
+            self._tried.add(node_id)
+            timeout_ms = min(timeout_ms, self.config["request_timeout_ms"] / len(servers))
+        return super().get_connection(node_id, timeout_ms=timeout_ms, **options)
+
+    def _check_hope(self, servers: set[str]) -> None:
+        """3.0.12 tries until the whole time is over. A client that has reached its cluster once does wait for it."""
+        is_first = not self.cluster.brokers()
+        if is_first and self._backoff.keys() >= servers and time.monotonic() - self._began_s >= PATIENCE_S:
+            raise NoFirstContact
+
+    def maybe_raise_auth_failure(self, node_id: Any) -> None:
+        """Only until the pause after it is over: 3.0.12 never connects again to a broker that has refused a login,
+        though the next token, or the broker's next look at its keys, may make it good.
+        """
+        if self.connection_delay(node_id) > 0:
+            super().maybe_raise_auth_failure(node_id)
+
+
+class SharingNetClient(KafkaNetClient):  # type: ignore[misc]
+    """What kafka-python's clients take as `kafka_client`."""
+
+    def __init__(self, **configs: Any) -> None:
+        net = NetworkSelector(**configs)
+        super().__init__(net=net, manager=SharingManager(net, **configs))
+
+
+async def first_answer(
+    manager: Any, brokers: Iterable[int], ask: Callable[[int], Awaitable[Any]], limit_ms: float
+) -> Any:
+    """What the first of a few brokers, drawn at random, answers. Raises the last error if none does.
+
+    Where all is well one broker is asked. Requests to any broker then go on to that one: what a client reads is not of
+    one broker now and of another, which hears of changes later, the next time.
+    """
+    drawn = list(brokers)
+    random.shuffle(drawn)
+    asked = drawn[:ASKED_AT_FIRST]
+    if not asked:
+        raise NodeNotReadyError("no broker is known")
+    first, errors, left = Future(), list[BaseException](), iter(asked)
+
+    def ask_next() -> None:
+        broker = None if first.is_done else next(left, None)
+        if broker is not None:
+            answer = manager.call_soon(ask, broker)
+            answer.add_callback(answered)
+            answer.add_errback(failed)
+
+    def answered(answer: Any) -> None:
+        if not first.is_done:
+            first.success(answer)
+
+    def failed(error: BaseException) -> None:
+        errors.append(error)
+        if len(errors) < len(asked):
+            ask_next()
+        elif not first.is_done:
+            first.failure(error)
+
+    for _ in asked[:-1]:
+        ask_next()
+        with suppress(KafkaTimeoutError):
+            return await manager.wait_for(first, limit_ms / len(asked))
+    ask_next()
+    return await manager.wait_for(first, limit_ms / len(asked))
+
+
 class PatchedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
     """An admin client that doesn't keep what has changed: the controller, the brokers, the coordinators of groups.
 
-    One bootstrap server or broker that hangs does not keep it from reaching the others (`first_contact`).
+    One bootstrap server or broker that hangs does not keep it from the others: see `SharingManager`, `first_answer`.
     """
 
     def __init__(self, **configs: Any) -> None:
@@ -95,13 +202,10 @@ class PatchedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-pytho
         return self._live_metadata.decode(answer.version, answer.body, whole=topics is None)
 
     def client_id_quotas(self) -> dict[str, dict[str, float]]:
-        """Quotas that are set by client id alone, by that id and Kafka's name of the quota; raises KafkaError.
-
-        3.0.12 knows the requests of quotas and has no method for them.
-        """
+        """Quotas of client ids alone, by id and name: 3.0.12 has no method for these requests. Raises KafkaError."""
         component = DescribeClientQuotasRequest.ComponentData(entity_type=CLIENT_ID, match_type=ANY_NAME, match=None)
         response = self._manager.run(self._async_read, DescribeClientQuotasRequest([component], strict=True))
-        _raise(response)
+        raise_error(response)
         return {
             row.entity[0].entity_name: {quota.key: quota.value for quota in row.values}
             for row in response.entries or ()
@@ -123,7 +227,7 @@ class PatchedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-pytho
         ]
         response = self._manager.run(self._async_send, AlterClientQuotasRequest(entries, validate_only=False))
         for row in response.entries:
-            _raise(row)
+            raise_error(row)
 
     def ask_broker(self, broker: int, request: Any) -> Any:
         """One broker's response to a request that 3.0.12 has no method for; raises KafkaError."""
@@ -243,12 +347,10 @@ class PatchedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-pytho
         return await self._refreshing_brokers(super()._async_describe_configs(*arguments, **options))
 
     def _describe_configs_process_responses(self, responses: Iterable[Any], *arguments: Any, **options: Any) -> Any:
-        """3.0.12 passes over the error of a resource: what a user may not read would seem to be set nowhere. A topic
-        that is gone has no settings.
-        """
+        """3.0.12 passes over the error of a resource; only a topic that is gone has no settings."""
         for result in (row for response in responses for row in response.results):
             if for_code(result.error_code) is not UnknownTopicOrPartitionError:
-                _raise(result)
+                raise_error(result)
         return super()._describe_configs_process_responses(responses, *arguments, **options)
 
     async def _async_list_groups(self, *arguments: Any, **options: Any) -> Any:
@@ -264,10 +366,3 @@ class PatchedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-pytho
         except UnknownBrokerIdError:
             self._manager.cluster.request_update()
             raise
-
-
-def _raise(answer: Any) -> None:
-    """Raise the error that an answer, or a part of it, names."""
-    error = for_code(answer.error_code)
-    if error is not NoError:
-        raise error(answer.error_message)

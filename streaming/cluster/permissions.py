@@ -1,10 +1,14 @@
-"""Which of the operations that a role needs of Kafka (see `levels`) the client's user may not do.
+"""The rights that each role needs of Kafka, by levels of what works with a part of them, and which of them are missing.
 
-Brokers list the operations that they authorize, so no right to read ACLs is needed. This module changes nothing, and
-knows no role's code.
+Levels build on each other. `rebalancer check` shows the one that is reached, `deploy/acls/grant.sh` grants up to one
+(LEVEL), and docs/security.md has the same table; tests compare. Brokers list the operations that they authorize, so no
+right to read ACLs is needed. This module changes nothing, and knows no role's code.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -16,17 +20,129 @@ from kafka.errors import (
 )
 
 from streaming.cluster.answers import translated
-from streaming.cluster.levels import NEEDS, Level, Missing, Need, Resource
 from streaming.errors import UsageProblem
 
+ROLES = ("collect", "pipeline", "control")
 NAMED_MAX = 3
 PROBE = "rebalancer-permission-probe"
 """No topic and no group has this name."""
 OFFSETS_TOPIC = "__consumer_offsets"
-
 UNKNOWN_TOPIC = 3
 """Kafka's error code of a topic that does not exist, or that the user may not know of."""
 ALTERING = frozenset({"ALTER", "ALTER_CONFIGS"})
+
+
+class Level(StrEnum):
+    """How much of the product works, least first."""
+
+    LAG = "lag"
+    LOAD = "load"
+    PLAN = "plan"
+    EXECUTE = "execute"
+
+    def includes(self, other: "Level") -> bool:
+        """Whether `other` is this level or one below it.
+
+        >>> Level.LOAD.includes(Level.LAG), Level.LOAD.includes(Level.PLAN)
+        (True, False)
+        """
+        return list(Level).index(other) <= list(Level).index(self)
+
+
+class Resource(StrEnum):
+    """What an operation is allowed on."""
+
+    CLUSTER = "cluster"
+    TOPICS = "every topic"
+    INPUT_TOPICS = "the input topics"
+    FOREIGN_TOPICS = "the topics of other collectors"
+    GROUPS = "every group"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One operation that a role needs, for what, and the lowest level that does."""
+
+    role: str
+    resource: Resource
+    operation: str
+    reason: str
+    level: Level
+
+
+NEEDS = (
+    Need("collect", Resource.CLUSTER, "DESCRIBE", "log dirs, reassignments under way, names of groups", Level.LOAD),
+    Need("collect", Resource.TOPICS, "DESCRIBE", "placement, leaders, offsets", Level.LAG),
+    Need("collect", Resource.GROUPS, "DESCRIBE", "members and committed offsets", Level.LAG),
+    Need("collect", Resource.INPUT_TOPICS, "CREATE", "makes them where they are missing", Level.LAG),
+    Need("collect", Resource.INPUT_TOPICS, "WRITE", "samples", Level.LAG),
+    Need("pipeline", Resource.INPUT_TOPICS, "READ", "samples", Level.LAG),
+    Need("pipeline", Resource.FOREIGN_TOPICS, "READ", "samples in other formats (topics.foreign)", Level.LOAD),
+    Need("control", Resource.CLUSTER, "DESCRIBE", "log dirs, reassignments under way", Level.PLAN),
+    Need("control", Resource.CLUSTER, "DESCRIBE_CONFIGS", "throttles that others have set on brokers", Level.EXECUTE),
+    Need("control", Resource.CLUSTER, "ALTER", "reassigns partitions, elects leaders", Level.EXECUTE),
+    Need("control", Resource.CLUSTER, "ALTER_CONFIGS", "throttle rates of brokers, cordons of log dirs", Level.EXECUTE),
+    Need("control", Resource.TOPICS, "DESCRIBE", "placement and leaders", Level.PLAN),
+    Need("control", Resource.TOPICS, "DESCRIBE_CONFIGS", "throttles that others have set on topics", Level.EXECUTE),
+    Need("control", Resource.TOPICS, "ALTER_CONFIGS", "throttled replicas of topics", Level.EXECUTE),
+)
+"""The least rights of each role; in mode observe control needs none that alters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A need that is not met, and on what."""
+
+    need: Need
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.need.operation} on {self.where} ({self.need.reason})"
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The highest level all of whose needs, and of those below it, are met; and what is missing for the next."""
+
+    level: Level | None
+    next_level: Level | None
+    missing: tuple[Missing, ...]
+
+    def __str__(self) -> str:
+        """The line of `rebalancer check`.
+
+        >>> need = Need("collect", Resource.CLUSTER, "DESCRIBE", "log dirs", Level.LOAD)
+        >>> str(level_reached([Missing(need, "cluster")], ["collect"]))
+        'lag; load needs DESCRIBE on cluster (log dirs)'
+        >>> str(level_reached([], ["collect", "pipeline"]))
+        'load, the highest of these roles'
+        """
+        reached = self.level.value if self.level else "none"
+        if self.next_level is None:
+            return f"{reached}, the highest of these roles"
+        lines = list(dict.fromkeys(map(str, self.missing)))
+        return f"{reached}; {self.next_level} needs {'; '.join(lines)}"
+
+
+def level_reached(missing: Iterable[Missing], roles: Collection[str]) -> Reached:
+    """What these roles reach while so much is missing."""
+    lacking, reached = list(missing), None
+    for level in levels_of(roles):
+        rows = tuple(row for row in lacking if row.need.level is level)
+        if rows:
+            return Reached(reached, level, rows)
+        reached = level
+    return Reached(reached, None, ())
+
+
+def levels_of(roles: Collection[str]) -> tuple[Level, ...]:
+    """Levels that any need of these roles brings, least first.
+
+    >>> [level.value for level in levels_of(["collect"])]
+    ['lag', 'load']
+    """
+    named = {need.level for need in NEEDS if need.role in roles}
+    return tuple(level for level in Level if level in named)
 
 
 def missing_permissions(
@@ -85,20 +201,16 @@ class _Granted:
     def lacking(self, need: Need) -> Iterator[Missing]:
         """`need` once for each thing it is not granted on; names only some of many."""
         ways: Mapping[Resource, Callable[[str], Iterable[str]]] = {
-            Resource.CLUSTER: self._cluster_lacks,
+            Resource.CLUSTER: lambda operation: () if operation in self._cluster else ("",),
             Resource.TOPICS: self._topics_lack,
-            Resource.INPUT_TOPICS: self._input_topics_lack,
-            Resource.FOREIGN_TOPICS: self._foreign_topics_lack,
+            Resource.INPUT_TOPICS: partial(self._named_topics_lack, self._input_topics),
+            Resource.FOREIGN_TOPICS: partial(self._named_topics_lack, self._foreign_topics),
             Resource.GROUPS: self._groups_lack,
         }
         where = list(ways[need.resource](need.operation))
         if len(where) > NAMED_MAX:
             where = [f"{len(where)} of them, first {where[0]}"]
         return (Missing(need, f"{need.resource}: {name}" if name else need.resource.value) for name in where)
-
-    def _cluster_lacks(self, operation: str) -> Iterator[str]:
-        if operation not in self._cluster:
-            yield ""
 
     def _topics_lack(self, operation: str) -> Iterator[str]:
         """Kafka does not list topics that may not be described; of a named one it answers why it is missing."""
@@ -108,13 +220,13 @@ class _Granted:
         else:
             yield from sorted(name for name, operations in self._topics.items() if operation not in operations)
 
-    def _input_topics_lack(self, operation: str) -> Iterator[str]:
-        """CREATE matters only if a topic is missing."""
-        for name, row in sorted(self._input_topics.items()):
+    def _named_topics_lack(self, topics: Mapping[str, Mapping[str, Any]], operation: str) -> Iterator[str]:
+        """Yields topics that do not allow `operation`. CREATE matters only if a topic is missing, and nothing else."""
+        for name, row in sorted(topics.items()):
             if row["error_code"] == UNKNOWN_TOPIC:
                 if operation == "CREATE" and not self._may_create(name):
                     yield f"{name}, which is missing"
-            elif operation != "CREATE" and operation not in _operations(row):
+            elif operation != "CREATE" and operation not in (row.get("authorized_operations") or ()):
                 yield name
 
     def _may_create(self, name: str) -> bool:
@@ -126,12 +238,6 @@ class _Granted:
         answer = self._admin.create_topics([name], validate_only=True, raise_errors=False)["topics"][0]
         return for_code(answer["error_code"]) not in (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 
-    def _foreign_topics_lack(self, operation: str) -> Iterator[str]:
-        """Yields foreign topics that do not allow `operation`. A missing topic is skipped: its writer creates it."""
-        for name, row in sorted(self._foreign_topics.items()):
-            if row["error_code"] != UNKNOWN_TOPIC and operation not in _operations(row):
-                yield name
-
     def _groups_lack(self, _operation: str) -> Iterator[str]:
         """Describes a group that doesn't exist; does nothing while groups have no topic, as Kafka would create it."""
         if OFFSETS_TOPIC not in self._topics:
@@ -142,7 +248,3 @@ class _Granted:
             error = str(refusal)
         if GroupAuthorizationFailedError.__name__ in error:
             yield ""
-
-
-def _operations(row: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(row.get("authorized_operations") or ())

@@ -33,9 +33,7 @@ class ClusterReader(Protocol):
         """
 
     def uploads(self, leaders: Mapping[PartitionKey, int]) -> Uploads:
-        """How far remote storage has got with the logs of these partitions, by their leaders; nothing is known where
-        brokers refuse or do not answer.
-        """
+        """How far remote storage has got with the logs of these partitions, by leader, as far as brokers answer."""
 
 
 class PlacementChanger(Protocol):
@@ -56,9 +54,7 @@ class ThrottleReader(Protocol):
     """Throttles that are set, by anybody."""
 
     def throttle_rates(self, brokers: Collection[int] | None = None) -> dict[int, dict[str, int]]:
-        """Rates in bytes/s by broker and setting, of these brokers that are alive (of all where None). Each of them is
-        asked: raises ClusterUnreachable where one doesn't answer.
-        """
+        """Rates in bytes/s by broker and setting, of live brokers; raises ClusterUnreachable if one doesn't answer."""
 
     def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
         """Lists of throttled replicas by (topic, setting)."""
@@ -93,9 +89,7 @@ class LogDirRateReader(Protocol):
     """Rates of movements within brokers that are set, by anybody."""
 
     def log_dir_rates(self, brokers: Collection[int] | None = None) -> dict[int, int]:
-        """Rates of movements within a broker that are set, bytes/s, of these brokers that are alive (of all where
-        None). Raises ClusterUnreachable where one doesn't answer.
-        """
+        """Rates of movements within live brokers, bytes/s; raises ClusterUnreachable if one doesn't answer."""
 
 
 class LogDirChanger(LogDirRateReader, Protocol):
@@ -109,14 +103,10 @@ class LogDirChanger(LogDirRateReader, Protocol):
         """
 
     def set_log_dir_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
-        """Set the rate of all movements within a broker, of brokers that are alive, bytes/s; a rate that somebody else
-        has set stays.
-        """
+        """Set the rate of all movements within a broker, bytes/s; a rate that somebody else has set stays."""
 
     def clear_log_dir_rates(self, brokers: Collection[int], *, untagged: bool = False) -> list[int]:
-        """Remove rates, those of others only if `untagged`; returns the brokers that are down and therefore keep
-        theirs.
-        """
+        """Remove rates, those of others only if `untagged`; returns the brokers that are down and keep theirs."""
 
     def cordon_log_dirs(self, broker_id: int, paths: Collection[str], *, cordoned: bool) -> None:
         """Let log dirs of a broker take no new replicas, or take them again; cordons of its other log dirs stay. Raises

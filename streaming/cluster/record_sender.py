@@ -1,20 +1,25 @@
-"""Sends records to topics through librdkafka: bytes in, and a count of what the brokers have acknowledged.
+"""Sends records to topics: bytes in, and a count of what the brokers have acknowledged.
 
-It knows nothing of what the records hold. Nothing here waits longer than one `kafka.request_timeout_ms`: a partition
-whose leader hangs costs its own records, which are counted, and that time. Where a broker is known to hang, records are
-given up once no other is acknowledged any more.
+It knows nothing of what the records hold. librdkafka sends them, and kafka-python where librdkafka's wheels can't make
+the login (GSSAPI), at more than ten times the CPU time a record. Nothing here waits longer than one
+`kafka.request_timeout_ms`: a partition whose leader hangs costs its own records, which are counted, and that time. If a
+broker is known to hang, records are given up once no other is acknowledged any more.
 """
 
 import logging
 import time
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError as LibrdkafkaError
+from confluent_kafka import KafkaException, Message, Producer
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
 
-from streaming.cluster.clients import librdkafka_options
-from streaming.cluster.login_files import check_tls_files, held_now
+from streaming.cluster.clients import librdkafka_options, python_options, reaching
+from streaming.cluster.logins import check_tls_files, held_now
 from streaming.errors import ClusterUnreachable, RebalancerError
 from streaming.settings import KafkaSettings
 
@@ -34,6 +39,13 @@ STALLED_SHARE = 0.2
 """If nothing is acknowledged for this share of the limit while a broker hangs, the records left are for that broker."""
 NOTICED_S = 2.0
 """librdkafka looks once a second for records whose time is over."""
+PENDING_MAX = 20_000
+"""Most records that are sent and not acknowledged."""
+PYTHON_BATCH_BYTES = 500_000
+PYTHON_LINGER_MS = 100
+CLOSE_S = 1.0
+"""For each batch that is not acknowledged in its time."""
+"""Share of the limit that `flush` waits while a broker is known to hang."""
 LOGGER = logging.getLogger("kafka.librdkafka")
 """Below kafka-python's logger: what either client logs is shown with `log.level: debug`."""
 
@@ -81,10 +93,7 @@ class RecordSender:
             raise ClusterUnreachable(f"librdkafka refuses the settings of the connection ({name})") from None
 
     def send(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> int:
-        """Queue records, (key, value) each, and return their number. Waits where the queue is full.
-
-        Records that can't be queued in time are counted as not delivered, see `flush`.
-        """
+        """Queue records, (key, value) each, for as long as there is time; returns their number. See `flush`."""
         self._follow_files()
         count, deadline_s = 0, time.monotonic() + self._limit_s
         produce = self._producer.produce
@@ -146,6 +155,69 @@ class RecordSender:
         except RebalancerError as error:
             log.warning("login_not_renewed", error=str(error))
 
-    def _note_failure(self, error: KafkaError | None, _message: Message) -> None:
+    def _note_failure(self, error: LibrdkafkaError | None, _message: Message) -> None:
         if error is not None:
             self._failed[error.name()] += 1
+
+
+class PythonSender:
+    """A producer with acks=all whose records are neither repeated nor reordered (KIP-98). Not for two threads."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        """Raises ClusterUnreachable where no broker is reached."""
+        self._limit_s = settings.request_timeout_ms / 1000
+        self._failed: Counter[str] = Counter()
+        self._pending: list[Any] = []
+        limits = {
+            # The time of a record begins as it is queued, and holds at least one request.
+            "request_timeout_ms": max(1, settings.request_timeout_ms // 2 - PYTHON_LINGER_MS),
+            "delivery_timeout_ms": settings.request_timeout_ms,
+            "max_block_ms": settings.request_timeout_ms,
+        }
+        batches = {"batch_size": PYTHON_BATCH_BYTES, "linger_ms": PYTHON_LINGER_MS, "compression_type": "gzip"}
+        with reaching(settings):
+            self._producer = KafkaProducer(**python_options(settings) | limits | batches, acks="all")
+
+    def send(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> int:
+        """Sends records as `RecordSender.send` does."""
+        count, deadline_s = 0, time.monotonic() + self._limit_s
+        for key, value in records:
+            count += 1
+            if len(self._pending) >= PENDING_MAX:
+                self._settle(max(0.0, deadline_s - time.monotonic()))
+            if time.monotonic() > deadline_s:
+                self._failed["QueueFull"] += 1
+                continue
+            try:
+                self._pending.append(self._producer.send(topic, value=value, key=key))
+            except KafkaError as error:
+                self._failed[type(error).__name__] += 1
+        return count
+
+    def flush(self, *, broker_hangs: bool = False) -> int:
+        """Waits for acknowledgements as `RecordSender.flush` does."""
+        self._settle(self._limit_s * (STALLED_SHARE if broker_hangs else 1.0))
+        failed, self._failed = self._failed, Counter()
+        if failed:
+            log.warning("records_not_delivered", **dict(failed))
+        return failed.total()
+
+    def close(self) -> None:
+        """Closes the producer as `RecordSender.close` does."""
+        self.flush()
+        try:
+            self._producer.close(timeout=CLOSE_S)
+        except KafkaError:
+            # kafka-python's thread would go on, and its destructor would close once more.
+            self._producer._sender.force_close()
+            self._producer._closed = True
+
+    def _settle(self, limit_s: float) -> None:
+        """Wait for what is sent, and count what has failed or is not acknowledged in time."""
+        deadline_s = time.monotonic() + limit_s
+        for future in self._pending:
+            try:
+                future.get(timeout=max(0.0, deadline_s - time.monotonic()))
+            except KafkaError as error:
+                self._failed[type(error).__name__] += 1
+        self._pending.clear()

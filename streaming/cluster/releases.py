@@ -8,10 +8,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kafka.errors import NoError, for_code
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from streaming.cluster.answers import brokers_alive, translated
+from streaming.cluster.answers import brokers_alive, raise_error, translated
 from streaming.cluster.group_messages import (
     ConsumerGroupDescribeRequest,
     DescribeShareGroupOffsetsRequest,
@@ -119,9 +118,7 @@ def missing_features(releases: Iterable[BrokerRelease]) -> list[Feature]:
 
 def _release_of(admin: PatchedAdminClient, broker: int) -> BrokerRelease:
     answer = admin.ask_broker(broker, ApiVersionsRequest("rebalancer", "1", min_version=3))
-    error = for_code(answer.error_code)
-    if error is not NoError:
-        raise error(f"broker {broker} refuses ApiVersions")
+    raise_error(answer)
     levels = {row.name: row.max_version for row in answer.supported_features or ()}
     release, is_newer = release_of_level(levels.get(METADATA_VERSION))
     return BrokerRelease(release, {row.api_key: row.max_version for row in answer.api_keys}, is_newer)

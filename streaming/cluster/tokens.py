@@ -1,7 +1,9 @@
-"""Tokens by which clients log in to the brokers: fetched by client credentials (RFC 6749, KIP-768), or from a file.
+"""Tokens by which clients log in to the brokers: fetched by client credentials, signed for AWS MSK, or from a file.
 
-A source hands out the token that is good now. It knows nothing of Kafka's clients; `streaming.cluster.clients` gives
-each of them the source in its own form.
+A source hands out the token that is good now (RFC 6749, KIP-768). It knows nothing of Kafka's clients;
+`streaming.cluster.clients` gives each of them the source in its own form. A token for MSK is a request
+`kafka-cluster:Connect` that is signed and never sent: the signed URL (AWS Signature Version 4, in the query) in base64,
+as AWS's own aws-msk-iam-sasl-signer makes it. Credentials and signature are botocore's, which is installed on request.
 """
 
 import base64
@@ -18,9 +20,9 @@ from typing import Any, Protocol
 import httpx
 import structlog
 
-from streaming.errors import ClusterUnreachable, UsageProblem
+from streaming.errors import ClusterUnreachable, SetUpIncomplete, UsageProblem
 from streaming.runtime import clocks
-from streaming.runtime.http_errors import HTTP_ERRORS
+from streaming.runtime.http_answers import HTTP_ERRORS, verification
 from streaming.runtime.secrets import oauthbearer_client_secret, oauthbearer_file_token, without_user_info
 from streaming.settings import KafkaSettings
 
@@ -39,6 +41,16 @@ ANSWER_BYTES_MAX = 1_000_000
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 """RFC 6750, 2.1. Anything else could add fields to the message to the broker."""
 ERROR_CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+MSK_LIFE_S = 900
+"""The longest that brokers accept. botocore renews temporary credentials when they have so long to live."""
+MSK_SERVICE = "kafka-cluster"
+MSK_ACTION = "kafka-cluster:Connect"
+MSK_USER_AGENT = "kafka-load-rebalancer"
+REGION_OF_BROKER = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?:\d+$")
+NO_CREDENTIALS = (
+    "no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name kafka.sasl_aws_msk_iam_profile, "
+    "or run where AWS gives a role"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +197,9 @@ class TokenEndpoint:
         return answer.status_code, bytes(body)
 
     def _verification(self) -> ssl.SSLContext | bool:
-        """Certificates are loaded, 20 ms of CPU, only where the URL needs them."""
-        if not (self.settings.sasl_oauthbearer_token_endpoint_url or "").startswith("https:"):
-            return False
-        file = self.settings.sasl_oauthbearer_ca_file
-        if file is None:
-            return httpx.create_ssl_context()
+        url, file = self.settings.sasl_oauthbearer_token_endpoint_url or "", self.settings.sasl_oauthbearer_ca_file
+        if file is None or not url.startswith("https:"):
+            return verification(url)
         try:
             return ssl.create_default_context(cafile=str(file))
         except (OSError, ValueError) as error:  # SSLError is an OSError
@@ -209,10 +218,7 @@ class TokenEndpoint:
 
 
 def token_of(value: object, life_ms: int | None, *, now_ms: int, origin: str) -> Token:
-    """A token with its expiry: the earlier of its life and of the claim `exp`, if it is a JWT (RFC 7519).
-
-    Raises ClusterUnreachable where it is no token; `origin` is named then.
-    """
+    """A token with its expiry, also by the claim `exp` of a JWT; raises ClusterUnreachable, which names `origin`."""
     if not isinstance(value, str) or not TOKEN.fullmatch(value):
         raise ClusterUnreachable(f"{origin} gives what is no token: a bearer's token has letters, digits and ._~+/=-")
     ends = [now_ms + life_ms] if life_ms is not None else []
@@ -245,3 +251,65 @@ def _error_code(body: bytes) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return f" ({code})" if isinstance(code, str) and ERROR_CODE.fullmatch(code) else ""
+
+
+class MskSigner:
+    """Signs a token with the credentials that botocore has now; it renews temporary ones itself."""
+
+    def __init__(self, settings: KafkaSettings, now_ms: Callable[[], int] = clocks.now_ms) -> None:
+        """Raises SetUpIncomplete where botocore is missing, UsageProblem where the region is not known."""
+        try:
+            import botocore.session
+        except ImportError:
+            raise SetUpIncomplete(
+                "kafka.sasl_mechanism AWS_MSK_IAM needs botocore: pip install --no-deps -r deploy/extras/msk.lock"
+            ) from None
+        self._now_ms = now_ms
+        self._region = region_of(settings)
+        self._session = botocore.session.Session(profile=settings.sasl_aws_msk_iam_profile)
+        self._credentials: Any = None
+
+    def fetch(self) -> Token:
+        """A token signed now; raises ClusterUnreachable where there are no credentials."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            # Kept once they are there: botocore looks for them in up to ten places.
+            self._credentials = self._credentials or self._session.get_credentials()
+            if self._credentials is None:
+                raise ClusterUnreachable(NO_CREDENTIALS)
+            url = signed_url(self._credentials.get_frozen_credentials(), self._region)
+        except (BotoCoreError, ClientError) as error:
+            raise ClusterUnreachable(f"no AWS credentials: {' '.join(str(error).split())}") from None
+        value = base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
+        now_ms = self._now_ms()
+        return Token(value, now_ms, now_ms + MSK_LIFE_S * 1000)
+
+
+def signed_url(credentials: Any, region: str) -> str:
+    """The presigned request; `credentials` are botocore's, frozen. Raises botocore's errors."""
+    from botocore.auth import SigV4QueryAuth
+    from botocore.awsrequest import AWSRequest
+
+    request = AWSRequest(method="GET", url=f"https://kafka.{region}.amazonaws.com/", params={"Action": MSK_ACTION})
+    SigV4QueryAuth(credentials, MSK_SERVICE, region, expires=MSK_LIFE_S).add_auth(request)
+    # Behind the signature, as AWS's signer adds it: brokers log it, and do not sign it.
+    return f"{request.url}&User-Agent={MSK_USER_AGENT}"
+
+
+def region_of(settings: KafkaSettings) -> str:
+    """The region that the settings name, or the brokers' own names; raises UsageProblem.
+
+    >>> server = "b-1.main.x1.c2.kafka.eu-west-1.amazonaws.com:9098"
+    >>> region_of(KafkaSettings(bootstrap_servers=[server]))
+    'eu-west-1'
+    """
+    if settings.sasl_aws_msk_iam_region is not None:
+        return settings.sasl_aws_msk_iam_region
+    regions = {match[1] for server in settings.bootstrap_servers if (match := REGION_OF_BROKER.search(server))}
+    if len(regions) != 1:
+        raise UsageProblem(
+            "kafka.sasl_aws_msk_iam_region: missing, and the names in kafka.bootstrap_servers show none: "
+            "set it to the region of the cluster, such as eu-west-1"
+        )
+    return regions.pop()

@@ -1,19 +1,35 @@
 """Reads consumer groups: which there are, who owns what, what they committed. In batches, and no more than needed.
 
 Groups without members aren't described, and once nothing moves in one its offsets are fetched more rarely. A group that
-can't be read costs its own figures, not those of the batch it is in; a broker, those of the groups it coordinates.
+can't be read costs its own figures, not those of its batch; a broker, those of the groups that it coordinates.
+
+If there are more than `collect.groups_max` groups, most places go to the groups that matter: in turns the group with
+most lag and the group that has committed most recently. A tenth of the places goes round among all others, for some
+samples each, those first that were never read. So a new group, or one whose lag has grown, is seen within a bounded
+number of samples. A group that has a place keeps it unless another is clearly ahead.
+
+Two more things are read of what groups read. Last stable offsets show where an open transaction holds back consumers
+that read committed records alone: a broker is asked only about partitions where the answer may matter. A group has
+committed less than the log holds there, and either has committed nothing since the sample before, or the topic had an
+open transaction in an earlier sample. Without the topic of transactions no producer has ever begun one. Cleanup
+policies show which topics are compacted: offsets of a compacted topic are more than its records.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, zip_longest
 from typing import Any, TypeVar
 
+import numpy as np
 import structlog
 from kafka.errors import KafkaError
 
+from assignor_core.intervals import is_due
+from assignor_core.live import PartitionKey
+from streaming.cluster.answer_columns import TopicRows
 from streaming.cluster.answers import is_unanswered
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.described_groups import (
@@ -26,20 +42,44 @@ from streaming.cluster.described_groups import (
     describe,
     share_offsets,
 )
-from streaming.collect.cleanup_policies import CleanupPolicies
-from streaming.collect.group_choice import GroupChoice
-from streaming.collect.group_table import GroupTable, GroupView
-from streaming.collect.group_views import EMPTY, Owners, Reported, view_of
-from streaming.collect.look import Look
-from streaming.collect.partition_table import PartitionKey, PartitionTable
-from streaming.collect.refusals import Request, is_refused
+from streaming.collect.group_table import (
+    EMPTY,
+    GroupRows,
+    GroupTable,
+    GroupView,
+    Owners,
+    Reported,
+    SharePositions,
+    view_of,
+)
+from streaming.collect.look import Look, Request, is_refused
+from streaming.collect.partition_table import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    Ints,
+    PartitionNames,
+    PartitionTable,
+    column_at,
+)
 from streaming.collect.shards import WHOLE, Shard
-from streaming.collect.share_positions import SharePositions
-from streaming.collect.stable_offsets import StableOffsets
 from streaming.settings import CollectSettings
 
 log = structlog.get_logger()
 
+ASKED_AGAIN_MS = 3_600_000
+TOPICS_AT_ONCE = 1_000
+"""Topics of one request; further ones wait for the next look."""
+COMPACT = "compact"
+ROUND_SHARE = 10
+"""One place in so many goes round."""
+TURN_LOOKS = 6
+"""Looks that each turn lasts: commits show from the second look on, and a window needs some samples."""
+AHEAD_FACTOR = 1.5
+"""A group with a place loses it to a group with this many times its lag."""
+AHEAD_LOOKS = 30
+"""A group with a place loses it to a group that has committed so many looks later."""
+FORGOTTEN_LOOKS = 30
+"""A group that was not listed for so many looks is gone."""
 BATCH = 200
 """Groups asked about in one call, all of one coordinator."""
 NAMED_MAX = 20
@@ -48,10 +88,184 @@ IDLE_LOOKS = 6
 """If a group has no members and its offsets stood still, they are fetched once in this many looks."""
 NO_CONSUMERS = frozenset({"connect", "sr"})
 """Protocol types of groups that commit no offsets of a topic's reader."""
-
 A = TypeVar("A")
 Listed = Mapping[int, Sequence[Mapping[str, Any]]]
 """Rows of groups by the broker that coordinates them."""
+
+
+@dataclass(slots=True)
+class CleanupPolicies:
+    """Remembers policies, and when each topic was asked about. Not for two threads."""
+
+    _policies: dict[str, str] = field(default_factory=dict)
+    _asked_ms: dict[str, int] = field(default_factory=dict)
+
+    def read(self, reads: BrokerReads, topics: Iterable[str], *, now_ms: int) -> Mapping[str, str]:
+        """Policy of each of the topics that is compacted, as far as the brokers show it."""
+        named = set(topics)
+        self._asked_ms = {name: asked_ms for name, asked_ms in self._asked_ms.items() if name in named}
+        due = sorted(name for name in named if is_due(self._asked_ms.get(name), ASKED_AGAIN_MS, now_ms))
+        asked = due[:TOPICS_AT_ONCE]
+        shown = self._shown(reads, asked) if asked else {}
+        self._asked_ms |= dict.fromkeys(asked, now_ms)
+        known = {**self._policies, **shown}
+        self._policies = {name: policy for name, policy in known.items() if name in named}
+        return {name: policy for name, policy in self._policies.items() if COMPACT in policy.split(",")}
+
+    def _shown(self, reads: BrokerReads, topics: list[str]) -> Mapping[str, str]:
+        try:
+            shown = reads.cleanup_policies(topics)
+        except KafkaError as error:
+            log.warning("cleanup_policies_unread", error=type(error).__name__)
+            return {}
+        if len(shown) < len(topics):
+            log.info("cleanup_policies_hidden", topics=len(topics) - len(shown), needs="DESCRIBE_CONFIGS on topics")
+        return shown
+
+
+@dataclass(slots=True)
+class StableOffsets:
+    """Remembers what groups had committed at the look before, and which topics had open transactions.
+
+    Only partitions that groups of the shard read are asked about. Not for two threads.
+    """
+
+    _shard: Shard = WHOLE
+    _committed: tuple[GroupRows, Ints] | None = None
+    _transactional: set[str] = field(default_factory=set)
+
+    def read(
+        self, reads: BrokerReads, look: Look, groups: GroupTable, partitions: PartitionTable
+    ) -> dict[PartitionKey, int]:
+        """Last stable offset by partition, where it is below the log end of this look."""
+        topics = partitions.names.topics
+        if TRANSACTION_STATE not in topics and CONSUMER_OFFSETS in topics:
+            return {}
+        rows = self._rows_asked(groups, partitions)
+        by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        leaders = partitions.leader[rows].tolist()
+        for leader, (topic, number) in zip(leaders, partitions.names.keys_of_rows(rows.tolist()), strict=True):
+            if leader in look.racks:
+                by_leader[leader][topic].append(number)
+
+        def of_broker(broker: int) -> TopicRows | None:
+            try:
+                return look.ask(broker, partial(reads.last_stable_offsets, broker, by_leader[broker]))
+            except KafkaError as error:
+                log.warning("last_stable_offsets_unread", broker=broker, error=type(error).__name__)
+                return None
+
+        found: dict[PartitionKey, int] = {}
+        for answer in look.of_each(by_leader, of_broker).values():
+            found |= _below_end(answer, partitions) if answer is not None else {}
+        self._transactional = (self._transactional | {topic for topic, _ in found}).intersection(topics)
+        return found
+
+    def _rows_asked(self, groups: GroupTable, partitions: PartitionTable) -> Ints:
+        """Partitions where an open transaction may explain why a group is behind."""
+        rows, committed = groups.committing
+        before, self._committed = self._committed, (rows, committed)
+        row = partitions.rows_of(rows.names)
+        is_behind = (committed >= 0) & (committed < column_at(partitions.end, row))
+        if not self._shard.is_whole:
+            own = np.array([self._shard.takes_group(name) for name in groups], dtype=bool)
+            is_behind &= own[rows.group]
+        is_transactional = np.array([name in self._transactional for name in rows.names.topics], dtype=bool)
+        may_wait = is_transactional[rows.names.topic] if len(is_transactional) else np.zeros(len(row), dtype=bool)
+        if before is not None:
+            may_wait |= column_at(before[1], rows.rows_in(before[0])) == committed
+        return np.unique(row[is_behind & may_wait])
+
+
+def _below_end(answer: TopicRows, partitions: PartitionTable) -> dict[PartitionKey, int]:
+    """Last stable offsets of an answer. The log may have grown since its end was read: then all before it is stable."""
+    names = PartitionNames(answer.topics, answer.topic, answer.column("index"))
+    offset = answer.column("offset")
+    end = column_at(partitions.end, partitions.rows_of(names))
+    held = np.flatnonzero((answer.column("error") == 0) & (offset >= 0) & (offset < end)).tolist()
+    return dict(zip(names.keys_of_rows(held), offset[held].tolist(), strict=True))
+
+
+@dataclass(slots=True)
+class _Known:
+    """A group as it was when it was last read."""
+
+    read_at: int
+    """Number of the look."""
+    listed_at: int
+    lag_records: int = 0
+    committed: int | None = None
+    """Sum of its committed offsets."""
+    moved_at: int = 0
+    """Number of the look that saw a commit last; 0 where none did."""
+
+
+@dataclass(slots=True)
+class GroupChoice:
+    """Remembers each listed group by a few numbers. A fresh one begins with any groups, those with members first."""
+
+    _look: int = 0
+    _known: dict[str, _Known] = field(default_factory=dict)
+    _kept: frozenset[str] = frozenset()
+    _turn: frozenset[str] = frozenset()
+    _turn_began: int = 0
+
+    def choose(self, names: Collection[str], with_members: Collection[str], places: int) -> frozenset[str]:
+        """At most `places` of `names` for the next look; all of them where they are no more."""
+        self._look += 1
+        self._forget(names)
+        if len(names) <= places:
+            self._kept, self._turn = frozenset(names), frozenset()
+            return self._kept
+        self._kept = frozenset(self._foremost(names, places - max(1, places // ROUND_SHARE)))
+        others = set(names) - self._kept
+        if self._look - self._turn_began >= TURN_LOOKS:
+            self._turn_began, self._turn = self._look, frozenset()
+        # Who has the turn stays; places that have become free meanwhile are given away.
+        in_line = sorted(others, key=lambda name: (name not in self._turn, *self._place_in_line(name, with_members)))
+        self._turn = frozenset(in_line[: places - len(self._kept)])
+        return self._kept | self._turn
+
+    def note(self, name: str, *, lag_records: int, committed: int | None) -> None:
+        """What the look showed of a group: its lag, and its committed offsets added up, None if it has none."""
+        known = self._known.get(name)
+        moved = known is not None and committed != known.committed
+        moved_at = self._look if moved else known.moved_at if known else 0
+        self._known[name] = _Known(self._look, self._look, lag_records, committed, moved_at)
+
+    def note_unread(self, names: Iterable[str]) -> None:
+        """Groups that were asked for and gave no answer: their turn is over all the same."""
+        for name in names:
+            self._known.setdefault(name, _Known(self._look, self._look)).read_at = self._look
+
+    def _forget(self, names: Collection[str]) -> None:
+        """Forgets groups that have not been listed for long: their broker may just have been silent for a moment."""
+        for name in names:
+            if name in self._known:
+                self._known[name].listed_at = self._look
+        oldest = self._look - FORGOTTEN_LOOKS
+        self._known = {name: known for name, known in self._known.items() if known.listed_at >= oldest}
+
+    def _foremost(self, names: Collection[str], count: int) -> list[str]:
+        """Returns the groups with most lag and those that committed last, in turns; of equals the first by name."""
+        known = {name: self._known[name] for name in names if name in self._known}
+        live = [name for name, group in known.items() if group.lag_records or group.moved_at]
+        by_lag = sorted(live, key=lambda name: (-self._lag(name), name))
+        by_time = sorted(live, key=lambda name: (-self._moved_at(name), name))
+        in_turns = (name for name in chain(*zip_longest(by_lag, by_time)) if name is not None)
+        return list(dict.fromkeys(in_turns))[:count]
+
+    def _lag(self, name: str) -> float:
+        return self._known[name].lag_records * (AHEAD_FACTOR if name in self._kept else 1.0)
+
+    def _moved_at(self, name: str) -> int:
+        moved_at = self._known[name].moved_at
+        return moved_at + (AHEAD_LOOKS if name in self._kept and moved_at else 0)
+
+    def _place_in_line(self, name: str, with_members: Collection[str]) -> tuple[int, bool, str]:
+        """Sorts groups that were read longest ago first; of groups never read, the ones with members."""
+        known = self._known.get(name)
+        return known.read_at if known else 0, name not in with_members, name
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +329,7 @@ class GroupSampler:
         self._stable = StableOffsets(self._shard)
 
     def read(
-        self,
-        reads: BrokerReads,
-        settings: CollectSettings,
-        look: Look,
-        listed: Listed,
-        partitions: PartitionTable,
+        self, reads: BrokerReads, settings: CollectSettings, look: Look, listed: Listed, partitions: PartitionTable
     ) -> GroupsRead:
         """Groups that the settings select, at most `groups_max`: those with most lag and those that commit come first.
 
@@ -174,7 +383,9 @@ class GroupSampler:
         kept = {name: self._idle[name] for name, state in states.items() if state == EMPTY and name in self._idle}
         known = {name: view for name, (looks, view) in kept.items() if looks + 1 < IDLE_LOOKS}
         fetched: dict[str, GroupView] = {}
-        kinds = _kinds(listed)
+        # As far as the brokers list types (4.0 and newer, and 3.7 with the new coordinator).
+        rows = [row for of_broker in listed.values() for row in of_broker]
+        kinds = {str(row["group_id"]): row["group_type"] for row in rows if row.get("group_type")}
         batches: dict[int, list[Batch]] = defaultdict(list)
         for broker, names in _batches(listed, [name for name in states if name not in known]):
             batches[broker].append(Batch(broker, {name: states[name] for name in names}, kinds))
@@ -236,13 +447,6 @@ def _left_out(listed: Listed, names: Collection[str], settings: CollectSettings)
 def _coordinators(listed: Listed) -> dict[str, int]:
     """The broker of each group; of a group that two list, as it moved meanwhile, one of them."""
     return {str(row["group_id"]): broker for broker, rows in listed.items() for row in rows}
-
-
-def _kinds(listed: Listed) -> dict[str, str]:
-    """Kafka's type of each group, as far as the brokers list it (4.0 and newer, and 3.7 with the new coordinator)."""
-    return {
-        str(row["group_id"]): row["group_type"] for rows in listed.values() for row in rows if row.get("group_type")
-    }
 
 
 def _batches(listed: Listed, names: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:

@@ -1,10 +1,16 @@
 """Reads one observation: a request a broker and kind, whatever the number of partitions, all brokers at the same time.
 
 Each broker is asked for what it leads, holds or coordinates: one that hangs or refuses costs only its own part, and the
-look one time limit of a request.
+sample one time limit of a request.
+
+Each sample asks for the first offset on the leader's disk. The log start is never above it, and neither goes back. So
+if both were equal in the sample before and the first local offset has not moved, both are unchanged. Brokers are asked
+for the log start of the other partitions only: those that remote storage holds a part of (KIP-405), and those that have
+lost their oldest segment since. The configuration of topics is not needed.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,26 +22,15 @@ import structlog
 from kafka.errors import KafkaError, for_code
 
 from assignor_core.identity import cluster_mismatch
+from assignor_core.live import PartitionKey
 from streaming.cluster.answer_columns import LogDirRows, TopicRows
-from streaming.cluster.broker_reads import BrokerReads
-from streaming.cluster.metadata_columns import ClusterMetadata
-from streaming.cluster.offset_requests import EARLIEST, EARLIEST_LOCAL, LATEST, Led
+from streaming.cluster.broker_reads import EARLIEST, EARLIEST_LOCAL, LATEST, BrokerReads, Led
+from streaming.cluster.metadata import ClusterMetadata
+from streaming.collect.counters import PrometheusSource, read_counters
 from streaming.collect.groups import GroupSampler, listed_groups
-from streaming.collect.jmx import read_counters
-from streaming.collect.log_starts import local_starts, settled_starts
-from streaming.collect.look import BROKERS_AT_A_TIME, Clock, Look
+from streaming.collect.look import BROKERS_AT_A_TIME, Clock, Look, Refusals, Request, is_refused
 from streaming.collect.observation import BrokerCounters, CounterPair, LogDirs, Observation
-from streaming.collect.partition_table import (
-    UNKNOWN,
-    Ints,
-    PartitionKey,
-    PartitionNames,
-    PartitionTable,
-    SizeTable,
-    ints,
-)
-from streaming.collect.prometheus import PrometheusSource
-from streaming.collect.refusals import Refusals, Request, is_refused
+from streaming.collect.partition_table import UNKNOWN, Ints, PartitionNames, PartitionTable, SizeTable, column_at, ints
 from streaming.collect.shards import WHOLE, Shard
 from streaming.errors import AnotherCluster
 from streaming.settings import CollectSettings
@@ -79,7 +74,7 @@ def observe(
     """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata, and
     AnotherCluster where the brokers name another id than `kafka_cluster_id`.
 
-    `before` are the partitions of the look before: brokers are asked for fewer log starts then (see `log_starts`).
+    `before` are the partitions of the look before: brokers are asked for fewer log starts then.
     `now_ms` is the time at the start; `monotonic`, in seconds, measures how much later each part is read.
     `transport` is the way to the JMX endpoints; None is the network. Of brokers and groups that are not of the `shard`
     only what the others' rates need is read: no counters, no members. What brokers refuse for want of a right is
@@ -260,3 +255,35 @@ def _log_dirs(by_broker: Mapping[int, BrokerRead], partitions: PartitionTable) -
             disks[broker] = LogDirs(used_bytes, sum(usable) if usable else None)
     names = PartitionNames(tuple(place), np.concatenate(topics), np.concatenate(numbers))
     return SizeTable(names, np.concatenate(brokers), np.concatenate(sizes)), disks
+
+
+def settled_starts(
+    before: PartitionTable | None, topic_ids: Mapping[str, str], broker: int, led: Led, local: TopicRows | None
+) -> tuple[TopicRows | None, Led]:
+    """(Rows of `local` that are log starts, too; what the broker is still to be asked about).
+
+    `local` are the first offsets on the disk of `broker`, which leads `led`; None where it has not answered.
+    """
+    if before is None or local is None:
+        return None, led
+    names = PartitionNames(local.topics, local.topic, local.column("index"))
+    row = before.rows_with_ids(names, map(topic_ids.get, local.topics))
+    offset = local.column("offset")
+    settled = (row >= 0) & (local.rows["error"] == 0) & (column_at(before.leader, row) == broker)
+    settled &= (column_at(before.local_start, row) == offset) & (column_at(before.start, row) == offset)
+    left: dict[str, list[int]] = defaultdict(list)
+    for topic, number in zip(local.topic[~settled].tolist(), local.rows["index"][~settled].tolist(), strict=True):
+        left[local.topics[topic]].append(number)
+    return TopicRows(local.topics, local.topic[settled], local.rows[settled]), left
+
+
+def local_starts(before: PartitionTable | None, after: PartitionTable, local: Ints) -> Ints:
+    """`local` in the order of `after`; where a broker doesn't answer that question, the log start.
+
+    A part of a log that is known to lie in remote storage is not taken back so: there it stays unknown.
+    """
+    if before is None:
+        return np.where(local == UNKNOWN, after.start, local)
+    row = before.rows_of_same_topics(after)
+    was_tiered = column_at(before.start, row) < column_at(before.local_start, row)
+    return np.where((local == UNKNOWN) & ~was_tiered, after.start, local)

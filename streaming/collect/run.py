@@ -16,14 +16,13 @@ from kafka.errors import KafkaError
 from streaming.cluster.answers import kafka_cluster_id
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client, reaching
-from streaming.cluster.input_topics import create_input_topics
-from streaming.cluster.python_sender import PythonSender
-from streaming.cluster.record_sender import RecordSender
+from streaming.cluster.record_sender import PythonSender, RecordSender
+from streaming.cluster.topics import create_input_topics
+from streaming.collect.counters import PrometheusSource
 from streaming.collect.groups import GroupSampler
+from streaming.collect.look import Refusals
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
-from streaming.collect.prometheus import PrometheusSource
-from streaming.collect.refusals import Refusals
 from streaming.collect.reports import Reports
 from streaming.collect.shards import Shard
 from streaming.errors import AnotherCluster, ClusterUnreachable, RebalancerError, TableUnavailable
@@ -77,7 +76,7 @@ class Collector:
     """Clients and the last observation; a context manager that closes them.
 
     The tables below `root` may know which Kafka cluster is meant; nothing else of them is read. With `window_ms`,
-    the length of the pipeline's windows, what doesn't change is reported less often (see `due`).
+    the length of the pipeline's windows, what doesn't change is reported less often (see `reports`).
     """
 
     def __init__(

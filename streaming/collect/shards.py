@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Self
 
-import numpy as np
-import numpy.typing as npt
-
-from streaming.collect.partition_table import Ints
+from streaming.collect.partition_table import Flags, Ints
 from streaming.settings.fields import shard_numbers
 
 DIGEST_BYTES = 8
@@ -42,9 +39,9 @@ class Shard:
         """
         return (broker - self.number) % self.count == 0
 
-    def takes_brokers(self, brokers: Ints) -> npt.NDArray[np.bool_]:
+    def takes_brokers(self, brokers: Ints) -> Flags:
         """Returns whether each broker of a column is of this shard: by the remainder of its id."""
-        taken: npt.NDArray[np.bool_] = (brokers - self.number) % self.count == 0
+        taken: Flags = (brokers - self.number) % self.count == 0
         return taken
 
     def takes_group(self, name: str) -> bool:

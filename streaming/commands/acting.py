@@ -19,8 +19,8 @@ from assignor_core.wording import counted
 from streaming.commands.options import live_cluster
 from streaming.errors import TableUnavailable
 from streaming.runtime import clocks
-from streaming.runtime.api_tokens import Role
-from streaming.runtime.os_user import os_user
+from streaming.runtime.accounts import Role
+from streaming.runtime.own_process import os_user
 from streaming.serve.access import Person
 from streaming.serve.api.audit import Act, Audit, Outcome
 from streaming.settings import Settings

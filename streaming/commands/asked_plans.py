@@ -101,7 +101,7 @@ def check_writable(kafka: KafkaSettings, plan: Plan) -> None:
     nobody could write to the topic with acks=all.
     """
     from streaming.cluster.clients import admin_client
-    from streaming.cluster.topic_settings import min_in_sync
+    from streaming.cluster.topics import min_in_sync
 
     fewer = [row for row in plan.movements if len(row.new_replicas) < len(row.old_replicas)]
     if not fewer:

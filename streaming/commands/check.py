@@ -14,15 +14,14 @@ from assignor_core.live import NO_LEADER, LiveCluster, lagging_text, offline, of
 from assignor_core.racks import some_without_rack
 from assignor_core.wording import counted
 from streaming import tables
+from streaming.cluster.admin import PartlyShownCluster
 from streaming.cluster.clients import admin_client
-from streaming.cluster.input_topics import BROKERS_TIME, TIMESTAMP_TYPE, stamped_by_producers
-from streaming.cluster.levels import ROLES, Level, Missing, level_reached, levels_of
-from streaming.cluster.partly_shown import PartlyShownCluster
-from streaming.cluster.permissions import ALTERING, missing_permissions
+from streaming.cluster.permissions import ALTERING, ROLES, Level, Missing, level_reached, levels_of, missing_permissions
 from streaming.cluster.ports import ClusterReader, MarkerReader, ReadableCluster
 from streaming.cluster.releases import broker_releases, missing_features, release_finding
-from streaming.collect.prometheus import PrometheusSource
-from streaming.collect.prometheus import finding as prometheus_finding
+from streaming.cluster.topics import BROKERS_TIME, TIMESTAMP_TYPE, stamped_by_producers
+from streaming.collect.counters import PrometheusSource
+from streaming.collect.counters import finding as prometheus_finding
 from streaming.collect.shards import Shard
 from streaming.commands.console import echo
 from streaming.commands.in_words import broker_names, bytes_out_finding

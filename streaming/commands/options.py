@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from streaming.config import load_settings
 from streaming.errors import UsageProblem
-from streaming.runtime.files import restrict_new_files
+from streaming.runtime.own_process import restrict_new_files
 from streaming.runtime.secrets import Masking
 from streaming.settings import Settings
 from streaming.settings.secret_names import SECRET_NAME, may_hold_secret

@@ -98,7 +98,7 @@ def restart_check_command(
 def _checked(settings: "Settings", broker: int) -> RestartCheck:
     """One look at the cluster; raises UsageProblem for a broker that it does not know."""
     from streaming.cluster.clients import admin_client
-    from streaming.cluster.topic_settings import min_in_sync
+    from streaming.cluster.topics import min_in_sync
     from streaming.control.identity import cluster_of
 
     admin = admin_client(settings.kafka)

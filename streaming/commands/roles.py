@@ -24,8 +24,7 @@ def _role(
     has_roles: bool = False,
 ) -> int:
     """`has_roles`: its child processes log by themselves, and must not wait for this one."""
-    from streaming.runtime.logs import configure_logging
-    from streaming.runtime.raw_output import pass_standard_error_through
+    from streaming.runtime.logs import configure_logging, pass_standard_error_through
     from streaming.runtime.secrets import secrets_of
 
     settings = settings_from(config_file, assignments)
@@ -50,7 +49,7 @@ def collect(config_file: ConfigFile, assignments: Assignments) -> int:
 def pipeline(config_file: ConfigFile, assignments: Assignments) -> int:
     """Turn the two topics into windowed Delta tables with Spark, until stopped."""
     from streaming.control.lease import Lease
-    from streaming.pipeline.one_at_a_time import LEASE_MS
+    from streaming.pipeline.guards import LEASE_MS
     from streaming.pipeline.run import run_pipeline
 
     def lease_on(checkpoints: str) -> Lease:
@@ -64,7 +63,7 @@ def pipeline(config_file: ConfigFile, assignments: Assignments) -> int:
 @settings_options
 def control(config_file: ConfigFile, assignments: Assignments) -> int:
     """Decide at each closed window, plan when skew crosses the threshold, act in mode `apply`, until stopped."""
-    from streaming.runtime.memory import give_memory_back
+    from streaming.runtime.own_process import give_memory_back
 
     give_memory_back()
     from streaming.control.run import run_control

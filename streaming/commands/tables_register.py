@@ -17,7 +17,7 @@ from streaming.commands.console import echo
 from streaming.commands.options import settings_from, settings_options
 from streaming.contract import TABLES
 from streaming.errors import UsageProblem
-from streaming.tables.arrow import ARROW_TYPES
+from streaming.tables.definitions import ARROW_TYPES
 from streaming.tables.places import full_place, local_folder
 
 SQL_NAMES = {

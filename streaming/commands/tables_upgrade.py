@@ -13,8 +13,7 @@ from streaming.errors import TableUnavailable, UsageProblem
 from streaming.runtime.printable import printable
 from streaming.tables.definitions import FORMAT, Differences
 from streaming.tables.places import full_place
-from streaming.tables.store import create_table
-from streaming.tables.upgrade import lacking
+from streaming.tables.store import create_table, lacking
 
 
 @click.group()

@@ -9,8 +9,8 @@ from streaming.commands.console import echo
 from streaming.commands.options import settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
-from streaming.runtime.api_tokens import NAME_LENGTH_MAX, WHAT, Role, new_token, read_tokens, write_tokens
-from streaming.runtime.secret_files import one_change
+from streaming.runtime.accounts import NAME_LENGTH_MAX, Role, new_token, one_change, read_tokens, write_tokens
+from streaming.runtime.accounts import TOKENS_FILE as WHAT
 from streaming.tables import utc
 
 DAY_MS = 86_400_000

@@ -12,9 +12,16 @@ from streaming.commands.console import echo
 from streaming.commands.options import Command, settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
-from streaming.runtime.api_tokens import Role
-from streaming.runtime.secret_files import one_change
-from streaming.runtime.users import PASSWORD_LENGTH_MAX, WHAT, User, new_user, read_users, write_users
+from streaming.runtime.accounts import (
+    PASSWORD_LENGTH_MAX,
+    Role,
+    User,
+    new_user,
+    one_change,
+    read_users,
+    write_users,
+)
+from streaming.runtime.accounts import USERS_FILE as WHAT
 from streaming.tables import utc
 
 PASSWORD_BYTES_MAX = 8 * PASSWORD_LENGTH_MAX

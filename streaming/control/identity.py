@@ -5,10 +5,9 @@
 
 from typing import Any
 
-from streaming.cluster.admin import Cluster
+from streaming.cluster.admin import Cluster, PartlyShownCluster
 from streaming.cluster.answers import kafka_cluster_id
 from streaming.cluster.clients import reaching
-from streaming.cluster.partly_shown import PartlyShownCluster
 from streaming.control.lease import Lease
 from streaming.settings import Settings
 from streaming.views.identity import check_cluster_id

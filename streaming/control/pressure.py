@@ -19,7 +19,7 @@ from assignor_core.execution.caution import LagBound, LatencyBound, brokers_too_
 from assignor_core.intervals import is_due
 from assignor_core.live import LivePartition, PartitionKey
 from streaming import tables
-from streaming.cluster.jmx_endpoints import sample_value, scrape
+from streaming.cluster.metric_reads import sample_value, scrape
 from streaming.control.windows import WindowTables, stale_after_ms
 from streaming.errors import UsageProblem
 from streaming.views.group_columns import KEY

@@ -15,8 +15,8 @@ from streaming.cluster.clients import admin_client
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.demo.scenario import A_PER_BROKER, B_PER_BROKER, PARTITIONS_PER_TOPIC, FoundingScenario, placement
 from streaming.errors import RefusedForSafety, UsageProblem
-from streaming.runtime import processes, users
-from streaming.runtime.api_tokens import Role
+from streaming.runtime import accounts, processes
+from streaming.runtime.accounts import Role
 from streaming.runtime.locks import exclusive
 from streaming.settings import KafkaSettings
 
@@ -115,7 +115,7 @@ def write_settings(home: Path, cluster: EmbeddedCluster, mode: Literal["propose"
 def add_person(home: Path, *, now_ms: int) -> str:
     """A password, of which nothing but a hash is kept, of the one person who may approve on the page of this run."""
     password = secrets.token_hex(8)
-    users.write_users(home / USERS, [users.new_user(PERSON, Role.OPERATOR, password, now_ms=now_ms)])
+    accounts.write_users(home / USERS, [accounts.new_user(PERSON, Role.OPERATOR, password, now_ms=now_ms)])
     return password
 
 

@@ -11,7 +11,7 @@ from streaming.notify.deliveries import Deliveries, Delivery
 from streaming.notify.forms import body_of, headers_of
 from streaming.notify.groups import StoppedGroups
 from streaming.notify.occurrences import Occurrence, read_occurrences
-from streaming.runtime.http_errors import HTTP_ERRORS
+from streaming.runtime.http_answers import HTTP_ERRORS
 from streaming.runtime.secrets import webhook_key, webhook_url
 from streaming.settings import Settings
 from streaming.settings.notify import WebhookSettings

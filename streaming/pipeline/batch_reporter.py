@@ -15,8 +15,8 @@ from assignor_core.intervals import is_due
 from streaming import tables
 from streaming.contract import PIPELINE_BATCH
 from streaming.errors import TableUnavailable
+from streaming.pipeline.checkpoints import offsets_of
 from streaming.pipeline.lateness import CountedSamples
-from streaming.pipeline.offsets import offsets_of
 from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
 from streaming.settings import PipelineSettings
 

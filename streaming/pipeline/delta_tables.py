@@ -4,15 +4,17 @@ A window row is an absolute aggregate. It replaces the row that is there only if
 after a lost checkpoint a fresh, partial window never overwrites a full one. A row that is final stays: Spark judges
 lateness by the watermark of the batch before, so without this a sample could still change it one batch long.
 
-Two ways of the same effect: a batch that fits the driver is written through delta-rs, which commits in tens of
+There are two ways to one effect: a batch that fits the driver is written through delta-rs, which commits in tens of
 milliseconds where Spark's MERGE plans and starts jobs for seconds on two cores; a larger one is merged by Spark itself,
-on all executors. On an object store all is committed through delta-rs, by conditional puts.
+on all executors. On an object store all is committed through delta-rs, by conditional puts. Knows no topics.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -25,18 +27,14 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from streaming import tables
 from streaming.contract import Table
 from streaming.errors import TableUnavailable
-from streaming.pipeline.spark_types import SPARK_TYPES
-from streaming.tables import (
-    create_table,
-    file_statistics,
-    first_line,
-    instant,
-    opened,
-    row_schema,
-    with_columns_of,
-)
+from streaming.pipeline.checkpoints import CheckpointFiles, records_planned
+from streaming.pipeline.guards import transaction_id
+from streaming.pipeline.lateness import CountedSamples
+from streaming.pipeline.records import SPARK_TYPES
+from streaming.tables.places import local_folder
 
 TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
 TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -53,6 +51,14 @@ CONSTRAINTS = {
 
 
 _WRITE_LOCKS: dict[str, threading.Lock] = {}
+DRIVER_ROWS_MAX = 500_000
+"""Batches of up to this many window rows, which meet no more in the table, are written from the driver: 70 MB as Arrow,
+1 GB of Python at the most. Larger ones are, too, a window at a time, where no window has more.
+"""
+WINDOWS_MAX = 100
+"""Windows that are written one by one, at most: each takes a commit and a scan of the batch. Rows of more windows are
+merged at once, on the executors.
+"""
 
 
 def write_lock(location: str) -> threading.Lock:
@@ -67,7 +73,7 @@ def write_lock(location: str) -> threading.Lock:
 
 def create_window_table(root: str, table: Table) -> None:
     """Make the table where it isn't there yet, with its constraints; raises TableUnavailable."""
-    delta = create_table(root, table.name)
+    delta = tables.create_table(root, table.name)
     with _as_unavailable(table):
         present = delta.metadata().configuration
         for name, rule in CONSTRAINTS.items():
@@ -117,7 +123,7 @@ class WindowTable:
         (`guards.check_tables_fit_checkpoints`). Raises TableUnavailable.
         """
         with write_lock(self._location), _as_unavailable(self._table):
-            delta = opened(self._location)
+            delta = tables.opened(self._location)
             if not _has(delta, transaction):
                 _note(delta, transaction)
 
@@ -126,7 +132,7 @@ class WindowTable:
         self._open_since = None
 
     def _upsert(self, rows: pa.Table, transaction: tuple[str, int], watermark: datetime) -> int | None:
-        delta = opened(self._location)
+        delta = tables.opened(self._location)
         if _has(delta, transaction):
             return None
         if rows.num_rows == 0:
@@ -147,13 +153,11 @@ class WindowTable:
     def _upsert_by_window(
         self, delta: DeltaTable, rows: pa.Table, transaction: tuple[str, int], watermark: datetime
     ) -> int | None:
-        """Puts rows into the table a window at a time. Raises TooManyRows if one window has more than `rows_max`: then
-        nothing is written.
-        """
+        """Upserts a window at a time. Raises TooManyRows before any write if one window has over `rows_max` rows."""
         self.forget()
         starts = set(pc.unique(rows["window_start"]).to_pylist()) | _passed(delta, watermark)
         first, last = min(starts), max(starts)
-        span = f"window_start >= {instant(first)} AND window_start <= {instant(last)}"
+        span = f"window_start >= {tables.instant(first)} AND window_start <= {tables.instant(last)}"
         met = pc.field("window_start").isin(pa.array(sorted(starts), rows.schema.field("window_start").type))
         present = delta.to_pyarrow_dataset(file_pruning_predicate=span).to_table(["window_start"], met)
         for counted in (present["window_start"].value_counts(), rows["window_start"].value_counts()):
@@ -185,7 +189,7 @@ def _as_unavailable(table: Table) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise TableUnavailable(f"table {table.name} can't be written: {first_line(error)}") from None
+        raise TableUnavailable(f"table {table.name} can't be written: {tables.first_line(error)}") from None
 
 
 def _put_back(
@@ -193,8 +197,8 @@ def _put_back(
     transaction: tuple[str, int] | None,
 ) -> tuple[pa.Table, pa.Table]:  # fmt: skip
     """Bring the windows that start from `since` to `until` up to date, in one commit; their rows before and after."""
-    met = f"window_start >= {instant(since)} AND window_start <= {instant(until)}"
-    rows = with_columns_of(delta, rows.cast(row_schema(table)))
+    met = f"window_start >= {tables.instant(since)} AND window_start <= {tables.instant(until)}"
+    rows = tables.with_columns_of(delta, rows.cast(tables.row_schema(table)))
     windows = delta.to_pyarrow_dataset(file_pruning_predicate=met)
     is_met = (pc.field("window_start") >= since) & (pc.field("window_start") <= until)
     present = windows.to_table(rows.column_names, is_met)
@@ -235,9 +239,7 @@ def _put_back_by_window(
 
 
 def _gained(present: pa.Table, fresh: pa.Table, rows: pa.Table) -> int | None:
-    """Samples that windows gained by a batch's rows; None where another checkpoint has windows that this one counts
-    anew.
-    """
+    """Samples that windows gained by a batch's rows; None where another checkpoint's windows are counted anew."""
     if not rows.num_rows:
         return 0
     by_others = set(pc.unique(present["query_id"]).to_pylist()) - set(pc.unique(rows["query_id"]).to_pylist())
@@ -246,7 +248,7 @@ def _gained(present: pa.Table, fresh: pa.Table, rows: pa.Table) -> int | None:
 
 def _rows_between(delta: DeltaTable, since: datetime, until: datetime) -> int:
     """Returns how many rows are of windows that start in this span at most, by the files' statistics."""
-    files = file_statistics(delta, "window_start")
+    files = tables.file_statistics(delta, "window_start")
     begins = pc.less_equal(files["least"], pa.scalar(until, files["least"].type))
     ends = pc.greater_equal(files["greatest"], pa.scalar(since, files["greatest"].type))
     return pc.sum(files["num_records"].filter(pc.fill_null(pc.and_(begins, ends), True))).as_py() or 0
@@ -292,6 +294,9 @@ def closed_by(rows: pa.Table, watermark: datetime) -> pa.Table:
 def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tuple[str, int], oldest: datetime) -> None:
     """Merges `rows` into the table on the executors; `oldest` is the first window start in `rows`."""
     session = rows.sparkSession
+    # The literal bound lets Delta leave out every file of older windows.
+    keys = " AND ".join(f"t.{name} = s.{name}" for name in table.key)
+    matching = f"t.window_start >= {_spark_literal(oldest)} AND {keys}"
     # Each by its name: of "all" columns a table of a newer release has more than these rows.
     columns: dict[str, str | SparkColumn] = {name: f"s.{name}" for name in table.column_names()}
     session.conf.set(TRANSACTION_ID, transaction[0])
@@ -300,7 +305,7 @@ def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tupl
         (
             SparkDeltaTable.forPath(session, location)
             .alias("t")
-            .merge(rows.alias("s"), _matching(table, oldest))
+            .merge(rows.alias("s"), matching)
             .whenMatchedUpdate(condition=KEEPS_FULLER, set=columns)
             .whenNotMatchedInsert(values=columns)
             .execute()
@@ -328,7 +333,7 @@ def upsert_by_window(
     so it could replace a commit of another writer.
     """
     with _as_unavailable(table):
-        delta = opened(location)
+        delta = tables.opened(location)
     if _has(delta, transaction):
         return None
     starts = set(rows.select("window_start").distinct().toArrow()["window_start"].to_pylist())
@@ -341,11 +346,161 @@ def upsert_by_window(
     return _put_back_by_window(delta, table, starts, of_window, watermark, transaction)
 
 
-def _matching(table: Table, oldest: datetime) -> str:
-    """Same key; the literal bound lets Delta leave out every file of older windows."""
-    keys = " AND ".join(f"t.{name} = s.{name}" for name in table.key)
-    return f"t.window_start >= {_spark_literal(oldest)} AND {keys}"
-
-
 def _spark_literal(time: datetime) -> str:
     return f"TIMESTAMP '{time.astimezone(UTC).isoformat()}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A window table, and which of a query's rows go there: those with a topic, those without, or (None) all."""
+
+    table: Table
+    with_topic: bool | None
+
+    def rows_of(self, rows: DataFrame) -> DataFrame:
+        """Returns the rows that go to the table, in the table's columns."""
+        topic = f.col("topic")
+        of_table = {True: topic.isNotNull(), False: topic.isNull(), None: f.lit(True)}[self.with_topic]
+        return shaped(rows.where(of_table), self.table)
+
+    def arrow_of(self, rows: pa.Table) -> pa.Table:
+        """Returns the rows on the driver that go to the table, in the table's columns."""
+        if self.with_topic is not None:
+            rows = rows.filter(pc.is_valid(rows["topic"]) if self.with_topic else pc.is_null(rows["topic"]))
+        return rows.select(self.table.column_names())
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Table that the rows of a target go to, and its location."""
+
+    target: Target
+    location: str
+    window_table: WindowTable
+
+    @classmethod
+    def of(cls, target: Target, root: str) -> Self:
+        """Returns the place of the target's table below `root`, the folder of all tables."""
+        location = tables.table_uri(root, target.table.name)
+        return cls(target, location, WindowTable(location, target.table, rows_max=DRIVER_ROWS_MAX))
+
+    def transaction(self, audit: Mapping[str, Any]) -> tuple[str, int]:
+        """(Application id, version) of a batch's write: a write that is made twice does nothing the second time."""
+        return transaction_id(audit["query_id"], self.target.table), audit["batch_id"]
+
+    def merge(
+        self, rows: DataFrame, audit: Mapping[str, Any], oldest: datetime, watermark: datetime, *, by_window: bool
+    ) -> int | None:
+        """Rows that have the table's columns; `oldest` is the first window start in them. Returns how many samples the
+        table gained, where that is known.
+
+        From the driver, a window at a time, if `by_window` and on an object store, where Spark's commits are no
+        conditional puts; else on the executors.
+        """
+        self.window_table.forget()
+        with write_lock(self.location):
+            if by_window or local_folder(self.location) is None:
+                return upsert_by_window(rows, self.location, self.target.table, self.transaction(audit), watermark)
+            upsert_spark(rows, self.location, self.target.table, self.transaction(audit), oldest)
+            finalize_spark(rows.sparkSession, self.location, watermark)
+        self.window_table.note(self.transaction(audit))  # a MERGE of no rows makes no commit
+        return None
+
+
+class WindowWriter:
+    """Writes the batches of one query into its tables: nobody else writes rows there while the pipeline runs."""
+
+    def __init__(
+        self,
+        name: str,
+        places: Sequence[Place],
+        *,
+        watermark_ms: int,
+        counted: CountedSamples,
+        now_ms: Callable[[], int],
+        checkpoint: CheckpointFiles | None = None,
+    ) -> None:
+        """`checkpoint` has the query's files if its offsets bound the rows of a batch, as one record is one sample."""
+        self._name = name
+        self._places = places
+        self._watermark_ms = watermark_ms
+        self._counted = counted
+        self._now_ms = now_ms
+        self._checkpoint = checkpoint
+
+    def write(self, batch: DataFrame, batch_id: int) -> None:
+        """Upsert the batch's windows and mark those that are closed by it."""
+        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._name
+        audit = {
+            "is_final": False,
+            "updated_at": tables.utc(self._now_ms()),
+            "batch_id": batch_id,
+            "query_id": query_id,
+        }
+        if self._is_known_to_fit_driver(batch_id):
+            gained = self._write_collected(batch.sparkSession, batch.drop("window").toArrow(), audit)
+        else:
+            gained = self._write_counted(batch, audit)
+        self._counted.note(query_id, batch_id, gained)
+
+    def _is_known_to_fit_driver(self, batch_id: int) -> bool:
+        """Whether the offsets alone show that the rows fit the driver: to count rows takes a Spark job."""
+        if self._checkpoint is None:
+            return False
+        try:
+            return records_planned(self._checkpoint, batch_id) <= DRIVER_ROWS_MAX
+        except (OSError, ValueError, TableUnavailable):  # the plan of the batch before can't be read, or is gone
+            return False
+
+    def _write_counted(self, batch: DataFrame, audit: Mapping[str, Any]) -> list[int | None]:
+        """Writes the batch from the driver if the rows fit there, at once or by window, else on the executors."""
+        # Read once: every further action would fetch from Kafka and load the state again.
+        rows = batch.drop("window").persist()
+        try:
+            newest = f.max("last_event_time_ms").alias("newest")
+            spans = rows.groupBy("window_start").agg(f.count("*").alias("rows"), newest).collect()
+            if sum(span["rows"] for span in spans) <= DRIVER_ROWS_MAX:
+                return self._write_collected(batch.sparkSession, rows.toArrow(), audit)
+            stamped = rows.withColumns({name: f.lit(value) for name, value in audit.items()})
+            watermark = self._watermark(max(span["newest"] for span in spans))
+            fits_by_window = len(spans) <= WINDOWS_MAX and max(span["rows"] for span in spans) <= DRIVER_ROWS_MAX
+            oldest = min(span["window_start"] for span in spans)
+            return [
+                place.merge(place.target.rows_of(stamped), audit, oldest, watermark, by_window=fits_by_window)
+                for place in self._places
+            ]
+        finally:
+            rows.unpersist()
+
+    def _write_collected(
+        self, session: SparkSession, collected: pa.Table, audit: Mapping[str, Any]
+    ) -> list[int | None]:
+        """Writes the rows from the driver; returns how many samples each table gained, as `upsert` counts them."""
+        if collected.num_rows == 0:
+            for place in self._places:
+                place.window_table.note(place.transaction(audit))
+            return [0] * len(self._places)
+        rows = _with_constants(collected, audit)
+        watermark = self._watermark(pc.max(rows["last_event_time_ms"]).as_py())
+        gained: list[int | None] = []
+        for place in self._places:
+            own = place.target.arrow_of(rows)
+            try:
+                gained.append(place.window_table.upsert(own, place.transaction(audit), watermark))
+            except TooManyRows:
+                oldest = pc.min(own["window_start"]).as_py()
+                gained.append(place.merge(session.createDataFrame(own), audit, oldest, watermark, by_window=False))
+        return gained
+
+    def _watermark(self, newest_ms: int) -> datetime:
+        """Returns the time before which Spark drops rows: the newest event less the delay."""
+        return tables.utc(newest_ms - self._watermark_ms)
+
+
+def _with_constants(rows: pa.Table, values: Mapping[str, object]) -> pa.Table:
+    """Returns `rows` with columns that have the same value in every row. The values are not Spark's literals: they
+    would be part of its generated code, which Spark would compile again for each batch.
+    """
+    for name, value in values.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
+    return rows

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
 from pyarrow import compute as pc
 
 from assignor_core.group.events import GroupEvent, GroupLook, group_events
@@ -37,10 +36,7 @@ class GroupEventKeeper:
         self._looks = GroupSamples.empty()
 
     def keep(self) -> int:
-        """Compare the windows that have closed since the last call; returns how many events were written.
-
-        Raises TableUnavailable, DeltaError or OSError: the next call compares the same windows again.
-        """
+        """Compare windows that have closed since the last call that succeeded; returns the number of new events."""
         span = self._span()
         if span is None:
             return 0
@@ -55,7 +51,8 @@ class GroupEventKeeper:
         looks, events, compared = self._looks, list[Row](), self._compared
         while start <= newest:
             # One at a time: a window of a large cluster is all that is ever in memory.
-            rows = self._rows(reader, start)
+            where = tables.of_cluster(self._cluster) & tables.equal("window_start", start)
+            rows = reader.encoded(GROUP_LAG.name, columns=_COLUMNS, where=where)
             if not pc.all(pc.fill_null(rows["is_final"], False), min_count=0).as_py():
                 break
             # Without groups last seen too long before: names come and go, and would be kept for good.
@@ -72,11 +69,6 @@ class GroupEventKeeper:
             )  # fmt: skip
         self._looks, self._compared = looks, compared
         return len(fresh)
-
-    def _rows(self, reader: tables.TableReader, start: datetime) -> pa.Table:
-        """One window."""
-        where = tables.of_cluster(self._cluster) & tables.equal("window_start", start)
-        return reader.encoded(GROUP_LAG.name, columns=_COLUMNS, where=where)
 
     def _events(self, start: datetime, samples: GroupSamples, before: GroupSamples) -> Iterator[Row]:
         """Events of one window, by group."""

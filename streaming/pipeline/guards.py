@@ -1,13 +1,20 @@
-"""What must hold before the pipeline goes on with a checkpoint: the same windows, the same topics, the tables there.
+"""What must hold before the pipeline continues a checkpoint: windows, topics and tables fit, no other pipeline runs.
 
 One file beside the checkpoints notes what they were made with. Spark notices none of these changes (window length, a
-topic deleted and made again with more records than were read): it goes on and is wrong. This module knows checkpoints,
-topic ids and how long the tables' windows are, not what the queries compute.
+topic deleted and made again with more records than were read): it continues and is wrong. This module knows
+checkpoints, topic ids and how long the tables' windows are, not what the queries compute.
+
+One pipeline at a time works on the same checkpoints, and on the same tables: by a lock in a folder. On an object store
+checkpoints have a lease; tables have nothing. Nothing on an object store ends with a process. So a pipeline that was
+killed there keeps its lease until that has run out, and the next one waits for it; if the lease is renewed meanwhile,
+the other one lives.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from itertools import chain
 from typing import Any, Protocol
@@ -20,20 +27,23 @@ from pyarrow import compute as pc
 from streaming import tables
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
 from streaming.errors import RefusedForSafety, TableUnavailable
-from streaming.pipeline.checkpoint_files import CheckpointFiles
-from streaming.pipeline.checkpoint_notes import (
+from streaming.pipeline.checkpoints import (
     MADE_WITH,
     NOTED_SINCE,
     STATE_PARTITIONS,
     TOPIC_IDS,
     TWO_WAYS_OUT,
+    CheckpointFiles,
+    Offsets,
     note,
     noted,
     query_files,
     read_up_to,
 )
-from streaming.pipeline.offsets import Offsets
+from streaming.runtime.locks import exclusive
 from streaming.settings import PipelineSettings, StorageSettings, TopicSettings
+from streaming.tables.conditional_puts import check_conditional_put
+from streaming.tables.places import local_folder
 
 WINDOWS_VERSION = 6
 """Version of the windows, to be raised with any change of keys, aggregates or sources that an older checkpoint's state
@@ -51,6 +61,14 @@ WAYS_OUT_OF_TIME = (
     "Restore both from copies of the same time, or name a new folder in storage.checkpoints: it reads the topics from "
     "their start, and a window that is fuller in the tables stays as it is"
 )
+POLL_S = 1.0
+LEASE_MS = 30_000
+PATIENCE_S = 60.0
+"""Time to wait for the right, seconds: longer than a lease lasts after its holder was killed, by the margins and
+requests of who waits for it.
+"""
+StillOurs = Callable[[], None]
+"""Function to be called again and again: keeps the right, and raises RefusedForSafety once another pipeline has it."""
 
 
 class DescribesTopics(Protocol):
@@ -205,9 +223,7 @@ def topics_read(topics: TopicSettings) -> tuple[str, ...]:
 
 
 def offsets_read(checkpoints: str) -> Offsets:
-    """Next offsets of the newest batches that Spark planned; what can't be read in a folder is left out. Raises
-    TableUnavailable where an object store doesn't answer.
-    """
+    """Next offsets of the newest batches that Spark planned, as far as folders can be read; raises TableUnavailable."""
     ends: Offsets = {}
     for offsets in offsets_by_query(checkpoints).values():  # both queries read a foreign topic: the last one counts
         ends |= offsets
@@ -274,3 +290,76 @@ def _query_id(checkpoint: CheckpointFiles) -> str | None:
         return str(json.loads(checkpoint.read("metadata"))["id"])
     except (OSError, ValueError, KeyError, TypeError):  # Spark says what is wrong with the file
         return None
+
+
+class OneHolder(Protocol):
+    """The part of a lease that is used here."""
+
+    @property
+    def held(self) -> bool:
+        """Whether this process holds the right; False once another process has taken it over."""
+
+    def try_acquire(self) -> bool:
+        """Take it if it is free or has run out; to be called again and again. Raises TableUnavailable."""
+
+    def progress(self) -> None:
+        """The process works: without this it loses the lease in time."""
+
+    def kept(self) -> AbstractContextManager[None]:
+        """Renew it in the background, give it back at the end."""
+
+
+LeaseOn = Callable[[str], OneHolder]
+"""The lease on the checkpoints at a URI."""
+
+
+@contextmanager
+def only_pipeline(
+    checkpoints: str, lease_on: LeaseOn | None = None, stopping: threading.Event | None = None
+) -> Iterator[StillOurs]:
+    """Keeps other pipelines from these checkpoints, by lock or `lease_on`; raises RefusedForSafety if one has them."""
+    if local_folder(checkpoints) is None and lease_on is not None:
+        check_conditional_put(checkpoints)
+        lease = lease_on(checkpoints)
+        _acquire(lease, checkpoints, stopping or threading.Event())
+        with lease.kept():
+            yield lambda: _check(lease, checkpoints)
+        return
+    with exclusive(checkpoints, "pipeline") as is_ours:
+        if not is_ours:
+            raise _another(checkpoints)
+        yield lambda: None
+
+
+@contextmanager
+def only_writer(root: str) -> Iterator[None]:
+    """While this holds no pipeline with other checkpoints can write the tables in this folder; raises RefusedForSafety
+    where one does, and on a store that would lose one of two commits: batches and upkeep write from two threads.
+
+    Each closes what its own watermark has passed, and makes hours of it. A second one that is minutes behind, as that
+    of another cluster, would lose its samples of these windows without a word.
+    """
+    check_conditional_put(root)
+    with exclusive(root, "tables") as is_ours:
+        if not is_ours:
+            raise RefusedForSafety(
+                f"another pipeline is writing the tables in {root}: give each its own storage.tables"
+            )
+        yield
+
+
+def _acquire(lease: OneHolder, checkpoints: str, stopping: threading.Event) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not lease.try_acquire():
+        if time.monotonic() > deadline or stopping.wait(POLL_S):
+            raise _another(checkpoints)
+
+
+def _check(lease: OneHolder, checkpoints: str) -> None:
+    lease.progress()
+    if not lease.held:
+        raise RefusedForSafety(f"another pipeline has taken over the checkpoints in {checkpoints}")
+
+
+def _another(checkpoints: str) -> RefusedForSafety:
+    return RefusedForSafety(f"another pipeline is running on the checkpoints in {checkpoints}")

@@ -10,17 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD
-from streaming.pipeline.checkpoint_files import CheckpointFiles
-from streaming.pipeline.checkpoint_notes import WINDOW_QUERIES, begin_of, query_files
-from streaming.pipeline.delta_tables import create_window_table, shaped
+from streaming.pipeline.checkpoints import WINDOW_QUERIES, CheckpointFiles, Offsets, begin_of, query_files
+from streaming.pipeline.delta_tables import Place, Target, WindowWriter, create_window_table, shaped
 from streaming.pipeline.lateness import CountedSamples
-from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
-from streaming.pipeline.offsets import Offsets
-from streaming.pipeline.rejects import RejectsWriter
-from streaming.pipeline.sound_ranges import Range, wait_until_read
+from streaming.pipeline.rejects import Range, RejectsWriter, wait_until_read
 from streaming.pipeline.sources import BYTE_RATES, LAGS, InputTopics, accepted_rows, rejected_rows, summed_rows
-from streaming.pipeline.window_writer import Place, Target, WindowWriter
-from streaming.pipeline.windows import lag_windows, load_windows
+from streaming.pipeline.windows import lag_windows, load_windows, mixed_lag_windows, mixed_load_windows
 from streaming.settings import StorageSettings
 from streaming.tables import create_table
 from streaming.tables.places import local_folder

@@ -15,19 +15,42 @@ from operator import or_
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from streaming.contract import RECORD_VERSION, ColumnType
 from streaming.contract.records import EVENT_TIME_MIN_MS, RecordShape
-from streaming.pipeline.spark_types import record_schema
 
+SPARK_TYPES: dict[ColumnType, DataType] = {
+    ColumnType.STRING: StringType(),
+    ColumnType.LONG: LongType(),
+    ColumnType.INTEGER: IntegerType(),
+    ColumnType.DOUBLE: DoubleType(),
+    ColumnType.BOOLEAN: BooleanType(),
+    ColumnType.BINARY: BinaryType(),
+    ColumnType.TIMESTAMP: TimestampType(),
+}
 CORRUPT = "_corrupt"
 REJECTED_ROWS, ACCEPTED_ROWS = "rejected_rows", "accepted_rows"
 """Figures of each batch, among the observed metrics of Spark's progress."""
 VALUE_BYTES_MAX = 1_048_576
-
 MISFIT = StructType([StructField("reason", StringType()), StructField("field", StringType())])
 KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
+
+
+def record_schema(shape: RecordShape) -> StructType:
+    """The fields of a record; all may be null, since the rules judge what is missing."""
+    return StructType([StructField(field.name, SPARK_TYPES[field.type]) for field in shape.fields])
 
 
 @dataclass(frozen=True, slots=True)

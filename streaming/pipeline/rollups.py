@@ -15,6 +15,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyarrow import compute as pc
 from pyarrow import dataset as ds
 
+from streaming import tables
 from streaming.contract import (
     BROKER_LOAD,
     BROKER_LOAD_DAILY,
@@ -29,17 +30,6 @@ from streaming.contract import (
 from streaming.contract.rates import RATE_NAMES, RATES, REPLICA_RATES
 from streaming.contract.records import BROKER_STATES, REPLICA_STATES
 from streaming.settings import DAY_MS, HOUR_MS
-from streaming.tables import (
-    as_floats,
-    create_table,
-    file_statistics,
-    instant,
-    open_table,
-    row_schema,
-    to_ms,
-    utc,
-    with_columns_of,
-)
 
 ROWS_AT_A_TIME = 1_000_000
 """Windows' rows that are in memory at once: some 400 MB. An hour of 300,000 replicas has 18 million."""
@@ -128,32 +118,32 @@ class RollingUp:
 
         `now_ms` becomes the rows' `updated_at`. Raises TableUnavailable, DeltaError, OSError or ArrowException.
         """
-        target = create_table(self._root, self.target)
-        source = open_table(self._root, self._rollup.source.name)
+        target = tables.create_table(self._root, self.target)
+        source = tables.open_table(self._root, self._rollup.source.name)
         newest_ms = None if source is None else _newest_event_ms(source)
         if source is None or newest_ms is None:
             return False
         since_ms = self._since_ms(target, newest_ms)
-        first = _first_start(source, utc(since_ms))
+        first = _first_start(source, tables.utc(since_ms))
         if first is None:
             return False
         length_ms = self._rollup.period_ms
-        start_ms = to_ms(first) - to_ms(first) % length_ms
+        start_ms = tables.to_ms(first) - tables.to_ms(first) % length_ms
         if newest_ms < start_ms + length_ms + self._watermark_ms:
             return False
-        end = utc(start_ms + length_ms)
-        windows = source.to_pyarrow_dataset(file_pruning_predicate=_between(utc(start_ms), end))
+        end = tables.utc(start_ms + length_ms)
+        windows = source.to_pyarrow_dataset(file_pruning_predicate=_between(tables.utc(start_ms), end))
         rows = rolled_up(windows, self._rollup, start_ms, now_ms=now_ms)
         transaction = Transaction(self._transaction_id, start_ms)
         properties = CommitProperties(app_transactions=[transaction])
-        write_deltalake(target, with_columns_of(target, rows), mode="append", commit_properties=properties)
+        write_deltalake(target, tables.with_columns_of(target, rows), mode="append", commit_properties=properties)
         return True
 
     def needed_since(self, source: DeltaTable) -> datetime:
         """Start of the first period that may still be made: windows from there on must stay. Raises as `make_next`."""
         newest_ms = _newest_event_ms(source)
-        target = open_table(self._root, self.target)
-        return utc(0 if newest_ms is None or target is None else self._since_ms(target, newest_ms))
+        target = tables.open_table(self._root, self.target)
+        return tables.utc(0 if newest_ms is None or target is None else self._since_ms(target, newest_ms))
 
     def _since_ms(self, target: DeltaTable, newest_ms: int) -> int:
         length_ms, kept_since_ms = self._rollup.period_ms, newest_ms - self._kept_ms
@@ -176,13 +166,13 @@ def rolled_up(windows: ds.Dataset, rollup: Rollup, period_start_ms: int, *, now_
         if rows.num_rows:
             part = _part(_with_summands(rows.sort_by("window_start"), rollup), rollup)
             parts = part if parts is None else _joined(pa.concat_tables([parts, part]), rollup)
-    schema = row_schema(rollup.target)
+    schema = tables.row_schema(rollup.target)
     if parts is None:
         return schema.empty_table()
     stamps = {
-        "period_start": utc(period_start_ms),
-        "period_end": utc(period_start_ms + rollup.period_ms),
-        "updated_at": utc(now_ms),
+        "period_start": tables.utc(period_start_ms),
+        "period_end": tables.utc(period_start_ms + rollup.period_ms),
+        "updated_at": tables.utc(now_ms),
     }
     return _finished(parts, rollup, stamps).cast(schema)
 
@@ -199,17 +189,18 @@ def _pieces(windows: ds.Dataset, since_ms: int, until_ms: int) -> Iterator[tuple
 
 
 def _starts_between(since_ms: int, until_ms: int) -> pc.Expression:
-    return (pc.field("window_start") >= utc(since_ms)) & (pc.field("window_start") < utc(until_ms))
+    return (pc.field("window_start") >= tables.utc(since_ms)) & (pc.field("window_start") < tables.utc(until_ms))
 
 
 def _between(since: datetime, until: datetime | None) -> str:
     """Windows that start from `since` on and before `until`, as SQL by which files are left out."""
-    return f"window_start >= {instant(since)}" + (f" AND window_start < {instant(until)}" if until else "")
+    before = f" AND window_start < {tables.instant(until)}" if until else ""
+    return f"window_start >= {tables.instant(since)}{before}"
 
 
 def _newest_event_ms(source: DeltaTable) -> int | None:
     """Newest event time in the table, ms: that of its newest windows. None of a table without rows."""
-    newest = pc.max(file_statistics(source, "window_start")["greatest"]).as_py()
+    newest = pc.max(tables.file_statistics(source, "window_start")["greatest"]).as_py()
     if newest is None:
         return None
     windows = source.to_pyarrow_dataset(file_pruning_predicate=_between(newest, None))
@@ -220,7 +211,7 @@ def _newest_event_ms(source: DeltaTable) -> int | None:
 
 def _first_start(source: DeltaTable, since: datetime) -> datetime | None:
     """Start of the oldest window from `since` on; None if there is none. Files that begin later are not opened."""
-    files = file_statistics(source, "window_start")
+    files = tables.file_statistics(source, "window_start")
     later = pc.min(
         files["least"].filter(pc.greater_equal(files["least"], pa.scalar(since, files["least"].type)))
     ).as_py()
@@ -241,11 +232,9 @@ def _columns_read(rollup: Rollup) -> list[str]:
 
 
 def _with_summands(rows: pa.Table, rollup: Rollup) -> pa.Table:
-    """Returns the rows with a column of floats by the name of each mean: a day of offsets may add up to more than 64
-    bits hold.
-    """
+    """The rows with the summands of each mean as floats: offsets of a day may add up to over 64 bits."""
     for name in rollup.means:
-        summands = as_floats(rows[_SOURCE_OF_MEAN.get(name, name)])
+        summands = tables.as_floats(rows[_SOURCE_OF_MEAN.get(name, name)])
         if name in rows.column_names:
             rows = rows.set_column(rows.column_names.index(name), name, summands)
         else:
@@ -281,7 +270,7 @@ def _joined(parts: pa.Table, rollup: Rollup) -> pa.Table:
 def _finished(parts: pa.Table, rollup: Rollup, stamps: Mapping[str, datetime]) -> pa.Table:
     columns = {name: parts[name] for name in rollup.key}
     for name in rollup.means:
-        count = as_floats(parts[f"{name}_count"])
+        count = tables.as_floats(parts[f"{name}_count"])
         columns[name] = pc.divide(parts[f"{name}_sum"], pc.if_else(pc.greater(count, 0), count, None))
     columns |= {name: parts[f"{source}_max"] for name, source in rollup.maxima}
     columns |= {name: parts[f"{name}_first"] for name in rollup.firsts}

@@ -20,11 +20,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from assignor_core.intervals import is_due
 from streaming.cluster.clients import admin_client, reaching
-from streaming.cluster.input_topics import first_offsets, partitions_of
+from streaming.cluster.topics import first_offsets, partitions_of
 from streaming.errors import ClusterUnreachable, TableUnavailable, UsageProblem
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.causes import reason
+from streaming.pipeline.checkpoints import Offsets
 from streaming.pipeline.guards import (
+    LeaseOn,
+    StillOurs,
     check_fingerprint,
     check_tables_are_there,
     check_tables_fit_checkpoints,
@@ -32,12 +35,12 @@ from streaming.pipeline.guards import (
     check_window_lengths,
     fingerprint,
     offsets_read,
+    only_pipeline,
+    only_writer,
     topic_ids,
     topics_read,
 )
 from streaming.pipeline.lateness import CountedSamples
-from streaming.pipeline.offsets import Offsets
-from streaming.pipeline.one_at_a_time import LeaseOn, StillOurs, only_pipeline, only_writer
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import JVM_FAILED, check_file_systems, executor_cores
 from streaming.pipeline.sources import InputTopics

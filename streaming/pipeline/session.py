@@ -1,30 +1,45 @@
-"""The Spark session: Delta, the Kafka source, and what matters on a small machine.
+"""The Spark session: Delta, the Kafka source, its files here and on S3, and what matters on a small machine.
 
 Under `spark-submit` master, memory and cores are its own; settings here are those that the job's correctness or its
-speed on small tables depends on.
+speed on small tables depends on. Checkpoints on S3 are reached by Hadoop's S3A, with the settings and variables that
+delta-rs goes by. Credentials are none of them: AWS's own chain reads them from the environment, or from the files that
+it names.
+
+A session has one folder for all local files: Spark's blocks and state, what Java unpacks, objects on their way to S3.
+Spark removes what it has written there as it ends, but nothing if it is killed, and copies of the state can take
+gigabytes. So a later start removes the folders of sessions that are gone. The lock is one of the folder itself: a lock
+file could be removed by what clears old files from /tmp, and systemd-tmpfiles leaves a folder alone that is locked.
 """
 
+import atexit
+import fcntl
 import os
 import re
 import shlex
+import shutil
+import stat
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
+import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.errors import SetUpIncomplete, UsageProblem
 from streaming.pipeline.causes import reason
-from streaming.pipeline.class_archive import JAVA_OPTIONS, driver_options
-from streaming.pipeline.s3_files import hadoop_options, needs_s3_files
-from streaming.pipeline.scratch import scratch_folder
-from streaming.runtime.files import current_umask
-from streaming.runtime.jars import check_extra_jars, jar_paths, java_command
+from streaming.runtime import class_archive
+from streaming.runtime.jars import check_extra_jars, class_path, jar_paths, java_command
+from streaming.runtime.own_process import current_umask
 from streaming.settings import PipelineSettings, StorageSettings
+from streaming.tables.object_stores import S3_SCHEMES, s3_options
 from streaming.tables.places import scheme_of
+
+log = structlog.get_logger()
 
 APPLICATION = "kafka-load-rebalancer"
 LOOPBACK = "127.0.0.1"
@@ -38,6 +53,27 @@ JVM_FAILED = (PySparkException, Py4JError, ConnectionError)
 SHUFFLE_PARTITIONS = 2
 """Shuffle partitions until the queries start, whose number is settled then (`state_partitions.py`)."""
 MASTER = re.compile(r"local(\[(\*|\d+)(, *(\*|\d+))?\])?|local-cluster\[[\d ,]+\]|spark://.+|k8s://.+|yarn")
+S3_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
+S3_BOUNDS = {
+    # Hadoop's own: a store that answers 503 is asked 20 times, at intervals that double up to hours.
+    "fs.s3a.attempts.maximum": "2",
+    "fs.s3a.retry.limit": "6",
+    "fs.s3a.retry.interval": "500ms",
+    "fs.s3a.retry.throttle.limit": "6",
+    "fs.s3a.retry.throttle.interval": "500ms",
+    "fs.s3a.connection.establish.timeout": "5s",
+    "fs.s3a.connection.timeout": "20s",
+    "fs.s3a.connection.request.timeout": "60s",
+}
+S3_FILE_SYSTEM = {
+    # `s3://`, as delta-rs names it; Hadoop knows `s3a://` by itself.
+    "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+    "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
+    "fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
+}
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+SCRATCH_PREFIX = "rebalancer-spark-"
+SCRATCH_TRIES = 10
 
 
 def build_session(settings: PipelineSettings, storage: StorageSettings | None = None) -> SparkSession:
@@ -60,10 +96,7 @@ def build_session(settings: PipelineSettings, storage: StorageSettings | None = 
 
 
 def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
-    """Raises UsageProblem where Spark can't write its checkpoints, for it needs Hadoop's file system of their scheme.
-
-    Tables on an object store are written without Spark.
-    """
+    """Raises UsageProblem if Spark lacks Hadoop's file system for its checkpoints; tables need none."""
     context = session.sparkContext
     assert context._jvm is not None
     systems = context._jvm.org.apache.hadoop.fs.FileSystem
@@ -78,9 +111,7 @@ def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
 
 
 def executor_cores(session: SparkSession) -> int:
-    """Return how many cores the executors have: as set, else those of the executors that are there, for which it waits
-    up to `EXECUTORS_PATIENCE_S`.
-    """
+    """How many cores the executors have, as set or as found within `EXECUTORS_PATIENCE_S`."""
     context = session.sparkContext
     master = context.master or ""
     configured = configured_cores(master, dict(context.getConf().getAll()))
@@ -199,3 +230,103 @@ def _options(settings: PipelineSettings, storage: StorageSettings) -> dict[str, 
         # Hadoop sets the mode of each file that it makes: without this by a umask of its own, 022.
         "spark.hadoop.fs.permissions.umask-mode": f"{current_umask():03o}",
     }
+
+
+def needs_s3_files(storage: StorageSettings) -> bool:
+    """Whether Spark needs a file system for S3: for checkpoints alone, as tables there are written without Spark."""
+    return scheme_of(storage.checkpoints) in S3_SCHEMES
+
+
+def hadoop_options(storage: StorageSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Options of a session; empty where no checkpoints lie on S3. Raises UsageProblem as `s3_options` does.
+
+    >>> storage = StorageSettings(checkpoints="s3://b/checkpoints", s3_endpoint="http://127.0.0.1:9000")
+    >>> hadoop_options(storage, {"AWS_REGION": "eu-central-1"})["spark.hadoop.fs.s3a.endpoint.region"]
+    'eu-central-1'
+    """
+    if not needs_s3_files(storage):
+        return {}
+    options = S3_FILE_SYSTEM | S3_BOUNDS
+    endpoint = s3_options(storage, environment).get("aws_endpoint_url")
+    if endpoint is not None:  # not AWS's own: a store without a host name for each bucket
+        options |= {"fs.s3a.endpoint": endpoint, "fs.s3a.path.style.access": "true"}
+    region = storage.s3_region or next((environment[name] for name in S3_REGIONS if environment.get(name)), None)
+    if region is not None:
+        options["fs.s3a.endpoint.region"] = region
+    return {f"spark.hadoop.{name}": value for name, value in options.items()}
+
+
+def driver_options(master: str) -> dict[str, str]:
+    """Spark's options by which the driver of a local master has our jars on its class path, and uses the archive if
+    there is one; empty for other masters, whose executors get the jars from the driver. Raises SetUpIncomplete.
+    """
+    if not master.startswith("local") or master.startswith("local-cluster"):
+        return {}
+    spark_options = {"spark.driver.extraClassPath": class_path("spark")}
+    java_options = class_archive.options(class_archive.spark_archive_path())
+    if java_options:
+        spark_options[JAVA_OPTIONS] = " ".join(java_options)
+    return spark_options
+
+
+@cache
+def scratch_folder() -> Path:
+    """This process's own folder below TMPDIR or /tmp, removed as the process ends; raises SetUpIncomplete."""
+    try:
+        parent = Path(tempfile.gettempdir())
+        removed = sum(
+            _removed_if_abandoned(folder) for folder in sorted(parent.glob(f"{SCRATCH_PREFIX}*")) if _is_ours(folder)
+        )
+        if removed:
+            log.info("scratch_of_killed_pipelines_removed", folders=removed, below=str(parent))
+        for _ in range(SCRATCH_TRIES):
+            folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=parent))
+            # Until it is locked, another process may take it for an abandoned one.
+            lock = _locked(folder)
+            if lock is not None and folder.is_dir():
+                atexit.register(_remove, folder, lock)
+                return folder
+    except OSError as error:
+        raise SetUpIncomplete(f"Spark needs a folder for its local files below TMPDIR or /tmp: {error}") from None
+    raise SetUpIncomplete(f"no folder below {parent} (TMPDIR) stays: another process removes each one")
+
+
+def _is_ours(folder: Path) -> bool:
+    """Anybody may write to /tmp: nothing is opened or removed where another user's link would lead."""
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+
+
+def _locked(folder: Path) -> int | None:
+    """What keeps the folder locked while it is open; None where another process has locked or removed it."""
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _removed_if_abandoned(folder: Path) -> bool:
+    """Removes the folder of a process that is gone; returns whether the folder was such and is removed."""
+    try:
+        lock = _locked(folder)
+    except OSError:
+        return False
+    if lock is None:
+        return False
+    _remove(folder, lock)
+    return not folder.exists()
+
+
+def _remove(folder: Path, lock: int) -> None:
+    """Java may still be removing its own part, so what is gone already is no error."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)

@@ -22,9 +22,16 @@ from streaming.contract import RECORD_VERSION
 from streaming.contract.records import BYTE_RATE, CONSUMER_LAG, EVENT_TIME_MIN_MS, FOREIGN_BYTE_RATE, RecordShape
 from streaming.pipeline import sums
 from streaming.pipeline.adapters import PARSERS, Context, Misfit, Record
-from streaming.pipeline.offsets import Offsets, by_topic
-from streaming.pipeline.records import KAFKA_COLUMNS, VALUE_BYTES_MAX, accepted, credible_time, judged, rejected
-from streaming.pipeline.spark_types import record_schema
+from streaming.pipeline.checkpoints import Offsets, by_topic
+from streaming.pipeline.records import (
+    KAFKA_COLUMNS,
+    VALUE_BYTES_MAX,
+    accepted,
+    credible_time,
+    judged,
+    record_schema,
+    rejected,
+)
 from streaming.pipeline.windows import LAG_SUMS, LOAD_SUMS, sums_of_one
 from streaming.settings import KafkaSettings, PipelineSettings, TopicSettings
 

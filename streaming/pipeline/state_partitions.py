@@ -24,8 +24,7 @@ from typing import Any
 import structlog
 
 from streaming.errors import RefusedForSafety
-from streaming.pipeline.checkpoint_files import CheckpointFiles
-from streaming.pipeline.checkpoint_notes import (
+from streaming.pipeline.checkpoints import (
     BEGIN,
     GENERATION,
     MADE_WITH,
@@ -33,14 +32,18 @@ from streaming.pipeline.checkpoint_notes import (
     STATE_PARTITIONS,
     TWO_WAYS_OUT,
     WINDOW_QUERIES,
+    CheckpointFiles,
+    Offsets,
     begin_of,
+    by_topic,
     folder_name,
     generation_of,
     note,
     noted,
+    planned,
     query_files,
+    watermark_ms,
 )
-from streaming.pipeline.offsets import Offsets, by_topic, planned, watermark_ms
 from streaming.settings import PipelineSettings
 from streaming.tables.places import local_folder
 

@@ -111,7 +111,8 @@ def summed(batches: Iterable[pa.RecordBatch], fitting: Fitting, sums: Sums, wind
     schema = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("value", pa.binary()), *sums.schema(fitting.schema)])
     waiting: list[pa.Table] = []
     for batch in batches:
-        samples, doubtful = parse_fitting(batch["value"], _milliseconds(batch["timestamp"]), fitting)
+        kafka_ms = pc.divide(batch["timestamp"].cast(pa.int64()), 1_000)
+        samples, doubtful = parse_fitting(batch["value"], kafka_ms, fitting)
         if len(doubtful):
             yield from _batches(batch.select(["timestamp", "value"]).take(doubtful), schema)
         if samples.num_rows:
@@ -178,10 +179,6 @@ def _of_schema(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
         for field in schema
     ]
     return pa.table(columns, schema=schema)
-
-
-def _milliseconds(time: pa.Array) -> pa.Array:
-    return pc.divide(time.cast(pa.int64()), 1_000)
 
 
 def _parsed(values: pa.Array, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:

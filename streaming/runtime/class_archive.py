@@ -28,9 +28,7 @@ Program = Callable[[tuple[str, ...], Path], None]
 
 
 def archive_path(program: str, *depends_on: object) -> Path:
-    """Returns the path of the class archive for this Java, our jars and `depends_on`, whether the archive exists or
-    not. Raises SetUpIncomplete.
-    """
+    """Path of the archive for this Java, our jars and `depends_on`, there or not. Raises SetUpIncomplete."""
     java = Path(java_command()).resolve()
     parts = (java, java.stat().st_mtime_ns, CHECKSUMS.read_text(), *depends_on)
     return FOLDER / f"{program}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}.jsa"

@@ -140,9 +140,7 @@ def end_noted(file: Path) -> list[str]:
 
 
 def end(processes: Sequence[psutil.Process], grace_s: float = TERMINATE_GRACE_S) -> list[int]:
-    """SIGTERM to all, then SIGKILL to those that are still there after `grace_s`, whose ids are returned; waits until
-    all are gone.
-    """
+    """SIGTERM to all, SIGKILL after `grace_s`; waits until all are gone, returns the ids of those that were killed."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.terminate()

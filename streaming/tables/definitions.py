@@ -1,4 +1,4 @@
-"""How a table must be defined, and what an earlier release's lacks: columns, properties, format.
+"""How a table must be defined, as Arrow and delta-rs take it, and what an earlier release's lacks.
 
 The format is a property of each table. It is raised only where an older release would take rows for something that they
 are not; a new column needs none, since older releases pass over it and newer ones read null where it lacks.
@@ -9,15 +9,27 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
+from pyarrow import compute as pc
 
-from streaming.contract import TABLE_FORMAT, Table
+from streaming.contract import TABLE_FORMAT, ColumnType, Table
 from streaming.errors import TableUnavailable
-from streaming.tables.arrow import arrow_schema
 from streaming.tables.places import local_folder
 
+ARROW_TYPES: dict[ColumnType, pa.DataType] = {
+    ColumnType.STRING: pa.string(),
+    ColumnType.LONG: pa.int64(),
+    ColumnType.INTEGER: pa.int32(),
+    ColumnType.DOUBLE: pa.float64(),
+    ColumnType.BOOLEAN: pa.bool_(),
+    ColumnType.BINARY: pa.binary(),
+    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    ColumnType.INTEGER_LIST: pa.list_(pa.int32()),
+}
+
+_WHOLE_MAX = float(2**63 - 1024)
+"""Greatest float that 64 bits hold as a whole number."""
 FORMAT = "rebalancer.format"
 """The property. delta-rs and Spark keep properties that they don't know."""
-
 CONFIGURATION = {
     # A little longer than replaced files stay: time travel needs both.
     "delta.logRetentionDuration": "interval 50 hours",
@@ -26,11 +38,37 @@ CONFIGURATION = {
     # Upkeep removes old log entries: as a part of each commit it lists the whole log, tens of thousands of files.
     "delta.enableExpiredLogCleanup": "false",
 }
-
 ON_OBJECT_STORES = {
     # Rows of one cluster are replaced by reading the log anew, with a request for each entry since its checkpoint.
     "delta.checkpointInterval": "10",
 }
+
+
+def as_floats(numbers: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Whole numbers as floats. Above 2^53 they lose their last digits; Arrow by itself would raise ArrowInvalid."""
+    return numbers.cast(pa.float64(), safe=False)
+
+
+def as_whole(floats: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Floats without a fraction as whole numbers, at most as great as 64 bits hold; null where they are null."""
+    return pc.min_element_wise(floats, _WHOLE_MAX, skip_nulls=False).cast(pa.int64())
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """Arrow schema with the comments as field metadata, where delta-rs stores them as column comments."""
+    return pa.schema(
+        [
+            pa.field(column.name, ARROW_TYPES[column.type], column.nullable, metadata={"comment": column.comment})
+            for column in table.columns
+        ]
+    )
+
+
+def row_schema(table: Table) -> pa.Schema:
+    """Returns the table's Arrow schema without comments, for rows that are written: if an earlier version has written
+    other comments to the table, delta-rs would refuse rows with comments.
+    """
+    return pa.schema(field.remove_metadata() for field in arrow_schema(table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +113,7 @@ def other_types(delta: DeltaTable, table: Table) -> tuple[str, ...]:
 
 
 def with_columns_of(delta: DeltaTable, rows: pa.Table) -> pa.Table:
-    """The rows with null in each column that the table has and they lack, one of a newer release: delta-rs takes only
-    rows of all columns.
-    """
+    """The rows with null in each column that they lack, one of a newer release: delta-rs takes all or none."""
     lacking = {field.name for field in delta.schema().fields} - set(rows.column_names)
     for field in pa.schema(delta.schema().to_arrow()) if lacking else ():
         if field.name in lacking:

@@ -1,7 +1,13 @@
-"""Opens Delta tables without a JVM, and asks their logs what each data file holds. Reads no row."""
+"""Opens Delta tables without a JVM, and reads from their logs what each data file holds. Reads no row.
+
+Rows that can't be shown fail their table alone: whoever shows several tables continues with the others. The contract
+says what is expected of rows; `unfit_as_unavailable` is for what it forgot, and for tables that others have written.
+"""
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -12,8 +18,7 @@ from pyarrow import compute as pc
 
 from streaming.contract import ColumnType
 from streaming.errors import TableUnavailable
-from streaming.tables.arrow import ARROW_TYPES
-from streaming.tables.definitions import check_format
+from streaming.tables.definitions import ARROW_TYPES, check_format
 from streaming.tables.object_stores import REQUEST, refusal, storage_options
 from streaming.tables.places import local_folder
 
@@ -104,3 +109,14 @@ def first_line(error: Exception) -> str:
     if "↳" in str(error) or REQUEST in str(error):
         return refusal(error)
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def unfit_as_unavailable(*names: str) -> Iterator[None]:
+    """What rows of these tables make go wrong, as TableUnavailable."""
+    try:
+        yield
+    except (pa.ArrowException, ValueError, IndexError) as error:
+        tables = f"table{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        problem = f"{type(error).__name__}: {first_line(error)}"
+        raise TableUnavailable(f"{tables}: rows can't be shown: {problem}") from error

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streaming.tables.conditions import Condition
-from streaming.tables.versions import AtTime
+from streaming.tables.times import AtTime
 
 if TYPE_CHECKING:
     from streaming.tables.reader import TableReader

@@ -15,15 +15,23 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming.contract import TABLES, Table
 from streaming.errors import TableUnavailable
-from streaming.tables.arrow import arrow_schema, row_schema
 from streaming.tables.conditions import Condition, of_cluster
-from streaming.tables.definitions import bring_up_to_date, configuration, differences, with_columns_of
+from streaming.tables.definitions import (
+    Differences,
+    arrow_schema,
+    bring_up_to_date,
+    configuration,
+    differences,
+    other_types,
+    row_schema,
+    with_columns_of,
+)
 from streaming.tables.object_stores import storage_options
 from streaming.tables.opening import first_line, log_entry, open_table, table_uri
 from streaming.tables.places import local_folder
 from streaming.tables.reader import Row
 from streaming.tables.stand_ins import stand_in_of
-from streaming.tables.versions import AtTime
+from streaming.tables.times import AtTime
 
 APPEND_TRIES = 5
 KEPT_MAX = 32
@@ -96,9 +104,7 @@ def _entry_seen(folder: Path, version: int) -> tuple[int, int] | None:
 
 
 def _tables_kept() -> dict[str, tuple[DeltaTable, tuple[int, int] | None]]:
-    """Returns the tables that this thread keeps open, by URI, least recently written first, with what was seen of their
-    newest entry on a disk. A table is not for use by two threads.
-    """
+    """Tables that this thread keeps open, by URI, oldest first, and what was seen of their newest entry on a disk."""
     if not hasattr(_of_thread, "tables"):
         _of_thread.tables = {}
     kept: dict[str, tuple[DeltaTable, tuple[int, int] | None]] = _of_thread.tables
@@ -158,10 +164,7 @@ def replace(
 
 
 def delete(root: str, name: str, where: Condition) -> int:
-    """Delete the rows that fulfil `where`, in one commit; returns how many. Without any there is no commit.
-
-    Raises TableUnavailable, also where another writer has changed the same rows meanwhile.
-    """
+    """Delete rows that fulfil `where` in one commit, if there are any; returns how many. Raises TableUnavailable."""
     stand_in = stand_in_of(root)
     if stand_in is not None:
         return stand_in.delete(root, name, where)
@@ -175,12 +178,7 @@ def delete(root: str, name: str, where: Condition) -> int:
 
 
 def _write(
-    root: str,
-    name: str,
-    rows: Sequence[Row],
-    replaced: Condition | None,
-    transaction_id: str,
-    version: int | AtTime,
+    root: str, name: str, rows: Sequence[Row], replaced: Condition | None, transaction_id: str, version: int | AtTime
 ) -> bool:
     """Write `rows` in the place of those that fulfil `replaced`; None appends.
 
@@ -225,3 +223,18 @@ def _commit(
 
 def _not_written(name: str, error: Exception) -> TableUnavailable:
     return TableUnavailable(f"table {name} can't be written: {first_line(error)}")
+
+
+def lacking(root: str, name: str) -> Differences | None:
+    """What the table lacks, None without a table; raises TableUnavailable also if nothing can bring it up to date."""
+    delta = open_table(root, name)
+    if delta is None:
+        return None
+    try:
+        found = differences(delta, table_uri(root, name), TABLES[name])
+        others = other_types(delta, TABLES[name])
+    except (DeltaError, OSError) as error:
+        raise TableUnavailable(f"table {name} can't be read: {first_line(error)}") from None
+    if others:
+        raise TableUnavailable(f"table {name}: columns of another type than this release's: {', '.join(others)}")
+    return found

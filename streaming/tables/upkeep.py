@@ -1,6 +1,12 @@
-"""Upkeep of a table by its one writer: joins small files, removes files and log entries that no reader needs."""
+"""Upkeep of a table by its one writer: joins small files, removes files and log entries that no reader needs.
 
-from collections.abc import Sequence
+Rows must not expire by a clock that is ahead: ahead by years, for an hour, it would delete all history at the next
+upkeep, and rows that were written meanwhile carry its times. So a time counts once rows have been written for a while
+after it. What is right for longer than that expires at most that much later.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -8,18 +14,18 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streaming.errors import TableUnavailable
+from streaming.tables.conditions import ALL_ROWS, Condition, at_most
 from streaming.tables.opening import first_line, open_table
+from streaming.tables.reader import TableReader
 from streaming.tables.stand_ins import stand_in_of
+from streaming.tables.times import to_ms
 
 TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
 """Sizes up to which files are joined, largest first."""
 
 
 def tidy(root: str, name: str) -> None:
-    """Join small files, remove files and log entries beyond the table's own retention; raises TableUnavailable.
-
-    For the table's one writer, between two writes: it must not conflict with another.
-    """
+    """Join small files and remove old ones, between two writes of the table's one writer; raises TableUnavailable."""
     if stand_in_of(root) is not None:
         return
     delta = open_table(root, name)
@@ -70,3 +76,20 @@ def remove_old_files(delta: DeltaTable) -> None:
     # of upkeep would have seen them. What killed writers have left goes too.
     delta.vacuum(dry_run=False, full=True)
     delta.cleanup_metadata()
+
+
+def proven_ms(
+    reader: TableReader, times: Mapping[str, str], *, after_ms: int, now_ms: int, where: Condition = ALL_ROWS
+) -> int | None:
+    """The latest time, up to `now_ms`, of a row that is `after_ms` older than the newest; None where there is none.
+
+    `times` are time columns by table: they prove it together. Raises TableUnavailable.
+    """
+    newest = [reader.newest(name, column, where=where) for name, column in times.items()]
+    known = [time for time in newest if time is not None]
+    if not known:
+        return None
+    before = max(known) - timedelta(milliseconds=after_ms)
+    earlier = [reader.newest(name, column, where=where & at_most(column, before)) for name, column in times.items()]
+    proven = [to_ms(time) for time in earlier if time is not None]
+    return min(now_ms, max(proven)) if proven else None

@@ -33,7 +33,7 @@ from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import decider_of, executor_of, journal_of
 from streaming.runtime import processes
-from streaming.runtime.memory import ARROW_POOL
+from streaming.runtime.own_process import ARROW_POOL
 from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import SnapshotReader
 from streaming.settings import Settings

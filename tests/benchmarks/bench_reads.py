@@ -20,7 +20,7 @@ from pyarrow import dataset as ds
 from streaming import tables
 from streaming.contract import PARTITION_LOAD
 from streaming.pipeline.delta_tables import create_window_table
-from streaming.tables.arrow import row_schema
+from streaming.tables.definitions import row_schema
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
 from tests.tables_in_memory import in_memory
 

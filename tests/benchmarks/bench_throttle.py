@@ -30,8 +30,8 @@ from assignor_core.throttles import FOLLOWER_RATE
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
-from streaming.cluster.jmx_endpoints import scrape
-from streaming.collect.jmx import parse_counters
+from streaming.cluster.metric_reads import scrape
+from streaming.collect.counters import parse_counters
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of

@@ -20,7 +20,7 @@ from assignor_core.marker import Marker
 from assignor_core.plan import Movement, Plan
 from assignor_core.throttles import EVERY_REPLICA, FOLLOWER_REPLICAS, LEADER_REPLICAS, ThrottledReplicas
 from streaming.contract import TABLES
-from streaming.tables.arrow import row_schema
+from streaming.tables.definitions import row_schema
 from streaming.tables.store import create_table
 from tests.benchmarks.generated_lag import lag_columns, rates_of
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from streaming.collect.due import all_of
 from streaming.collect.observation import Observation
 from streaming.collect.rates import BrokerRates, ReplicaRateTable
-from streaming.collect.records import broker_records, replica_records
+from streaming.collect.reports import all_of, broker_records, replica_records
 
 
 def byte_rate_records(

@@ -4,21 +4,22 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from assignor_core.live import NO_LEADER, PartitionKey, ReplicaKey
 from streaming.collect.observation import BrokerCounters, Observation
-from streaming.collect.partition_table import NO_LEADER, PartitionKey, PartitionView, ReplicaKey
-from streaming.collect.rates import BrokerRates, ReplicaRates
+from streaming.collect.rates import BrokerRates
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
+from tests.collect.by_row import PartitionView, ReplicaRates, partition_views, sizes_of
 
 
 def replica_rates(before: Observation, after: Observation) -> dict[ReplicaKey, ReplicaRates]:
     """Rates of every replica that `after` shows."""
     if after.time_ms <= before.time_ms:
         return {}
-    written = {key: _written(key, before, after) for key in after.partitions}
+    written = {key: _written(key, before, after) for key in partition_views(after.partitions)}
     read = _bytes_out(before, after, written)
     rates = {}
-    for (broker, key), size in after.sizes.items():
-        partition = after.partitions.get(key)
+    for (broker, key), size in sizes_of(after.sizes).items():
+        partition = partition_views(after.partitions).get(key)
         if partition is None:
             continue
         leads = partition.leader == broker
@@ -44,7 +45,7 @@ def broker_rates(
     led: dict[int, list[ReplicaRates | None]] = defaultdict(list)
     followed: dict[int, list[ReplicaRates | None]] = defaultdict(list)
     copying: dict[int, list[ReplicaRates | None]] = defaultdict(list)
-    for key, partition in after.partitions.items():
+    for key, partition in partition_views(after.partitions).items():
         led[partition.leader].append(replicas.get((partition.leader, key)))
         for broker in partition.replicas:
             # Without a leader there is nobody to follow.
@@ -63,7 +64,7 @@ def _remote_records(partition: PartitionView) -> int | None:
 
 
 def _remote_bytes(key: PartitionKey, after: Observation) -> int | None:
-    records, size = _remote_records(after.partitions[key]), mean_record_bytes(key, after)
+    records, size = _remote_records(partition_views(after.partitions)[key]), mean_record_bytes(key, after)
     return None if records is None or size is None else round(records * size)
 
 
@@ -72,17 +73,17 @@ def mean_record_bytes(key: PartitionKey, observation: Observation) -> float | No
 
     Compaction leaves gaps in the offsets, so there the figure is too small; it is only used where growth can't be.
     """
-    partition = observation.partitions.get(key)
+    partition = partition_views(observation.partitions).get(key)
     if partition is None or partition.log_end_offset is None or partition.local_log_start_offset is None:
         return None
-    size = observation.sizes.get((partition.leader, key))
+    size = sizes_of(observation.sizes).get((partition.leader, key))
     records = partition.log_end_offset - partition.local_log_start_offset
     return size / records if size and records > 0 else None
 
 
 def _written(key: PartitionKey, before: Observation, after: Observation) -> float | None:
     """Bytes/s that clients wrote to one partition."""
-    earlier, later = before.partitions.get(key), after.partitions[key]
+    earlier, later = partition_views(before.partitions).get(key), partition_views(after.partitions)[key]
     if earlier is None or earlier.topic_id != later.topic_id:
         return None
     grown = _growth(key, earlier, later, before, after)
@@ -99,7 +100,7 @@ def _growth(
 ) -> int | None:
     """Growth of the leader's log, bytes; None where it isn't what was written."""
     same_log = earlier.leader == later.leader and earlier.local_log_start_offset == later.local_log_start_offset
-    first, last = before.sizes.get((later.leader, key)), after.sizes.get((later.leader, key))
+    first, last = sizes_of(before.sizes).get((later.leader, key)), sizes_of(after.sizes).get((later.leader, key))
     if not same_log or first is None or last is None or last < first or later.local_log_start_offset is None:
         return None
     # Log sizes and offsets are read a moment apart; nothing appended but bytes grown is still growth.
@@ -114,7 +115,7 @@ def _appended(earlier: PartitionView, later: PartitionView) -> int | None:
 
 
 def _messages(key: PartitionKey, before: Observation, after: Observation) -> float | None:
-    earlier, later = before.partitions.get(key), after.partitions[key]
+    earlier, later = partition_views(before.partitions).get(key), partition_views(after.partitions)[key]
     if earlier is None or earlier.topic_id != later.topic_id:
         return None
     appended = _appended(earlier, later)
@@ -133,7 +134,7 @@ def _bytes_out(
     """
     consumed = _consumed(before, after)
     by_place: dict[tuple[int, str], list[PartitionKey]] = defaultdict(list)
-    for key, partition in after.partitions.items():
+    for key, partition in partition_views(after.partitions).items():
         by_place[(partition.leader, key[0])].append(key)
     rates: dict[PartitionKey, float | None] = {}
     for (broker, topic), keys in by_place.items():
@@ -152,7 +153,7 @@ def _bytes_out(
 
 def _nothing_to_read(key: PartitionKey, before: Observation, after: Observation) -> bool:
     """Whether the log was empty at both looks."""
-    earlier, later = before.partitions.get(key), after.partitions[key]
+    earlier, later = partition_views(before.partitions).get(key), partition_views(after.partitions)[key]
     if earlier is None or earlier.topic_id != later.topic_id or later.log_end_offset is None:
         return False
     return earlier.log_end_offset == later.log_end_offset == later.log_start_offset
@@ -160,7 +161,7 @@ def _nothing_to_read(key: PartitionKey, before: Observation, after: Observation)
 
 def _most_read(key: PartitionKey, before: Observation, after: Observation, passed_ms: int) -> float:
     """Records that a group can have read: what the log held, what was written since, and a part of the log again."""
-    earlier, later = before.partitions.get(key), after.partitions.get(key)
+    earlier, later = partition_views(before.partitions).get(key), partition_views(after.partitions).get(key)
     if earlier is None or later is None:
         return math.inf
     end_before, end = earlier.log_end_offset, later.log_end_offset

@@ -25,11 +25,9 @@ from kafka.protocol.admin.cluster import DescribeLogDirsResponse
 from assignor_core.disks import FutureReplica, LogDirDescription
 from assignor_core.throttles import LEADER_RATE, LEADER_REPLICAS
 from streaming.cluster import kafka_python_patches
-from streaming.cluster.admin import Cluster
-from streaming.cluster.first_contact import SharingManager
-from streaming.cluster.kafka_python_patches import PatchedAdminClient
-from streaming.cluster.log_dirs import log_dir_of
-from streaming.cluster.raw_requests import RawAnswer
+from streaming.cluster.admin import Cluster, log_dir_of
+from streaming.cluster.kafka_python_patches import PatchedAdminClient, SharingManager
+from streaming.cluster.wire import RawAnswer
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
 TOPIC, BROKER = 2, 4

@@ -13,20 +13,19 @@ from kafka.protocol.admin import DescribeGroupsResponse
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from streaming.cluster.broker_reads import BrokerReads
-from streaming.cluster.classic_groups import ClassicGroups
-from streaming.cluster.described_groups import DescribedGroup
-from streaming.cluster.metadata_columns import MetadataDecoder
-from streaming.cluster.offset_requests import (
+from streaming.cluster.broker_reads import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
     READ_COMMITTED,
     WITH_ISOLATION,
+    BrokerReads,
     OffsetRequest,
     OffsetRequests,
 )
-from streaming.cluster.raw_requests import RawAnswer, RawRequest, TrafficCounters
+from streaming.cluster.described_groups import ClassicGroups, DescribedGroup
+from streaming.cluster.metadata import MetadataDecoder
+from streaming.cluster.wire import RawAnswer, RawRequest, TrafficCounters
 from tests.metadata_answers import metadata_answer
 
 NAME = st.text(min_size=1, max_size=3) | st.just("n" * 200)
@@ -86,7 +85,7 @@ def test_metadata_is_decoded_anew_only_if_topics_or_partitions_have_changed(
     decoder = MetadataDecoder()
     first = decoder.decode(version, one_topic(version))
     with monkeypatch.context() as patched:
-        patched.setattr("streaming.cluster.metadata_columns.read_topic", None)
+        patched.setattr("streaming.cluster.metadata.read_topic", None)
         assert decoder.decode(version, one_topic(version)) is first
         assert decoder.decode(version, one_topic(version, controller=2)) is first
         with_broker = decoder.decode(version, one_topic(version, brokers=(1, 2, 3)))
@@ -198,8 +197,8 @@ def test_members_of_a_classic_group(version: int) -> None:
 
 
 def test_of_an_assignment_without_bounds_a_part_is_read_and_the_rest_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.cluster.classic_groups.PARTITIONS_MAX", 5)
-    monkeypatch.setattr("streaming.cluster.classic_groups.KEPT_BYTES_MAX", 100)
+    monkeypatch.setattr("streaming.cluster.described_groups.PARTITIONS_MAX", 5)
+    monkeypatch.setattr("streaming.cluster.described_groups.KEPT_BYTES_MAX", 100)
     many = [("t", list(range(4))), ("u", list(range(3))), ("v", [0])]
     assigned = bytes(ConsumerProtocolAssignment(version=1, assigned_partitions=many, user_data=None).encode())
     groups, row = ClassicGroups(), described(6, [("m", subscription(4, "r", 3), assigned)])
@@ -230,7 +229,7 @@ def test_a_group_that_has_changed_since_the_last_answer_is_read_anew(monkeypatch
     ]
     assert all(row != first for row in changed)
     assert read([member]) == first
-    monkeypatch.setattr("streaming.cluster.classic_groups.KEPT_MAX", 1)
+    monkeypatch.setattr("streaming.cluster.described_groups.KEPT_MAX", 1)
     assert (read([member], state="Empty"), read([member])) == (replace(first, state="Empty"), first)
 
 

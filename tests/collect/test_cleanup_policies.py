@@ -9,13 +9,12 @@ import pytest
 from kafka.errors import KafkaError, RequestTimedOutError
 
 from streaming.cluster.broker_reads import BrokerReads
-from streaming.collect import cleanup_policies
-from streaming.collect.cleanup_policies import ASKED_AGAIN_MS, CleanupPolicies
-from streaming.collect.due import due_groups
+from streaming.collect import groups
 from streaming.collect.group_table import GroupTable, GroupView
+from streaming.collect.groups import ASKED_AGAIN_MS, CleanupPolicies
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import PartitionTable, PartitionView, SizeTable
-from streaming.collect.records import consumer_lag_records
+from streaming.collect.reports import consumer_lag_records, due_groups
+from tests.collect.by_row import PartitionView, partition_table, size_table
 
 KEYS = (("deleted", 0), ("table", 0), ("table", 1))
 
@@ -63,7 +62,7 @@ def test_no_answer_changes_nothing_and_a_request_is_bounded(monkeypatch: pytest.
     read(policies, brokers, "a")
     brokers.error = RequestTimedOutError()
     assert read(policies, brokers, "a", now_ms=ASKED_AGAIN_MS) == {"a": "compact"}
-    monkeypatch.setattr(cleanup_policies, "TOPICS_AT_ONCE", 2)
+    monkeypatch.setattr(groups, "TOPICS_AT_ONCE", 2)
     brokers.asked.clear()
     for now_ms in (0, 1, 2):
         read(CleanupPolicies() if not now_ms else policies, brokers, "x", "y", "z", now_ms=ASKED_AGAIN_MS + now_ms)
@@ -72,8 +71,8 @@ def test_no_answer_changes_nothing_and_a_request_is_bounded(monkeypatch: pytest.
 
 def seen(time_ms: int, policies: dict[str, str]) -> Observation:
     groups = {name: GroupView("Stable", {key: 40 for key in KEYS if key[0] == topic}, {}) for name, topic in GROUPS}
-    table = PartitionTable.of({key: PartitionView("id", 1, (1,), frozenset(), 0, 100) for key in KEYS})
-    return Observation(time_ms, {}, table, SizeTable.of({}), {}, {}, GroupTable(groups), cleanup_policies=policies)
+    table = partition_table({key: PartitionView("id", 1, (1,), frozenset(), 0, 100) for key in KEYS})
+    return Observation(time_ms, {}, table, size_table({}), {}, {}, GroupTable(groups), cleanup_policies=policies)
 
 
 GROUPS = (("g", "table"), ("h", "deleted"))

@@ -8,21 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assignor_core.live import NO_LEADER, PartitionKey, ReplicaKey
 from streaming.cluster.described_groups import ShareOffsets
 from streaming.collect.group_table import GroupTable, GroupView, Owner
 from streaming.collect.observation import BrokerCounters, LogDirs, Observation
-from streaming.collect.partition_table import (
-    NO_LEADER,
-    PartitionKey,
-    PartitionTable,
-    PartitionView,
-    ReplicaKey,
-    SizeTable,
-)
 from streaming.collect.rates import broker_rates, replica_rates
-from streaming.collect.records import consumer_lag_records
+from streaming.collect.reports import consumer_lag_records
 from streaming.contract.rates import BYTES_OUT, RATES
 from tests.collect import rates_by_object
+from tests.collect.by_row import PartitionView, partition_table, partition_views, rates_of, size_table
 from tests.collect.look_records import byte_rate_records
 
 BROKERS = (1, 2, 7)
@@ -33,7 +27,7 @@ OFFSET = st.one_of(st.none(), NEAR)
 
 
 @st.composite
-def partition_views(draw: st.DrawFn, topic: str) -> PartitionView:
+def drawn_views(draw: st.DrawFn, topic: str) -> PartitionView:
     replicas = tuple(draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=3, unique=True)))
     return PartitionView(
         f"{topic}-{draw(st.integers(0, 1) if topic == 'c' else st.just(0))}",
@@ -81,15 +75,15 @@ def counters(draw: st.DrawFn) -> BrokerCounters:
 def observations(draw: st.DrawFn, time_ms: int) -> Observation:
     keys = draw(st.lists(st.sampled_from(KEYS), unique=True))
     replicas: list[ReplicaKey] = [(broker, key) for broker in BROKERS for key in (*KEYS, ("stray", 0))]
-    ids = {key[0]: draw(partition_views(key[0])).topic_id for key in keys}
-    views = {key: draw(partition_views(key[0])) for key in keys}
+    ids = {key[0]: draw(drawn_views(key[0])).topic_id for key in keys}
+    views = {key: draw(drawn_views(key[0])) for key in keys}
     views = {key: PartitionView(ids[key[0]], *values(view)[1:]) for key, view in views.items()}
     parts = [(part, broker) for part in ("offsets", "sizes", "counters") for broker in BROKERS]
     return Observation(
         time_ms,
         draw(st.dictionaries(st.sampled_from(BROKERS), st.sampled_from((None, "r")))),
-        PartitionTable.of(views),
-        SizeTable.of(draw(st.dictionaries(st.sampled_from(replicas), NEAR))),
+        partition_table(views),
+        size_table(draw(st.dictionaries(st.sampled_from(replicas), NEAR))),
         draw(st.dictionaries(st.sampled_from(BROKERS), st.builds(LogDirs, NEAR, OFFSET))),
         draw(st.dictionaries(st.sampled_from(BROKERS), counters())),
         GroupTable(draw(st.dictionaries(st.sampled_from(("g", "h\\")), group_views()))),
@@ -114,15 +108,15 @@ def values(view: PartitionView) -> tuple[Any, ...]:
 @given(observations(0), st.sampled_from((0, 2, 10_000)).flatmap(observations))
 def test_rates_are_those_of_one_object_a_partition(before: Observation, after: Observation) -> None:
     made, expected = replica_rates(before, after), rates_by_object.replica_rates(before, after)
-    assert made.keys() == expected.keys()
+    assert rates_of(made).keys() == expected.keys()
     for key, rates in expected.items():
-        assert made[key].role == rates.role
+        assert rates_of(made)[key].role == rates.role
         for name in ("size_bytes", "remote_records", "remote_size_bytes", "out_of_sync"):
-            assert getattr(made[key], name) == getattr(rates, name), (key, name)
+            assert getattr(rates_of(made)[key], name) == getattr(rates, name), (key, name)
         for name in ("bytes_in", "messages_in"):
-            assert is_same(getattr(made[key], name), getattr(rates, name)), (key, name)
+            assert is_same(getattr(rates_of(made)[key], name), getattr(rates, name)), (key, name)
         if not made.followers_serve:  # else test_follower_reads.py has what replicas serve
-            assert is_same(made[key].bytes_out, rates.bytes_out), key
+            assert is_same(rates_of(made)[key].bytes_out, rates.bytes_out), key
     totals, expected_totals = broker_rates(before, after, made), rates_by_object.broker_rates(before, after, expected)
     assert totals.keys() == expected_totals.keys()
     for broker, row in expected_totals.items():
@@ -146,8 +140,8 @@ def test_records_are_the_text_that_json_makes_of_them(before: Observation, after
     assert [value for _, value in records] == [json.dumps(row, separators=(",", ":")).encode() for row in rows]
     assert [key for key, _ in records] == [str(row["broker"]).encode() for row in rows]
     shown = {(row["broker"], (row["topic"], row["partition"])): row for row in rows if row["topic"] is not None}
-    assert shown.keys() == rates.keys()
-    for key, rate in rates.items():
+    assert shown.keys() == rates_of(rates).keys()
+    for key, rate in rates_of(rates).items():
         assert (shown[key]["role"], shown[key]["size_bytes"]) == (rate.role, rate.size_bytes)
         assert [shown[key].get(name) for name in ("remote_records", "remote_size_bytes", "out_of_sync_replicas")] == [
             rate.remote_records, rate.remote_size_bytes, rate.out_of_sync
@@ -185,7 +179,7 @@ def test_records_of_groups_have_what_was_read(seen: Observation) -> None:
         assert {name: row[name] for name in optional.keys() & row.keys()} == {
             name: value for name, value in optional.items() if value is not None
         }
-        partition = seen.partitions.get(key)
+        partition = partition_views(seen.partitions).get(key)
         assert row["log_end_offset"] == (partition.log_end_offset if partition else None)
         if view.share:
             assert row.get("share_start_offset") == view.share.starts.get(key)
@@ -199,7 +193,7 @@ def test_records_of_groups_have_what_was_read(seen: Observation) -> None:
 )
 def test_totals_of_groups(committed: dict[str, dict[PartitionKey, int]], ends: dict[PartitionKey, int | None]) -> None:
     groups = GroupTable({name: GroupView("Stable", rows, {}) for name, rows in committed.items()})
-    partitions = PartitionTable.of({key: PartitionView("id", 1, (1,), log_end_offset=end) for key, end in ends.items()})
+    partitions = partition_table({key: PartitionView("id", 1, (1,), log_end_offset=end) for key, end in ends.items()})
     expected = []
     for _, rows in sorted(committed.items()):
         lags = [max(0, end - offset) for key, offset in rows.items() if (end := ends.get(key)) is not None]

@@ -8,13 +8,22 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.collect.due import DueRates, HeldGroups, HeldRates, all_of, due_groups, due_rates
 from streaming.collect.group_table import GroupTable, GroupView, Owner
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import UNKNOWN, PartitionTable, PartitionView, SizeTable, ints
+from streaming.collect.partition_table import UNKNOWN, PartitionTable, ints
 from streaming.collect.rates import ReplicaRateTable
-from streaming.collect.records import consumer_lag_records, replica_records
+from streaming.collect.reports import (
+    DueRates,
+    HeldGroups,
+    HeldRates,
+    all_of,
+    consumer_lag_records,
+    due_groups,
+    due_rates,
+    replica_records,
+)
 from streaming.pipeline.sums import WEIGHT_WINDOWS, Sums, windows
+from tests.collect.by_row import PartitionView, partition_table, size_table
 
 WINDOW_MS, LOOK_MS = 60, 10
 RATES = ("bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec")
@@ -39,7 +48,7 @@ def table(figures: dict[int, Figures]) -> ReplicaRateTable:
     remote = ints(40 if row[4] == 8 else UNKNOWN for row in rows)
     rate = np.array([np.nan if row[3] is None else row[3] for row in rows], dtype=np.float64)
     return ReplicaRateTable(
-        PartitionTable.of(view), ints(row[0] for row in rows), ints(row[1] for row in rows),
+        partition_table(view), ints(row[0] for row in rows), ints(row[1] for row in rows),
         np.array([row[2] for row in rows], dtype=bool), rate, rate, rate, ints(row[4] for row in rows), remote,
         remote, ints(row[4] - 7 for row in rows),
     )  # fmt: skip
@@ -140,7 +149,7 @@ def seen_groups(draw: st.DrawFn) -> tuple[PartitionTable, GroupTable]:
         )
         for name in draw(st.sets(st.sampled_from(("g", "h")), min_size=1))
     }  # fmt: skip
-    return PartitionTable.of(views), GroupTable(groups)
+    return partition_table(views), GroupTable(groups)
 
 
 def rows_of_lag_windows(records: list[bytes]) -> list[dict[str, object]]:
@@ -160,10 +169,10 @@ def test_windows_of_groups_are_those_of_reporting_every_look(
 ) -> None:
     held: HeldGroups | None = None
     everything, reported = list[bytes](), list[bytes]()
-    time_ms, steady = 1_000, (PartitionTable.of({}), GroupTable({}))
+    time_ms, steady = 1_000, (partition_table({}), GroupTable({}))
     for passed_ms, drawn in [*looks, (10 * WINDOW_MS, None)]:
         steady, time_ms = drawn or steady, time_ms + passed_ms
-        seen = Observation(time_ms, {}, steady[0], SizeTable.of({}), {}, {}, steady[1])
+        seen = Observation(time_ms, {}, steady[0], size_table({}), {}, {}, steady[1])
         everything += [value for _, value in consumer_lag_records("c", seen)]
         due, held = due_groups(held, seen, window_ms=WINDOW_MS, next_ms=time_ms + LOOK_MS)
         reported += [value for one in due for _, value in consumer_lag_records("c", one.seen, one.names)]
@@ -171,7 +180,7 @@ def test_windows_of_groups_are_those_of_reporting_every_look(
 
 
 def test_an_idle_group_is_reported_at_the_first_and_the_last_look_of_a_window() -> None:
-    partitions = PartitionTable.of({("t", 0): PartitionView("id", 1, (1,), frozenset(), 0, 10)})
+    partitions = partition_table({("t", 0): PartitionView("id", 1, (1,), frozenset(), 0, 10)})
     held: HeldGroups | None = None
     sent = []
     for look in range(12):
@@ -179,7 +188,7 @@ def test_an_idle_group_is_reported_at_the_first_and_the_last_look_of_a_window() 
             "idle": GroupView("Empty", {("t", 0): 5}, {}, read_ms=look),
             "busy": GroupView("Stable", {("t", 0): look}, {}),
         }
-        seen = Observation(look * LOOK_MS, {}, partitions, SizeTable.of({}), {}, {}, GroupTable(views))
+        seen = Observation(look * LOOK_MS, {}, partitions, size_table({}), {}, {}, GroupTable(views))
         due, held = due_groups(held, seen, window_ms=WINDOW_MS, next_ms=(look + 1) * LOOK_MS)
         sent += [(name, look) for one in due for name in sorted(one.names)]
     assert [look for name, look in sent if name == "idle"] == [0, 5, 6, 11]

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_core.execution.caution import LatencyBound
-from streaming.cluster import jmx_endpoints
-from streaming.cluster.jmx_endpoints import Scrapes, scrape
-from streaming.collect.jmx import FIELDS, PREFIX, parse_counters, read_counters
+from streaming.cluster import metric_reads
+from streaming.cluster.metric_reads import Scrapes, scrape
+from streaming.collect.counters import FIELDS, PREFIX, parse_counters, read_counters
 from streaming.collect.look import Look
 from streaming.collect.observation import BrokerCounters
 from streaming.config import load_effective
@@ -90,7 +90,7 @@ def test_an_endpoint_that_drips_is_left_at_its_limit_and_the_others_are_read(beg
 
 
 def test_an_answer_without_end_is_left_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jmx_endpoints, "SCRAPE_BYTES_MAX", len(SCRAPE))
+    monkeypatch.setattr(metric_reads, "SCRAPE_BYTES_MAX", len(SCRAPE))
     answers = {"http://a/": SCRAPE, "http://b/": SCRAPE + "x"}
     transport = httpx.MockTransport(lambda request: httpx.Response(200, text=answers[str(request.url)]))
     scrapes = scrape({1: "http://a/", 2: "http://b/"}, limit_s=5.0, transport=transport)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.live_plans.measured_loads import FollowerLoads
 from assignor_core.live_plans.planning import Model, PartitionLoads, build_model
 from assignor_core.load import broker_loads, cluster_arrays
@@ -14,9 +14,9 @@ from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.resources import Resource
 from streaming.collect.group_table import GroupTable, GroupView, Owner
 from streaming.collect.observation import BrokerCounters, Observation
-from streaming.collect.partition_table import PartitionKey, PartitionTable, PartitionView, SizeTable
 from streaming.collect.rates import ReplicaRateTable, broker_rates, replica_rates
 from streaming.contract.rates import BYTES_OUT, RATES
+from tests.collect.by_row import PartitionView, partition_table, rates_of, size_table
 
 RACKS = {1: "a", 2: "b", 3: "c"}
 KEYS: list[PartitionKey] = [("t", 0), ("t", 1), ("t", 2)]
@@ -44,10 +44,10 @@ def look(
     return Observation(
         seconds * SECOND_MS,
         dict(RACKS),
-        PartitionTable.of(
+        partition_table(
             {key: PartitionView("id", row[0], row, frozenset(), 0, log_end) for key, row in placed.items()}
         ),
-        SizeTable.of({(broker, key): RECORD_BYTES * log_end for key, row in placed.items() for broker in row}),
+        size_table({(broker, key): RECORD_BYTES * log_end for key, row in placed.items() for broker in row}),
         {},
         {
             broker: BrokerCounters(
@@ -60,7 +60,7 @@ def look(
     )
 
 
-def rates_of(
+def rates_from(
     groups: Mapping[str, Members], sent: Mapping[int, Mapping[str, float]], *, followers_known: bool = False
 ) -> tuple[ReplicaRateTable, Observation, Observation]:
     before, after = look(0, groups, sent), look(1, groups, sent)
@@ -69,7 +69,7 @@ def rates_of(
 
 def served(rates: ReplicaRateTable) -> dict[tuple[int, int], float | None]:
     """(broker, partition): bytes/s."""
-    return {(broker, key[1]): row.bytes_out for (broker, key), row in rates.items()}
+    return {(broker, key[1]): row.bytes_out for (broker, key), row in rates_of(rates).items()}
 
 
 IN_RACK_B: Members = {KEYS[0]: ("b", 30), KEYS[1]: ("b", 10), KEYS[2]: ("b", 20)}
@@ -78,7 +78,7 @@ NOWHERE: Members = {KEYS[0]: (None, 5), KEYS[1]: (None, 5), KEYS[2]: (None, 5)}
 
 def test_a_broker_that_sends_what_its_rack_reads_serves_as_a_follower() -> None:
     """Rack b reads all of its 60 records/s from broker 2, and those without a rack read from leaders."""
-    rates, *_ = rates_of({"g": IN_RACK_B, "h": NOWHERE}, {1: {"t": 500}, 2: {"t": 6_500}, 3: {"t": 500}})
+    rates, *_ = rates_from({"g": IN_RACK_B, "h": NOWHERE}, {1: {"t": 500}, 2: {"t": 6_500}, 3: {"t": 500}})
     assert rates.followers_serve
     assert served(rates) == {
         (1, 0): 500, (1, 1): 0, (1, 2): 0, (2, 0): 3_000, (2, 1): 1_500, (2, 2): 2_000,
@@ -88,7 +88,7 @@ def test_a_broker_that_sends_what_its_rack_reads_serves_as_a_follower() -> None:
 
 def test_where_leaders_serve_all_members_racks_change_nothing() -> None:
     counted = {1: {"t": 3_500.0}, 2: {"t": 1_500.0}, 3: {"t": 2_500.0}}
-    rates, *_ = rates_of({"g": IN_RACK_B, "h": NOWHERE}, counted, followers_known=True)
+    rates, *_ = rates_from({"g": IN_RACK_B, "h": NOWHERE}, counted, followers_known=True)
     assert not rates.followers_serve
     assert served(rates) == {
         (1, 0): 3_500, (1, 1): None, (1, 2): None, (2, 0): None, (2, 1): 1_500, (2, 2): None,
@@ -118,7 +118,7 @@ def test_where_both_would_send_the_same_the_looks_before_decide(known: bool) -> 
     """Each rack reads as much as each leader has: counters can't show who serves whom."""
     members: Members = {KEYS[0]: ("b", 10), KEYS[1]: ("c", 10), KEYS[2]: ("a", 10)}
     counted = {broker: {"t": 1_000.0} for broker in RACKS}
-    rates, *_ = rates_of({"g": members}, counted, followers_known=known)
+    rates, *_ = rates_from({"g": members}, counted, followers_known=known)
     assert rates.followers_serve == known
     assert served(rates)[2, 0] == (1_000 if known else None)
     assert served(rates)[1, 0] == (0 if known else 1_000)
@@ -131,11 +131,11 @@ def test_a_topic_that_no_rack_reads_does_not_blur_what_another_shows() -> None:
     before, after = (look(seconds, {"g": small, "h": NOWHERE}, counted, placed) for seconds in (0, 1))
     rates = replica_rates(before, after)
     assert rates.followers_serve
-    assert (rates[2, ("s", 0)].bytes_out, rates[1, ("s", 0)].bytes_out) == (100, 0)
+    assert (rates_of(rates)[2, ("s", 0)].bytes_out, rates_of(rates)[1, ("s", 0)].bytes_out) == (100, 0)
 
 
 def test_without_counters_followers_that_are_known_to_serve_are_estimated() -> None:
-    rates, before, after = rates_of({"g": IN_RACK_B}, {}, followers_known=True)
+    rates, before, after = rates_from({"g": IN_RACK_B}, {}, followers_known=True)
     assert served(rates)[2, 0] == 3_000
     assert broker_rates(before, after, rates)[2][BYTES_OUT.name] == 6_000
     assert broker_rates(before, after, rates)[1][BYTES_OUT.name] == 0
@@ -157,7 +157,7 @@ def test_planner_and_trigger_have_the_same_bytes_out_of_each_broker(
     groups: Mapping[str, Members], sent: Mapping[int, Mapping[str, float]], known: bool
 ) -> None:
     """The trigger has each broker's own counter, the planner the sum over its replicas."""
-    rates, before, after = rates_of(groups, sent, followers_known=known)
+    rates, before, after = rates_from(groups, sent, followers_known=known)
     totals = {broker: row[BYTES_OUT.name] for broker, row in broker_rates(before, after, rates).items()}
     arrays = cluster_arrays(model_of(rates, groups).cluster)
     out = broker_loads(arrays)[:, arrays.columns.of(Resource.BYTES_OUT)[0]]
@@ -167,8 +167,8 @@ def test_planner_and_trigger_have_the_same_bytes_out_of_each_broker(
 
 def model_of(rates: ReplicaRateTable, groups: Mapping[str, Members]) -> Model:
     """What control plans on after windows with these rates, in which groups have read."""
-    leaders = {key: rates[row[0], key] for key, row in PLACED.items()}
-    followers = {key: {b: rates[b, key].bytes_out for b in row[1:]} for key, row in PLACED.items()}
+    leaders = {key: rates_of(rates)[row[0], key] for key, row in PLACED.items()}
+    followers = {key: {b: rates_of(rates)[b, key].bytes_out for b in row[1:]} for key, row in PLACED.items()}
     read: dict[PartitionKey, dict[str | None, float]] = {key: {} for key in KEYS}
     for members in groups.values():
         for key, (rack, records) in members.items():

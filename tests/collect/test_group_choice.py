@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.collect.group_choice import (
+from streaming.collect.groups import (
     AHEAD_FACTOR,
     FORGOTTEN_LOOKS,
     ROUND_SHARE,

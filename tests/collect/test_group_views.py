@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from streaming.cluster.answer_columns import TopicRows
+from assignor_core.live import PartitionKey
+from streaming.cluster.answer_columns import OffsetRows, TopicRows
 from streaming.cluster.described_groups import (
     CLASSIC,
     CONSUMER,
@@ -14,12 +15,9 @@ from streaming.cluster.described_groups import (
     TEXT_MAX,
     DescribedGroup,
     DescribedMember,
-    PartitionKey,
     ShareOffsets,
 )
-from streaming.cluster.offset_rows import OffsetRows
-from streaming.collect.group_table import GroupTable, GroupView, Owner
-from streaming.collect.group_views import Owners, Reported, view_of
+from streaming.collect.group_table import GroupTable, GroupView, Owner, Owners, Reported, view_of
 
 KEY = ("t", 0)
 EXISTING = {"t": 100}

@@ -14,13 +14,12 @@ from structlog.testing import capture_logs
 
 from streaming.cluster.broker_reads import BrokerReads, Reads
 from streaming.cluster.described_groups import DescribedGroup, DescribedMember
-from streaming.collect.group_choice import TURN_LOOKS
 from streaming.collect.group_table import GroupTable, Owner
-from streaming.collect.groups import BATCH, IDLE_LOOKS, GroupSampler, GroupsRead, listed_groups
+from streaming.collect.groups import BATCH, IDLE_LOOKS, TURN_LOOKS, GroupSampler, GroupsRead, listed_groups
 from streaming.collect.look import Look
-from streaming.collect.partition_table import PartitionTable, PartitionView
-from streaming.collect.stable_offsets import CONSUMER_OFFSETS
+from streaming.collect.partition_table import CONSUMER_OFFSETS
 from streaming.settings import CollectSettings
+from tests.collect.by_row import PartitionView, partition_table
 
 
 @dataclass
@@ -78,7 +77,7 @@ def read_now(
     rows = {broker: listed_groups(reads, look, broker) for broker in look.racks}
     listed = {broker: own for broker, own in rows.items() if own is not None}
     without_transactions = {(CONSUMER_OFFSETS, 0): PartitionView("id", 1, (1,))}
-    partitions = PartitionTable.of(
+    partitions = partition_table(
         without_transactions | {("t", 0): PartitionView("id", 1, (1,), log_end_offset=log_end)}
     )
     return sampler.read(reads, settings, look, listed, partitions)

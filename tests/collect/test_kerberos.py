@@ -14,8 +14,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from streaming.cluster.clients import admin_client, spark_options
-from streaming.cluster.kerberos import KeytabLogin, ready_login
-from streaming.cluster.python_sender import PythonSender
+from streaming.cluster.logins import KeytabLogin, ready_login
+from streaming.cluster.record_sender import PythonSender
 from streaming.config import load_effective
 from streaming.errors import ClusterUnreachable, SetUpIncomplete, UsageProblem
 from streaming.settings import KafkaSettings

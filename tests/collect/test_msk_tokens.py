@@ -10,9 +10,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from streaming.cluster.clients import admin_client, librdkafka_options, spark_options
-from streaming.cluster.msk_tokens import LIFE_S, MskSigner, region_of
 from streaming.cluster.record_sender import RecordSender
-from streaming.cluster.tokens import KeptTokens
+from streaming.cluster.tokens import MSK_LIFE_S, KeptTokens, MskSigner, region_of
 from streaming.commands.check import _findings
 from streaming.config import load_effective
 from streaming.errors import ClusterUnreachable, SetUpIncomplete, UsageProblem
@@ -101,7 +100,7 @@ def test_a_token_is_the_signed_request_of_the_documentation(monkeypatch: pytest.
     monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: fixed)
     clock = Clock()
     token = MskSigner(settings_of(), clock).fetch()
-    assert (token.obtained_ms, token.expires_ms) == (clock.ms, clock.ms + LIFE_S * 1000)
+    assert (token.obtained_ms, token.expires_ms) == (clock.ms, clock.ms + MSK_LIFE_S * 1000)
     url = urlsplit(url_of(token.value))
     fields = dict(parse_qsl(url.query))
     expected = sigv4.signature(
@@ -118,11 +117,11 @@ def test_a_token_is_signed_anew_before_it_ends_with_the_credentials_of_then(aws:
     clock = Clock()
     source = KeptTokens(MskSigner(settings_of(), clock).fetch, clock)
     first = source.token()
-    clock.ms += LIFE_S * 800 - 1
+    clock.ms += MSK_LIFE_S * 800 - 1
     assert source.token() is first
     clock.ms += 1
     second = source.token()
-    assert second.expires_ms == clock.ms + LIFE_S * 1000 > first.expires_ms
+    assert second.expires_ms == clock.ms + MSK_LIFE_S * 1000 > first.expires_ms
 
 
 @pytest.mark.usefixtures("credentials")

@@ -7,15 +7,16 @@ from typing import Any, cast
 import pytest
 from kafka.errors import GroupIdNotFoundError, IncompatibleBrokerVersion
 
+from assignor_core.live import PartitionKey
 from streaming.cluster import group_messages as messages
 from streaming.cluster.broker_reads import BrokerReads, Reads
 from streaming.cluster.described_groups import ShareOffsets
-from streaming.collect.group_table import GroupView, Owner
+from streaming.collect.group_table import GroupView, Owner, SharePositions
 from streaming.collect.groups import GroupSampler
 from streaming.collect.look import Look
-from streaming.collect.partition_table import PartitionKey, PartitionTable, PartitionView
-from streaming.collect.share_positions import SharePositions
+from streaming.collect.partition_table import PartitionTable
 from streaming.settings import CollectSettings
+from tests.collect.by_row import PartitionView, partition_table
 
 CONSUMER_GROUP = messages.ConsumerGroupDescribeResponse.DescribedGroup
 CONSUMER_MEMBER = CONSUMER_GROUP.Member
@@ -26,7 +27,7 @@ NO_OPERATIONS = -(2**31)
 
 
 def partitions(log_ends: Mapping[PartitionKey, int | None]) -> PartitionTable:
-    return PartitionTable.of({key: PartitionView("id", 1, (1,), log_end_offset=end) for key, end in log_ends.items()})
+    return partition_table({key: PartitionView("id", 1, (1,), log_end_offset=end) for key, end in log_ends.items()})
 
 
 PARTITIONS = partitions({("t", 0): 20, ("t", 1): 20})

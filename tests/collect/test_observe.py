@@ -19,19 +19,19 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 
+from assignor_core.live import PartitionKey
 from streaming.cluster.answer_columns import LogDirRows, TopicRows
-from streaming.cluster.broker_reads import BrokerReads, Reads
+from streaming.cluster.broker_reads import EARLIEST, EARLIEST_LOCAL, BrokerReads, Reads
 from streaming.cluster.described_groups import DescribedGroup
-from streaming.cluster.metadata_columns import ClusterMetadata
-from streaming.cluster.offset_requests import EARLIEST, EARLIEST_LOCAL
+from streaming.cluster.metadata import ClusterMetadata
+from streaming.collect.counters import FIELDS, PREFIX
 from streaming.collect.groups import GroupSampler
-from streaming.collect.jmx import FIELDS, PREFIX
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
-from streaming.collect.partition_table import PartitionKey
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.errors import AnotherCluster
 from streaming.settings import CollectSettings
+from tests.collect.by_row import partition_views, rates_of, sizes_of
 from tests.waiting import DEADLINE_S
 
 TIMEOUT_S = 15.0
@@ -152,7 +152,7 @@ def look(cluster: Cluster, *, jmx: bool = False, before: Observation | None = No
 
 
 def ends_known(seen: Observation) -> set[str]:
-    return {topic for (topic, _), view in seen.partitions.items() if view.log_end_offset is not None}
+    return {topic for (topic, _), view in partition_views(seen.partitions).items() if view.log_end_offset is not None}
 
 
 def test_a_broker_that_hangs_costs_what_it_knows_and_one_timeout() -> None:
@@ -160,7 +160,7 @@ def test_a_broker_that_hangs_costs_what_it_knows_and_one_timeout() -> None:
     began_s = cluster.now_s
     seen = look(cluster)
     assert ends_known(seen) == {"t1", "t3"}
-    assert {broker for broker, _ in seen.sizes} == seen.log_dirs.keys() == {1, 3}
+    assert {broker for broker, _ in sizes_of(seen.sizes)} == seen.log_dirs.keys() == {1, 3}
     assert seen.groups.keys() == {"g1", "g3"}
     assert seen.racks.keys() == {1, 2, 3}
     assert [what for what, broker in cluster.asked if broker == 2] == ["offsets"]
@@ -220,7 +220,12 @@ def test_replicas_that_a_reassignment_adds_are_not_called_out_of_sync() -> None:
             return {("t1", 0): frozenset({2, 3}), ("t2", 0): frozenset({2})}
 
     seen = look(Moving())
-    assert {topic: view.out_of_sync for (topic, _), view in seen.partitions.items()} == {"t1": 1, "t2": 0, "t3": 0}
+    views = partition_views(seen.partitions)
+    assert {topic: view.out_of_sync for (topic, _), view in views.items()} == {
+        "t1": 1,
+        "t2": 0,
+        "t3": 0,
+    }
     assert seen.addresses == {broker: f"b{broker}:9092" for broker in (1, 2, 3)}
 
 
@@ -249,7 +254,7 @@ def test_a_broker_that_hangs_makes_no_other_look_busier(jmx: bool) -> None:
     cluster.hung = {1}  # asked first, so that 2 and 3 are read after 25 s
     after = look(cluster, jmx=jmx)
     replicas = replica_rates(before, after)
-    rates = replicas[(2, ("t2", 0))]
+    rates = rates_of(replicas)[(2, ("t2", 0))]
     assert (rates.bytes_in, rates.bytes_out, rates.messages_in) == (1_000.0, 1_000.0, 10.0)
     totals = broker_rates(before, after, replicas)
     assert totals[1]["bytes_in_per_sec"] == (1_000.0 if jmx else None)  # its endpoint still answers
@@ -267,15 +272,17 @@ def test_offsets_and_sizes_are_each_judged_by_their_own_time() -> None:
     del cluster.failing[("log dirs", 2)]
     cluster.hung = {1}
     after = look(cluster)
-    shown = {topic: row.size_bytes is not None for (_, (topic, _)), row in replica_rates(before, between).items()}
+    shown = {
+        topic: row.size_bytes is not None for (_, (topic, _)), row in rates_of(replica_rates(before, between)).items()
+    }
     assert shown == {"t1": True, "t2": False, "t3": True}
     # Without a size before, by offsets: 25 s lie between the two, not the 10 s between the looks.
-    assert replica_rates(between, after)[(2, ("t2", 0))].bytes_in == pytest.approx(1_000.0)
+    assert rates_of(replica_rates(between, after))[(2, ("t2", 0))].bytes_in == pytest.approx(1_000.0)
 
 
 def starts_of(seen: Observation) -> dict[str, tuple[int | None, int | None]]:
     """Log start and first offset on the disk, by topic."""
-    views = {topic: view for (topic, _), view in seen.partitions.items()}
+    views = {topic: view for (topic, _), view in partition_views(seen.partitions).items()}
     return {topic: (view.log_start_offset, view.local_log_start_offset) for topic, view in views.items()}
 
 

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.cluster.answer_columns import TopicRows
-from streaming.cluster.offset_rows import OffsetRows
+from streaming.cluster.answer_columns import OffsetRows, TopicRows
 from streaming.collect.group_table import GroupTable, GroupView
 
 TOPICS = ("a", "b", "c")

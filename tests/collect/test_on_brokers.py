@@ -22,9 +22,8 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from streaming.cluster.broker_reads import BrokerReads
+from streaming.cluster.broker_reads import EARLIEST, LATEST, BrokerReads
 from streaming.cluster.clients import admin_client, librdkafka_options
-from streaming.cluster.offset_requests import EARLIEST, LATEST
 from streaming.collect.group_table import GroupView
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation, Part
@@ -33,6 +32,7 @@ from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
+from tests.collect.by_row import partition_views, rates_of
 from tests.kafka.real_groups import JavaMembers, MemberEvent
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
@@ -53,20 +53,22 @@ def test_partition_rates_sum_to_the_brokers_own_counters(settings: Settings) -> 
     producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all", linger_ms=5)
     with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
         collector.sample(now_ms=now_ms())
-        before = collector._reports._before
+        before = collector._reports._known.before
         for partition, count in ((0, 700), (1, 100), (2, 200)):
             for _ in range(count):
                 producer.send(topic, b"x" * 500, partition=partition)
         producer.flush()
         producer.close()
         assert collector.sample(now_ms=now_ms()) > 0
-        after = collector._reports._before
+        after = collector._reports._known.before
     assert before is not None
     assert after is not None
     replicas = replica_rates(before, after)
     totals = broker_rates(before, after, replicas)
     for broker, counted in totals.items():
-        led = [r.bytes_in or 0.0 for (host, _), r in replicas.items() if host == broker and r.role == "leader"]
+        led = [
+            r.bytes_in or 0.0 for (host, _), r in rates_of(replicas).items() if host == broker and r.role == "leader"
+        ]
         assert counted["bytes_in_per_sec"] is not None
         # Each by the time between its own readings: what came in one burst differs as a rate, not as bytes. They are
         # some milliseconds apart, while our own topics are written.
@@ -75,7 +77,7 @@ def test_partition_rates_sum_to_the_brokers_own_counters(settings: Settings) -> 
         assert by_growth == pytest.approx(by_counter, rel=0.03, abs=20_000)
     grown = {
         key[1]: (rates.bytes_in or 0.0) * seconds(before, after, "sizes", broker)
-        for (broker, key), rates in replicas.items()
+        for (broker, key), rates in rates_of(replicas).items()
         if key[0] == topic and rates.role == "leader"
     }
     assert grown[0] / grown[1] == pytest.approx(7.0, rel=0.1)  # the hot partition is told from its siblings
@@ -184,7 +186,7 @@ def test_a_broker_that_is_frozen_costs_only_what_it_leads_and_coordinates(
             after = look_that(admin, own, lambda seen: bool(seen.groups) and seen.log_dirs.keys() == {1, 2})
         admin.close()
     assert 3 in after.racks
-    ends = {index: after.partitions[("led", index)].log_end_offset for index in range(3)}
+    ends = {index: partition_views(after.partitions)[("led", index)].log_end_offset for index in range(3)}
     assert ends == {0: 0, 1: 0, 2: None}
     assert after.groups.keys() < groups
     totals = broker_rates(before, after, replica_rates(before, after))
@@ -254,7 +256,7 @@ def test_a_broker_that_is_down_is_survived(kafka_cluster: EmbeddedCluster, setti
 
 def lacking(seen: Observation, groups: set[str]) -> int:
     """Replicas of the topic of `groups_on_all_brokers` that are not in sync."""
-    return seen.partitions[min(groups).rpartition("-")[0], 0].out_of_sync
+    return partition_views(seen.partitions)[min(groups).rpartition("-")[0], 0].out_of_sync
 
 
 def look_until(collector: Collector, condition: Callable[[Observation], bool]) -> None:
@@ -291,5 +293,5 @@ def committed(admin: Any, group: str, topic: str) -> bool:
 
 def seen(collector: Collector) -> Observation:
     """The newest observation."""
-    assert collector._reports._before is not None
-    return collector._reports._before
+    assert collector._reports._known.before is not None
+    return collector._reports._known.before

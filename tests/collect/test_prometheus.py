@@ -12,20 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from streaming.cluster import jmx_endpoints
-from streaming.cluster.prometheus_api import PrometheusApi, QueryFailed
+from streaming.cluster import metric_reads
+from streaming.cluster.metric_reads import PrometheusApi, QueryFailed
+from streaming.collect.counters import PRESETS, BrokerNames, PrometheusSource, Series, counter_pairs, finding, series_of
 from streaming.collect.group_table import GroupTable
 from streaming.collect.observation import BrokerCounters, Observation
-from streaming.collect.partition_table import PartitionTable, SizeTable
-from streaming.collect.prometheus import PrometheusSource, finding
-from streaming.collect.prometheus_presets import PRESETS, BrokerNames
-from streaming.collect.prometheus_samples import Series, counter_pairs, series_of
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.contract.rates import RATES
 from streaming.errors import UsageProblem
 from streaming.runtime.secrets import secrets_of
 from streaming.settings import CollectSettings, Settings
 from streaming.settings.prometheus import PrometheusFields
+from tests.collect.by_row import partition_table, size_table
 from tests.http_environment import UNUSABLE
 
 GOLDEN: dict[str, Any] = json.loads(Path(__file__).with_name("prometheus_presets.json").read_text(encoding="utf-8"))
@@ -121,9 +119,9 @@ def test_a_label_that_names_no_broker_is_shown_with_the_settings_that_map_it() -
 
 
 def observation(time_ms: int, found: Any) -> Observation:
-    nothing = PartitionTable.of({})
+    nothing = partition_table({})
     return Observation(
-        time_ms, {1: None}, nothing, SizeTable.of({}), {}, {}, GroupTable({}), counter_pairs=found.pairs
+        time_ms, {1: None}, nothing, size_table({}), {}, {}, GroupTable({}), counter_pairs=found.pairs
     )  # fmt: skip
 
 
@@ -228,7 +226,7 @@ def test_no_answer_and_one_that_is_too_large_are_named(monkeypatch: pytest.Monke
 
     with pytest.raises(QueryFailed, match=r"^http://prometheus:9090: ConnectError$"):
         source(gone).found(now_s=1.0)
-    monkeypatch.setattr(jmx_endpoints, "SCRAPE_BYTES_MAX", 100)
+    monkeypatch.setattr(metric_reads, "SCRAPE_BYTES_MAX", 100)
     with pytest.raises(QueryFailed, match="AnswerTooLarge"):
         source(answering((1, 2))).found(now_s=100.0)
 

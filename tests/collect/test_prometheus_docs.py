@@ -1,6 +1,6 @@
 """docs/prometheus-source.md has every preset with its series and labels."""
 
-from streaming.collect.prometheus_presets import PRESETS, Preset
+from streaming.collect.counters import PRESETS, Preset
 from streaming.runtime.jars import PROJECT_ROOT
 
 PAGE = (PROJECT_ROOT / "docs" / "prometheus-source.md").read_text(encoding="utf-8")

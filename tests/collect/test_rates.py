@@ -10,22 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assignor_core.live import NO_LEADER, PartitionKey, ReplicaKey
 from streaming.collect.group_table import GroupTable, GroupView
 from streaming.collect.observation import BrokerCounters, Observation
-from streaming.collect.partition_table import (
-    NO_LEADER,
-    PartitionKey,
-    PartitionTable,
-    PartitionView,
-    ReplicaKey,
-    SizeTable,
-    ints,
-)
-from streaming.collect.rates import BrokerRates, broker_rates, replica_rates
-from streaming.collect.record_bytes import mean_record_bytes_of
-from streaming.collect.records import consumer_lag_records
+from streaming.collect.partition_table import ints
+from streaming.collect.rates import BrokerRates, broker_rates, mean_record_bytes_of, replica_rates
+from streaming.collect.reports import consumer_lag_records
 from streaming.contract.rates import RATES
 from streaming.contract.records import RATE_MAX
+from tests.collect.by_row import PartitionView, partition_table, partition_views, rates_of, size_table, sizes_of
 from tests.collect.look_records import byte_rate_records
 
 KEY = ("t", 0)
@@ -48,8 +41,8 @@ def look(
     return Observation(
         time_ms=time_ms,
         racks=dict.fromkeys(sorted({1, 2} | set(hosted))),
-        partitions=PartitionTable.of({KEY: PartitionView(topic_id, leader, tuple(hosted), adding, start, end)}),
-        sizes=SizeTable.of({(broker, KEY): held for broker, held in hosted.items()}),
+        partitions=partition_table({KEY: PartitionView(topic_id, leader, tuple(hosted), adding, start, end)}),
+        sizes=size_table({(broker, KEY): held for broker, held in hosted.items()}),
         log_dirs={},
         counters=counters or {},
         groups=GroupTable({} if committed is None else {"g": GroupView("Stable", {KEY: committed}, {})}),
@@ -57,7 +50,7 @@ def look(
 
 
 def leader_rate(before: Observation, after: Observation) -> float | None:
-    return replica_rates(before, after)[(after.partitions[KEY].leader, KEY)].bytes_in
+    return rates_of(replica_rates(before, after))[(partition_views(after.partitions)[KEY].leader, KEY)].bytes_in
 
 
 def test_growth_of_the_log_is_the_rate() -> None:
@@ -86,8 +79,8 @@ def of_topic(topic: str, time_ms: int, end: int, *, start: int = 0) -> Observati
     key = (topic, 0)
     seen = look(time_ms, 100 * (end - start), end)
     return replace(
-        seen, partitions=PartitionTable.of({key: PartitionView("id", 1, (1,), frozenset(), start, end)}),
-        sizes=SizeTable.of({(1, key): 100 * (end - start)}),
+        seen, partitions=partition_table({key: PartitionView("id", 1, (1,), frozenset(), start, end)}),
+        sizes=size_table({(1, key): 100 * (end - start)}),
     )  # fmt: skip
 
 
@@ -96,14 +89,14 @@ def test_bytes_out_without_commits_are_known_of_kafkas_own_topics_and_of_ours(to
     before, after = of_topic(topic, 0, 10), of_topic(topic, 1_000, 30)
     rates = replica_rates(before, after, own_topics=("ours",))
     read = {"ours": 2_000.0, "t": None}.get(topic, 0.0)
-    assert rates[(1, (topic, 0))].bytes_out == (read if read is None else pytest.approx(read))
+    assert rates_of(rates)[(1, (topic, 0))].bytes_out == (read if read is None else pytest.approx(read))
     assert broker_rates(before, after, rates)[1]["bytes_out_per_sec"] == read
 
 
 @pytest.mark.parametrize(("start", "end", "read"), [(30, 30, 0.0), (30, 40, None), (29, 30, None)])
 def test_of_an_empty_log_nothing_is_read(start: int, end: int, read: float | None) -> None:
     rates = replica_rates(of_topic("t", 0, 30, start=30), of_topic("t", 1_000, end, start=start))
-    assert rates[(1, ("t", 0))].bytes_out == read
+    assert rates_of(rates)[(1, ("t", 0))].bytes_out == read
 
 
 def read_over_looks(looks: Sequence[tuple[int, int | None]], *, every_ms: int = 10_000) -> list[float | None]:
@@ -115,7 +108,7 @@ def read_over_looks(looks: Sequence[tuple[int, int | None]], *, every_ms: int = 
     unread = None
     for before, after in pairwise(seen):
         rates = replica_rates(before, after, unread=unread)
-        unread, rate = rates.unread, rates[(1, KEY)].bytes_out
+        unread, rate = rates.unread, rates_of(rates)[(1, KEY)].bytes_out
         read.append(None if rate is None else round(rate * every_ms / 1000 / 100, 3))
     return read
 
@@ -145,14 +138,14 @@ def test_readers_that_keep_up_or_catch_up_or_commit_rarely_count_as_they_read() 
 def test_a_copy_under_way_is_no_load() -> None:
     before = look(0, 1_000, 10)
     after = look(1_000, 2_000, 20, sizes={1: 2_000, 2: 500}, adding=frozenset({2}))
-    assert replica_rates(before, after)[(2, KEY)].bytes_in is None
-    assert replica_rates(before, after)[(1, KEY)].bytes_in == 1_000.0
+    assert rates_of(replica_rates(before, after))[(2, KEY)].bytes_in is None
+    assert rates_of(replica_rates(before, after))[(1, KEY)].bytes_in == 1_000.0
 
 
 def test_a_follower_takes_in_what_its_leader_is_given() -> None:
     before = look(0, 1_000, 10, sizes={1: 1_000, 2: 900})
     after = look(1_000, 2_000, 20, sizes={1: 2_000, 2: 1_900})
-    rates = replica_rates(before, after)[(2, KEY)]
+    rates = rates_of(replica_rates(before, after))[(2, KEY)]
     assert (rates.role, rates.bytes_in, rates.messages_in) == ("follower", 1_000.0, None)
 
 
@@ -195,7 +188,7 @@ def placed(time_ms: int, leaders: dict[str, int], replicas: Mapping[str, tuple[i
         (broker, keys[topic]): time_ms for topic, hosts in replicas.items() for broker in hosts if broker not in unread
     }
     return Observation(
-        time_ms, dict.fromkeys((1, 2, 3)), PartitionTable.of(views), SizeTable.of(sizes), {}, {}, GroupTable({})
+        time_ms, dict.fromkeys((1, 2, 3)), partition_table(views), size_table(sizes), {}, {}, GroupTable({})
     )
 
 
@@ -224,8 +217,8 @@ def test_a_broker_that_leads_nothing_and_told_nothing_has_not_reported() -> None
 def test_a_replica_whose_log_is_not_there_yet_makes_its_sums_unknown() -> None:
     before = placed(1_000, {"a": 1, "b": 2}, {"a": (1, 2), "b": (2, 1)})
     after = placed(2_000, {"a": 1, "b": 2, "new": 1}, {"a": (1, 2), "b": (2, 1), "new": (1, 2)})
-    sizes = {key: size for key, size in after.sizes.items() if key[1] != ("new", 0)}
-    after = replace(after, sizes=SizeTable.of(sizes))
+    sizes = {key: size for key, size in sizes_of(after.sizes).items() if key[1] != ("new", 0)}
+    after = replace(after, sizes=size_table(sizes))
     totals = broker_rates(before, after, replica_rates(before, after))
     assert figures(totals[1], "bytes_in", "replication_bytes_in") == (None, 1_000.0)
     assert figures(totals[2], "bytes_in", "replication_bytes_in") == (1_000.0, None)
@@ -236,8 +229,11 @@ def test_a_replica_that_is_being_copied_leaves_its_brokers_sums_known() -> None:
 
     def moving(time_ms: int, *unread: int) -> Observation:
         look = placed(time_ms, {"a": 1, "b": 2}, {"a": (1, 2), "b": (2, 1, 3)}, *unread)
-        views = {**look.partitions, ("b", 0): replace(look.partitions["b", 0], adding_replicas=frozenset({1, 3}))}
-        return replace(look, partitions=PartitionTable.of(views))
+        views = {
+            **partition_views(look.partitions),
+            ("b", 0): replace(partition_views(look.partitions)["b", 0], adding_replicas=frozenset({1, 3})),
+        }
+        return replace(look, partitions=partition_table(views))
 
     before = moving(1_000)
     for unread, of_broker_3 in (((), (0.0, 0.0)), ((3,), (None, 0.0))):
@@ -279,12 +275,12 @@ def test_bytes_out_by_the_topics_counter_and_by_commits_where_it_can_not_tell(
 ) -> None:
     before = look(0, 1_000, 10, counters=earlier, committed=0)
     after = look(1_000, 2_000, 20, counters=later, committed=5)
-    assert replica_rates(before, after)[(1, KEY)].bytes_out == pytest.approx(bytes_out)
+    assert rates_of(replica_rates(before, after))[(1, KEY)].bytes_out == pytest.approx(bytes_out)
 
 
 def test_a_counter_that_fell_is_unknown_where_nobody_commits() -> None:
     before, after = look(0, 1_000, 10, counters=reads(9, t=9)), look(1_000, 2_000, 20, counters=reads(0))
-    assert replica_rates(before, after)[(1, KEY)].bytes_out is None
+    assert rates_of(replica_rates(before, after))[(1, KEY)].bytes_out is None
 
 
 def test_each_part_is_divided_by_the_time_between_its_own_readings() -> None:
@@ -293,20 +289,20 @@ def test_each_part_is_divided_by_the_time_between_its_own_readings() -> None:
     after = look(10_000, 25_000, 250, counters=reads(25_000, t=25_000))
     after = replace(after, read_ms={(part, 1): 25_000 for part in ("offsets", "sizes", "counters")})
     rates = replica_rates(before, after)
-    assert rates[(1, KEY)].bytes_in == rates[(1, KEY)].bytes_out == 1_000.0
-    assert rates[(1, KEY)].messages_in == 10.0
+    assert rates_of(rates)[(1, KEY)].bytes_in == rates_of(rates)[(1, KEY)].bytes_out == 1_000.0
+    assert rates_of(rates)[(1, KEY)].messages_in == 10.0
     assert broker_rates(before, after, rates)[1]["bytes_in_per_sec"] == 1_000.0
 
 
 def test_an_idle_groups_offsets_from_one_fetch_are_no_reads_and_not_unknown() -> None:
     group = GroupTable({"g": GroupView("Empty", {KEY: 5}, {}, read_ms=500)})
     before, after = replace(look(0, 1_000, 10), groups=group), replace(look(1_000, 2_000, 20), groups=group)
-    assert replica_rates(before, after)[(1, KEY)].bytes_out == 0.0
+    assert rates_of(replica_rates(before, after))[(1, KEY)].bytes_out == 0.0
 
 
 def test_consumers_are_seen_by_their_commits() -> None:
     before, after = look(0, 1_000, 10, committed=0), look(1_000, 2_000, 20, committed=5)
-    assert replica_rates(before, after)[(1, KEY)].bytes_out == pytest.approx(500.0)
+    assert rates_of(replica_rates(before, after))[(1, KEY)].bytes_out == pytest.approx(500.0)
 
 
 @pytest.mark.parametrize(
@@ -321,20 +317,20 @@ def test_consumers_are_seen_by_their_commits() -> None:
 )
 def test_a_commit_beyond_the_end_of_the_log_reads_to_that_end(first: int, last: int, records: int) -> None:
     before, after = look(0, 100_000, 1_000, committed=first), look(10_000, 110_000, 1_100, committed=last)
-    assert replica_rates(before, after)[(1, KEY)].bytes_out == pytest.approx(records * 100 / 10)
+    assert rates_of(replica_rates(before, after))[(1, KEY)].bytes_out == pytest.approx(records * 100 / 10)
 
 
 def test_without_both_ends_commits_are_taken_as_they_are() -> None:
     """An end that only one look knows would cut the one commit and not the other."""
     before, after = look(0, 100_000, 1_000, committed=1_001), look(10_000, 110_000, 1_100, committed=1_001)
-    unknown = PartitionTable.of({KEY: replace(before.partitions[KEY], log_end_offset=None)})
-    assert replica_rates(replace(before, partitions=unknown), after)[(1, KEY)].bytes_out == 0.0
+    unknown = partition_table({KEY: replace(partition_views(before.partitions)[KEY], log_end_offset=None)})
+    assert rates_of(replica_rates(replace(before, partitions=unknown), after))[(1, KEY)].bytes_out == 0.0
 
 
 def test_a_rate_beyond_the_contract_is_unknown_and_costs_no_record() -> None:
     before, after = look(0, 0, 1), look(1, 2 * 10**12, 2 * 10**12)
     replicas = replica_rates(before, after)
-    assert replicas[(1, KEY)].bytes_in == 2e15 > RATE_MAX
+    assert rates_of(replicas)[(1, KEY)].bytes_in == 2e15 > RATE_MAX
     records = list(byte_rate_records("c", before, after, replicas, broker_rates(before, after, replicas)))
     rows = [json.loads(value) for _, value in records]
     assert [(row["broker"], row["bytes_in_per_sec"], row["size_bytes"]) for row in rows] == [
@@ -353,7 +349,7 @@ def test_lag_is_never_negative_and_unknown_offsets_stay_null() -> None:
     behind, ahead = look(0, 1_000, 10, committed=4), look(0, 1_000, 10, committed=12)
     assert b'"lag_records":6' in next(iter(consumer_lag_records("c", behind)))[1]
     assert b'"lag_records":0' in next(iter(consumer_lag_records("c", ahead)))[1]
-    unknown = replace(behind, partitions=PartitionTable.of({}))
+    unknown = replace(behind, partitions=partition_table({}))
     assert b'"lag_records":null' in next(iter(consumer_lag_records("c", unknown)))[1]
 
 
@@ -384,7 +380,7 @@ def test_a_rate_is_never_negative(
 ) -> None:
     before = look(0, size_before, end_before)
     after = look(interval_ms, size_after, end_after, start=min(start, end_after), leader=leader, topic_id=tid)
-    for rates in replica_rates(before, after).values():
+    for rates in rates_of(replica_rates(before, after)).values():
         assert all(value is None or value >= 0 for value in (rates.bytes_in, rates.bytes_out, rates.messages_in))
 
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from streaming.collect.group_table import GroupTable
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import PartitionTable, PartitionView, SizeTable
-from streaming.collect.rates import ReplicaRates, replica_rates
-from streaming.collect.record_bytes import RecordBytes, learned
+from streaming.collect.rates import RecordBytes, learned, replica_rates
+from tests.collect.by_row import PartitionView, ReplicaRates, partition_table, rates_of, size_table
 
 KEY = ("t", 0)
 LOOK_MS = 10_000
@@ -57,7 +56,7 @@ class Log:
         view = PartitionView(self.topic_id, 1, (1,), frozenset(), self.start, self.end, self.local_start)
         size = sum(size for _, _, size in self.local)
         return Observation(
-            time_ms, {1: None}, PartitionTable.of({KEY: view}), SizeTable.of({(1, KEY): size}), {}, {}, GroupTable({})
+            time_ms, {1: None}, partition_table({KEY: view}), size_table({(1, KEY): size}), {}, {}, GroupTable({})
         )
 
 
@@ -77,7 +76,7 @@ class Watch:
     def look(self) -> ReplicaRates:
         after = self.log.look(self.before.time_ms + LOOK_MS)
         self.known = learned(self.known, self.before, after)
-        rates = replica_rates(self.before, after, known=self.known)[(1, KEY)]
+        rates = rates_of(replica_rates(self.before, after, known=self.known))[(1, KEY)]
         self.before = after
         self.measured_bytes += (rates.bytes_in or 0.0) * LOOK_MS / 1000
         self.unknown += rates.bytes_in is None

@@ -9,8 +9,7 @@ from functools import partial
 import pytest
 
 from streaming.cluster.clients import librdkafka_options
-from streaming.cluster.python_sender import PythonSender
-from streaming.cluster.record_sender import RecordSender
+from streaming.cluster.record_sender import PythonSender, RecordSender
 from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings
 from tests.fleet import process

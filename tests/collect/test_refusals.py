@@ -13,11 +13,12 @@ from kafka.errors import ClusterAuthorizationFailedError, KafkaError, RequestTim
 
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.collect.groups import GroupSampler
+from streaming.collect.look import Refusals
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
-from streaming.collect.refusals import Refusals
 from streaming.settings import CollectSettings
+from tests.collect.by_row import rates_of
 from tests.collect.look_records import byte_rate_records
 from tests.collect.test_observe import Cluster
 
@@ -49,8 +50,8 @@ def test_without_rights_on_the_cluster_lag_and_records_are_known_and_bytes_are_n
     before, after = two_looks(Cluster(failing=dict(NOTHING_OF_THE_CLUSTER)))
     assert after.groups.keys() == {"g1", "g2", "g3"}
     rates = replica_rates(before, after)
-    assert rates.keys() == {(broker, (f"t{broker}", 0)) for broker in (1, 2, 3)}
-    for row in rates.values():
+    assert rates_of(rates).keys() == {(broker, (f"t{broker}", 0)) for broker in (1, 2, 3)}
+    for row in rates_of(rates).values():
         assert (row.messages_in, row.bytes_in, row.bytes_out, row.size_bytes) == (10.0, None, None, None)
     totals = broker_rates(before, after, rates)
     assert {broker: row["messages_in_per_sec"] for broker, row in totals.items()} == dict.fromkeys((1, 2, 3), 10.0)
@@ -64,7 +65,7 @@ def test_without_rights_on_the_cluster_lag_and_records_are_known_and_bytes_are_n
 
 def test_counters_of_topics_take_the_place_of_log_sizes() -> None:
     before, after = two_looks(Cluster(failing=dict(NOTHING_OF_THE_CLUSTER)), jmx=True)
-    for row in replica_rates(before, after).values():
+    for row in rates_of(replica_rates(before, after)).values():
         assert row.size_bytes is None
         assert row.bytes_in == pytest.approx(1_000.0)
         assert row.bytes_out == pytest.approx(1_000.0)
@@ -117,10 +118,10 @@ def test_a_figure_is_unknown_or_as_it_is_with_all_rights(
     whole = replica_rates(whole_before, whole_after)
     before, after = two_looks(Cluster(failing=dict.fromkeys(refused, REFUSAL), groups_hidden=hidden), jmx=jmx)
     part = replica_rates(before, after)
-    assert part.keys() == whole.keys()
-    for key, row in part.items():
+    assert rates_of(part).keys() == rates_of(whole).keys()
+    for key, row in rates_of(part).items():
         for name in ("bytes_in", "bytes_out", "messages_in", "size_bytes"):
-            figure, true = getattr(row, name), getattr(whole[key], name)
+            figure, true = getattr(row, name), getattr(rates_of(whole)[key], name)
             assert figure is None or figure == pytest.approx(true)
         assert row.messages_in is not None
     of_whole, of_part = broker_rates(whole_before, whole_after, whole), broker_rates(before, after, part)

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 from kafka.errors import KafkaError, RequestTimedOutError
 
+from assignor_core.live import PartitionKey
 from streaming.cluster.answer_columns import TopicRows
 from streaming.cluster.broker_reads import BrokerReads
-from streaming.collect.due import due_groups
 from streaming.collect.group_table import GroupTable, GroupView
+from streaming.collect.groups import StableOffsets
 from streaming.collect.look import Look
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import PartitionKey, PartitionTable, PartitionView, SizeTable
-from streaming.collect.records import consumer_lag_records
+from streaming.collect.partition_table import CONSUMER_OFFSETS, TRANSACTION_STATE, PartitionTable
+from streaming.collect.reports import consumer_lag_records, due_groups
 from streaming.collect.shards import Shard
-from streaming.collect.stable_offsets import CONSUMER_OFFSETS, TRANSACTION_STATE, StableOffsets
+from tests.collect.by_row import PartitionView, partition_table, size_table
 
 LOG_END = 100
 
@@ -45,7 +46,7 @@ class Brokers:
 
 
 def partitions_of(*topics: str) -> PartitionTable:
-    return PartitionTable.of(
+    return partition_table(
         {
             (topic, number): PartitionView("id", 1 + number, (1 + number,), log_start_offset=0, log_end_offset=LOG_END)
             for topic in topics
@@ -132,7 +133,7 @@ def test_a_broker_without_an_answer_leaves_it_unknown(error: KafkaError) -> None
 
 def seen(time_ms: int, last_stable: dict[PartitionKey, int]) -> Observation:
     groups = committed(g={("t", 0): 40}, h={("t", 1): 40})
-    return Observation(time_ms, {}, WITH_TRANSACTIONS, SizeTable.of({}), {}, {}, groups, last_stable=last_stable)
+    return Observation(time_ms, {}, WITH_TRANSACTIONS, size_table({}), {}, {}, groups, last_stable=last_stable)
 
 
 def test_a_record_has_it_and_a_group_is_reported_when_it_changes() -> None:

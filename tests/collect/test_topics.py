@@ -16,7 +16,7 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from streaming.cluster.input_topics import create_input_topics
+from streaming.cluster.topics import create_input_topics
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, RebalancerError
 from streaming.settings import TopicSettings
 

@@ -32,7 +32,7 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
 from streaming.control.wiring import decider_of, journal_of, window_tables_of
 from streaming.errors import UsageProblem
-from streaming.runtime.os_user import os_user
+from streaming.runtime.own_process import os_user
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.tables.conditions import ALL_ROWS

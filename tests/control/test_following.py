@@ -18,7 +18,7 @@ from streaming.control.lease import Lease
 from streaming.control.throttle import CLEAR_TRIES_MAX
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
-from streaming.runtime.os_user import os_user
+from streaming.runtime.own_process import os_user
 from streaming.serve.api.audit import Outcome
 from streaming.settings import Settings
 from tests.control.noted_cluster import NotedCluster, approve

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from streaming import tables
 from streaming.cluster.admin import Cluster
-from streaming.cluster.live_metadata import LiveTopic
+from streaming.cluster.metadata import LiveTopic
 from streaming.control.lease import LOOP_SILENT_MAX_MS, TABLE, TAKE_OVER_MARGIN_MS, Lease
 from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
 from streaming.runtime import clocks

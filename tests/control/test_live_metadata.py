@@ -11,7 +11,7 @@ from kafka.errors import ClusterAuthorizationFailedError, KafkaProtocolError
 from kafka.protocol.metadata import MetadataResponse
 
 from assignor_core.live import LivePartition
-from streaming.cluster.live_metadata import LiveMetadata, LiveTopic
+from streaming.cluster.metadata import LiveMetadata, LiveTopic
 from tests.metadata_answers import metadata_answer
 
 Row = tuple[Any, ...]

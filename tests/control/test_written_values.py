@@ -6,17 +6,17 @@ import pytest
 from pydantic import ValidationError
 
 from assignor_core.assignors.wire import Assignment, encode_assignment, encode_sticky_user_data
+from assignor_core.live import PartitionKey
 from assignor_core.marker import Marker
 from assignor_core.throttles import VALUE_BYTES_MAX
+from streaming.cluster.admin import client_id_of, marker_of, quotas_of
 from streaming.cluster.described_groups import TEXT_MAX, DescribedGroup, DescribedMember, ShareOffsets
-from streaming.cluster.markers import client_id_of, marker_of, quotas_of
-from streaming.collect.group_table import GroupTable
-from streaming.collect.group_views import Owners, Reported, view_of
+from streaming.collect.group_table import GroupTable, Owners, Reported, view_of
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import PartitionKey, PartitionTable, PartitionView, SizeTable
-from streaming.collect.records import consumer_lag_records
+from streaming.collect.reports import consumer_lag_records
 from streaming.contract.records import GROUP_STATES, OFFSET_MAX
 from streaming.settings import Settings
+from tests.collect.by_row import PartitionView, partition_table, size_table
 
 LONG_MAX = 2**63 - 1
 RECORD_BYTES_MAX = 40_000
@@ -54,11 +54,11 @@ def test_a_lag_record_of_the_longest_names_is_a_small_part_of_what_a_broker_take
         "g" * TEXT_MAX, "consumer", "PreparingRebalance", DescribedGroup(None, (member,), 2**31 - 1, long, 2**31 - 1),
         ShareOffsets({key: OFFSET_MAX}), reported=Reported({key[0]: 1_000_000}, 1), read_ms=1, known=Owners(),
     )  # fmt: skip
-    table = PartitionTable.of({key: PartitionView("id", 1, (1,), frozenset(), OFFSET_MAX, OFFSET_MAX, OFFSET_MAX)})
+    table = partition_table({key: PartitionView("id", 1, (1,), frozenset(), OFFSET_MAX, OFFSET_MAX, OFFSET_MAX)})
     sizes: dict[tuple[int, PartitionKey], int] = {}
     groups = GroupTable({"\U0001f600" * TEXT_MAX: view})
     seen = Observation(
-        OFFSET_MAX, {1: None}, table, SizeTable.of(sizes), {}, {}, groups,
+        OFFSET_MAX, {1: None}, table, size_table(sizes), {}, {}, groups,
         last_stable={key: OFFSET_MAX}, cleanup_policies={key[0]: "compact,delete"},
     )  # fmt: skip
     record = max((value for _, value in consumer_lag_records("\U0001f600" * TEXT_MAX, seen)), key=len)

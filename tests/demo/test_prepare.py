@@ -15,8 +15,7 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.demo.prepare import PERSON, add_person, bounded_log_configs, claimed, write_settings
 from streaming.demo.scenario import PARTITIONS_PER_TOPIC
 from streaming.errors import RefusedForSafety, UsageProblem
-from streaming.runtime.api_tokens import Role
-from streaming.runtime.users import read_users, user_with
+from streaming.runtime.accounts import Role, read_users, user_with
 
 
 @pytest.mark.long

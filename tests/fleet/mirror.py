@@ -5,6 +5,7 @@ from collections import defaultdict
 from assignor_core.live import LiveCluster, PartitionKey
 from streaming.collect.group_table import GroupView
 from streaming.collect.observation import Observation
+from tests.collect.by_row import partition_views, sizes_of
 from tests.fleet.counters import Counters
 from tests.fleet.fleet import RECORD_BYTES, Fleet
 from tests.fleet.groups import FleetGroup, FleetMember, member_of
@@ -21,9 +22,9 @@ def mirrored_fleet(seen: Observation, live: LiveCluster) -> Fleet:
         assert disks.usable_bytes is not None
         cluster.contents.brokers[broker].log_dirs = [LogDir(disks.used_bytes + disks.usable_bytes)]
     record_bytes = {}
-    for name in sorted({key[0] for key in seen.partitions}):
-        keys = [key for key in seen.partitions if key[0] == name]
-        topic = cluster.contents.topics[name] = SimulatedTopic(seen.partitions[keys[0]].topic_id)
+    for name in sorted({key[0] for key in partition_views(seen.partitions)}):
+        keys = [key for key in partition_views(seen.partitions) if key[0] == name]
+        topic = cluster.contents.topics[name] = SimulatedTopic(partition_views(seen.partitions)[keys[0]].topic_id)
         topic.partitions = {key[1]: _partition(key, seen, live) for key in sorted(keys)}
         sizes = {size for key in keys if (size := _record_bytes(key, seen))}
         assert len(sizes) <= 1, f"records of {name} differ in size: {sizes}"
@@ -34,8 +35,8 @@ def mirrored_fleet(seen: Observation, live: LiveCluster) -> Fleet:
 
 
 def _partition(key: PartitionKey, seen: Observation, live: LiveCluster) -> SimulatedPartition:
-    view = seen.partitions[key]
-    sizes = {broker: seen.sizes[broker, key] for broker in view.replicas}
+    view = partition_views(seen.partitions)[key]
+    sizes = {broker: sizes_of(seen.sizes)[broker, key] for broker in view.replicas}
     copies = {broker: Replica(ONE_LOG_DIR, size) for broker, size in sizes.items()}
     partition = SimulatedPartition(view.replicas, live.partitions[key].isr, view.leader, copies)
     partition.end_bytes = partition.acknowledged_bytes = sizes[view.leader]
@@ -43,11 +44,11 @@ def _partition(key: PartitionKey, seen: Observation, live: LiveCluster) -> Simul
 
 
 def _record_bytes(key: PartitionKey, seen: Observation) -> int | None:
-    view = seen.partitions[key]
+    view = partition_views(seen.partitions)[key]
     assert view.log_start_offset == 0, f"records of {key} were deleted"
     if not view.log_end_offset:
         return None
-    size, rest = divmod(seen.sizes[view.leader, key], view.log_end_offset)
+    size, rest = divmod(sizes_of(seen.sizes)[view.leader, key], view.log_end_offset)
     assert rest == 0, f"records of {key} differ in size"
     return size
 

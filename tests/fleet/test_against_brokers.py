@@ -14,18 +14,16 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from streaming.cluster.admin import Cluster
-from streaming.cluster.broker_reads import BrokerReads
+from streaming.cluster.broker_reads import LATEST, BrokerReads
 from streaming.cluster.clients import admin_client
-from streaming.cluster.levels import ROLES
-from streaming.cluster.offset_requests import LATEST
-from streaming.cluster.permissions import missing_permissions
+from streaming.cluster.permissions import ROLES, missing_permissions
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import LogDirs, Observation
 from streaming.collect.observe import observe
-from streaming.collect.partition_table import PartitionTable, SizeTable
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 from tests import waiting
+from tests.collect.by_row import partition_table, partition_views, size_table, sizes_of
 from tests.fleet.mirror import mirrored_fleet
 from tests.fleet.process import FleetProcess
 from tests.topics import wait_until_known
@@ -51,14 +49,14 @@ class Side:
     def look(self) -> Observation:
         """What the collector sees, without the topics that only brokers have."""
         seen = observe(BrokerReads(self.admin), GroupSampler(), self.settings.collect, now_ms=0)
-        sizes = {key: size for key, size in seen.sizes.items() if not key[1][0].startswith(INTERNAL)}
+        sizes = {key: size for key, size in sizes_of(seen.sizes).items() if not key[1][0].startswith(INTERNAL)}
         used = {broker: sum(size for key, size in sizes.items() if key[0] == broker) for broker in seen.racks}
         return replace(
             seen,
-            partitions=PartitionTable.of(
-                {key: row for key, row in seen.partitions.items() if not key[0].startswith(INTERNAL)}
+            partitions=partition_table(
+                {key: row for key, row in partition_views(seen.partitions).items() if not key[0].startswith(INTERNAL)}
             ),
-            sizes=SizeTable.of(sizes),
+            sizes=size_table(sizes),
             log_dirs={broker: LogDirs(used[broker], row.usable_bytes) for broker, row in seen.log_dirs.items()},
             read_ms={},
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cluster.levels import ROLES
+from streaming.cluster.permissions import ROLES
 from streaming.commands.check import _findings
 from streaming.settings import Settings
 from tests.fleet.fleet import Fleet

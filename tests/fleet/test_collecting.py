@@ -16,6 +16,7 @@ from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.collect.run import Collector
 from streaming.settings import Settings
+from tests.collect.by_row import partition_views, sizes_of
 from tests.fleet import process
 from tests.fleet.fleet import Fleet
 from tests.fleet.process import FleetProcess
@@ -89,11 +90,13 @@ def test_a_look_reads_every_partition_replica_disk_counter_and_group(fleet: Flee
     seen = look(fleet)
     assert seen.racks == {1: "rack-1", 2: "rack-2", 3: "rack-0"}
     assert len(seen.partitions) == SIZE.partitions + INPUT_PARTITIONS
-    assert len(seen.sizes) == 3 * len(seen.partitions)
-    assert {key: row.log_end_offset for key, row in seen.partitions.items()} == fleet.run(ends)
+    assert len(sizes_of(seen.sizes)) == 3 * len(seen.partitions)
+    assert {key: row.log_end_offset for key, row in partition_views(seen.partitions).items()} == fleet.run(ends)
     assert seen.log_dirs.keys() == seen.counters.keys() == {1, 2, 3}
     assert sum(row.totals["bytes_in"] for row in seen.counters.values()) == sum(
-        size for (broker, key), size in seen.sizes.items() if seen.partitions[key].leader == broker
+        size
+        for (broker, key), size in sizes_of(seen.sizes).items()
+        if partition_views(seen.partitions)[key].leader == broker
     )
     assert len(seen.groups) == SIZE.groups
     assert all(len(group.committed) == len(group.owners) == 10 for group in seen.groups.values())
@@ -142,10 +145,14 @@ def test_growth_of_logs_and_counters_is_what_producers_write(fleet: FleetProcess
     before = look(fleet)
     fleet.run(Fleet.advance, 5 * SECOND_MS)
     after = look(fleet)
-    grown = {key: after.sizes[key] - size for key, size in before.sizes.items()}
+    grown = {key: sizes_of(after.sizes)[key] - size for key, size in sizes_of(before.sizes).items()}
     assert min(grown[row] for row in grown if row[1][0].startswith("orders")) > 0
     for broker in (1, 2, 3):
-        led = sum(size for (holder, key), size in grown.items() if holder == broker == after.partitions[key].leader)
+        led = sum(
+            size
+            for (holder, key), size in grown.items()
+            if holder == broker == partition_views(after.partitions)[key].leader
+        )
         assert after.counters[broker].totals["bytes_in"] - before.counters[broker].totals["bytes_in"] == led
 
 
@@ -173,7 +180,9 @@ def test_each_look_at_a_cluster_with_a_frozen_broker_has_what_the_others_know(
             seen = observe(reads, sampler, settings.collect, now_ms=number)
             assert seen.racks.keys() == {1, 2, 3}
             assert seen.log_dirs.keys() == seen.counters.keys() == well
-            assert {row.leader for row in seen.partitions.values() if row.log_end_offset is None} == {frozen}
+            assert {row.leader for row in partition_views(seen.partitions).values() if row.log_end_offset is None} == {
+                frozen
+            }
             assert seen.groups.keys() == {f"group-{broker - 1:06}" for broker in well & {1, 2}}
     finally:
         few_groups.run(process.resume_broker, frozen)
@@ -219,7 +228,7 @@ def test_refused_requests_leave_gaps_that_nothing_else_has(fleet: FleetProcess) 
     with pytest.raises(Exception, match="ClusterAuthorizationFailed"):
         admin_client(settings.kafka)
     fleet.run(process.refuse_requests, 0.0)
-    assert look(fleet).partitions.keys() == whole.partitions.keys()
+    assert partition_views(look(fleet).partitions).keys() == partition_views(whole.partitions).keys()
 
 
 @pytest.mark.long

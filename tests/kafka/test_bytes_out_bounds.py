@@ -12,8 +12,8 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from assignor_core.resources import Resource
 from streaming.cluster.broker_reads import BrokerReads
-from streaming.cluster.jmx_endpoints import scrape
-from streaming.collect.jmx import parse_counters
+from streaming.cluster.metric_reads import scrape
+from streaming.collect.counters import parse_counters
 from streaming.control.deciding import BytesOutBounds
 from streaming.control.windows import closed_windows
 from streaming.control.wiring import window_tables_of

@@ -10,7 +10,7 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from streaming.cluster.clients import admin_client
-from streaming.cluster.input_topics import create_input_topics, stamped_by_producers
+from streaming.cluster.topics import create_input_topics, stamped_by_producers
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
 from tests.topics import set_settings, wait_until_known

@@ -12,21 +12,21 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from assignor_core.disks import all_hide_log_dirs
-from streaming.cluster.admin import Cluster
+from streaming.cluster.admin import Cluster, PartlyShownCluster
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
-from streaming.cluster.input_topics import create_input_topics
-from streaming.cluster.levels import NEEDS, ROLES, Level, Resource
-from streaming.cluster.partly_shown import PartlyShownCluster
+from streaming.cluster.permissions import NEEDS, ROLES, Level, Resource
+from streaming.cluster.topics import create_input_topics
 from streaming.collect.groups import GroupSampler
+from streaming.collect.look import Refusals
 from streaming.collect.observe import observe
 from streaming.collect.rates import replica_rates
-from streaming.collect.refusals import Refusals
 from streaming.commands.check import _findings, _rights
 from streaming.control.run import run_control
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterRequestFailed, UsageProblem
 from streaming.settings import Settings, TopicSettings
+from tests.collect.by_row import rates_of
 from tests.kafka.secured import make_certificates, secured_cluster
 from tests.kafka.test_security import INPUT_TOPICS, acls_of, everything_of, principal, settings_of
 from tests.topics import wait_until_known
@@ -143,7 +143,7 @@ def collects(admin: Any, settings: Settings, brokers: EmbeddedCluster, level: Le
         assert not after.partitions
         assert not after.groups
         return
-    rates = replica_rates(before, after)[1, KEY]
+    rates = rates_of(replica_rates(before, after))[1, KEY]
     assert rates.messages_in is not None
     assert rates.messages_in > 0
     assert after.groups.keys() == {GROUP}

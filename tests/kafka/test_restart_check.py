@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from streaming.cluster.clients import admin_client
-from streaming.cluster.topic_settings import min_in_sync
+from streaming.cluster.topics import min_in_sync
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import KafkaSettings
 from tests.topics import wait_until_known

@@ -32,9 +32,8 @@ from assignor_core.marker import Marker
 from assignor_core.throttles import tagged
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client, librdkafka_options, spark_options
-from streaming.cluster.input_topics import create_input_topics
-from streaming.cluster.levels import NEEDS, ROLES, Need, Resource
-from streaming.cluster.permissions import missing_permissions
+from streaming.cluster.permissions import NEEDS, ROLES, Need, Resource, missing_permissions
+from streaming.cluster.topics import create_input_topics
 from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable

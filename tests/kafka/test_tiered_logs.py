@@ -24,8 +24,7 @@ from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
-from streaming.collect.rates import ReplicaRates, replica_rates
-from streaming.collect.record_bytes import RecordBytes, learned
+from streaming.collect.rates import RecordBytes, learned, replica_rates
 from streaming.control.planning import propose_live
 from streaming.control.policies import planner_policy
 from streaming.control.records import ExecutionRecord
@@ -33,6 +32,7 @@ from streaming.control.wiring import executor_of, journal_of, window_tables_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.runtime.jars import class_path
 from streaming.settings import Settings
+from tests.collect.by_row import ReplicaRates, partition_views, rates_of
 from tests.control.windows import write_windows
 from tests.kafka.test_executor import carry_out
 from tests.topics import set_settings, wait_until_known
@@ -114,7 +114,7 @@ class Watch:
         if before is not None:
             self.known = learned(self.known, before, after)
             rates = replica_rates(before, after, known=self.known)
-            self.rates = {key: row for (_, key), row in rates.items() if row.role == "leader"}
+            self.rates = {key: row for (_, key), row in rates_of(rates).items() if row.role == "leader"}
             for (topic, _), row in self.rates.items():
                 self.measured_bytes[topic] += (row.bytes_in or 0.0) * (after.time_ms - before.time_ms) / 1000
         self.before = after
@@ -198,7 +198,7 @@ def test_a_tiered_topic_is_measured_within_2_percent_while_local_retention_delet
     try:
         while len(starts) < 8:
             time.sleep(2)
-            view = watch.look().partitions[topic, 0]
+            view = partition_views(watch.look().partitions)[topic, 0]
             assert view.log_start_offset == 0
             assert view.local_log_start_offset is not None
             starts.add(view.local_log_start_offset)
@@ -210,7 +210,7 @@ def test_a_tiered_topic_is_measured_within_2_percent_while_local_retention_delet
     grown = counted_bytes(brokers, topic) - first
     assert watch.measured_bytes[topic] == pytest.approx(grown, rel=0.02)
     for number in (0, 1):
-        view, rates = seen.partitions[topic, number], watch.rates[topic, number]
+        view, rates = partition_views(seen.partitions)[topic, number], watch.rates[topic, number]
         assert view.local_log_start_offset is not None
         assert rates.remote_records == view.local_log_start_offset > 0
         assert rates.remote_size_bytes == pytest.approx(rates.remote_records * len(VALUE), rel=0.1)
@@ -272,14 +272,14 @@ def test_a_topic_made_again_is_unknown_once_and_measured_within_2_percent_from_t
     for _ in range(3):
         old.write(2_000)
         watch.look()
-    old_id = watch.look().partitions[topic, 0].topic_id
+    old_id = partition_views(watch.look().partitions)[topic, 0].topic_id
     old.close()
     admin.delete_topics([topic])
     made(admin, TIERED, [2], name=topic)
 
     def is_another() -> bool:
         partitions = watch.look().partitions  # brokers hear of topics one after the other, and any of them may be asked
-        return (topic, 0) in partitions and partitions[topic, 0].topic_id != old_id
+        return (topic, 0) in partition_views(partitions) and partition_views(partitions)[topic, 0].topic_id != old_id
 
     until("the new topic is seen", is_another)
     assert watch.rates[topic, 0].bytes_in is None
@@ -349,8 +349,8 @@ def test_a_plan_copies_of_a_tiered_log_what_it_says_before(
     record = carried_out(cluster, settings, proposed)
     assert record.execution.figures.bytes_moved == round(copied)
     assert copied_bytes(brokers) - copied_before == pytest.approx(copied, rel=0.1)
-    until("broker 2 leads it", lambda: watch.look().partitions[key].leader == 2)
-    view = watch.look().partitions[key]
+    until("broker 2 leads it", lambda: partition_views(watch.look().partitions)[key].leader == 2)
+    view = partition_views(watch.look().partitions)[key]
     assert (view.log_start_offset, view.log_end_offset) == (0, 12_000)
     assert view.local_log_start_offset is not None
     assert view.local_log_start_offset >= (rates.remote_records or 0)

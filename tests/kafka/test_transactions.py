@@ -15,6 +15,7 @@ from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.settings import Settings
+from tests.collect.by_row import partition_views
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
@@ -61,7 +62,7 @@ def test_an_open_transaction_shows_where_it_holds_readers_back_and_one_that_is_o
         return observe(reads, sampler, settings.collect, now_ms=time.time_ns() // 1_000_000)
 
     def end(seen: Observation) -> int | None:
-        return seen.partitions[key].log_end_offset
+        return partition_views(seen.partitions)[key].log_end_offset
 
     # The marker of the commit stands behind the records, and librdkafka's consumers would commit an offset after it.
     commit(settings, topic, topic, RECORDS)

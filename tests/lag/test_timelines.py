@@ -9,13 +9,12 @@ import pytest
 from assignor_core.lag import LagStatus
 from assignor_core.lag.diagnosis import Cause
 from streaming.cluster.described_groups import DescribedGroup, DescribedMember, ShareOffsets
-from streaming.collect.group_table import GroupTable
-from streaming.collect.group_views import Owners, Reported, view_of
+from streaming.collect.group_table import GroupTable, Owners, Reported, view_of
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import PartitionTable, PartitionView, SizeTable
-from streaming.collect.records import consumer_lag_records
+from streaming.collect.reports import consumer_lag_records
 from streaming.settings import LagSettings
 from streaming.views.group_picture import LagRules
+from tests.collect.by_row import PartitionView, partition_table, size_table
 from tests.lag.timelines import BEGAN_MS, Group, Log, always, causes, rate, seen, statuses
 
 MINUTE = 60
@@ -251,7 +250,7 @@ def test_added_partitions_are_reported_by_the_collector_through_to_the_verdict()
     group = view_of("g", None, "Stable", described, ShareOffsets({("t", 0): 5}), reported=Reported({"t": 3}, 10),
                     read_ms=1, known=Owners())  # fmt: skip
     views = {("t", n): PartitionView("id", 1, (1,), frozenset(), 0, 70) for n in range(3)}
-    look = Observation(1, {1: None}, PartitionTable.of(views), SizeTable.of({}), {}, {}, GroupTable({"g": group}))
+    look = Observation(1, {1: None}, partition_table(views), size_table({}), {}, {}, GroupTable({"g": group}))
     records = [json.loads(value) for _, value in consumer_lag_records("c", look)]
     assert [record["partition"] for record in records] == [0, 1, 2]
     end = rate(100)

@@ -17,7 +17,7 @@ from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
-from streaming.collect.records import consumer_lag_records
+from streaming.collect.reports import consumer_lag_records
 from streaming.contract import TABLES
 from streaming.settings import Settings
 from streaming.views.group_picture import COLUMNS

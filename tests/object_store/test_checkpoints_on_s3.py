@@ -10,10 +10,9 @@ import pytest
 from streaming.commands.check import _pipelines_storage
 from streaming.control.lease import Lease
 from streaming.errors import RefusedForSafety, TableUnavailable
-from streaming.pipeline import one_at_a_time
-from streaming.pipeline.checkpoint_files import CheckpointFiles
-from streaming.pipeline.guards import check_fingerprint, fingerprint, offsets_by_query
-from streaming.pipeline.one_at_a_time import only_pipeline
+from streaming.pipeline import guards
+from streaming.pipeline.checkpoints import CheckpointFiles
+from streaming.pipeline.guards import check_fingerprint, fingerprint, offsets_by_query, only_pipeline
 from streaming.settings import PipelineSettings, Settings, StorageSettings, TopicSettings
 from streaming.tables.object_stores import use_object_store
 from tests.s3 import BUCKET, CREDENTIALS
@@ -79,7 +78,7 @@ def test_the_fingerprint_holds_on_a_store(checkpoints: str) -> None:
 
 
 def test_one_pipeline_at_a_time(checkpoints: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_at_a_time, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(guards, "PATIENCE_S", 0.0)
     with only_pipeline(checkpoints, lease_on) as still_ours:
         still_ours()
         with (

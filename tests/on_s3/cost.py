@@ -15,8 +15,7 @@ import click
 
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, TABLES
 from streaming.control.run import ControlLoop
-from streaming.pipeline.delta_tables import WindowTable, create_window_table
-from streaming.pipeline.window_writer import DRIVER_ROWS_MAX
+from streaming.pipeline.delta_tables import DRIVER_ROWS_MAX, WindowTable, create_window_table
 from streaming.settings import DAY_MS, Settings
 from streaming.tables import table_uri, utc
 from streaming.tables.object_stores import use_object_store

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.pipeline.adapters import PARSERS, Context, Misfit
-from streaming.pipeline.adapters.cruise_control import Metric, decode
+from streaming.pipeline.adapters import PARSERS, Context, Metric, Misfit, decode
 
 CONTEXT = Context(
     "main", {"http://kafka-2:8778/jolokia": 2, "kafka-3:7071": 3, "kafka-4": 4}, {"c": "main", "west": "dr"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming.demo.spark_classes import run_and_stop_the_pipeline
-from streaming.pipeline import class_archive
+from streaming.pipeline import session
 from streaming.runtime import class_archive as archives
 
 KAFKA = "org.apache.kafka.clients.consumer.internals.Fetcher"
@@ -16,15 +16,15 @@ KAFKA = "org.apache.kafka.clients.consumer.internals.Fetcher"
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(archives, "FOLDER", tmp_path)
-    monkeypatch.setattr(class_archive, "class_path", lambda _configuration: "our.jar")
+    monkeypatch.setattr(session, "class_path", lambda _configuration: "our.jar")
     return archives.spark_archive_path()
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
 def test_a_local_driver_uses_the_archive_where_there_is_one(archive: Path, master: str) -> None:
-    assert class_archive.driver_options(master) == {"spark.driver.extraClassPath": "our.jar"}
+    assert session.driver_options(master) == {"spark.driver.extraClassPath": "our.jar"}
     archive.touch()
-    options = class_archive.driver_options(master)
+    options = session.driver_options(master)
     assert options["spark.driver.extraClassPath"] == "our.jar"
     assert f"-XX:SharedArchiveFile={archive}" in options["spark.driver.extraJavaOptions"]
 
@@ -32,7 +32,7 @@ def test_a_local_driver_uses_the_archive_where_there_is_one(archive: Path, maste
 @pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "spark://host:7077", "yarn"])
 def test_executors_elsewhere_get_the_jars_from_the_driver(archive: Path, master: str) -> None:
     archive.touch()
-    assert class_archive.driver_options(master) == {}
+    assert session.driver_options(master) == {}
 
 
 def test_an_archive_of_other_jars_is_not_used(archive: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_an_archive_of_other_jars_is_not_used(archive: Path, monkeypatch: pytest
     changed = tmp_path / "jars.sha256"
     changed.write_text("0000 spark/other.jar\n")
     monkeypatch.setattr(archives, "CHECKSUMS", changed)
-    assert "spark.driver.extraJavaOptions" not in class_archive.driver_options("local[2]")
+    assert "spark.driver.extraJavaOptions" not in session.driver_options("local[2]")
 
 
 def test_a_folder_that_can_not_be_written_is_a_line_and_no_failure(

@@ -9,9 +9,9 @@ from pyspark.sql import functions as f
 from streaming.contract.records import CONSUMER_LAG, COUNTER_MAX, FOREIGN_BYTE_RATE
 from streaming.errors import UsageProblem
 from streaming.pipeline.guards import WINDOWS_VERSION
-from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
+from streaming.pipeline.records import record_schema
 from streaming.pipeline.session import check_file_systems
-from streaming.pipeline.spark_types import record_schema
+from streaming.pipeline.windows import mixed_lag_windows, mixed_load_windows
 from streaming.settings import PipelineSettings, StorageSettings
 from tests.pipeline.test_windows import lag_record, load_record, session
 

@@ -11,7 +11,7 @@ import pytest
 from streaming import tables
 from streaming.contract import BROKER_LOAD, PARTITION_LOAD
 from streaming.errors import RefusedForSafety, UsageProblem
-from streaming.pipeline.checkpoint_notes import FINGERPRINT, MADE_WITH, STATE_PARTITIONS
+from streaming.pipeline.checkpoints import FINGERPRINT, MADE_WITH, STATE_PARTITIONS
 from streaming.pipeline.delta_tables import WindowTable, create_window_table
 from streaming.pipeline.guards import (
     STILL_MADE,
@@ -23,10 +23,10 @@ from streaming.pipeline.guards import (
     check_topic_ids,
     check_window_lengths,
     fingerprint,
+    only_pipeline,
     topic_ids,
     transaction_id,
 )
-from streaming.pipeline.one_at_a_time import only_pipeline
 from streaming.settings import Settings, StorageSettings
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
 from tests.waiting import until

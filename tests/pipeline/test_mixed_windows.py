@@ -8,8 +8,8 @@ from pyspark.sql import functions as f
 
 from streaming.contract.records import FOREIGN_BYTE_RATE
 from streaming.pipeline.guards import WINDOWS_VERSION
-from streaming.pipeline.mixed_windows import mixed_load_windows
-from streaming.pipeline.spark_types import record_schema
+from streaming.pipeline.records import record_schema
+from streaming.pipeline.windows import mixed_load_windows
 from streaming.settings import PipelineSettings
 from tests.pipeline.test_windows import WINDOW_MS, Record, load_record, session
 

@@ -13,8 +13,8 @@ from pyspark.sql import functions as f
 from streaming import tables
 from streaming.contract import REJECTED_RECORD
 from streaming.pipeline import rejects
+from streaming.pipeline.records import SPARK_TYPES
 from streaming.pipeline.rejects import EXAMPLES_OF_A_KIND, ROW_BYTES, Budget, RejectsWriter, Row, within
-from streaming.pipeline.spark_types import SPARK_TYPES
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import PipelineSettings
 from tests.pipeline.test_windows import session

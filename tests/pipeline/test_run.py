@@ -16,8 +16,8 @@ from kafka.errors import KafkaConnectionError
 
 from streaming.errors import ClusterUnreachable, RefusedForSafety, UsageProblem
 from streaming.pipeline import run
-from streaming.pipeline.checkpoint_notes import FINGERPRINT
-from streaming.pipeline.one_at_a_time import only_writer
+from streaming.pipeline.checkpoints import FINGERPRINT
+from streaming.pipeline.guards import only_writer
 from streaming.pipeline.session import build_session
 from streaming.runtime import clocks
 from streaming.settings import KafkaSettings, Settings

@@ -3,7 +3,7 @@
 import pytest
 
 from streaming.errors import UsageProblem
-from streaming.pipeline.s3_files import hadoop_options
+from streaming.pipeline.session import hadoop_options
 from streaming.settings import StorageSettings
 
 SECRETS = {"AWS_ACCESS_KEY_ID": "the-key", "AWS_SECRET_ACCESS_KEY": "the-secret", "AWS_SESSION_TOKEN": "the-token"}

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import SetUpIncomplete
-from streaming.pipeline import scratch
+from streaming.pipeline import session
 from tests.waiting import DEADLINE_S
 
 HOLDER = """
 import sys
-from streaming.pipeline.scratch import scratch_folder
+from streaming.pipeline.session import scratch_folder
 (scratch_folder() / "state").write_text("rows")
 print(scratch_folder(), flush=True)
 sys.stdin.read()
@@ -51,19 +51,19 @@ def test_folders_of_killed_processes_go_and_those_of_others_stay(
 ) -> None:
     not_ours = tmp_path / "not-ours"
     not_ours.mkdir()
-    (tmp_path / f"{scratch.PREFIX}link").symlink_to(not_ours)
-    (tmp_path / f"{scratch.PREFIX}file").touch()
+    (tmp_path / f"{session.SCRATCH_PREFIX}link").symlink_to(not_ours)
+    (tmp_path / f"{session.SCRATCH_PREFIX}file").touch()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with holder(tmp_path) as (_, living), holder(tmp_path) as (killed, abandoned):
         killed.kill()
         killed.wait(timeout=DEADLINE_S)
         assert (abandoned / "state").exists()
-        own = scratch.scratch_folder.__wrapped__()
+        own = session.scratch_folder.__wrapped__()
         assert not abandoned.exists()
         assert (living / "state").exists()
         assert own not in (living, abandoned)
     assert list(not_ours.iterdir()) == []
-    assert (tmp_path / f"{scratch.PREFIX}file").exists()
+    assert (tmp_path / f"{session.SCRATCH_PREFIX}file").exists()
 
 
 def test_a_folder_that_another_process_takes_for_abandoned_is_given_up(
@@ -77,14 +77,14 @@ def test_a_folder_that_another_process_takes_for_abandoned_is_given_up(
             folder: str = make(**where)
             made.append(Path(folder))
             if len(made) == 1:
-                lock = scratch._locked(Path(folder))
+                lock = session._locked(Path(folder))
                 assert lock is not None
                 others.callback(os.close, lock)
             return folder
 
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         monkeypatch.setattr(tempfile, "mkdtemp", made_and_taken)
-        own = scratch.scratch_folder.__wrapped__()
+        own = session.scratch_folder.__wrapped__()
     assert own == made[-1]
     assert len(made) == 2
 
@@ -93,4 +93,4 @@ def test_a_temporary_folder_that_cannot_be_written_is_named(tmp_path: Path, monk
     (tmp_path / "file").touch()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
     with pytest.raises(SetUpIncomplete, match=r"local files below TMPDIR or /tmp: .*Not a directory"):
-        scratch.scratch_folder.__wrapped__()
+        session.scratch_folder.__wrapped__()

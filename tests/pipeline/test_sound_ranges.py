@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from streaming.pipeline.checkpoint_files import CheckpointFiles
-from streaming.pipeline.offsets import Offsets, newest_planned, planned
-from streaming.pipeline.sound_ranges import Range, judge, wait_until_read
+from streaming.pipeline.checkpoints import CheckpointFiles, Offsets, newest_planned, planned
+from streaming.pipeline.rejects import Range, judge, wait_until_read
 
 TOPIC, OTHER = "load", "lag"
 

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming import tables
 from streaming.errors import RefusedForSafety
 from streaming.pipeline import run
-from streaming.pipeline.checkpoint_notes import (
+from streaming.pipeline.checkpoints import (
     BEGIN,
     GENERATION,
     NOTED_SINCE,

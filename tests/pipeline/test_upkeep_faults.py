@@ -90,7 +90,7 @@ class Fault:
         self.met = False
         for module, name in (
             (rollups, "write_deltalake"),
-            (rollups, "create_table"),
+            (tables, "create_table"),
             (upkeep, "join_small_files"),
             (upkeep, "remove_old_files"),
         ):

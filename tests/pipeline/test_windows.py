@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.contract import Table
-from streaming.pipeline import rejects, rollups, upkeep, window_writer
+from streaming.pipeline import delta_tables, rejects, rollups, upkeep
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.delta_tables import WindowTable
 from streaming.pipeline.guards import STILL_MADE, WINDOWS_VERSION
@@ -180,10 +180,10 @@ def in_the_jvm(settings: Settings) -> Settings:
 @pytest.mark.parametrize(
     ("driver_rows_max", "python", "version"),
     [
-        (window_writer.DRIVER_ROWS_MAX, True, WINDOWS_VERSION),
+        (delta_tables.DRIVER_ROWS_MAX, True, WINDOWS_VERSION),
         (10, True, WINDOWS_VERSION),
         (0, True, WINDOWS_VERSION),
-        (window_writer.DRIVER_ROWS_MAX, False, 3),
+        (delta_tables.DRIVER_ROWS_MAX, False, 3),
     ],
     ids=["by the driver", "by the driver, window by window", "by MERGE", "summed in the JVM, state of version 3"],
 )
@@ -195,7 +195,7 @@ def test_windows_equal_a_recount_whatever_the_order(
     python: bool,
     version: int,
 ) -> None:
-    monkeypatch.setattr(window_writer, "DRIVER_ROWS_MAX", driver_rows_max)
+    monkeypatch.setattr(delta_tables, "DRIVER_ROWS_MAX", driver_rows_max)
     own = own if python else in_the_jvm(own)
     chance = random.Random(7)
     records = [
@@ -301,10 +301,10 @@ def test_a_batch_that_meets_more_windows_than_the_driver_should_hold_is_merged(
     session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def small_table(location: str, table: Table, *, rows_max: int) -> WindowTable:
-        assert rows_max == window_writer.DRIVER_ROWS_MAX
+        assert rows_max == delta_tables.DRIVER_ROWS_MAX
         return WindowTable(location, table, rows_max=0)
 
-    monkeypatch.setattr(window_writer, "WindowTable", small_table)
+    monkeypatch.setattr(delta_tables, "WindowTable", small_table)
     records = [load_record(1, 0, offset_ms, bytes_in_per_sec=float(offset_ms)) for offset_ms in range(0, 9_000, 1_000)]
     make_topics(own)
     for part in (records[:4], records[4:]):

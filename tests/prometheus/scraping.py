@@ -9,7 +9,7 @@ import httpx
 import psutil
 import yaml
 
-from streaming.collect.prometheus import PrometheusSource
+from streaming.collect.counters import PrometheusSource
 from streaming.runtime import processes
 from streaming.settings import CollectSettings
 from tests.waiting import DEADLINE_S, until

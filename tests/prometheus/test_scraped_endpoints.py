@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.collect.jmx import FIELDS, PREFIX
+from streaming.collect.counters import FIELDS, PREFIX, PrometheusSource
 from streaming.collect.observation import CounterPair
-from streaming.collect.prometheus import PrometheusSource
 from tests.prometheus.live import needs_servers, now_ms
 from tests.prometheus.scraping import scraping
 from tests.waiting import until

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 
 from streaming.control.journal import Journal
 from streaming.control.wiring import journal_of
-from streaming.runtime.api_tokens import Role, new_token, write_tokens
+from streaming.runtime.accounts import Role, new_token, write_tokens
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from streaming.tables import read

@@ -8,8 +8,7 @@ import httpx
 from starlette.applications import Starlette
 
 from streaming.commands.acting import JournalActions
-from streaming.runtime.api_tokens import Role
-from streaming.runtime.users import new_user, write_users
+from streaming.runtime.accounts import Role, new_user, write_users
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import read_snapshot
 from streaming.serve.web import build_app

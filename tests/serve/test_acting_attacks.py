@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from streaming.cli import run
 from streaming.errors import TableUnavailable
-from streaming.runtime.api_tokens import Role, read_tokens, write_tokens
+from streaming.runtime.accounts import Role, read_tokens, write_tokens
 from streaming.serve.api import requests
 from streaming.serve.api.audit import Outcome
 from streaming.serve.snapshot import read_snapshot

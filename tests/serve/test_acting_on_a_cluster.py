@@ -15,7 +15,7 @@ from streaming.control.policies import policy_of_plans, relief_policy
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import window_tables_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, UsageProblem
-from streaming.runtime.os_user import os_user
+from streaming.runtime.own_process import os_user
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.intents import Intent, brokers_by_intent, drained_brokers

@@ -15,7 +15,7 @@ from streaming.cli import run
 from streaming.commands.acting import JournalActions
 from streaming.control.wiring import journal_of
 from streaming.errors import ClusterUnreachable
-from streaming.runtime.api_tokens import Role, new_token, read_tokens, write_tokens
+from streaming.runtime.accounts import Role, new_token, read_tokens, write_tokens
 from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
 from streaming.serve.api.openapi import document

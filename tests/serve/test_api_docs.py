@@ -7,9 +7,8 @@ import shutil
 import pytest
 from starlette.applications import Starlette
 
-from streaming.runtime.api_tokens import Role, new_token, write_tokens
+from streaming.runtime.accounts import Role, new_token, new_user, write_tokens, write_users
 from streaming.runtime.jars import PROJECT_ROOT
-from streaming.runtime.users import new_user, write_users
 from streaming.serve.access.signing import PATH
 from streaming.serve.api import events
 from streaming.serve.api.acting import ACTS

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.runtime.api_tokens import Role
+from streaming.runtime.accounts import Role
 from streaming.serve.access import sign_in
 from streaming.serve.api import events
 from streaming.serve.api.acting import ACTS

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from uvicorn.server import ServerState
 
 from streaming.errors import UsageProblem
-from streaming.runtime.api_tokens import Role
+from streaming.runtime.accounts import Role
 from streaming.serve import connections
 from streaming.serve.connections import BoundedProtocol, server_config
 from streaming.serve.run import Server

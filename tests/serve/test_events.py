@@ -11,7 +11,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from streaming.runtime.api_tokens import Role, write_tokens
+from streaming.runtime.accounts import Role, write_tokens
 from streaming.serve.api import events
 from streaming.serve.api.events import PATH
 from streaming.serve.metrics import Exposition

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from joserfc.jwk import RSAKey
 from structlog.testing import capture_logs
 
-from streaming.runtime.api_tokens import Role
+from streaming.runtime.accounts import Role
 from streaming.serve.access import issuer as issuer_module
 from streaming.serve.access.issuer import ASKED_AGAIN_MS, KEYS_FRESH_MS, KEYS_KEPT_MS, KEYS_MAX, IssuerTokens
 from streaming.serve.access.sign_in import TokenRefused

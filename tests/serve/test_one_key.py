@@ -9,7 +9,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from streaming.runtime.api_tokens import Role
+from streaming.runtime.accounts import Role
 from streaming.serve.api import audit
 from streaming.serve.api.audit import Outcome
 from streaming.serve.snapshot import read_snapshot

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from streaming.control.intents import note_intent
-from streaming.runtime import users
+from streaming.runtime import accounts
 from streaming.serve.api.audit import Outcome
 from streaming.views.intents import Intent
 from tests.serve.asking import Acted
@@ -65,7 +65,7 @@ def actions() -> NotedActions:
 @pytest.fixture
 def site(tmp_path: Path, root: str, actions: NotedActions, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A cluster that has everything, as it is now; broker 3 is noted for drain, and broker 2 for demote."""
-    monkeypatch.setitem(users.COST, "n", 2)
+    monkeypatch.setitem(accounts.COST, "n", 2)
     skewed_cluster(Synthetic(root), now_ms())
     note_intent(root, "test", 3, Intent.DRAIN, "a person", now_ms=now_ms())
     note_intent(root, "test", 2, Intent.DEMOTE, "a person", now_ms=now_ms())

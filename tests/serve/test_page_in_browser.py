@@ -18,7 +18,7 @@ from assignor_core.plan import Movement, Plan, Wave
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.commands.acting import JournalActions
-from streaming.runtime import users
+from streaming.runtime import accounts
 from streaming.runtime.processes import free_port
 from streaming.serve.api.audit import Actions
 from streaming.serve.metrics import Exposition
@@ -73,14 +73,14 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setitem(users.COST, "n", 2)  # nobody guesses passwords here
+    monkeypatch.setitem(accounts.COST, "n", 2)  # nobody guesses passwords here
     yield from _served(Signed(tmp_path, root))
 
 
 @pytest.fixture
 def skewed_site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A cluster that has everything, as it is now, and a plan that waits."""
-    monkeypatch.setitem(users.COST, "n", 2)
+    monkeypatch.setitem(accounts.COST, "n", 2)
     skewed_cluster(Synthetic(root), now_ms())
     yield from _served(Signed(tmp_path, root))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assignor_core.planner import PlannerPolicy, propose
-from streaming.runtime import users
+from streaming.runtime import accounts
 from tests.core.planner.cases import founding
 from tests.serve.signed import Signed
 from tests.serve.synthetic import Synthetic, skewed_cluster
@@ -186,7 +186,7 @@ def test_a_session_that_serve_knows_no_more_shows_the_form_again(
     page: Any, tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch, reading: str
 ) -> None:
     """A restart of serve ends all sessions; nobody has clicked since."""
-    monkeypatch.setitem(users.COST, "n", 2)
+    monkeypatch.setitem(accounts.COST, "n", 2)
     skewed_cluster(Synthetic(root), now_ms())
     made = Site(Signed(tmp_path, root, reading=reading))
     try:

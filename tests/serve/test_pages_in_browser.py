@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from assignor_core.planner import PlannerPolicy, propose
-from streaming.runtime import users
+from streaming.runtime import accounts
 from tests.core.planner.cases import founding
 from tests.serve.served import Served
 from tests.serve.signed import PASSWORD, Signed
@@ -38,7 +38,7 @@ window.EventSource = class extends EventTarget {
 @pytest.fixture
 def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A cluster that has everything, as it is now, and a group whose name is a script."""
-    monkeypatch.setitem(users.COST, "n", 2)
+    monkeypatch.setitem(accounts.COST, "n", 2)
     synthetic, now = Synthetic(root), now_ms()
     skewed_cluster(synthetic, now)
     synthetic.group_lag(now - now % 60_000 - 2 * 60_000, [(SCRIPT_NAME, "topic-B", 0, 5_000, 9_000)])

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from streaming.cli import run
-from streaming.runtime import secret_files, users
-from streaming.runtime.api_tokens import Role
-from streaming.runtime.users import new_user, read_users, user_with, write_users
+from streaming.runtime import accounts
+from streaming.runtime.accounts import Role, new_user, read_users, user_with, write_users
 from streaming.serve.access import signing
 from streaming.serve.access.sessions import OF_USER_MAX
 from streaming.serve.access.signing import Attempts
@@ -33,15 +32,15 @@ IDLE_MS, SESSION_MS = ServeSettings().session_idle_ms, ServeSettings().session_m
 @pytest.fixture
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Salts of passwords that were hashed; hashing is made cheap, as nobody guesses here."""
-    monkeypatch.setitem(users.COST, "n", 2)
+    monkeypatch.setitem(accounts.COST, "n", 2)
     salts: list[str] = []
-    own = users._digest
+    own = accounts._digest
 
     def digest(password: str, salt: str) -> str:
         salts.append(salt)
         return own(password, salt)
 
-    monkeypatch.setattr(users, "_digest", digest)
+    monkeypatch.setattr(accounts, "_digest", digest)
     return salts
 
 
@@ -450,8 +449,8 @@ def test_without_a_terminal_a_setting_or_a_name_the_command_says_what_to_do(
 def test_a_command_waits_for_another_so_long_and_no_longer(
     signed: Signed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(secret_files, "LOCK_TRIES", 2)
-    monkeypatch.setattr(secret_files, "LOCK_PAUSE_S", 0.001)
+    monkeypatch.setattr(accounts, "LOCK_TRIES", 2)
+    monkeypatch.setattr(accounts, "LOCK_PAUSE_S", 0.001)
     with (signed.users.parent / ".users.json.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert run(["user", "remove", "ada", "--set", f"serve.users_file={signed.users}"]) == 2

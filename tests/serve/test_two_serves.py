@@ -15,7 +15,7 @@ import yaml
 
 from streaming import tables
 from streaming.runtime import processes
-from streaming.runtime.api_tokens import Role, new_token, write_tokens
+from streaming.runtime.accounts import Role, new_token, write_tokens
 from streaming.runtime.processes import free_port
 from tests.serve.synthetic import Synthetic, skewed_cluster
 from tests.waiting import DEADLINE_S, until

@@ -18,7 +18,7 @@ from streaming.commands.plan import plan, plan_log_dirs_on
 from streaming.control.intents import note_intent
 from streaming.control.wiring import journal_of
 from streaming.errors import ClusterRequestFailed, RefusedForSafety, UsageProblem
-from streaming.runtime.os_user import os_user
+from streaming.runtime.own_process import os_user
 from streaming.tables import TableReader
 from streaming.views.intents import Intent, cordons_of, drained_brokers, newest_intents
 from tests.control.test_movements_within_brokers import ERRORS, MB

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from streaming.runtime.memory import ARROW_POOL
+from streaming.runtime.own_process import ARROW_POOL
 
 ROLE = """
 import sys, types

@@ -21,9 +21,8 @@ from streaming.commands import demotion, lifecycle
 from streaming.commands import plan as plan_module
 from streaming.commands import restart_check as restart_module
 from streaming.control.intents import note_intent
-from streaming.runtime.api_tokens import Role, new_token, write_tokens
+from streaming.runtime.accounts import HASH, Role, User, new_token, write_tokens, write_users
 from streaming.runtime.jars import PROJECT_ROOT
-from streaming.runtime.users import HASH, User, write_users
 from streaming.settings import HOUR_MS, Settings
 from streaming.views.intents import Intent
 from tests.control.test_deciding import DescribedCluster, skewed

@@ -8,7 +8,7 @@ from tests.waiting import DEADLINE_S
 
 WRITES = """
 import os, sys
-from streaming.runtime.raw_output import pass_standard_error_through
+from streaming.runtime.logs import pass_standard_error_through
 from streaming.settings import LogSettings
 pass_standard_error_through(LogSettings(format={log_format!r}), frozenset({{"hunter2"}}), now_ms=lambda: 0)
 os.system("echo WARNING: Using incubator modules: jdk.incubator.vector >&2; echo a child knows hunter2 >&2")

@@ -11,8 +11,8 @@ import pytest
 from assignor_core.group.events import GroupEvent, GroupLook, group_events
 from streaming import tables
 from streaming.contract import GROUP_LAG
-from streaming.tables.arrow import row_schema
-from streaming.tables.data_files import with_texts_once
+from streaming.tables.definitions import row_schema
+from streaming.tables.reader import with_texts_once
 from streaming.views.group_history import LOOK_COLUMNS, GroupSamples, look_of
 from tests.simulate.group_windows import START_MS, WINDOW_MS, member
 

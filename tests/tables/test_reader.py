@@ -21,7 +21,8 @@ from streaming.contract import TABLES
 from streaming.control.wiring import journal_of
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
-from streaming.tables import Condition, TableReader, data_files, equal
+from streaming.tables import Condition, TableReader, equal
+from streaming.tables import reader as table_reader
 from streaming.tables.conditions import Term
 from streaming.views.executions import read_executions
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
@@ -247,7 +248,7 @@ def test_many_rows_are_read_from_files_as_a_query_reads_them(
     where = reduce(and_, conditions, tables.ALL_ROWS)
     reader = TableReader(lag_of_two_clusters)
     asked = reader.arrow("group_lag", columns=columns, where=where)
-    with mock.patch.object(data_files, "ROWS_AT_A_TIME", rows_at_a_time):
+    with mock.patch.object(table_reader, "ROWS_AT_A_TIME", rows_at_a_time):
         read = reader.encoded("group_lag", columns=columns, where=where)
     assert all(not pa.types.is_string(field.type) for field in read.schema)
     assert all(column.num_chunks <= 1 for column in read.columns)
@@ -260,14 +261,14 @@ def test_rows_of_other_texts_are_left_out_file_by_file(tmp_path: Path) -> None:
     for window in range(6):
         synthetic.group_lag(START_MS + window * WINDOW_MS, [(f"g-{number}", "t", 0, 1, 2) for number in range(10)])
     kept: list[tuple[int, int]] = []
-    left_out = data_files._with_texts
+    left_out = table_reader._with_texts
 
     def counted(rows: pa.Table, terms: Sequence[Term]) -> pa.Table:
         answer = left_out(rows, terms)
         kept.append((rows.num_rows, answer.num_rows))
         return answer
 
-    with mock.patch.object(data_files, "ROWS_AT_A_TIME", 20), mock.patch.object(data_files, "_with_texts", counted):
+    with mock.patch.object(table_reader, "ROWS_AT_A_TIME", 20), mock.patch.object(table_reader, "_with_texts", counted):
         read = TableReader(str(tmp_path)).encoded("group_lag", columns=COLUMNS, where=equal("group_id", "g-7"))
     assert read["group_id"].to_pylist() == ["g-7"] * 6
     assert kept == [(20, 2)] * 3

@@ -130,7 +130,7 @@ def test_conditions_choose_the_same_rows(root: str, where: tables.Condition, exp
     add(root, 0, intent(1, START_MS), intent(2, START_MS + 1), intent(3, START_MS + 2, by="you"))
     assert brokers(root, where) == expected
     rows = tables.read(root, "broker_intent")
-    assert sorted(row["broker"] for row in rows if where.holds(row)) == expected, "asked of one row, as for a deletion"
+    assert sorted(row["broker"] for row in rows if where.kept([row])) == expected, "asked of one row, as for a deletion"
 
 
 def test_a_reader_keeps_to_one_version_until_it_looks_again(root: str) -> None:

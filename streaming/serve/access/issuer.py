@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streaming.errors import RebalancerError
-from streaming.runtime.http_errors import HTTP_ERRORS
+from streaming.runtime.http_answers import HTTP_ERRORS
 from streaming.serve.access.sign_in import TokenRefused, bearer_jwt
 from streaming.serve.api.problems import Problem
 from streaming.settings.oidc import is_safe

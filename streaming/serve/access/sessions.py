@@ -17,8 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from streaming.errors import UsageProblem
-from streaming.runtime.api_tokens import Role
-from streaming.runtime.users import User, read_users, user_with
+from streaming.runtime.accounts import Role, User, read_users, user_with
 from streaming.serve.api.problems import Problem
 from streaming.settings import ServeSettings
 

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streaming.errors import RebalancerError
-from streaming.runtime.api_tokens import NAME_LENGTH_MAX, Role, read_tokens, token_id_of
+from streaming.runtime.accounts import NAME_LENGTH_MAX, Role, read_tokens, token_id_of
 from streaming.serve.access.sessions import Session, Sessions, Watched, is_secure
 from streaming.serve.api.problems import Problem, answer_problem
 from streaming.serve.api.requests import check_own_page

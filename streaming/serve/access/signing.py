@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from streaming.runtime.users import PASSWORD_LENGTH_MAX, User, check_name
+from streaming.runtime.accounts import PASSWORD_LENGTH_MAX, User, check_name
 from streaming.serve.access.sessions import Session, cookie_name, is_secure, set_session_cookie
 from streaming.serve.access.sign_in import HOW_TO_TURN_ON, SignIn, address_of, check_of_session
 from streaming.serve.api.pages import as_json

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from assignor_core.errors import CoreError
 from streaming.errors import RebalancerError, RefusedForSafety, UsageProblem
-from streaming.runtime.api_tokens import Role
+from streaming.runtime.accounts import Role
 from streaming.serve.access import HOW_TO_TURN_ON, Person, SignIn
 from streaming.serve.api.audit import Act, Actions, Audit, Known, Outcome
 from streaming.serve.api.looks import Looks

@@ -1,10 +1,13 @@
-"""Queries Prometheus' HTTP API, within one limit of time and of bytes for the whole answer.
+"""Reads metrics by HTTP: from all brokers' JMX endpoints at the same time, or from a Prometheus that scrapes them.
 
-Knows nothing of what the metrics mean. Secrets are read here and go into the request's header, and nowhere else.
+Each answer has one limit of time and one of bytes. Knows nothing of what the metrics mean: `streaming.collect.counters`
+and `streaming.control.latency` do. Secrets go into the header of a request, and nowhere else.
 """
 
 import asyncio
 import json
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,15 +15,92 @@ from urllib.parse import urlencode
 
 import httpx
 
-from streaming.cluster.jmx_endpoints import answer_text
 from streaming.errors import RebalancerError, UsageProblem
-from streaming.runtime.http_errors import HTTP_ERRORS
+from streaming.runtime.http_answers import HTTP_ERRORS, verification, whole_answer
 from streaming.runtime.secrets import first_line, without_user_info
 from streaming.settings import CollectSettings
 
+REQUESTS_AT_A_TIME = 32
+SCRAPE_BYTES_MAX = 64_000_000
+"""A broker with 10,000 topics answers with some 5 MB."""
 LIMIT_S = 5.0
 """How long one query may take."""
 REASON_CHARACTERS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Scrapes:
+    """What the endpoints answered, by broker id; each broker is in one of both."""
+
+    answers: dict[int, str] = field(default_factory=dict)
+    problems: dict[int, str] = field(default_factory=dict)
+    """Name of the error."""
+
+
+def scrape(
+    urls: Mapping[int, str],
+    *,
+    limit_s: float,
+    on_answer: Callable[[int], None] = lambda _broker: None,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> Scrapes:
+    """Ask each of `urls`, by broker id, once. `limit_s` bounds an answer from the first packet to the last byte.
+
+    `on_answer` is called with the broker's id at the moment its answer is complete. `transport` None: the network.
+    """
+    return asyncio.run(_scrape(urls, limit_s, on_answer, transport)) if urls else Scrapes()
+
+
+def sample_value(line: str) -> float | None:
+    """Value of a line of Prometheus' text format, its timestamp apart; None where it is no finite number.
+
+    >>> sample_value('p99{request="Produce"} 12.5 1700000000000'), sample_value("p99 NaN"), sample_value("p99")
+    (12.5, None, None)
+    """
+    numbers = line.rpartition("}")[2] if "{" in line else line.partition(" ")[2]
+    try:
+        value = float(numbers.split()[0])
+    except (ValueError, IndexError):  # torn off, or no scrape
+        return None
+    return value if math.isfinite(value) else None
+
+
+async def _scrape(
+    urls: Mapping[int, str],
+    limit_s: float,
+    on_answer: Callable[[int], None],
+    transport: httpx.AsyncBaseTransport | None,
+) -> Scrapes:
+    scrapes = Scrapes()
+    free = asyncio.Semaphore(REQUESTS_AT_A_TIME)
+
+    async def ask(client: httpx.AsyncClient, broker: int, url: str) -> None:
+        try:
+            # The client's own limit begins anew with each byte that arrives.
+            async with free, asyncio.timeout(limit_s):
+                text = await answer_text(client, url)
+        except HTTP_ERRORS as error:
+            scrapes.problems[broker] = type(error).__name__
+            return
+        if text is None:
+            scrapes.problems[broker] = "AnswerTooLarge"
+            return
+        on_answer(broker)
+        scrapes.answers[broker] = text
+
+    try:
+        made = httpx.AsyncClient(timeout=limit_s, transport=transport, verify=verification(*urls.values()))
+    except HTTP_ERRORS as error:
+        return Scrapes(problems=dict.fromkeys(sorted(urls), type(error).__name__))
+    async with made as client:
+        await asyncio.gather(*(ask(client, broker, url) for broker, url in sorted(urls.items())))
+    return scrapes
+
+
+async def answer_text(client: httpx.AsyncClient, url: str) -> str | None:
+    """The whole answer; None where it is longer than any broker's. Raises httpx.HTTPError."""
+    body = await whole_answer(client, url, bytes_max=SCRAPE_BYTES_MAX)
+    return None if body is None else body.decode(errors="replace")
 
 
 class QueryFailed(RebalancerError):
@@ -41,9 +121,7 @@ class PrometheusApi:
 
     @classmethod
     def of(cls, settings: CollectSettings, transport: httpx.AsyncBaseTransport | None = None) -> "PrometheusApi | None":
-        """Returns the API that the settings name; None where they name none. Raises UsageProblem for an unreadable
-        file.
-        """
+        """The API that the settings name, None without one; raises UsageProblem for an unreadable file."""
         if settings.prometheus_url is None:
             return None
         password, token = settings.prometheus_password, settings.prometheus_bearer_token
@@ -72,9 +150,12 @@ class PrometheusApi:
         raise QueryFailed(f"{without_user_info(self.url)}: {problem[:REASON_CHARACTERS_MAX]}") from None
 
     async def _query(self, url: str) -> dict[str, Any]:
-        verify = httpx.create_ssl_context() if url.startswith("https:") else False
         async with httpx.AsyncClient(
-            timeout=LIMIT_S, transport=self.transport, verify=verify, auth=self._login(), headers=self._headers()
+            timeout=LIMIT_S,
+            transport=self.transport,
+            verify=verification(url),
+            auth=self._login(),
+            headers=self._headers(),
         ) as client:
             # The client's own limit begins anew with each byte that arrives.
             async with asyncio.timeout(LIMIT_S):

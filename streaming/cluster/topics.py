@@ -1,16 +1,16 @@
-"""Creates the two input topics where they are missing, and reads which partitions and times their records have.
+"""Topics: creates the two input topics where they are missing, and reads what topics are set to, or hold.
 
-It knows the settings of topics, and nothing of what the records mean.
+A setting counts whatever set it: the topic itself, or a default of its brokers. Knows nothing of what records mean.
 """
 
 from collections.abc import Collection, Mapping
 
 import structlog
 from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import NoError, TopicAlreadyExistsError, for_code
 
 from streaming.cluster.answers import brokers_alive, failure, translated
-from streaming.cluster.topic_settings import topic_setting
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import TopicSettings
 
@@ -19,16 +19,33 @@ log = structlog.get_logger()
 TIMESTAMP_TYPE, BROKERS_TIME = "message.timestamp.type", "LogAppendTime"
 """Setting of a topic, and the value with which the broker's clock stamps the records, not the producer's."""
 
-ROLE = "collect"
-"""Who creates the topics."""
+CREATOR = "collect"
+"""The role that creates the topics."""
+MIN_IN_SYNC = "min.insync.replicas"
+TOPICS_AT_ONCE = 1_000
+"""Topics that one request asks about."""
+
+
+def topic_setting(admin: KafkaAdminClient, setting: str, topics: Collection[str]) -> dict[str, str]:
+    """The value of `setting` by topic that is there; raises ClusterUnreachable, ClusterRequestFailed if refused."""
+    names, found = sorted(topics), dict[str, str]()
+    for first in range(0, len(names), TOPICS_AT_ONCE):
+        some = names[first : first + TOPICS_AT_ONCE]
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name, {setting: ""}) for name in some]
+        with translated(f"read {setting} of topics", role="control"):
+            shown = admin.describe_configs(asked, config_filter="all").get("topic", {})
+        found |= {name: str(values[setting]["value"]) for name, values in shown.items() if setting in values}
+    return found
+
+
+def min_in_sync(admin: KafkaAdminClient, topics: Collection[str]) -> dict[str, int]:
+    """`min.insync.replicas` by topic. Topics that are gone, and errors, are as in `topic_setting`."""
+    return {name: int(value) for name, value in topic_setting(admin, MIN_IN_SYNC, topics).items()}
 
 
 def create_input_topics(admin: KafkaAdminClient, topics: TopicSettings) -> None:
-    """Create the input topics where they are missing, with one replica a broker at most.
-
-    Raises ClusterRequestFailed if the cluster refuses, ClusterUnreachable without an answer.
-    """
-    with translated("list brokers and topics", role=ROLE):
+    """Create missing input topics, a replica a broker at most; raises ClusterUnreachable, ClusterRequestFailed."""
+    with translated("list brokers and topics", role=CREATOR):
         broker_count = len(brokers_alive(admin))
         existing = set(admin.list_topics())
     for name in (topics.byte_rate, topics.consumer_lag):
@@ -37,10 +54,7 @@ def create_input_topics(admin: KafkaAdminClient, topics: TopicSettings) -> None:
 
 
 def stamped_by_producers(admin: KafkaAdminClient, names: Collection[str]) -> tuple[str, ...]:
-    """Returns those of the existing topics `names` whose records bear the time that their producer claims, by name.
-
-    Whatever set it: the topic itself, or the brokers' default. Raises as `create_input_topics`.
-    """
+    """Topics of `names` whose records bear their producer's time, by name. Raises as `create_input_topics`."""
     stamps = topic_setting(admin, TIMESTAMP_TYPE, names)
     gone = sorted(set(names) - stamps.keys())
     if gone:
@@ -84,11 +98,11 @@ def _create(admin: KafkaAdminClient, name: str, topics: TopicSettings, *, replic
             TIMESTAMP_TYPE: BROKERS_TIME,
         },
     }
-    with translated(f"create topic {name}", role=ROLE):
+    with translated(f"create topic {name}", role=CREATOR):
         answer = admin.create_topics({name: wanted}, raise_errors=False)["topics"][0]
     error = for_code(answer["error_code"])
     if error is TopicAlreadyExistsError:
         return
     if error is not NoError:
-        raise failure(f"create topic {name}", error, answer.get("error_message"), role=ROLE)
+        raise failure(f"create topic {name}", error, answer.get("error_message"), role=CREATOR)
     log.info("topic_created", topic=name)

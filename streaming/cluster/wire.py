@@ -1,7 +1,8 @@
-"""Sends a request of kafka-python's and hands back the answer's bytes: whoever asked decodes them, in its own thread.
+"""Kafka's protocol below kafka-python's classes: requests whose answers stay bytes, and a reader of types.
 
-Requests and bytes are counted by broker. It relies on what kafka-python's connections ask of a request (3.0.12,
-`kafka/net/connection.py`, `kafka/protocol/parser.py`): a version, a header, its bytes, and the class of its response.
+Whoever sent a request decodes the answer, in its own thread. Requests and bytes are counted by broker. A request relies
+on what kafka-python's connections call (3.0.12, `kafka/net/connection.py`, `kafka/protocol/parser.py`): a version, a
+header, its bytes, and the class of its response.
 """
 
 import struct
@@ -9,10 +10,15 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from kafka.errors import KafkaProtocolError
+
+Decoded = TypeVar("Decoded")
 SIZE = struct.Struct(">i")
 THROTTLE = struct.Struct(">i")
+SEVERAL_BYTES = 0x80
+"""From here on a length of flexible versions has more than one byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +130,83 @@ class _Header:
     def get_response_class(self) -> RawRequest:
         """What decodes the response: only its two methods are used."""
         return self.request
+
+
+def decoded(decode: "Callable[[Reader], Decoded]", body: bytes, *, flexible: bool) -> Decoded:
+    """What `decode` makes of an answer; raises KafkaProtocolError where the answer ends too early."""
+    try:
+        return decode(Reader(body, flexible))
+    except (IndexError, ValueError, struct.error) as error:
+        raise KafkaProtocolError(f"an answer of {len(body)} bytes can't be read: {error}") from None
+
+
+class Reader:
+    """Kafka's types from a place in an answer on; raises IndexError, ValueError or struct.error behind its end."""
+
+    def __init__(self, body: bytes, flexible: bool) -> None:
+        self.body = body
+        self.flexible = flexible
+        self.place = 0
+
+    def skip(self, size: int) -> None:
+        """Leave out so many bytes; `size` may itself be read."""
+        self.place += size
+
+    def int16(self) -> int:
+        """Two bytes."""
+        value: int = struct.unpack_from(">h", self.body, self.place)[0]
+        self.place += 2
+        return value
+
+    def int32(self) -> int:
+        """Four bytes."""
+        value: int = struct.unpack_from(">i", self.body, self.place)[0]
+        self.place += 4
+        return value
+
+    def int64(self) -> int:
+        """Eight bytes."""
+        value: int = struct.unpack_from(">q", self.body, self.place)[0]
+        self.place += 8
+        return value
+
+    def length(self) -> int:
+        """Number of elements, or of bytes; 0 for null. Bounded by the answer: each element has a byte at least."""
+        count = self.varint() - 1 if self.flexible else self.int32()
+        if count > len(self.body) - self.place:
+            raise ValueError(f"{count} elements announced, {len(self.body) - self.place} bytes left")
+        return max(0, count)
+
+    def text(self) -> str:
+        """A text; "" for null."""
+        return self.text_bytes().decode()
+
+    def tags(self) -> None:
+        """Leave out tagged fields; versions that are not flexible have none."""
+        if self.flexible:
+            for _ in range(self.varint()):
+                self.varint()
+                self.skip(self.varint())
+
+    def text_bytes(self) -> bytes:
+        """A text as it stands; empty for null."""
+        return self.taken(max(0, self.varint() - 1 if self.flexible else self.int16()))
+
+    def taken(self, size: int) -> bytes:
+        """Returns the next `size` bytes."""
+        taken = self.body[self.place : self.place + size]
+        if len(taken) < size:
+            raise IndexError("the answer ends too early")
+        self.place += size
+        return taken
+
+    def varint(self) -> int:
+        """An unsigned number of seven bits a byte, the lowest first."""
+        value = shift = 0
+        while True:
+            byte = self.body[self.place]
+            self.place += 1
+            value |= (byte & 0x7F) << shift
+            if byte < SEVERAL_BYTES:
+                return value
+            shift += 7

@@ -1,0 +1,62 @@
+"""What this process is to its machine: who runs it, who may read the files that it makes, how it gives memory back."""
+
+import os
+import pwd
+from pathlib import Path
+
+from streaming.settings import ReadableBy
+
+UMASKS: dict[ReadableBy, int] = {"owner": 0o077, "group": 0o027, "everyone": 0o022}
+ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
+"""Arrow's own variable, read once, when pyarrow is imported."""
+NO_SIGN_IN = (1 << 32) - 1
+"""The kernel's audit id of a process that no sign-in has begun (proc(5))."""
+
+
+def restrict_new_files(readable_by: ReadableBy) -> None:
+    """Makes new files and folders of this process and its children readable by no more than `readable_by`.
+
+    A process that was started with a stricter umask keeps it. What is there already stays as it is.
+    """
+    os.umask(os.umask(0o077) | UMASKS[readable_by])
+
+
+def current_umask() -> int:
+    """The umask of this process. Python can read it only by setting it: call it before threads are started."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
+
+
+def give_memory_back() -> None:
+    """Let Arrow use the C library's allocator, unless the environment names another; before pyarrow is imported.
+
+    Arrow's own choice, mimalloc, keeps much of what it has freed. The C library gives large blocks back at once:
+    control takes a tenth to a fifth less memory with it, for no more CPU. Serve does so at 30 brokers, but not at 100
+    (docs/measurements/fleet.md), and keeps Arrow's choice.
+    """
+    os.environ.setdefault(ARROW_POOL, "system")
+
+
+def os_user() -> str:
+    """Name of the user of this process; if that user became another one, as with sudo, also who had signed in."""
+    user_id, signed_in_id = os.getuid(), _signed_in_id()
+    name = _name(user_id)
+    if signed_in_id is None or signed_in_id == user_id:
+        return name
+    return f"{name}, signed in as {_name(signed_in_id)}"
+
+
+def _signed_in_id() -> int | None:
+    try:
+        user_id = int(Path("/proc/self/loginuid").read_text())
+    except (OSError, ValueError):  # no Linux, or a kernel without audit
+        return None
+    return None if user_id == NO_SIGN_IN else user_id
+
+
+def _name(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:  # a container may have no such user
+        return f"uid {user_id}"
