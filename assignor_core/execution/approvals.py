@@ -13,22 +13,38 @@ AHEAD_MAX_MS = 14 * 86_400_000
 APPROVALS_MAX = 5
 """Most people that may have to approve."""
 
-_COMMAND_LINE = re.compile(r"(?:.*, signed in as )?(?P<name>.*) \(command line on .*\)", re.DOTALL)
+_COMMAND_LINE = re.compile(r"(?:.*, signed in as )?(?P<name>.*) \(command line on [^()]*\)", re.DOTALL)
+_OF_ISSUER = re.compile(r"(?P<name>.*) \((?P<subject>oidc .*)\)", re.DOTALL)
 
 
 def person_of(by: str) -> str:
-    """Name of the person in what an approval is signed with; whoever became another user counts as who signed in.
+    """Person in what an approval is signed with: the name, and for people of an issuer what it knows them by. Whoever
+    became another user counts as who signed in.
 
     >>> [person_of(by) for by in ("ann (token 3f)", "root, signed in as ann (command line on h)", "a test")]
     ['ann', 'ann', 'a test']
+    >>> person_of("Ann (oidc 17)")
+    'Ann (oidc 17)'
     """
+    if _OF_ISSUER.fullmatch(by):
+        return by
     match = _COMMAND_LINE.fullmatch(by)
     return match["name"] if match else by.rpartition(" (")[0] or by
 
 
 def has_approved(execution: Execution, by: str) -> bool:
-    """Whether the person of this signature has approved the execution; upper and lower case make no other person."""
-    return person_of(by).casefold() in {name.casefold() for name in execution.approvers}
+    """Whether the person of this signature has approved the execution.
+
+    One name is one person, however signed in and in upper or lower case. So is one subject of an issuer: a name there
+    may be changed by whoever has it.
+    """
+    known: set[str] = set()
+    return not _signs(person_of(by)).isdisjoint(known.union(*map(_signs, execution.approvers)))
+
+
+def _signs(person: str) -> set[str]:
+    match = _OF_ISSUER.fullmatch(person)
+    return {person.casefold()} if match is None else {match["name"].casefold(), match["subject"]}
 
 
 def approvals_text(execution: Execution) -> str:

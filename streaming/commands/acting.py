@@ -64,6 +64,7 @@ class JournalActions:
         """Approve once: an open execution of the plan stands, and one that has ended is not repeated. The execution
         begins no earlier than `begins_ms`. Raises RefusedForSafety for a person who has approved before.
         """
+        from streaming.control.obstacles import expired
         from streaming.control.wiring import journal_of
 
         if begins_ms is not None:
@@ -82,7 +83,7 @@ class JournalActions:
         earlier = approved_before(journal.executions(now_ms=now_ms), kept)
         if earlier is not None and not earlier.needs_approval:
             return _approved_before(earlier, now_ms)
-        if now_ms >= kept.expires_ms:
+        if expired(kept, now_ms, None if earlier is None else earlier.begins_ms) is not None:
             return Outcome("expired", "the plan has expired: make a new one", 409, {"expires_ms": kept.expires_ms})
         if not kept.plan.movement_count:
             return Outcome("nothing_to_move", "the plan moves nothing", 409)

@@ -138,7 +138,7 @@ def _applied(
     approved, is_stored = _plan_of_file(plan, journal, settings) if from_file else (journal.plan(plan), True)
     _show(approved.plan)
     _show_executions(journal, approved)
-    show_time(approved, settings.control, begins_ms)
+    show_time(settings.control, begins_ms)
     admin = admin_client(settings.kafka)
     try:
         check_may_execute(admin)  # nobody is asked in vain
@@ -217,7 +217,7 @@ def _tell(text: str, *, err: bool = False) -> None:
 
 
 def progress_line(figures: "Figures", elapsed_ms: float) -> str:
-    """How far an execution is that was approved so long ago: movements, percent, rate, and the time that is left.
+    """How far an execution is that began so long ago: movements, percent, rate, and the time that is left.
 
     >>> from assignor_core.execution.events import Figures
     >>> progress_line(Figures(4, 8_000_000, 2, 6_000_000), 60_000)
@@ -327,7 +327,7 @@ class _Following:
         return Carrier(executor, self._journal, self._marker)
 
     def _show_progress(self, execution: "Execution") -> None:
-        line = progress_line(execution.figures, clocks.now_ms() - execution.events[0].at_ms)
+        line = progress_line(execution.figures, clocks.now_ms() - execution.begun_ms)
         done = (execution.figures.movements_done, execution.figures.bytes_moved)
         if done != self._shown:
             self._shown = done

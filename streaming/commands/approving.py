@@ -7,28 +7,19 @@ from streaming.commands.acting import who_carries_out
 from streaming.commands.console import echo
 from streaming.commands.in_words import duration_text
 from streaming.commands.options import in_use
-from streaming.control.obstacles import expired
 from streaming.control.policies import maintenance_windows
-from streaming.errors import RefusedForSafety
 from streaming.runtime import clocks
 from streaming.settings import ControlSettings, Settings
 from streaming.views.approvals import instant_text, waits_for
 
 if TYPE_CHECKING:
     from assignor_core.execution.life_cycle import Execution
-    from assignor_core.proposed_plan import KeptPlan
 
 
-def show_time(approved: "KeptPlan", control: ControlSettings, begins_ms: int | None) -> None:
-    """Shows when the plan is to begin; None stands for now.
-
-    Raises RefusedForSafety for a plan that has expired: a time to begin does not bring such a plan back.
-    """
+def show_time(control: ControlSettings, begins_ms: int | None) -> None:
+    """Shows when a plan that is approved now is to begin; None stands for at once."""
     now_ms = clocks.now_ms()
     if begins_ms is not None:
-        too_old = expired(approved, now_ms)
-        if too_old is not None:
-            raise RefusedForSafety(f"{too_old}: make a new plan")
         wait = duration_text(max(0, begins_ms - now_ms))
         echo(f"The plan begins in {wait}, at {instant_text(begins_ms)} or later. If it no longer fits, it is refused.")
     hours, at_ms = maintenance_windows(control), now_ms if begins_ms is None else begins_ms

@@ -31,6 +31,7 @@ from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.contract import EXECUTION, LOG_DIR, PLAN
+from streaming.control.obstacles import expired
 from streaming.control.records import ExecutionRecord
 from streaming.control.times_ahead import TimesAhead
 from streaming.errors import LeaseLost, RefusedForSafety, TableUnavailable, UsageProblem
@@ -247,8 +248,8 @@ class Journal:
         A second one would take the throttle of the first for somebody else's. So all who approve what they see in the
         same journal draw the same id, and the row of one of them alone is written. An execution starts no earlier than
         `begins_ms`, which the first approval sets. Mode `apply` (`in_windows_only`) is no person and needs no other.
-        Raises RefusedForSafety for a person who has approved before, and where another time was set; LeaseLost where
-        others keep writing.
+        Raises RefusedForSafety for a person who has approved before, for a time of a plan that has expired, and where
+        another time was set; LeaseLost where others keep writing.
         """
         for tries_left in reversed(range(APPROVAL_TRIES_MAX)):
             of_plan = [row for row in self.executions(now_ms=now_ms) if row.plan_id == approved.plan.plan_id]
@@ -281,6 +282,9 @@ class Journal:
         """One more approval of a `pending` execution, or the first one of the execution that follows `before`."""
         needed = 1 if in_windows_only else self._approvals
         place = 1
+        too_old = None if begins_ms is None or pending is not None else expired(approved, now_ms)
+        if too_old is not None:
+            raise RefusedForSafety(f"{too_old}, which a time to begin does not change: make a new plan")
         if pending is not None:
             if needed > 1 and has_approved(pending.execution, by):
                 given = waits_for(pending.execution, now_ms)

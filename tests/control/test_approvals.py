@@ -106,6 +106,25 @@ def test_one_person_approves_once_however_signed_in(again: str) -> None:
     assert journal.open_executions(now_ms=NOON_MS + MINUTE_MS) == [first]
 
 
+@pytest.mark.parametrize("again", ["Ann (oidc 17)", "ANN (token 1)", "Ann Other (oidc 17)"])
+def test_a_person_of_an_issuer_has_a_name_and_a_subject(again: str) -> None:
+    journal = journal_at(in_memory(), approvals=2)
+    kept = plan(journal, 0)
+    journal.approve(kept, "Ann (oidc 17)", now_ms=NOON_MS)
+    with pytest.raises(RefusedForSafety, match="another person has to approve it"):
+        journal.approve(kept, again, now_ms=NOON_MS)
+    assert not journal.approve(kept, "Ben (oidc 18)", now_ms=NOON_MS).needs_approval
+
+
+def test_the_second_person_may_approve_until_the_time_though_the_plan_is_old() -> None:
+    carried = Carried(approvals=2)
+    begins_ms = NOON_MS + 5 * HOUR_MS
+    carried.journal.approve_once(carried.kept, ANN, now_ms=NOON_MS, begins_ms=begins_ms)
+    late = JournalActions(carried.settings).approve(carried.kept.plan.plan_id, BEN, now_ms=NOON_MS + 4 * HOUR_MS)
+    assert (late.state, late.fields["begins_ms"]) == ("accepted", begins_ms)
+    assert carried.tick(5 * HOUR_MS).started_ms == begins_ms
+
+
 def test_who_approves_at_the_same_moment_is_counted_once_each(
     tmp_path: Path, at_the_same_moment: Callable[..., list[Any]]
 ) -> None:

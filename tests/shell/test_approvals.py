@@ -113,7 +113,7 @@ def test_a_time_that_is_none_or_not_allowed_is_refused(shell: Shell, given: str,
 
 def test_a_time_does_not_bring_an_expired_plan_back(shell: Shell) -> None:
     plan_id = plan(shell.journal, 0, now_ms=now_ms() - 30 * DAY_MS).plan.plan_id
-    with pytest.raises(RefusedForSafety, match="has expired: make a new plan"):
+    with pytest.raises(RefusedForSafety, match="has expired, which a time to begin does not change: make a new plan"):
         shell.run(apply, plan_id, "--at", instant_text(now_ms() + HOUR_MS), "--yes")
 
 
