@@ -22,7 +22,7 @@ GROUPS_MAX = 200
 PARTITIONS_MAX = 5_000
 """Most partitions of these groups, together: to pack so many takes about a second."""
 PACKED_MAX = 500
-"""Of a group with more partitions only the bound is known: to pack so many takes seconds."""
+"""If a group has more partitions, only the bound is known: to pack so many takes seconds."""
 LOOK_INTERVAL_MS = 60_000
 """Needs are worked out again after this, by the times of samples, ms: rates are those of half an hour."""
 REMEMBERED_MS = 86_400_000
