@@ -17,8 +17,10 @@ ABORT_SEQUENCE = 1_000_000
 class Event(StrEnum):
     """What happened; the value is the name in the table `execution`."""
 
+    ENDORSED = "endorsed"
+    """A person approved the plan, and more people have to approve it before it is carried out."""
     APPROVED = "approved"
-    """Somebody asked for the plan to be carried out."""
+    """Somebody asked for the plan to be carried out; no more approvals are needed."""
     REFUSED = "refused"
     """The plan had expired, no longer fitted the cluster, or was not trusted. Nothing was changed."""
     STARTED = "started"
@@ -60,6 +62,12 @@ class Figures:
     """p99 of produce requests on the slowest broker when the execution started or resumed."""
     in_windows_only: bool | None = None
     """Whether movements may be submitted in maintenance windows only."""
+    begins_ms: int | None = None
+    """Time before which the execution must not start, ms since 1970 UTC; None stands for at once."""
+    approvals_needed: int | None = None
+    """How many people have to approve before it starts; None stands for one."""
+    approver: str | None = None
+    """Person who approved at this event."""
     kafka_cluster_id: str | None = None
     """Kafka's own id of the cluster that it was started on; None before the start."""
     movements_made: tuple[int, ...] | None = None
@@ -87,6 +95,7 @@ class Figures:
         return replace(
             self,
             measured={},
+            approver=None,
             movements_made=None,
             movements_undone=None,
             movements_under_way=None,

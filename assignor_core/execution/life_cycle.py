@@ -19,6 +19,8 @@ from assignor_core.throttles import is_tagged
 class Phase(StrEnum):
     """Phase of an execution, from its approval to its end."""
 
+    PENDING = "pending"
+    """Approved by fewer people than have to approve it."""
     WAITING = "waiting"
     """Approved, and not started."""
     UNDER_WAY = "under way"
@@ -37,10 +39,19 @@ class Phase(StrEnum):
 _AT_WORK = (Event.SUBMITTED, Event.PROGRESS, Event.ELECTING)
 _STAGES = tuple(phase for phase in Phase if phase is not Phase.ABORTING)
 
-FIRST_PHASES: Mapping[Event, Phase] = {Event.APPROVED: Phase.WAITING, Event.REFUSED: Phase.REFUSED}
+FIRST_PHASES: Mapping[Event, Phase] = {
+    Event.ENDORSED: Phase.PENDING,
+    Event.APPROVED: Phase.WAITING,
+    Event.REFUSED: Phase.REFUSED,
+}
 """What the first event of an execution may be, and the phase it begins."""
 
 TRANSITIONS: Mapping[tuple[Phase, Event], Phase] = {
+    # Nothing leads from here to a start but the event of the approval that completes the number.
+    (Phase.PENDING, Event.ENDORSED): Phase.PENDING,
+    (Phase.PENDING, Event.APPROVED): Phase.WAITING,
+    (Phase.PENDING, Event.REFUSED): Phase.REFUSED,
+    (Phase.PENDING, Event.ABORTED): Phase.ABORTED,
     (Phase.WAITING, Event.STARTED): Phase.UNDER_WAY,
     (Phase.WAITING, Event.REFUSED): Phase.REFUSED,
     (Phase.WAITING, Event.ABORTED): Phase.ABORTED,
@@ -147,8 +158,27 @@ class Execution:
 
     @property
     def waiting(self) -> bool:
-        """Whether the execution was approved and has not started."""
-        return self.stage is Phase.WAITING
+        """Whether the execution has not started: it waits for approvals, for its time or for its turn."""
+        return self.stage in (Phase.PENDING, Phase.WAITING)
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether more people have to approve the execution, and nobody has asked it to stop."""
+        return self.phase is Phase.PENDING
+
+    @property
+    def approvers(self) -> tuple[str, ...]:
+        """Names of those who have approved, in their order; those of earlier versions are unknown and left out."""
+        return tuple(record.figures.approver for record in self.events if record.figures.approver is not None)
+
+    @property
+    def begins_ms(self) -> int | None:
+        """Time before which the execution must not start; None where it may start at once."""
+        return self.figures.begins_ms
+
+    def may_begin(self, now_ms: int) -> bool:
+        """Whether the execution is approved, has not started, and its time has come."""
+        return self.phase is Phase.WAITING and (self.begins_ms is None or now_ms >= self.begins_ms)
 
     @property
     def in_progress(self) -> bool:
@@ -172,7 +202,7 @@ class Execution:
 
     @property
     def approved_ms(self) -> int:
-        """When the execution was approved, or refused at once."""
+        """When the execution was first approved, or refused at once."""
         return self.events[0].at_ms
 
     @property

@@ -46,9 +46,14 @@ class MembersAdvice:
 
 
 def advise_members(
-    rates: Mapping[TopicPartition, float], owners: Mapping[TopicPartition, str], capacity_per_sec: float
+    rates: Mapping[TopicPartition, float],
+    owners: Mapping[TopicPartition, str],
+    capacity_per_sec: float,
+    *,
+    options_max: int = OPTIONS_MAX,
 ) -> MembersAdvice:
     """Advice for a group: records written per second and owning member by partition, records that a member can read.
+    With `options_max` 0 nothing is packed, so only the bound and the heaviest partition are known.
 
     >>> rates = {("t", p): 100.0 for p in range(6)}
     >>> advice = advise_members(rates, {("t", p): f"m{p % 2}" for p in range(6)}, capacity_per_sec=250.0)
@@ -59,13 +64,13 @@ def advise_members(
         raise InputError(f"capacity of a member must be above 0 records/s, found {capacity_per_sec}")
     heaviest = max(rates.values(), default=0.0) / capacity_per_sec
     bound = max(1, math.ceil(sum(rates.values()) / (FILL_MAX * capacity_per_sec) * (1 - ROUNDING)))
-    most = min(len(rates), MEMBERS_MAX)
+    most = min(len(rates), MEMBERS_MAX) if options_max else 0
     options: list[MembersOption] = []
     for count in range(bound, most + 1):
         option = _option(rates, owners, capacity_per_sec, count)
         if options or option.heaviest_ratio <= FILL_MAX * (1 + ROUNDING):
             options.append(option)
-        if len(options) == OPTIONS_MAX or heaviest > FILL_MAX * (1 + ROUNDING):
+        if len(options) == options_max or heaviest > FILL_MAX * (1 + ROUNDING):
             break
     return MembersAdvice(options[0].members if options else None, bound, heaviest, tuple(options))
 

@@ -77,7 +77,7 @@ OWN_CODES: Mapping[str, Mapping[str, str]] = {
     "lag": {"0": REPORTED},
     "plan": {"0": "the plan is printed, also if it moves nothing"},
     "apply": {
-        "0": "every movement was made",
+        "0": "every movement was made, or the approval waits: for `--at`, or for another person",
         "1": "the execution was aborted or failed",
         "3": "the plan was refused, or the answer to the question was no; nothing was changed",
     },

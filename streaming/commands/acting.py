@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from assignor_core.errors import CoreError
+from assignor_core.errors import CoreError, InputError
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.wording import counted
 from streaming.commands.options import live_cluster
-from streaming.errors import TableUnavailable
+from streaming.errors import TableUnavailable, UsageProblem
 from streaming.runtime import clocks
 from streaming.runtime.accounts import Role
 from streaming.runtime.own_process import os_user
@@ -25,6 +25,7 @@ from streaming.serve.access import Person
 from streaming.serve.api.audit import Act, Audit, Outcome
 from streaming.settings import Settings
 from streaming.tables import TableReader, of_cluster, to_ms
+from streaming.views.approvals import check_begins_ms, waits_for
 from streaming.views.past_rows import read_execution_of
 from streaming.views.plans import plan_ids
 
@@ -59,10 +60,18 @@ class JournalActions:
             )
         return planned(proposed)
 
-    def approve(self, plan_id: str, by: str, *, now_ms: int) -> Outcome:
-        """Approve once: an open execution of the plan stands, and one that has ended is not repeated."""
+    def approve(self, plan_id: str, by: str, *, now_ms: int, begins_ms: int | None = None) -> Outcome:
+        """Approve once: an open execution of the plan stands, and one that has ended is not repeated. The execution
+        begins no earlier than `begins_ms`. Raises RefusedForSafety for a person who has approved before.
+        """
+        from streaming.control.obstacles import expired
         from streaming.control.wiring import journal_of
 
+        if begins_ms is not None:
+            try:
+                check_begins_ms(begins_ms, now_ms)
+            except InputError as error:
+                raise UsageProblem(f"begins_ms: {error}") from None
         journal = journal_of(self._settings)
         if plan_id not in plan_ids(self._reader(), self._cluster, plan_id):
             return Outcome("unknown", f"plan {plan_id!r}: is unknown", 404)
@@ -72,18 +81,24 @@ class JournalActions:
             detail = f"the plan can't be read: {type(error).__name__}: {error}"
             return Outcome("unreadable", detail, 409)
         earlier = approved_before(journal.executions(now_ms=now_ms), kept)
-        if earlier is not None:
-            return _approved_before(earlier)
-        if now_ms >= kept.expires_ms:
+        if earlier is not None and not earlier.needs_approval:
+            return _approved_before(earlier, now_ms)
+        if expired(kept, now_ms, None if earlier is None else earlier.begins_ms) is not None:
             return Outcome("expired", "the plan has expired: make a new one", 409, {"expires_ms": kept.expires_ms})
         if not kept.plan.movement_count:
             return Outcome("nothing_to_move", "the plan moves nothing", 409)
         before = journal.open_executions(now_ms=now_ms)
-        execution, is_new = journal.approve_once(kept, by, now_ms=now_ms)
+        execution, is_new = journal.approve_once(kept, by, now_ms=now_ms, begins_ms=begins_ms)
         if not is_new:
-            return _approved_before(execution)
-        turn = f" after execution {before[-1].execution_id}" if before else ""
-        detail = f"execution {execution.execution_id} is approved; {self._who_carries_out(now_ms)}{turn}"
+            return _approved_before(execution, now_ms)
+        name, waits = execution.execution_id, waits_for(execution, now_ms)
+        if execution.needs_approval:
+            detail = f"execution {name} {waits}: another person has to approve it"
+            return Outcome("needs_approval", detail, fields=_named(execution))
+        ahead = [row for row in before if row.in_progress or row.may_begin(now_ms)]
+        turn = f" after execution {ahead[-1].execution_id}" if ahead else ""
+        time = f" and {waits}" if waits else ""
+        detail = f"execution {name} is approved{time}; {self._who_carries_out(now_ms)}{turn}"
         return Outcome("accepted", detail, fields=_named(execution))
 
     def abort(self, execution_id: str, by: str, *, now_ms: int) -> Outcome:
@@ -229,11 +244,16 @@ class JournalActions:
         return TableReader(self._settings.storage.tables)
 
     def _who_carries_out(self, now_ms: int) -> str:
-        """Whether a control holds the lease: by the clock of whoever renewed it."""
-        for row in self._reader().rows("lease", where=of_cluster(self._cluster)):
-            if not row["released"] and now_ms < to_ms(row["renewed_at"]) + row["ttl_ms"]:
-                return f"{row['owner']} carries it out"
-        return "no control holds the lease: it waits until one runs"
+        return who_carries_out(self._settings, now_ms=now_ms)
+
+
+def who_carries_out(settings: Settings, *, now_ms: int) -> str:
+    """Whether a control holds the lease, in words: by the clock of whoever renewed it."""
+    reader = TableReader(settings.storage.tables)
+    for row in reader.rows("lease", where=of_cluster(settings.kafka.cluster_name)):
+        if not row["released"] and now_ms < to_ms(row["renewed_at"]) + row["ttl_ms"]:
+            return f"{row['owner']} carries it out"
+    return "no control holds the lease: it waits until one runs"
 
 
 def planned(proposed: "ProposedPlan") -> Outcome:
@@ -247,16 +267,19 @@ def planned(proposed: "ProposedPlan") -> Outcome:
     return Outcome("planned", detail, fields={"plan_id": plan.plan_id, **fields})
 
 
-def _approved_before(execution: Execution) -> Outcome:
+def _approved_before(execution: Execution, now_ms: int) -> Outcome:
     if execution.ended:
         detail = f"execution {execution.execution_id} of this plan has ended, {_end(execution)}: make a new plan"
         return Outcome("already_ended", detail, 409, _named(execution))
-    detail = f"execution {execution.execution_id} of this plan is {execution.phase}"
+    waits = None if execution.abort_requested else waits_for(execution, now_ms)
+    time = f" and {waits}" if waits else ""
+    detail = f"execution {execution.execution_id} of this plan is {execution.phase}{time}"
     return Outcome("already_approved", detail, fields=_named(execution))
 
 
 def _named(execution: Execution) -> dict[str, Any]:
-    return {"plan_id": execution.plan_id, "execution_id": execution.execution_id, "phase": execution.phase.value}
+    named = {"plan_id": execution.plan_id, "execution_id": execution.execution_id, "phase": execution.phase.value}
+    return named if execution.begins_ms is None else {**named, "begins_ms": execution.begins_ms}
 
 
 def _end(execution: Execution) -> str:

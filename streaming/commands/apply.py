@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from contextlib import nullcontext, redirect_stdout, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -39,6 +40,7 @@ from streaming.commands.options import check_tables, in_use, json_option, settin
 from streaming.errors import LeaseLost, RefusedForSafety, UsageProblem
 from streaming.runtime import clocks
 from streaming.settings import Settings
+from streaming.views.approvals import begins_ms_of, waits_for
 
 if TYPE_CHECKING:
     from assignor_core.execution.events import EventRecord, Figures
@@ -54,8 +56,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 POLL_INTERVAL_S = 1.0
-EXIT_CODES = {Event.DONE: 0, Event.REFUSED: 3}
-"""By the event that ends the execution; any other is a failure."""
+EXIT_CODES = {Event.DONE: 0, Event.APPROVED: 0, Event.ENDORSED: 0, Event.REFUSED: 3}
+"""By the newest event of the execution: one that ends it, or the approval if it must not begin now. Any other event is
+a failure.
+"""
 
 
 @click.command()
@@ -63,18 +67,29 @@ EXIT_CODES = {Event.DONE: 0, Event.REFUSED: 3}
 @settings_options
 @click.option("--yes", is_flag=True, help="Skip the confirmation.")
 @click.option("--revalidate", is_flag=True, help="If the plan no longer fits the cluster, show a new plan.")
+@click.option(
+    "--at", metavar="TIME", help="Approve now, begin no earlier: '2026-12-06 02:00' (UTC) or with an offset, '+01:00'."
+)
 @json_option
 def apply(
-    plan: str, config_file: Path | None, assignments: tuple[str, ...], yes: bool, revalidate: bool, as_json: bool
+    plan: str,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    yes: bool,
+    revalidate: bool,
+    at: str | None,
+    as_json: bool,
 ) -> int:
     """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file.
 
     The file is one that `plan --out FILE` wrote, or one for kafka-reassign-partitions: that is shown as a plan first.
+    A plan with --at, or one that another person has to approve too, is left to control: the command ends at once.
     With --json standard output has one object, the end; all else goes to standard error.
     """
     settings = settings_from(config_file, assignments)
+    begins_ms = None if at is None else begins_ms_of(at, now_ms=clocks.now_ms())
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        ended = _applied(plan, settings, yes=yes, revalidate=revalidate, as_json=as_json)
+        ended = _applied(plan, settings, begins_ms, yes=yes, revalidate=revalidate, as_json=as_json)
     if ended is None:
         return 3
     if as_json:
@@ -93,17 +108,23 @@ def _end_shown(execution: "Execution", end: "EventRecord") -> dict[str, object]:
         "movements_total": figures.movements_total,
         "bytes_moved": figures.bytes_moved,
         "bytes_total": figures.bytes_total,
+        "begins_ms": execution.begins_ms,
+        "approvers": list(execution.approvers),
+        "approvals_needed": figures.approvals_needed,
     }
 
 
-def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_json: bool) -> "Ended | None":
-    """The execution and the event that has ended it; None where the answer was no."""
-    from assignor_core.maintenance import may_act, next_opening
+def _applied(
+    plan: str, settings: Settings, begins_ms: int | None, *, yes: bool, revalidate: bool, as_json: bool
+) -> "Ended | None":
+    """The execution and the event that has ended it, or its newest one if it must not begin now; None where the answer
+    was no.
+    """
     from streaming.cluster.clients import admin_client
     from streaming.cluster.permissions import check_may_execute
     from streaming.commands.acting import noted, person
+    from streaming.commands.approving import is_left_to_control, show_time
     from streaming.control.identity import lease_of, leased_cluster
-    from streaming.control.policies import maintenance_windows
     from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.secrets import secrets_of
@@ -117,9 +138,7 @@ def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_j
     approved, is_stored = _plan_of_file(plan, journal, settings) if from_file else (journal.plan(plan), True)
     _show(approved.plan)
     _show_executions(journal, approved)
-    hours = maintenance_windows(settings.control)
-    if not may_act(hours, clocks.now_ms()):
-        echo(f"No maintenance window is open: this plan does not wait for {next_opening(hours, clocks.now_ms())}.")
+    show_time(settings.control, begins_ms)
     admin = admin_client(settings.kafka)
     try:
         check_may_execute(admin)  # nobody is asked in vain
@@ -130,10 +149,15 @@ def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_j
         with lease.kept():
             cluster = leased_cluster(admin, lease)
             following = _Following(cluster, journal, lease, settings)
-            with noted(settings, "approve", approved.plan.plan_id, Outcome("accepted", "the plan is approved")):
+            accepted = Outcome("accepted", "the plan is approved")
+            with noted(settings, "approve", approved.plan.plan_id, accepted) as act:
                 if not is_stored:
                     approved = journal.write_plan(approved.proposed, decision=None, now_ms=clocks.now_ms())
-                execution = journal.approve(approved, person(), now_ms=clocks.now_ms())
+                now_ms = clocks.now_ms()
+                execution, _ = journal.approve_once(approved, person(), now_ms=now_ms, begins_ms=begins_ms)
+                act.outcome = replace(accepted, detail=execution.last.detail)
+            if is_left_to_control(execution, settings):
+                return execution, execution.last
             end = following.to_the_end(execution)
         if end.event is Event.REFUSED and revalidate:
             _propose_again(cluster, settings)
@@ -144,9 +168,14 @@ def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_j
 
 
 @click.command()
+@click.argument("execution", metavar="[EXECUTION]", required=False)
 @settings_options
-def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
-    """Stop the execution under way: cancel movements in flight and remove throttles. Finished movements stay."""
+def abort(execution: str | None, config_file: Path | None, assignments: tuple[str, ...]) -> int:
+    """Stop the execution under way: cancel movements in flight and remove throttles. Finished movements stay.
+
+    EXECUTION is the id of one execution (or its beginning); without it all that are open end, also approved ones that
+    have not begun.
+    """
     from streaming.cluster.clients import admin_client
     from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.wiring import journal_of
@@ -158,6 +187,11 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     check_tables(settings)
     journal = journal_of(settings)
     running = journal.open_executions(now_ms=clocks.now_ms())
+    if execution is not None:
+        running = [row for row in running if row.execution_id.startswith(execution)]
+        if len(running) != 1:
+            problem = "is not unique" if running else "is not open"
+            raise UsageProblem(f"execution {execution[:100]!r} {problem}: see rebalancer status{in_use()}")
     if not running:
         echo("nothing is being executed")
         return 0
@@ -166,11 +200,11 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
         lease = lease_of(admin, settings)
         with lease.kept():
             following = _Following(leased_cluster(admin, lease), journal, lease, settings)
-            for execution in running:
-                following.ask_to_stop(execution)
-            for execution in running:
-                end = following.to_the_end(execution)
-                _tell(f"{execution.execution_id}: {end.event}: {end.detail}")
+            for row in running:
+                following.ask_to_stop(row)
+            for row in running:
+                end = following.to_the_end(row)
+                _tell(f"{row.execution_id}: {end.event}: {end.detail}")
     finally:
         admin.close()
     return 0
@@ -183,7 +217,7 @@ def _tell(text: str, *, err: bool = False) -> None:
 
 
 def progress_line(figures: "Figures", elapsed_ms: float) -> str:
-    """How far an execution is that was approved so long ago: movements, percent, rate, and the time that is left.
+    """How far an execution is that began so long ago: movements, percent, rate, and the time that is left.
 
     >>> from assignor_core.execution.events import Figures
     >>> progress_line(Figures(4, 8_000_000, 2, 6_000_000), 60_000)
@@ -293,7 +327,7 @@ class _Following:
         return Carrier(executor, self._journal, self._marker)
 
     def _show_progress(self, execution: "Execution") -> None:
-        line = progress_line(execution.figures, clocks.now_ms() - execution.events[0].at_ms)
+        line = progress_line(execution.figures, clocks.now_ms() - execution.begun_ms)
         done = (execution.figures.movements_done, execution.figures.bytes_moved)
         if done != self._shown:
             self._shown = done
@@ -317,8 +351,11 @@ def _show_executions(journal: "Journal", approved: "KeptPlan") -> None:
     if ended:
         _show_end(ended[-1], is_since=approved_before(executions, approved) is ended[-1])
     for other in journal.open_executions(now_ms=clocks.now_ms()):
+        waits = waits_for(other, clocks.now_ms())
         turn = (
-            "it goes on"
+            f"it {waits}"
+            if waits is not None
+            else "it goes on"
             if other.plan_id == approved.plan.plan_id
             else "this plan waits for its end, which rebalancer abort brings"
         )

@@ -5,7 +5,7 @@ With --groups each group's rebalances of the last hours and its membership now.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
@@ -137,6 +137,7 @@ def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[s
         "execution": execution and _event_shown(execution),
         "execution_max_over_mean": execution and _ratios(execution),
         "accuracy": accuracy_data(read_accuracy(reader, cluster)),
+        "executions_waiting": _waiting(executions, now_ms),
         "throttles_left": list(brokers_owed(executions)),
         "drained": _drained(reader, settings, load.window_start_ms),
         "demoted": [{"broker": row.broker, "leaders": row.leaders} for row in load.brokers if row.broker in demoted],
@@ -208,6 +209,25 @@ def _event_shown(execution: "Execution") -> dict[str, Any]:
     }
 
 
+def _waiting(executions: "Iterable[Execution]", now_ms: int) -> list[dict[str, Any]]:
+    """Approved executions that wait for their time, or for more approvals."""
+    from streaming.views.approvals import waits_for
+
+    waits = ((row, waits_for(row, now_ms)) for row in executions if row.waiting and not row.abort_requested)
+    return [
+        {
+            "execution_id": row.execution_id,
+            "plan_id": row.plan_id,
+            "waits_for": reason,
+            "begins_ms": row.begins_ms,
+            "approvers": list(row.approvers),
+            "approvals_needed": row.figures.approvals_needed,
+        }
+        for row, reason in waits
+        if reason is not None
+    ]
+
+
 def _ratios(execution: "Execution") -> dict[str, dict[str, float | None]]:
 
     ratios = execution.shown.figures.max_over_mean
@@ -242,6 +262,7 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
             )
         if row and "trace" in row:
             lines += [f"  {line}" for line in trace_lines(row["trace"])] or ["  no trace: an earlier version decided"]
+    lines += [f"execution {row['execution_id']} {row['waits_for']}" for row in status["executions_waiting"]]
     promised = status["execution_max_over_mean"] or {}
     promises = [
         f"{resource} {ratios['before']:.2f} -> {ratios['predicted']:.2f}"

@@ -115,8 +115,8 @@ EXECUTION = Table(
         timestamp("event_time", "When it happened, UTC", nullable=False),
         text(
             "event",
-            "approved, refused, started, submitted, progress, electing, paused, resumed, done, swept, measured, "
-            "abort_requested, aborted",
+            "endorsed, approved, refused, started, submitted, progress, electing, paused, resumed, done, swept, "
+            "measured, abort_requested, aborted",
             nullable=False,
         ),
         text("detail", "What happened, in a sentence", nullable=False),
@@ -145,6 +145,9 @@ EXECUTION = Table(
         ),
         integers("movements_under_way", "Movements that copied at that moment, by their sequence"),
         integers("movements_cancelled", "Movements that somebody else has cancelled since the event before"),
+        timestamp("begins_at", "Time before which the execution must not start, UTC; null for at once"),
+        integer("approvals_needed", "How many people have to approve before it starts; null for one"),
+        text("approver", "Person who approved at this event; null at other events"),
     ),
 )
 

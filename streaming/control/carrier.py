@@ -1,7 +1,8 @@
 """One execution after the other, for whoever holds the lease: control, or a command where no control runs.
 
 What has started goes on before anything else starts, so that two executions never share a throttle. A request to abort
-is carried out whatever the turn of its execution.
+is carried out whatever the turn of its execution. An execution has no turn before enough people have approved it and
+its time has come.
 """
 
 from collections.abc import Callable, Sequence
@@ -85,7 +86,10 @@ class Carrier:
         for execution in (row for row in open_executions if row.waiting and row.abort_requested):
             detail = "a person asked to stop before it began"
             self._journal.write_event(ExecutionRecord(execution), Event.ABORTED, detail, now_ms=now_ms)
-        turns = [row for row in open_executions if not (row.waiting and row.abort_requested)]
+        for execution, problem in self._journal.approvals_missing(open_executions, now_ms=now_ms):
+            self._journal.write_event(ExecutionRecord(execution), Event.REFUSED, problem, now_ms=now_ms)
+            log.warning("plan_refused", plan_id=execution.plan_id[:12], reason=problem)
+        turns = [row for row in open_executions if row.in_progress or row.may_begin(now_ms)]
         if self._active is not None:
             self._adopt_request(self._active[0], turns)
         if self._active is None and turns and turns[0].waiting and self._refused_for_rights(turns[0], now_ms):

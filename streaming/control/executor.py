@@ -102,7 +102,7 @@ class Executor(Generic[LookT]):
     def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
         """Check the approved plan against the live cluster and start it; False where it was refused."""
         plan = approved.plan
-        too_old = expired(approved, now_ms)
+        too_old = expired(approved, now_ms, record.execution.begins_ms)
         if too_old is not None:
             return self._refuse(record, too_old, now_ms)
         live = self._cluster.describe()

@@ -9,7 +9,7 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
@@ -22,6 +22,7 @@ from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision
 from assignor_core.disks import LogDirs
 from assignor_core.errors import CoreError
+from assignor_core.execution.approvals import approvals_missing, has_approved, person_of
 from assignor_core.execution.caution import Outcome
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import Execution, begin
@@ -30,10 +31,12 @@ from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.contract import EXECUTION, LOG_DIR, PLAN
+from streaming.control.obstacles import expired
 from streaming.control.records import ExecutionRecord
 from streaming.control.times_ahead import TimesAhead
-from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
+from streaming.errors import LeaseLost, RefusedForSafety, TableUnavailable, UsageProblem
 from streaming.views import executions as view
+from streaming.views.approvals import approval_detail, instant_text, waits_for
 from streaming.views.decisions import newest_decision
 from streaming.views.executions import OpenExecutions
 from streaming.views.intents import drained_brokers
@@ -47,6 +50,8 @@ log = structlog.get_logger()
 TABLES_WRITTEN = ("decision", "plan", "movement", "execution", "log_dir", "load_memory", "recurring_load")
 PLAN_ID_CHARACTERS_MIN = 6
 PLANS_NAMED = 5
+APPROVAL_TRIES_MAX = 10
+"""How often an approval is tried where others write in its place at the same moment."""
 RESTORED = "If the table was restored to an earlier version, restore the version of before"
 
 
@@ -65,13 +70,15 @@ class Journal:
     """Control's tables below one root, for one Kafka cluster.
 
     `mode` (control.mode) is written beside each decision and plan; a plan expires `plan_ttl_ms` after it is written.
+    So many people as `approvals` have to approve a plan before it is carried out.
     """
 
-    def __init__(self, root: str, kafka_cluster: str, *, mode: str, plan_ttl_ms: int) -> None:
+    def __init__(self, root: str, kafka_cluster: str, *, mode: str, plan_ttl_ms: int, approvals: int = 1) -> None:
         self._root = root
         self._cluster = kafka_cluster
         self._mode = mode
         self._plan_ttl_ms = plan_ttl_ms
+        self._approvals = approvals
         self._open_executions = OpenExecutions(root, kafka_cluster)
         self._ahead = TimesAhead()
 
@@ -228,25 +235,69 @@ class Journal:
         return self.approve_once(approved, by, now_ms=now_ms, in_windows_only=in_windows_only)[0]
 
     def approve_once(
-        self, approved: KeptPlan, by: str, *, now_ms: int, in_windows_only: bool = False
+        self,
+        approved: KeptPlan,
+        by: str,
+        *,
+        now_ms: int,
+        in_windows_only: bool = False,
+        begins_ms: int | None = None,
     ) -> tuple[Execution, bool]:
-        """The execution of `approved`, and whether this call has begun it; one that is open stands.
+        """The execution of `approved`, and whether this call has approved it; one that is open stands.
 
         A second one would take the throttle of the first for somebody else's. So all who approve what they see in the
-        same journal draw the same id, and the row of one of them alone is written.
+        same journal draw the same id, and the row of one of them alone is written. An execution starts no earlier than
+        `begins_ms`, which the first approval sets. Mode `apply` (`in_windows_only`) is no person and needs no other.
+        Raises RefusedForSafety for a person who has approved before, for a time of a plan that has expired, and where
+        another time was set; LeaseLost where others keep writing.
         """
-        of_plan = [row for row in self.executions(now_ms=now_ms) if row.plan_id == approved.plan.plan_id]
-        still_open = next((row for row in of_plan if not row.ended), None)
-        if still_open is not None:
-            return still_open, False
-        before = of_plan[-1].execution_id if of_plan else ""
+        for tries_left in reversed(range(APPROVAL_TRIES_MAX)):
+            of_plan = [row for row in self.executions(now_ms=now_ms) if row.plan_id == approved.plan.plan_id]
+            still_open = next((row for row in of_plan if not row.ended), None)
+            if still_open is not None:
+                _check_time(still_open, begins_ms)
+                if not still_open.needs_approval:
+                    return still_open, False
+            record = None if still_open is None else ExecutionRecord(still_open)
+            before = of_plan[-1].execution_id if of_plan else ""
+            try:
+                given = self._give(record, approved, before, by, now_ms, in_windows_only, begins_ms)
+            except LeaseLost:  # another process has written in this place meanwhile
+                if not tries_left:
+                    raise
+            else:
+                return given, True
+        raise AssertionError("the last try raises")
+
+    def _give(
+        self,
+        pending: ExecutionRecord | None,
+        approved: KeptPlan,
+        before: str,
+        by: str,
+        now_ms: int,
+        in_windows_only: bool,
+        begins_ms: int | None,
+    ) -> Execution:
+        """One more approval of a `pending` execution, or the first one of the execution that follows `before`."""
+        needed = 1 if in_windows_only else self._approvals
+        place = 1
+        too_old = None if begins_ms is None or pending is not None else expired(approved, now_ms)
+        if too_old is not None:
+            raise RefusedForSafety(f"{too_old}, which a time to begin does not change: make a new plan")
+        if pending is not None:
+            if needed > 1 and has_approved(pending.execution, by):
+                given = waits_for(pending.execution, now_ms)
+                raise RefusedForSafety(f"the plan {given}: another person has to approve it")
+            place, begins_ms = len(pending.execution.approvers) + 1, pending.execution.begins_ms
+        event = Event.APPROVED if place >= needed else Event.ENDORSED
+        detail = approval_detail(approved.plan.plan_id, by, place, needed, begins_ms)
+        figures = {"in_windows_only": in_windows_only, "approvals_needed": needed, "approver": person_of(by)}
+        if pending is not None:
+            self.write_event(pending, event, detail, now_ms=now_ms, **figures)
+            return pending.execution
         execution_id = _approval_id(approved, before)
-        detail = f"plan {approved.plan.plan_id[:12]} approved by {by}"
-        try:
-            begun = self._begin(execution_id, approved, Event.APPROVED, detail, now_ms, in_windows_only=in_windows_only)
-        except LeaseLost:  # another process has approved it meanwhile
-            return self.execution(execution_id), False
-        return begun, True
+        return self._begin(execution_id, approved, event, detail, now_ms, begins_ms=begins_ms, **figures)
 
     def refuse(self, approved: KeptPlan, reason: str, *, now_ms: int) -> Execution:
         """Note that a plan is not carried out; in one row, as an approval not yet taken back would be begun."""
@@ -260,16 +311,15 @@ class Journal:
         event: Event,
         detail: str,
         now_ms: int,
-        *,
-        in_windows_only: bool | None = None,
+        **figures_given: Any,
     ) -> Execution:
         plan = approved.plan
         figures = Figures(
             movements_total=plan.movement_count,
             bytes_total=round(plan.bytes_to_move),
-            in_windows_only=in_windows_only,
             before=_ratios(plan.skew_before),
             predicted=_ratios(plan.skew_after),
+            **figures_given,
         )
         execution = begin(execution_id, plan.plan_id, EventRecord(event, 0, now_ms, detail, figures))
         self._append_event(execution, execution.last)
@@ -304,6 +354,13 @@ class Journal:
     def open_executions(self, *, now_ms: int) -> list[Execution]:
         """Returns executions that have not ended, in their turn: started ones, then approvals, the oldest first."""
         return self._open_executions.read(now_ms=now_ms)
+
+    def approvals_missing(self, executions: Iterable[Execution], *, now_ms: int) -> Iterator[tuple[Execution, str]]:
+        """Executions that have waited for approvals as long as plans live, each with the reason to give it up."""
+        for execution in executions:
+            reason = approvals_missing(execution, self._plan_ttl_ms, now_ms)
+            if reason is not None:
+                yield execution, reason
 
     def execution(self, execution_id: str) -> Execution:
         """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""
@@ -401,6 +458,16 @@ def _approval_id(approved: KeptPlan, before: str) -> str:
     plan_id = approved.plan.plan_id
     seed = f"{plan_id}/{approved.created_ms}/{before}"
     return f"{plan_id[:12]}-{hashlib.sha256(seed.encode()).hexdigest()[:8]}"
+
+
+def _check_time(still_open: Execution, begins_ms: int | None) -> None:
+    """Raises RefusedForSafety where the open execution of a plan begins at another time than is wanted now."""
+    if begins_ms is None or begins_ms == still_open.begins_ms:
+        return
+    known = "at once" if still_open.begins_ms is None else f"at {instant_text(still_open.begins_ms)}"
+    raise RefusedForSafety(
+        f"execution {still_open.execution_id} of this plan begins {known}: to choose another time, abort it first"
+    )
 
 
 def _ratios(skew: Mapping[str, Any]) -> dict[Resource, float]:

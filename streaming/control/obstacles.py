@@ -23,9 +23,12 @@ CANCELS_MAX = 2
 """Cancels by somebody else after which a move is not asked for again: the execution then waits for a person."""
 
 
-def expired(approved: KeptPlan, now_ms: int) -> str | None:
-    """Why a plan is too old to be carried out; None if it isn't."""
-    if now_ms <= approved.expires_ms:
+def expired(approved: KeptPlan, now_ms: int, begins_ms: int | None = None) -> str | None:
+    """Why a plan is too old to be carried out; None if it isn't. One that a person has set to begin at a time lives as
+    long from that time on as other plans live.
+    """
+    lives_ms = approved.expires_ms - approved.created_ms
+    if now_ms <= approved.expires_ms or (begins_ms is not None and now_ms <= begins_ms + lives_ms):
         return None
     age_s = (now_ms - approved.created_ms) / 1000
     return f"plan {approved.plan.plan_id[:12]} is {age_s:.0f} s old and has expired"

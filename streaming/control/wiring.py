@@ -65,6 +65,7 @@ def journal_of(settings: Settings) -> Journal:
         settings.kafka.cluster_name,
         mode=settings.control.mode,
         plan_ttl_ms=settings.planner.plan_ttl_ms,
+        approvals=settings.control.approvals,
     )
 
 

@@ -335,6 +335,19 @@ GROUPS_DETAILS = (
     ),
     _gauge("consumergroup_members", "Members of the group at the newest sample", "consumergroup"),
     _gauge(
+        "consumergroup_members_needed",
+        "Fewest members of which none is full: see docs/lag.md; absent where unknown, or where no number is enough",
+        "consumergroup",
+    ),
+    _gauge(
+        "consumergroup_members_needed_bound", "Fewer members can't be enough; absent where unknown", "consumergroup"
+    ),
+    _gauge(
+        "consumergroup_heaviest_partition_ratio",
+        "Records written to its heaviest partition per what a member can read: above 0.8 no number of members helps it",
+        "consumergroup",
+    ),
+    _gauge(
         "consumergroup_rebalance_duration_seconds",
         "Longest time that the newest rebalance can have taken; absent if none was seen",
         "consumergroup",

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from assignor_core.deciding.reasons import OWN_PLANS, Reason
 from assignor_core.lag import LagStatus
+from assignor_core.lag.members import MembersAdvice
 from assignor_core.resources import REPORTED, Resource
 from streaming.contract.rates import RATES
 from streaming.serve.families import broker_rate_name
@@ -274,6 +275,7 @@ class _Group(NamedTuple):
     verdict: GroupVerdict | None
     topics: Sequence[GroupTopic]
     membership: GroupMembership | None
+    need: MembersAdvice | None
 
 
 def group_samples(snapshot: Snapshot) -> GroupSamples:
@@ -300,12 +302,12 @@ def _groups(snapshot: Snapshot) -> list[_Group]:
     topics: dict[str, list[GroupTopic]] = defaultdict(list)
     for topic in snapshot.groups.topics:
         topics[topic.group].append(topic)
-    memberships = {row.group: row for row in snapshot.memberships}
+    memberships, needs = {row.group: row for row in snapshot.memberships}, snapshot.groups.needs
     groups = [
-        _Group(verdict, topics.get(verdict.group, ()), memberships.pop(verdict.group, None))
+        _Group(verdict, topics.get(verdict.group, ()), memberships.pop(verdict.group, None), needs.get(verdict.group))
         for verdict in snapshot.groups.groups
     ]
-    return groups + [_Group(None, (), membership) for membership in memberships.values()]
+    return groups + [_Group(None, (), membership, None) for membership in memberships.values()]
 
 
 def _alerted(group: _Group) -> Iterator[Sample]:
@@ -336,12 +338,18 @@ def _details(group: _Group) -> Iterator[Sample]:
         name, rebalance_ms = group.membership.group, group.membership.rebalance_ms
         yield from some("consumergroup_members", group.membership.members, name)
         yield from some("consumergroup_rebalance_duration_seconds", rebalance_ms, name, per=1000)
+    if group.verdict is not None and group.need is not None:
+        name, need = group.verdict.group, group.need
+        yield from some("consumergroup_members_needed", need.needed, name)
+        yield Sample("consumergroup_members_needed_bound", (name,), need.bound)
+        yield Sample("consumergroup_heaviest_partition_ratio", (name,), need.heaviest_partition_ratio)
 
 
 def _counts(groups: Sequence[_Group]) -> Counter[str]:
     """How many samples `_alerted` and `_details` make of each metric."""
     topics = [row for group in groups for row in group.topics]
     members = [group.membership for group in groups if group.membership is not None]
+    needs = [group.need for group in groups if group.need is not None]
     return Counter({
         "consumergroup_status": len(VERDICTS) * sum(group.verdict is not None for group in groups),
         "consumergroup_lag_records": sum(row.lag_records is not None for row in topics),
@@ -353,6 +361,9 @@ def _counts(groups: Sequence[_Group]) -> Counter[str]:
         "consumergroup_abandoned": sum(row.is_abandoned for row in members),
         "consumergroup_partitions": sum(len(row.statuses) for row in topics),
         "consumergroup_members": sum(row.members is not None for row in members),
+        "consumergroup_members_needed": sum(row.needed is not None for row in needs),
+        "consumergroup_members_needed_bound": len(needs),
+        "consumergroup_heaviest_partition_ratio": len(needs),
         "consumergroup_rebalances_total": len(members),
         "consumergroup_rebalance_duration_seconds": sum(row.rebalance_ms is not None for row in members),
     })  # fmt: skip

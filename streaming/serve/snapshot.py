@@ -20,6 +20,7 @@ from streaming.views.control import ControlPart, ControlReader
 from streaming.views.group_memberships import GroupMembership, MembershipReader
 from streaming.views.group_ranking import GroupPart, GroupReader
 from streaming.views.log_dirs import LogDirState, read_log_dirs
+from streaming.views.members_needed import MembersNeeded
 from streaming.views.notifications import WebhookState, read_webhooks
 from streaming.views.streams import StreamPart, StreamReader, read_table_states
 
@@ -78,7 +79,7 @@ class SnapshotReader:
         self._settings = settings
         self._reader = TableReader(settings.storage.tables)
         load = LoadReader(self._reader, settings)
-        groups = GroupReader(self._reader, settings)
+        groups = GroupReader(self._reader, settings, MembersNeeded().of)
         memberships = MembershipReader(self._reader, settings, groups)
         control = ControlReader(self._reader, settings)
         streams = StreamReader(self._reader, settings)

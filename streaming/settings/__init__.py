@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.errors import InputError
 from assignor_core.execution.adaptive_rates import RATE_MAX, RatePolicy
+from assignor_core.execution.approvals import APPROVALS_MAX
 from assignor_core.execution.caution import LagBound, LatencyBound
 from assignor_core.execution.reconcile import Limits
 from assignor_core.maintenance import WINDOW_PATTERN, window_of
@@ -314,6 +315,12 @@ class ControlSettings(Section):
     mode: Literal["observe", "propose", "apply"] = from_policy(DecisionPolicy, "mode")
     maintenance_windows: Annotated[list[WindowText], AfterValidator(_maintenance_windows)] = from_policy(
         DecisionPolicy, "maintenance"
+    )
+    approvals: int = Field(
+        1,
+        ge=1,
+        le=APPROVALS_MAX,
+        description="So many different people have to approve a plan before it is carried out; mode apply needs none.",
     )
     tick_interval_ms: Milliseconds = Field(5_000, description="Time between two evaluations by control. Unit: ms.")
     throttle_bytes_per_sec: int = from_policy(RatePolicy, "rate_max")

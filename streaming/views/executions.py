@@ -30,7 +30,7 @@ OF_MOVEMENTS = ("movements_made", "movements_undone", "movements_under_way", "mo
 COLUMNS = (
     "execution_id", "sequence", "plan_id", "event_time", "event", "detail", "movements_total", "movements_done",
     "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "throttled_brokers", "produce_p99_ms_before",
-    "in_windows_only", "kafka_cluster_id",
+    "in_windows_only", "kafka_cluster_id", "begins_at", "approvals_needed", "approver",
     *(f"{resource}_max_over_mean_{when}" for resource in REPORTED for when in WHEN),
 )  # fmt: skip
 """What an execution is folded from, but for `OF_MOVEMENTS`."""
@@ -315,6 +315,9 @@ def event_of(row: tables.Row) -> EventRecord:
         produce_p99_ms_before=row.get("produce_p99_ms_before"),
         in_windows_only=row.get("in_windows_only"),
         kafka_cluster_id=row.get("kafka_cluster_id"),
+        begins_ms=None if row.get("begins_at") is None else tables.to_ms(row["begins_at"]),
+        approvals_needed=row.get("approvals_needed"),
+        approver=row.get("approver"),
         **{name: _numbers(row.get(name)) for name in OF_MOVEMENTS},
         before=_ratios(row, "before"),
         predicted=_ratios(row, "predicted"),
@@ -352,6 +355,9 @@ def event_columns(execution: Execution, record: EventRecord) -> dict[str, Any]:
             for name, ratio in ratio_columns(row, when).items()
         },
         "kafka_cluster_id": figures.kafka_cluster_id,
+        "begins_at": None if figures.begins_ms is None else tables.utc(figures.begins_ms),
+        "approvals_needed": figures.approvals_needed,
+        "approver": figures.approver,
         **{name: _listed(getattr(figures, name)) for name in OF_MOVEMENTS},
     }
 

@@ -6,7 +6,7 @@ Reads the newest windows of `group_lag`, closed or not: lag is a state, and its 
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -17,6 +17,7 @@ from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
 from assignor_core.lag.history import Ints, last_true
+from assignor_core.lag.members import MembersAdvice
 from streaming.settings import Settings
 from streaming.tables import TableReader, as_floats
 from streaming.views.group_columns import KEY, Runs, listed, rows_listed
@@ -117,12 +118,19 @@ class GroupPart:
     """Number of groups by verdict: all verdicts, worst first."""
     offsets: Mapping[str, OffsetRows] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
     """Offset rows by kind (see `offsets_of`), where they are exported one by one."""
+    needs: Mapping[str, MembersAdvice] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
+    """How many members each group needs, where that is known."""
+
+
+NeedsOf = Callable[[LagPicture, Sequence[GroupVerdict]], Mapping[str, MembersAdvice]]
+"""How many members the groups of a picture need; the verdicts are on its groups, the worst first."""
 
 
 class GroupReader:
     """Reads again and again: only windows that have changed. Not for two threads."""
 
-    def __init__(self, reader: TableReader, settings: Settings) -> None:
+    def __init__(self, reader: TableReader, settings: Settings, needs_of: NeedsOf | None = None) -> None:
+        self._needs_of = needs_of
         self._windows = LagWindows(
             reader, settings.kafka.cluster_name, window_ms=settings.pipeline.window_ms, rules=LagRules.of(settings.lag)
         )
@@ -155,6 +163,8 @@ class GroupReader:
             return
         picture = self._windows.picture()
         self._part = part_of(picture, offsets_max=self._offsets_max) if picture else GroupPart()
+        if picture and self._needs_of is not None:
+            self._part = replace(self._part, needs=self._needs_of(picture, self._part.groups))
         self._members = dict(members_by_group(picture.partitions)) if picture else {}
         self._committing = _committing(picture.partitions) if picture else frozenset()
         self._is_old = False

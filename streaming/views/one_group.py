@@ -9,7 +9,7 @@ from typing import Any
 from assignor_core.group.events import SHARE
 from assignor_core.lag import BurrowStatus, LagStatus
 from assignor_core.lag.diagnosis import Cause, Finding, GroupReading, Reading, diagnose
-from assignor_core.lag.members import MembersAdvice, advise_members
+from assignor_core.lag.members import OPTIONS_MAX, MembersAdvice, advise_members
 from assignor_core.resources import Resource
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
@@ -145,7 +145,13 @@ def causes_of(
 
 
 def advice_of(rows: list[dict[str, Any]], causes: Iterable[Finding]) -> MembersAdvice | None:
-    """How many members these partitions of a group with such causes need; None where that is unknown.
+    """How many members these partitions of a group with such causes need; None where that is unknown."""
+    capacity_per_sec = capacity_of(rows, causes)
+    return None if capacity_per_sec is None else advice_for(rows, capacity_per_sec)
+
+
+def capacity_of(rows: Sequence[Row], causes: Iterable[Finding]) -> float | None:
+    """Records that a member of a group with these partitions and causes can read per second; None where unknown.
 
     A member that lags reads as much as it can, so the most that any was seen to read is what a member can. Where one is
     slow, or hangs, or all wait for a rebalance or a transaction, it is not members that are missing.
@@ -153,21 +159,28 @@ def advice_of(rows: list[dict[str, Any]], causes: Iterable[Finding]) -> MembersA
     behind = any(row["status"] == LagStatus.WARN and row["member_id"] is not None for row in rows)
     if not behind or any(diagnosis.cause in NOT_MEMBERS for diagnosis in causes):
         return None
+    return most_read(rows) or None
+
+
+def most_read(rows: Sequence[Row]) -> float:
+    """Records per second that one member of these partitions reads at most."""
     read: dict[str, float] = {}
     for row in rows:
         if row["member_id"] is not None:
             read[row["member_id"]] = read.get(row["member_id"], 0.0) + (row["consumed_per_sec"] or 0.0)
-    capacity_per_sec = max(read.values(), default=0.0)
-    if not capacity_per_sec > 0:
-        return None
+    return max(read.values(), default=0.0)
+
+
+def advice_for(rows: Sequence[Row], capacity_per_sec: float, *, options_max: int = OPTIONS_MAX) -> MembersAdvice | None:
+    """How many members of this capacity these partitions of a group need; None if a write rate is unknown."""
     rates = {(row["topic"], row["partition"]): row["produced_per_sec"] for row in rows}
     if None in rates.values():
         return None
     owners = {(row["topic"], row["partition"]): row["member_id"] for row in rows if row["member_id"] is not None}
-    return advise_members(rates, owners, capacity_per_sec)
+    return advise_members(rates, owners, capacity_per_sec, options_max=options_max)
 
 
-def readings_of(rows: list[dict[str, Any]], leaders: dict[tuple[str, int], int]) -> tuple[Reading, ...]:
+def readings_of(rows: Sequence[Row], leaders: dict[tuple[str, int], int]) -> tuple[Reading, ...]:
     """Partitions of a `LagPicture`, with its figures, as a diagnosis looks at them; `leaders` are broker ids."""
     return tuple(
         Reading(

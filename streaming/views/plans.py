@@ -160,7 +160,7 @@ def is_superseded(plan: Row, executions: Iterable[Execution]) -> bool:
 
 
 def _supersedes(execution: Execution, plan: Row) -> bool:
-    taken = execution.plan_id == plan["plan_id"]
+    taken = execution.plan_id == plan["plan_id"] and not execution.needs_approval
     started = execution.started_ms is not None
     return (taken or started) and execution.acted_ms >= to_ms(plan["created_at"])
 

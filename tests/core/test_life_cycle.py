@@ -226,3 +226,21 @@ def test_the_newest_that_is_under_way_is_in_focus_else_the_newest() -> None:
     assert in_focus([ended, waiting]) is waiting
     assert in_focus([waiting, ended, working.after(record(Event.PAUSED, 2, 7)), ended]) is ended
     assert in_focus([ended, working.after(record(Event.PAUSED, 2, 7)), waiting]) is waiting
+
+
+def test_nothing_but_the_completing_approval_lets_an_execution_start() -> None:
+    pending = history((Event.ENDORSED, 0))
+    assert (pending.phase, pending.waiting, pending.needs_approval) == (Phase.PENDING, True, True)
+    assert not pending.may_begin(1)
+    with pytest.raises(IllegalTransition, match="event started can't follow in phase pending"):
+        pending.after(record(Event.STARTED, 1, 1))
+    asked = asked_to_abort(pending, 1)
+    assert (asked.phase, asked.needs_approval) == (Phase.ABORTING, False)
+    assert pending.after(record(Event.APPROVED, 1, 1)).may_begin(1)
+
+
+def test_an_execution_may_begin_from_its_time_on() -> None:
+    dated = begin("e", "p", record(Event.APPROVED, 0, 0, Figures(1, 5, begins_ms=100, approver="ann")))
+    assert [dated.may_begin(at_ms) for at_ms in (99, 100, 101)] == [False, True, True]
+    assert not asked_to_abort(dated, 50).may_begin(100)
+    assert dated.figures.carried() == Figures(1, 5, begins_ms=100), "the approver belongs to one event"

@@ -22,7 +22,14 @@ class Acted:
     def make_plan(self, *, now_ms: int) -> Outcome:  # noqa: ARG002
         return Outcome("planned", "a plan was made")
 
-    def approve(self, plan_id: str, by: str, *, now_ms: int) -> Outcome:  # noqa: ARG002
+    def approve(
+        self,
+        plan_id: str,
+        by: str,
+        *,
+        now_ms: int,  # noqa: ARG002
+        begins_ms: int | None = None,  # noqa: ARG002
+    ) -> Outcome:
         return Outcome("approved", f"{plan_id} is approved by {by}")
 
     def abort(self, execution_id: str, by: str, *, now_ms: int) -> Outcome:  # noqa: ARG002

@@ -20,8 +20,9 @@ from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
 from streaming.serve.api.openapi import document
 from streaming.serve.snapshot import read_snapshot
-from streaming.settings import ServeSettings
+from streaming.settings import ServeSettings, Settings
 from streaming.tables import append, replace, utc
+from streaming.views.approvals import instant_text
 from streaming.views.intents import Intent
 from tests.control.noted_cluster import plan
 from tests.serve.asking import Acted, app_of, ask
@@ -133,6 +134,47 @@ def test_while_another_control_takes_over_the_approval_waits_in_the_journal(serv
 def test_a_plan_that_can_not_be_read_is_refused(served: Served) -> None:
     Synthetic(served.settings.storage.tables).plan(NOW_MS, "c" * 64)
     assert state(served.post(f"plans/{'c' * 64}/approve")) == (409, "unreadable")
+
+
+def test_an_approval_with_a_time_names_it_and_the_plan_shows_it(served: Served) -> None:
+    kept, begins_ms = plan(served.journal, 0, now_ms=NOW_MS), NOW_MS + 3_600_000
+    path = f"plans/{kept.plan.plan_id}"
+    for wrong in (True, "tomorrow", -1, 1.5, None):
+        assert refusal(served.post(f"{path}/approve", json={"begins_ms": wrong}))[0] == 400
+    status, detail = refusal(served.post(f"{path}/approve", json={"begins_ms": NOW_MS - 3_600_000}))
+    assert (status, "has passed; it is " in detail) == (400, True)
+    status, detail = refusal(served.post(f"{path}/approve", json={"begins_ms": NOW_MS + 15 * 86_400_000}))
+    assert (status, "is more than 14 days ahead" in detail) == (400, True)
+    answer = served.post(f"{path}/approve", json={"begins_ms": begins_ms})
+    assert state(answer) == (200, "accepted")
+    assert answer.json()["begins_ms"] == begins_ms
+    assert f"and begins at {instant_text(begins_ms)} or later" in answer.json()["detail"]
+    again = served.post(f"{path}/approve")
+    assert (state(again), again.json()["begins_ms"]) == ((200, "already_approved"), begins_ms)
+    shown = served.get(f"/api/v1/{path}").json()
+    assert (shown["waits"], shown["waits_for"]) == (False, f"begins at {instant_text(begins_ms)} or later")
+    (execution,) = served.get("/api/v1/executions").json()["items"]
+    assert (execution["phase"], execution["begins_ms"], execution["approver"]) == ("waiting", begins_ms, "operator-1")
+
+
+def test_two_people_who_are_signed_in_approve_a_plan(tmp_path: Path, root: str) -> None:
+    served = Served(tmp_path, root)
+    served.settings = Settings.model_validate(served.settings.model_dump() | {"control": {"approvals": 2}})
+    served.app = served.application()
+    kept = plan(served.journal, 0, now_ms=NOW_MS)
+    path = f"plans/{kept.plan.plan_id}"
+    first = served.post(f"{path}/approve")
+    assert (state(first), first.json()["phase"]) == ((200, "needs_approval"), "pending")
+    assert "has 1 of 2 approvals, by operator-1: another person has to approve it" in first.json()["detail"]
+    shown = served.get(f"/api/v1/{path}").json()
+    assert (shown["waits"], shown["waits_for"]) == (True, "has 1 of 2 approvals, by operator-1")
+    again = served.post(f"{path}/approve")
+    assert (state(again), "another person has to approve it" in refusal(again)[1]) == ((409, "declined"), True)
+    assert refusal(served.post(f"{path}/approve", role=Role.VIEWER))[0] == 403
+    second = served.post(f"{path}/approve", role=Role.ADMIN)
+    assert (state(second), second.json()["phase"]) == ((200, "accepted"), "waiting")
+    (execution,) = served.journal.open_executions(now_ms=NOW_MS)
+    assert execution.approvers == ("operator-1", "admin-1")
 
 
 def test_an_abort_is_asked_once_and_leaves_what_has_ended(served: Served) -> None:

@@ -18,6 +18,7 @@ from assignor_core.plan import Movement, Plan, Wave
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.commands.acting import JournalActions
+from streaming.control.wiring import journal_of
 from streaming.runtime import accounts
 from streaming.runtime.processes import free_port
 from streaming.serve.api.audit import Actions
@@ -25,6 +26,8 @@ from streaming.serve.metrics import Exposition
 from streaming.serve.run import Server
 from streaming.serve.snapshot import read_snapshot
 from streaming.serve.web import build_app
+from streaming.settings import Settings
+from streaming.views.approvals import instant_text
 from tests.core.planner.cases import founding
 from tests.serve.served import Served
 from tests.serve.signed import PASSWORD, Signed
@@ -217,6 +220,21 @@ def test_what_is_refused_is_shown_in_words(page: Any, site: Site) -> None:
     section.get_by_role("button", name="Approve", exact=True).click()
     section.get_by_text("Refused: execution").wait_for()
     assert journal.open_executions(now_ms=now_ms()) == []
+
+
+def test_a_second_person_sees_who_has_approved_and_when_it_begins(page: Any, site: Site) -> None:
+    plan_id = site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0),)))
+    settings, begins_ms = site.served.settings, now_ms() + 3_600_000
+    by_two = journal_of(Settings.model_validate(settings.model_dump() | {"control": {"approvals": 2}}))
+    by_two.approve_once(by_two.plan(plan_id), "bob (session 1)", now_ms=now_ms(), begins_ms=begins_ms)
+    sign_in(page, site, "ada", plan_id)
+    section = page.locator("#plan-look")
+    section.get_by_text("it has 1 of 2 approvals, by bob").wait_for()
+    section.get_by_role("button", name="Approve…").click()
+    section.get_by_label("to approve").fill("5 B")
+    section.get_by_role("button", name="Approve", exact=True).click()
+    section.get_by_text(f"is approved and begins at {instant_text(begins_ms)} or later").wait_for()
+    section.get_by_text(f": it begins at {instant_text(begins_ms)} or later").wait_for()
 
 
 def test_an_answer_is_still_there_when_another_plan_is_looked_at_already(page: Any, site: Site) -> None:

@@ -11,7 +11,7 @@ By their numbers on the page of the design:
    cancel or change a reassignment that another has started before our last look, unless it goes to the plan's replicas
    or to a step on the way to them.
 4. Only replica lists of that plan (or on the way to them) are asked for, on the topics and on the cluster that it was
-   approved for, by their ids; an execution starts once.
+   approved for, by their ids; an execution starts once, not before its time, and approved by enough people.
 5. Who changes the cluster holds the newest row of the lease. A request that is carried out late, maybe of a former
    holder, was judged when it was sent; it takes nothing from another who had begun before that, and leaves nothing (6).
 6. Once faults have ended each execution ends within a bound, control does not end by itself, no throttle and no
@@ -593,7 +593,17 @@ class Monitor:
             self._starts[row["execution_id"]] += row["event"] == Event.STARTED.value
             if self._starts[row["execution_id"]] > 1:
                 self.breaks("4 begun once", f"{name} has started {self._starts[row['execution_id']]} times")
+            if row["event"] == Event.STARTED.value and row["execution_id"] in self._known:
+                self._judge_start(name, self._known[row["execution_id"]])
             self._judge_automatic(row["execution_id"])
+
+    def _judge_start(self, name: str, execution: Execution) -> None:
+        """An execution that starts has the approvals that it needs, and its time has come."""
+        needed, people = self.world.settings.control.approvals, {row.casefold() for row in execution.approvers}
+        if needed > 1 and not is_automatic(execution) and len(people) < needed:
+            self.breaks("4 approved by enough people", f"{name} starts, and {execution.approvers} approved it")
+        if execution.begins_ms is not None and self.world.now_ms < execution.begins_ms:
+            self.breaks("4 not before its time", f"{name} starts {execution.begins_ms - self.world.now_ms} ms early")
 
     def _name(self, execution_id: str) -> str:
         """Ids are drawn at random: the trace numbers executions as they come."""

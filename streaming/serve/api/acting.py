@@ -18,7 +18,7 @@ from streaming.serve.access import HOW_TO_TURN_ON, Person, SignIn
 from streaming.serve.api.audit import Act, Actions, Audit, Known, Outcome
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import as_json
-from streaming.serve.api.parameters import OF_NAMES, Parameter
+from streaming.serve.api.parameters import OF_NAMES, TIME_MAX_MS, Parameter
 from streaming.serve.api.problems import MEDIA_TYPE, Problem, problem_body
 from streaming.serve.api.requests import TRY_AGAIN, Turns, check_origin, idempotency_key, read_body
 
@@ -30,7 +30,7 @@ Given = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ActEndpoint:
-    """A path that acts by POST; `flags` are the members that its body may have, each true or false."""
+    """A path that acts by POST; its body may have `flags`, which are true or false, and `times`, ms since 1970."""
 
     path: str
     action: str
@@ -38,6 +38,7 @@ class ActEndpoint:
     act: Callable[[Actions, Given, str, int], Outcome]
     parameter: Parameter | None = None
     flags: Mapping[str, str] | None = None
+    times: Mapping[str, str] | None = None
     makes_plan: bool = False
     """Whether the act makes a plan, which may take minutes on a large cluster."""
 
@@ -45,6 +46,7 @@ class ActEndpoint:
 PLAN_ID = Parameter("plan_id", "The whole id of a plan, 64 characters", OF_NAMES, least=64, most=64, place="path")
 EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
 BROKER_ID = Parameter("broker", "Broker id", most=(1 << 31) - 1, place="path")
+BEGINS = {"begins_ms": "The execution begins no earlier; ms since 1970, at most 14 days ahead"}
 CARRY_OUT = {"carry_out": "Note the drain and approve the plan at once"}
 DEMOTE = {"carry_out": "Note the demotion and approve the plan at once"}
 UNDEMOTE = {"carry_out": "End the demotion and approve the plan at once"}
@@ -62,8 +64,11 @@ ACTS = (
         "/api/v1/plans/{plan_id}/approve",
         "approve",
         "Ask for exactly this plan to be carried out.",
-        lambda actions, given, by, now_ms: actions.approve(given["plan_id"], by, now_ms=now_ms),
+        lambda actions, given, by, now_ms: actions.approve(
+            given["plan_id"], by, now_ms=now_ms, begins_ms=given.get("begins_ms")
+        ),
         PLAN_ID,
+        times=BEGINS,
     ),
     ActEndpoint(
         "/api/v1/executions/{execution_id}/abort",
@@ -206,15 +211,22 @@ class Acting:
 def _given(endpoint: ActEndpoint, request: Request, body: dict[str, Any]) -> dict[str, Any]:
     if request.query_params:
         raise Problem(400, "no parameters of a query are allowed here")
-    flags = endpoint.flags or {}
+    flags, times = endpoint.flags or {}, endpoint.times or {}
     for name, value in body.items():
-        if name not in flags:
-            raise Problem(400, f"{name[:100]!r} is no member here; allowed are {', '.join(flags) or 'none'}")
-        if not isinstance(value, bool):
+        if name not in flags and name not in times:
+            allowed = ", ".join((*flags, *times)) or "none"
+            raise Problem(400, f"{name[:100]!r} is no member here; allowed are {allowed}")
+        if name in flags and not isinstance(value, bool):
             raise Problem(400, f"{name}: must be true or false")
+        if name in times and not _is_time(value):
+            raise Problem(400, f"{name}: must be a whole number of 0 to {TIME_MAX_MS}, ms since 1970")
     parameter = endpoint.parameter
     in_path = {parameter.name: parameter.value(request.path_params[parameter.name])} if parameter else {}
     return {**body, **in_path}
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= TIME_MAX_MS
 
 
 def _known_answer(known: Known, act: Act) -> Response:

@@ -46,8 +46,8 @@ class Actions(Protocol):
         """Make and keep the plan that control would make now."""
         ...
 
-    def approve(self, plan_id: str, by: str, *, now_ms: int) -> Outcome:
-        """Ask for exactly this plan to be carried out."""
+    def approve(self, plan_id: str, by: str, *, now_ms: int, begins_ms: int | None = None) -> Outcome:
+        """Ask for exactly this plan to be carried out, from `begins_ms` on; None stands for now."""
         ...
 
     def abort(self, execution_id: str, by: str, *, now_ms: int) -> Outcome:

@@ -137,6 +137,7 @@ def _plan() -> dict[str, Any]:
         "brokers_left_out": {"type": "integer", "description": "Brokers that copy less and are not in the list"},
         "is_readable": {"type": "boolean", "description": "Whether its row holds a plan; else it can't be approved"},
         "waits": {"type": "boolean", "description": "Whether it may be approved, and nothing has begun since"},
+        "waits_for": shapes.text("What keeps its approved execution from beginning: approvals, or its time; else null"),
         "execution_id": {"type": ["string", "null"], "description": "The newest execution of it"},
     }
 

@@ -8,6 +8,7 @@ from streaming.serve.api.acting import ActEndpoint
 from streaming.serve.api.endpoints import Endpoint
 from streaming.serve.api.events import MEDIA_TYPE as EVENT_STREAM
 from streaming.serve.api.events import PATH as EVENTS_PATH
+from streaming.serve.api.parameters import TIME_MAX_MS
 from streaming.serve.api.problems import MEDIA_TYPE
 from streaming.serve.api.requests import KEY
 
@@ -122,7 +123,11 @@ def _act(endpoint: ActEndpoint) -> dict[str, Any]:
         "description": "Of your own: the same request with the same key acts once, for 24 hours",
         "schema": {"type": "string", "pattern": f"^{KEY.pattern}$"},
     }
-    members = {name: {"type": "boolean", "description": why} for name, why in (endpoint.flags or {}).items()}
+    members: dict[str, dict[str, Any]] = {
+        name: {"type": "boolean", "description": why} for name, why in (endpoint.flags or {}).items()
+    }
+    for name, why in (endpoint.times or {}).items():
+        members[name] = {"type": "integer", "format": "int64", "minimum": 0, "maximum": TIME_MAX_MS, "description": why}
     body = {"type": "object", "properties": members, "additionalProperties": False}
     outcome = {"state": {"type": "string"}, "detail": {"type": "string"}}
     answer = {"type": "object", "required": list(outcome), "properties": outcome}

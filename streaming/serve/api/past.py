@@ -10,6 +10,7 @@ from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, pack, page, unknown
 from streaming.serve.api.parameters import VALUE_SHOWN
 from streaming.serve.api.problems import Problem
 from streaming.tables import Row, TableReader
+from streaming.views.approvals import waits_for
 from streaming.views.decisions import read_seen
 from streaming.views.executions import read_executions
 from streaming.views.json_values import stored_object
@@ -73,11 +74,12 @@ def plan(looks: Looks, given: Values) -> Body:
         known = read_executions(reader, cluster, now_ms=now_ms)
     shown = figures(row)
     lives = bool(shown["movement_count"]) and now_ms < shown["expires_ms"]
-    taken_by = [one.execution_id for one in known if one.plan_id == plan_id]
+    taken_by = [one for one in known if one.plan_id == plan_id]
     details = plan_details(content)
     waits = {
         "waits": details["is_readable"] and lives and not is_superseded(row, known),
-        "execution_id": taken_by[-1] if taken_by else None,
+        "execution_id": taken_by[-1].execution_id if taken_by else None,
+        "waits_for": waits_for(taken_by[-1], now_ms) if taken_by else None,
     }
     return {**shown, **details, **waits}
 

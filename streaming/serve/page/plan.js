@@ -37,8 +37,9 @@ async function read(path) {
 
 function state(plan, now) {
   if (!plan.is_readable) return ["bad", "unreadable: what is kept of it is no plan, so it can't be approved; make a new one"];
-  if (plan.waits) return ["warn", `waits for approval, for ${span(plan.expires_ms - now)} more`];
-  if (plan.execution_id) return ["good", `taken by execution ${plan.execution_id}`];
+  const more = plan.waits_for ? `: it ${plan.waits_for}` : "";
+  if (plan.waits) return ["warn", `waits for approval, for ${span(plan.expires_ms - now)} more${more}`];
+  if (plan.execution_id) return ["good", `taken by execution ${plan.execution_id}${more}`];
   if (!plan.movement_count) return ["soft", "moves nothing"];
   return ["soft", plan.expires_ms <= now ? "too old to approve: make a new one" : "outdated: an execution has begun since it was made"];
 }
@@ -162,7 +163,7 @@ document.addEventListener("status", event => {
   // A plan is read whole: only where it, or what has become of it, is another one.
   const { plan, execution } = status.control;
   const now = JSON.stringify([named(), plan && [plan.plan_id, plan.created_ms, plan.expires_ms <= timeNow()],
-    execution && [execution.execution_id, execution.started_ms, execution.ended_ms]]);
+    execution && [execution.execution_id, execution.event === "endorsed", execution.started_ms, execution.ended_ms]]);
   const isDue = now !== known || (failedAt !== null && Date.now() - failedAt > AGAIN_MS);
   if (isDue && !place.isOpen) { known = now; look(); }
   else if (shown) head(shown, timeNow());
