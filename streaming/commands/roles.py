@@ -1,15 +1,17 @@
 """`collect`, `pipeline`, `control`, `serve`: one role as a process; `run`: all of them, each a process of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
-from streaming.commands.options import settings_from, settings_options
+from streaming.commands.options import cluster_named, settings_of, settings_of_clusters, settings_options
+from streaming.contract import BROKER_LOAD, LEASE
 from streaming.errors import RefusedForSafety
 from streaming.runtime import clocks
 from streaming.settings import Settings
+from streaming.settings.clusters import own_place
 
 ConfigFile = Path | None
 Assignments = tuple[str, ...]
@@ -28,12 +30,32 @@ def _role(
     from streaming.runtime.raw_output import pass_standard_error_through
     from streaming.runtime.secrets import secrets_of
 
-    settings = settings_from(config_file, assignments)
+    clusters = settings_of_clusters(config_file, assignments)
+    settings = settings_of(clusters)
+    check_places(clusters)
     secrets = secrets_of(settings)
-    configure_logging(settings.log, secrets)
+    configure_logging(settings.log, secrets, settings.kafka.cluster_name if len(clusters) > 1 else None)
     if has_jvm or (settings.log.format == "json" and not has_roles):
         pass_standard_error_through(settings.log, secrets, now_ms=clocks.now_ms)
     return run(settings)
+
+
+def check_places(clusters: Mapping[str, Settings]) -> None:
+    """Raises RefusedForSafety if the folder that clusters share is itself that of one cluster's tables, and no cluster
+    is named as their owner: a deployment of one cluster would begin anew beside its old plans and leases.
+    """
+    from streaming import tables
+
+    places = {name: settings.storage.tables for name, settings in clusters.items()}
+    shared = {
+        place.removesuffix(own_place("", name)) for name, place in places.items() if place.endswith(own_place("", name))
+    }
+    for root in shared - {*places.values()}:
+        if any(tables.open_table(root, name) is not None for name in (LEASE.name, BROKER_LOAD.name)):
+            raise RefusedForSafety(
+                f"storage.tables: {root} holds tables of one cluster: name this cluster by "
+                f"clusters.NAME.storage.tables: {root}, and its checkpoints in the same way (docs/clusters.md)"
+            )
 
 
 @click.command()
@@ -91,6 +113,8 @@ def run(config_file: ConfigFile, assignments: Assignments) -> int:
     from streaming.runtime.supervisor import run_all
 
     arguments = [*(("--config", str(config_file)) if config_file else ())]
+    cluster = cluster_named()
+    arguments += ["--cluster", cluster] if cluster is not None else []
     for assignment in assignments:
         arguments += ["--set", assignment]
 

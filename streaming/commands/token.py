@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from streaming.commands.console import echo
-from streaming.commands.options import settings_from, settings_options
+from streaming.commands.options import shared_settings_from, shared_settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
 from streaming.runtime.api_tokens import NAME_LENGTH_MAX, WHAT, Role, new_token, read_tokens, write_tokens
@@ -25,7 +25,7 @@ def token() -> None:
 @click.argument("name")
 @click.option("--role", type=click.Choice([role.value for role in Role]), default="viewer", show_default=True)
 @click.option("--days", type=click.IntRange(1, 3_650), default=90, show_default=True, help="How long it holds.")
-@settings_options
+@shared_settings_options
 def create(name: str, role: str, days: int, config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Make a token for NAME and print it.
 
@@ -44,7 +44,7 @@ def create(name: str, role: str, days: int, config_file: Path | None, assignment
 
 
 @token.command("list")
-@settings_options
+@shared_settings_options
 def list_tokens(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Show each token's id, role, end and name.
 
@@ -58,7 +58,7 @@ def list_tokens(config_file: Path | None, assignments: tuple[str, ...]) -> int:
 
 @token.command()
 @click.argument("token_id")
-@settings_options
+@shared_settings_options
 def revoke(token_id: str, config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Take the token TOKEN_ID away.
 
@@ -74,7 +74,7 @@ def revoke(token_id: str, config_file: Path | None, assignments: tuple[str, ...]
 
 
 def _file(config_file: Path | None, assignments: tuple[str, ...]) -> Path:
-    file = settings_from(config_file, assignments).serve.tokens_file
+    file = shared_settings_from(config_file, assignments).serve.tokens_file
     if file is None:
         raise UsageProblem("serve.tokens_file: is not set; name the file that is to hold the tokens")
     return file
