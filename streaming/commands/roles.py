@@ -1,6 +1,6 @@
 """`collect`, `pipeline`, `control`, `serve`: one role as a process; `run`: all of them, each a process of its own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,22 +22,44 @@ def _role(
     config_file: ConfigFile,
     assignments: Assignments,
     *,
+    has_roles: bool = False,
+) -> int:
+    """Runs the role of one cluster. `has_roles`: its child processes log by themselves, and must not wait for it."""
+    clusters = settings_of_clusters(config_file, assignments)
+    settings = settings_of(clusters)
+    _prepare(clusters, [settings], has_jvm=False, has_roles=has_roles)
+    return run(settings)
+
+
+def _role_of_clusters(
+    run: Callable[[Mapping[str, Settings]], int],
+    config_file: ConfigFile,
+    assignments: Assignments,
+    *,
     has_jvm: bool = False,
     has_roles: bool = False,
 ) -> int:
-    """`has_roles`: its child processes log by themselves, and must not wait for this one."""
+    """Runs the role of all clusters, or of the one that --cluster names."""
+    clusters = settings_of_clusters(config_file, assignments)
+    name = cluster_named()
+    meant = clusters if name is None else {name: settings_of(clusters)}
+    _prepare(clusters, [*meant.values()], has_jvm=has_jvm, has_roles=has_roles)
+    return run(meant)
+
+
+def _prepare(clusters: Mapping[str, Settings], meant: Sequence[Settings], *, has_jvm: bool, has_roles: bool) -> None:
+    """Set up the log of a role that works for the clusters `meant`. Raises RefusedForSafety as `check_places` does."""
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.raw_output import pass_standard_error_through
     from streaming.runtime.secrets import secrets_of
 
-    clusters = settings_of_clusters(config_file, assignments)
-    settings = settings_of(clusters)
     check_places(clusters)
-    secrets = secrets_of(settings)
-    configure_logging(settings.log, secrets, settings.kafka.cluster_name if len(clusters) > 1 else None)
-    if has_jvm or (settings.log.format == "json" and not has_roles):
-        pass_standard_error_through(settings.log, secrets, now_ms=clocks.now_ms)
-    return run(settings)
+    log = meant[0].log
+    secrets = frozenset(secret for settings in meant for secret in secrets_of(settings))
+    is_one_of_several = len(clusters) > len(meant) == 1
+    configure_logging(log, secrets, meant[0].kafka.cluster_name if is_one_of_several else None)
+    if has_jvm or (log.format == "json" and not has_roles):
+        pass_standard_error_through(log, secrets, now_ms=clocks.now_ms)
 
 
 def check_places(clusters: Mapping[str, Settings]) -> None:
@@ -73,13 +95,17 @@ def pipeline(config_file: ConfigFile, assignments: Assignments) -> int:
     """Turn the two topics into windowed Delta tables with Spark, until stopped."""
     from streaming.control.lease import Lease
     from streaming.pipeline.one_at_a_time import LEASE_MS
-    from streaming.pipeline.run import run_pipeline
+    from streaming.pipeline.run import run_pipeline, run_pipelines
 
     def lease_on(checkpoints: str) -> Lease:
         # In a folder of its own: tables may lie beside checkpoints, and control's lease among them.
         return Lease(f"{checkpoints.rstrip('/')}/one-pipeline", "pipeline", LEASE_MS)
 
-    return _role(lambda settings: run_pipeline(settings, lease_on), config_file, assignments, has_jvm=True)
+    def run_for(clusters: Mapping[str, Settings]) -> int:
+        (settings, *others) = clusters.values()
+        return run_pipelines(clusters, lease_on) if others else run_pipeline(settings, lease_on)
+
+    return _role_of_clusters(run_for, config_file, assignments, has_jvm=True)
 
 
 @click.command()
