@@ -1,33 +1,33 @@
 """`collect`, `pipeline`, `control`, `serve`: one role as a process; `run`: all of them, each a process of its own."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
 import click
+import structlog
 
 from streaming.commands.options import cluster_named, settings_of, settings_of_clusters, settings_options
 from streaming.contract import BROKER_LOAD, LEASE
-from streaming.errors import RefusedForSafety
+from streaming.errors import RebalancerError, RefusedForSafety
 from streaming.runtime import clocks
-from streaming.settings import Settings
+from streaming.settings import KafkaSettings, Settings
 from streaming.settings.clusters import own_place
 
+log = structlog.get_logger()
+
+REACHED_AT_ONCE_MAX = 16
+"""Clusters that are asked at a time whether they answer, before the roles start."""
 ConfigFile = Path | None
 Assignments = tuple[str, ...]
 
 
-def _role(
-    run: Callable[[Settings], int],
-    config_file: ConfigFile,
-    assignments: Assignments,
-    *,
-    has_roles: bool = False,
-) -> int:
-    """Runs the role of one cluster. `has_roles`: its child processes log by themselves, and must not wait for it."""
+def _role(run: Callable[[Settings], int], config_file: ConfigFile, assignments: Assignments) -> int:
+    """Runs the role of one cluster."""
     clusters = settings_of_clusters(config_file, assignments)
     settings = settings_of(clusters)
-    _prepare(clusters, [settings], has_jvm=False, has_roles=has_roles)
+    _prepare(clusters, [settings], has_jvm=False, has_roles=False)
     return run(settings)
 
 
@@ -39,7 +39,10 @@ def _role_of_clusters(
     has_jvm: bool = False,
     has_roles: bool = False,
 ) -> int:
-    """Runs the role of all clusters, or of the one that --cluster names."""
+    """Runs the role of all clusters, or of the one that --cluster names.
+
+    `has_roles`: its child processes log by themselves, and must not wait for this one.
+    """
     clusters = settings_of_clusters(config_file, assignments)
     name = cluster_named()
     meant = clusters if name is None else {name: settings_of(clusters)}
@@ -127,14 +130,16 @@ def serve(config_file: ConfigFile, assignments: Assignments) -> int:
     from streaming.commands.acting import JournalActions
     from streaming.serve.run import run_serve
 
-    return _role(lambda settings: run_serve(settings, JournalActions(settings)), config_file, assignments)
+    return _role_of_clusters(lambda clusters: run_serve(clusters, JournalActions), config_file, assignments)
 
 
 @click.command()
 @settings_options
 def run(config_file: ConfigFile, assignments: Assignments) -> int:
-    """All four roles on one machine, each a process; one that ends is started again, until stopped."""
-    from streaming.cluster.clients import admin_client
+    """All four roles on one machine, each a process; one that ends is started again, until stopped.
+
+    Of several clusters each has a collect and a control of its own; pipeline and serve work for all of them.
+    """
     from streaming.runtime.locks import exclusive, holder
     from streaming.runtime.supervisor import run_all
 
@@ -144,14 +149,39 @@ def run(config_file: ConfigFile, assignments: Assignments) -> int:
     for assignment in assignments:
         arguments += ["--set", assignment]
 
-    def run_roles(settings: Settings) -> int:
-        def check() -> None:
-            admin_client(settings.kafka).close()
-            root = settings.storage.tables
-            if not held.enter_context(exclusive(root, "run")):
-                raise RefusedForSafety(f"rebalancer run uses the tables in {root} already: {holder(root, 'run')}")
-
+    def run_roles(clusters: Mapping[str, Settings]) -> int:
         with ExitStack() as held:
-            return run_all(arguments, check)
 
-    return _role(run_roles, config_file, assignments, has_roles=True)
+            def check() -> None:
+                _check_reachable(clusters)
+                for settings in clusters.values():
+                    root = settings.storage.tables
+                    if not held.enter_context(exclusive(root, "run")):
+                        raise RefusedForSafety(
+                            f"rebalancer run uses the tables in {root} already: {holder(root, 'run')}"
+                        )
+
+            return run_all(arguments, check, [*clusters] if len(clusters) > 1 else ())
+
+    return _role_of_clusters(run_roles, config_file, assignments, has_roles=True)
+
+
+def _check_reachable(clusters: Mapping[str, Settings]) -> None:
+    """Raises ClusterUnreachable or UsageProblem if no cluster can be reached; logs those that can't, if others can."""
+    from streaming.cluster.clients import admin_client
+
+    def problem_of(kafka: KafkaSettings) -> RebalancerError | None:
+        try:
+            admin_client(kafka).close()
+        except RebalancerError as error:
+            return error
+        return None
+
+    connections = [settings.kafka for settings in clusters.values()]
+    with ThreadPoolExecutor(min(len(clusters), REACHED_AT_ONCE_MAX)) as pool:
+        problems = dict(zip(clusters, pool.map(problem_of, connections), strict=True))
+    found = {name: problem for name, problem in problems.items() if problem is not None}
+    if len(found) == len(clusters):
+        raise next(iter(found.values()))
+    for name, problem in found.items():
+        log.warning("cluster_not_reached", kafka_cluster=name, error=str(problem))

@@ -16,10 +16,11 @@ from assignor_core.execution.caution import LagBound, groups_falling_behind
 from assignor_core.intervals import is_due
 from assignor_core.live import LivePartition, PartitionKey
 from streaming import tables
-from streaming.control.windows import WindowTables, stale_after_ms
+from streaming.control.windows import WindowTables
 from streaming.errors import UsageProblem
 from streaming.views.group_columns import KEY
 from streaming.views.group_picture import CURRENT_WINDOWS, POPULATED
+from streaming.views.spans import stale_after_ms
 
 READ_INTERVAL_MS = 5_000
 BASELINE_WINDOWS = 3

@@ -211,3 +211,23 @@ def test_log_lines_of_a_role_name_its_cluster_where_there_are_several(capsys: py
     structlog.get_logger().info("said_of_another", kafka_cluster="west")
     rows = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [row["kafka_cluster"] for row in rows] == ["east", "west"]
+
+
+def test_a_query_reads_the_tables_of_all_clusters_or_of_the_one_that_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, f"storage: {{tables: {tmp_path}/tables}}\n{PLAIN}")
+    for number, name in enumerate(("east", "west"), start=1):
+        row = {"kafka_cluster": name, "sequence": 1, "owner": "o", "renewed_at": tables.utc(number)}
+        row |= {"ttl_ms": 1, "released": False}
+        tables.append(
+            str(tmp_path / "tables" / "clusters" / name), "lease", [row], transaction_id="t", transaction_version=1
+        )
+    query = "SELECT kafka_cluster, epoch_ms(renewed_at) AS ms FROM lease ORDER BY ALL"
+    assert run(["sql", query, "--json", "--config", str(file)]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"kafka_cluster": "east", "ms": 1},
+        {"kafka_cluster": "west", "ms": 2},
+    ]
+    assert run(["sql", query, "--json", "--config", str(file), "--cluster", "west"]) == 0
+    assert [row["kafka_cluster"] for row in json.loads(capsys.readouterr().out)] == ["west"]
