@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from types import FrameType
 
 import structlog
@@ -50,9 +51,13 @@ def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf) -> int:
             server.should_exit = True
 
     with listener:
-        refreshers = {
-            name: Refresher(each, stop, clocks.now_ms, () if others else FORMS) for name, each in clusters.items()
-        }
+        forms = () if others else FORMS  # nobody asks for those of each of many clusters all the time
+        refreshers, notifiers = dict[str, Refresher](), list[Notifier]()
+        for name, each in clusters.items():
+            # Log lines of their threads name the cluster, if there are several.
+            with structlog.contextvars.bound_contextvars(**({"kafka_cluster": name} if others else {})):
+                refreshers[name] = Refresher(each, stop, clocks.now_ms, forms)
+                notifiers.append(_notifier(each, refreshers[name]))
         app, events = _apps(clusters, refreshers, actions_of) if others else _app(settings, refreshers, actions_of)
 
         def close_events() -> None:
@@ -66,8 +71,7 @@ def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf) -> int:
         scheme = "http" if settings.serve.tls_certificate_file is None else "https"
         log.info("serve_started", url=f"{scheme}://{host}:{port}/", tables=settings.storage.tables)
         _put_answers_first()
-        parts: list[Refresher | Notifier] = [*refreshers.values()]
-        parts += [_notifier(each, refreshers[name]) for name, each in clusters.items()]
+        parts: list[Refresher | Notifier] = [*refreshers.values(), *notifiers]
         for part in parts:
             part.start()
         try:
@@ -140,7 +144,7 @@ class Refresher:
         self._interval_s = settings.serve.refresh_interval_ms / 1000
         self._on_failure = on_failure
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="refresh", daemon=True)
+        self._thread = threading.Thread(target=copy_context().run, args=(self._loop,), name="refresh", daemon=True)
         self._snapshot = self._reader.read(self._clock())
         self.exposition = Exposition(self._snapshot, settings, forms)
         """The newest snapshot's metrics."""

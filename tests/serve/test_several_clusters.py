@@ -1,14 +1,20 @@
 """A serve for several clusters: all of them at a glance, each below its own address, and one door for all."""
 
+import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from streaming.runtime import processes
 from streaming.runtime.api_tokens import Role, new_token, write_tokens
+from streaming.runtime.processes import free_port
 from streaming.serve.cluster_overview import overview
 from streaming.serve.cluster_router import ClusterRouter, build_shared_app
 from streaming.serve.metrics import Exposition, ExpositionOfAll
@@ -17,6 +23,7 @@ from streaming.serve.web import Door, build_app
 from streaming.settings import Settings
 from tests.serve.asking import Acted, app_of, ask, get
 from tests.serve.synthetic import NOW_MS, settings_for
+from tests.waiting import DEADLINE_S, until
 
 
 @pytest.fixture(scope="module")
@@ -156,3 +163,42 @@ def test_ready_names_the_cluster_that_can_not_be_read(snapshots: list[Snapshot],
 def test_a_foreign_host_is_refused_below_the_address_of_a_cluster_too(app: ClusterRouter) -> None:
     for path in ("/api/v1/clusters", "/clusters/east/api/status"):
         assert ask(app, "GET", path, headers={"Host": "evil.example.org"}).status_code == 421
+
+
+def test_one_process_serves_all_clusters_whose_log_lines_name_them(tmp_path: Path) -> None:
+    """A cluster whose folder appears later is read then; the end of the process is in order."""
+    port, config, log_file = free_port(), tmp_path / "rebalancer.yaml", tmp_path / "serve.log"
+    clusters = {name: {"kafka": {"bootstrap_servers": [f"{name}:9092"]}} for name in ("east", "west")}
+    settings = {
+        "storage": {"tables": str(tmp_path / "tables")},
+        "serve": {"port": port, "refresh_interval_ms": 100},
+        "log": {"format": "json"},
+        "clusters": clusters,
+    }
+    config.write_text(yaml.safe_dump(settings))
+    (tmp_path / "tables" / "clusters" / "east").mkdir(parents=True)
+    process = processes.start([sys.executable, "-m", "streaming", "serve", "--config", str(config)], log=log_file)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=DEADLINE_S) as client:
+
+            def problems() -> list[str] | None:
+                try:
+                    found: list[str] = client.get("/readyz").json()["problems"]
+                except httpx.TransportError:
+                    return None
+                return found
+
+            first = until("serve answers", problems)
+            assert {problem.partition(":")[0] for problem in first} == {"west"}
+            assert client.get("/clusters/west/api/status").json()["kafka_cluster"] == "west"
+            assert client.get("/clusters/east/metrics").text.count('kafka_cluster="west"') == 0
+            (tmp_path / "tables" / "clusters" / "west").mkdir()
+            until("west is read", lambda: problems() == [])
+        process.terminate()
+        assert process.wait(DEADLINE_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+    lines = [json.loads(line) for line in log_file.read_text().splitlines()]
+    named = {line["event"]: line.get("kafka_cluster") for line in lines}
+    assert named["snapshot_part_failed"] == named["snapshot_part_recovered"] == "west"
