@@ -110,7 +110,10 @@ def conflicts(clusters: Mapping[str, Settings]) -> Iterator[str]:
             owners[key_and_value].append(name)
     for (key, value), names in owners.items():
         if len(names) > 1:
-            yield f"clusters {', '.join(names)}: {key} is {value!r} for each of them; each cluster needs its own"
+            yield (
+                f"clusters {', '.join(names)}: {key} is {value!r} for each of them; each cluster needs its own, as "
+                f"clusters.NAME.{key}"
+            )
 
 
 def _own_values(settings: Settings) -> Iterator[tuple[str, str]]:
