@@ -5,15 +5,20 @@ The file is YAML (JSON is YAML too). An environment variable is `REBALANCER_` an
 Kubernetes sets `REBALANCER_PORT` and the like for a service of that name. It is refused only where it is a setting but
 for the second underscore. Keys that don't exist are refused, wherever they come from. `null`, or nothing, unsets what
 may be without a value. What is allowed stands in `streaming.settings`.
+
+If the file names `clusters`, each cluster's settings are put together of the shared sections and its own ones. What the
+cluster has of its own wins over what is shared in the same source; a later source wins over an earlier one. So
+`--set control.mode=observe` holds for every cluster, whatever the file says of one. Only the file names clusters: a
+variable or a flag for a cluster that the file does not name is refused.
 """
 
 import difflib
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -21,7 +26,16 @@ from pydantic_core import ErrorDetails
 
 from assignor_core.wording import counted
 from streaming.errors import SettingsRefused, UsageProblem
-from streaming.settings import Settings
+from streaming.settings import Settings, StorageSettings
+from streaming.settings.clusters import (
+    ClusterSettings,
+    ClusterStorage,
+    DeploymentSettings,
+    conflicts,
+    name_problems,
+    own_place,
+    spelling_in_environment,
+)
 from streaming.settings.hints import GONE, value_hint
 from streaming.settings.secret_names import SECRET_NAME, is_webhook_address, may_hold_secret
 
@@ -32,9 +46,12 @@ DEFAULT = "default"
 """The origin that is shown of a value that nobody has set."""
 TEXTS = frozenset[object]({str, SecretStr, Path})
 """Types whose values are taken as they were typed."""
+CLUSTERS = "clusters"
+"""The key of the file below which clusters are named."""
 MERGE = "tag:yaml.org,2002:merge"
 
 Nested = dict[str, Any]
+OfCluster = TypeVar("OfCluster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,36 +70,196 @@ class Effective:
         return above or below or DEFAULT
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Values that one source gives: the shared ones, or those of the cluster that `cluster` names."""
+
+    kind: int
+    """Number of the kind of source: file, environment, flags. A higher one wins."""
+    cluster: str | None
+    values: Nested
+    origin: str
+
+    @property
+    def order(self) -> tuple[int, bool]:
+        """What is merged first is overridden by what comes later."""
+        return self.kind, self.cluster is not None
+
+
 def load_settings(file: Path | None, flags: Mapping[str, object] | None = None) -> Settings:
-    """Effective settings; `flags` by dotted key, text as it was typed. Raises UsageProblem, with a line a problem."""
+    """Effective settings of the one cluster; `flags` by dotted key, text as it was typed. Raises UsageProblem, with a
+    line a problem, also if the file names several clusters.
+    """
     return load_effective(file, flags, os.environ).settings
 
 
-def load_effective(file: Path | None, flags: Mapping[str, object] | None, environment: Mapping[str, str]) -> Effective:
-    """Returns the effective settings with the origin of each value, for `rebalancer config`; `flags` by dotted key,
-    text as it was typed. Raises SettingsRefused.
+def load_effective(
+    file: Path | None, flags: Mapping[str, object] | None, environment: Mapping[str, str], cluster: str | None = None
+) -> Effective:
+    """Returns the effective settings of `cluster` with the origin of each value; `cluster` may be None if there is only
+    one. `flags` by dotted key, text as it was typed. Raises SettingsRefused, and UsageProblem for an unknown cluster.
     """
-    merged: Nested = {}
-    origins: dict[str, str] = {}
-    if file is not None:
-        _merge(merged, _read_file(file), origins, f"file {file}")
-    for name, value in sorted(environment.items()):
-        if not name.startswith(ENVIRONMENT_PREFIX):
-            continue
-        if NESTING in name[len(ENVIRONMENT_PREFIX) :]:
-            path = _path_of(name[len(ENVIRONMENT_PREFIX) :])
-            _merge(merged, _nest(path, _from_text(path, value)), origins, f"environment {name}")
-        else:
-            _check_underscores(name, value)
+    return chosen(load_clusters(file, flags, environment), cluster)
+
+
+def chosen(clusters: Mapping[str, OfCluster], name: str | None) -> OfCluster:
+    """Returns the value of the cluster with this name, or of the only one if `name` is None. Raises UsageProblem."""
+    known = ", ".join(clusters)
+    if name is None and len(clusters) > 1:
+        raise UsageProblem(f"the settings name several clusters: choose one by --cluster; known are {known}")
+    if name is not None and name not in clusters:
+        raise UsageProblem(f"--cluster: found {name!r}, the settings know {known}")
+    return next(iter(clusters.values())) if name is None else clusters[name]
+
+
+def load_clusters(
+    file: Path | None, flags: Mapping[str, object] | None, environment: Mapping[str, str]
+) -> dict[str, Effective]:
+    """Returns the effective settings of every cluster, by name, in the order of the file; of the one cluster where the
+    file names none. Raises SettingsRefused.
+    """
+    content = _read_file(file) if file is not None else {}
+    named = _clusters_of(content)
+    _refuse(list(name_problems(named)))
+    origin = f"file {file}"
+    given = [_Given(0, None, {key: value for key, value in content.items() if key != CLUSTERS}, origin)]
+    given += [_Given(0, name, own, f"{origin}, {CLUSTERS}.{name}") for name, own in named.items()]
+    given += [each for name, value in sorted(environment.items()) for each in _of_variable(name, value, [*named])]
     for key, flag in (flags or {}).items():
         path = key.split(".")
-        _merge(merged, _nest(path, _from_flag(path, flag) if isinstance(flag, str) else flag), origins, "flag")
+        value = _from_flag(path, flag) if isinstance(flag, str) else flag
+        given += _split(2, _nest(path, value), "flag", [*named])
+    if not named:
+        effective = _effective(None, given)
+        return {effective.settings.kafka.cluster_name: effective}
+    _refuse(list(dict.fromkeys(problem for each in given for problem in _misplaced(each))))
+    clusters, problems = dict[str, Effective](), dict[str, tuple[str, ...]]()
+    for name in named:
+        try:
+            clusters[name] = _effective(name, given)
+        except SettingsRefused as error:
+            problems[name] = error.problems
+    _refuse(_by_cluster(problems, len(named)))
+    _refuse(list(conflicts({name: effective.settings for name, effective in clusters.items()})))
+    return clusters
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        more = [f"and {len(problems) - PROBLEMS_SHOWN} more"] if len(problems) > PROBLEMS_SHOWN else []
+        raise SettingsRefused((*problems[:PROBLEMS_SHOWN], *more))
+
+
+def _by_cluster(problems: Mapping[str, Sequence[str]], clusters_total: int) -> list[str]:
+    """Returns each problem once: with the names of the clusters that have it, unless all of them do."""
+    having: dict[str, list[str]] = {}
+    for name, lines in problems.items():
+        for line in lines:
+            having.setdefault(line, []).append(name)
+    return [
+        line if len(names) == clusters_total else f"cluster {', '.join(names)}: {line}"
+        for line, names in having.items()
+    ]
+
+
+def _clusters_of(content: Nested) -> dict[str, Nested]:
+    """Returns what the file has of each cluster, by name."""
+    named = content.get(CLUSTERS)
+    if named is None:
+        return {}
+    if not isinstance(named, dict):
+        raise UsageProblem(f"{CLUSTERS}: must be a section of names, found {named!r}")
+    for name, own in named.items():
+        if own is not None and not isinstance(own, dict):
+            raise UsageProblem(f"{CLUSTERS}.{name}: must be a section with keys of its own")
+    return {str(name): own or {} for name, own in named.items()}
+
+
+def _of_variable(name: str, value: str, named: Sequence[str]) -> Iterator[_Given]:
+    """Yields what a variable of the environment gives; nothing if the variable is nobody's."""
+    if not name.startswith(ENVIRONMENT_PREFIX):
+        return
+    if NESTING not in name[len(ENVIRONMENT_PREFIX) :]:
+        _check_underscores(name, value)
+        return
+    path = _path_of(name[len(ENVIRONMENT_PREFIX) :])
+    if path[0] == CLUSTERS:
+        spelled = spelling_in_environment(path[1])
+        path[1] = next((known for known in named if spelling_in_environment(known) == spelled), path[1])
+    yield from _split(1, _nest(path, _from_text(path, value)), f"environment {name}", named)
+
+
+def _split(kind: int, values: Nested, origin: str, named: Sequence[str]) -> Iterator[_Given]:
+    """Yields the shared part of the values and that of each cluster. Raises UsageProblem for an unknown cluster."""
+    yield _Given(kind, None, {key: value for key, value in values.items() if key != CLUSTERS}, origin)
+    if CLUSTERS not in values:
+        return
+    for name, own in _clusters_of(values).items():
+        if name not in named:
+            known = f"known are {', '.join(named)}" if named else "the settings file names none"
+            raise UsageProblem(f"{CLUSTERS}.{name}: unknown cluster ({origin}); {known}")
+        yield _Given(kind, name, own, f"{origin}, {CLUSTERS}.{name}")
+
+
+def _misplaced(given: _Given) -> Iterator[str]:
+    """Yields a line for each key that a cluster may not have, or may have alone."""
+    if given.cluster is None:
+        kafka = given.values.get("kafka")
+        if isinstance(kafka, dict) and "cluster_name" in kafka:
+            yield f"kafka.cluster_name: remove it ({given.origin}), since {CLUSTERS} names each cluster"
+        return
+    prefix = f"{CLUSTERS}.{given.cluster}"
+    for key, value in given.values.items():
+        if key not in ClusterSettings.model_fields:
+            which = "holds for all clusters, set it at the top" if key in Settings.model_fields else "unknown key"
+            sections = ", ".join(ClusterSettings.model_fields)
+            yield f"{prefix}.{key}: {which} ({given.origin}); sections of a cluster: {sections}"
+        inner = value if isinstance(value, dict) else {}
+        if key == "kafka" and "cluster_name" in inner:
+            yield f"{prefix}.kafka.cluster_name: remove it ({given.origin}), the cluster's name is {given.cluster}"
+        for name in inner if key == "storage" else ():
+            if name not in ClusterStorage.model_fields:
+                yield f"{prefix}.storage.{name}: holds for all clusters, set it at the top ({given.origin})"
+
+
+def _effective(cluster: str | None, given: Sequence[_Given]) -> Effective:
+    """The settings of one cluster, or of the only one if `cluster` is None. Raises SettingsRefused."""
+    merged: Nested = {}
+    origins: dict[str, str] = {}
+    for each in sorted(given, key=lambda each: each.order):
+        if each.cluster in (None, cluster):
+            _merge(merged, each.values, origins, each.origin)
+    if cluster is not None:
+        _place(cluster, given, merged, origins)
     try:
         effective = Effective(Settings.model_validate(merged), origins)
     except ValidationError as error:
         raise SettingsRefused(_problems(error, Effective(Settings(), origins))) from None
     _check_tables_last(effective)
     return effective
+
+
+def _place(cluster: str, given: Sequence[_Given], merged: Nested, origins: dict[str, str]) -> None:
+    """Give the cluster its name, and its own places of tables and checkpoints. A place that the cluster has of its own
+    wins over a shared one of any source: the shared place is a folder for all clusters.
+    """
+    of_cluster = f"{CLUSTERS}.{cluster}"
+    if isinstance(merged.setdefault("kafka", {}), dict):
+        _merge(merged, {"kafka": {"cluster_name": cluster}}, origins, of_cluster)
+    if not isinstance(merged.setdefault("storage", {}), dict):
+        return
+    for key, default in (("tables", StorageSettings().tables), ("checkpoints", StorageSettings().checkpoints)):
+        shared, _ = _place_given(given, None, key) or (default, DEFAULT)
+        derived = own_place(shared, cluster) if isinstance(shared, str) else shared
+        place, origin = _place_given(given, cluster, key) or (derived, of_cluster)
+        _merge(merged, {"storage": {key: place}}, origins, origin)
+
+
+def _place_given(given: Sequence[_Given], cluster: str | None, key: str) -> tuple[Any, str] | None:
+    """Returns the place that counts among those given for `cluster`, with its origin; None if there is none."""
+    sections = [(each.values.get("storage"), each.origin) for each in given if each.cluster == cluster]
+    places = [(section[key], origin) for section, origin in sections if isinstance(section, dict) and key in section]
+    return places[-1] if places and places[-1][0] is not None else None
 
 
 def _check_tables_last(effective: Effective) -> None:
@@ -154,7 +331,7 @@ def _path_of(variable: str) -> list[str]:
     taken as it is written, and of capitals alone it is that of a variable.
     """
     path: list[str] = []
-    annotation: object = Settings
+    annotation: object = DeploymentSettings
     for part in variable.split(NESTING):
         is_name = get_origin(_bare(annotation)) is dict and not part.isupper()
         path.append(part if is_name else part.lower())
@@ -223,7 +400,7 @@ def _from_yaml(value: str) -> object:
 
 def _types(path: list[str]) -> set[object]:
     """Types that the setting takes, without what they hold; none where there is no such setting."""
-    annotation: object = Settings
+    annotation: object = DeploymentSettings
     for part in path:
         annotation = _type_at(_bare(annotation), part)
     options = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)

@@ -1,14 +1,13 @@
 """`rebalancer config`: effective settings and where each came from, secrets masked."""
 
 import json
-import os
 from pathlib import Path
 
 import click
 
 from streaming.commands.console import echo
-from streaming.commands.options import flags_of, json_option, settings_options
-from streaming.config import DEFAULT, flatten, load_effective
+from streaming.commands.options import effective_from, json_option, settings_options
+from streaming.config import DEFAULT, flatten
 from streaming.runtime.secrets import Masking
 from streaming.settings import KafkaSettings
 
@@ -19,7 +18,7 @@ from streaming.settings import KafkaSettings
 @click.option("--changed", is_flag=True, help="Only settings that do not come from the defaults.")
 def config(config_file: Path | None, assignments: tuple[str, ...], as_json: bool, changed: bool) -> int:
     """Effective settings and where each came from (default, file, environment, flag), secrets masked."""
-    effective = load_effective(config_file, flags_of(assignments), os.environ)
+    effective = effective_from(config_file, assignments)
     _warn(effective.settings.kafka)
     masking = Masking()  # secrets are masked by their type; this one is for URLs that carry a login
     rows = [(key, masking.value(value), effective.origin(key)) for key, value in flatten(effective.settings).items()]

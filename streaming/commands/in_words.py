@@ -94,7 +94,7 @@ def broker_names(brokers: Collection[int]) -> str:
 
 def is_old(age_ms: float, window_ms: int) -> bool:
     """Whether the trigger would not accept a newest window of this age."""
-    from streaming.control.windows import stale_after_ms
+    from streaming.views.spans import stale_after_ms
 
     return age_ms > stale_after_ms(window_ms)
 

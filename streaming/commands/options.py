@@ -1,7 +1,8 @@
 """Options that several commands share, and what they lead to: settings, tables that are there, the live cluster."""
 
+import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from streaming.config import load_settings
+from streaming.config import Effective, chosen, load_clusters
 from streaming.errors import UsageProblem
 from streaming.runtime.own_process import restrict_new_files
 from streaming.runtime.secrets import Masking
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 CONFIG_VARIABLE = "REBALANCER_CONFIG"
+CLUSTER = "streaming.cluster"
+"""Key of click's context under which the value of --cluster is noted: commands need not pass it on."""
 config_option = click.option(
     "--config",
     "config_file",
@@ -36,6 +39,19 @@ set_option = click.option(
     help="Override one setting, for instance --set control.mode=observe; wins over file and environment. "
     "Lists as a,b; null or nothing unsets what may be without a value.",
 )
+
+
+def _note_cluster(context: click.Context, _parameter: click.Parameter, name: str | None) -> None:
+    context.meta[CLUSTER] = name
+
+
+cluster_option = click.option(
+    "--cluster",
+    metavar="NAME",
+    expose_value=False,
+    callback=_note_cluster,
+    help="The cluster that is meant, by its name below `clusters` in the settings, if they name several.",
+)
 force_option = click.option(
     "--force",
     "on_old_windows",
@@ -46,7 +62,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON for pro
 
 
 def settings_options(command: Command) -> Command:
-    """Adds --config and --set; the command takes `config_file` and `assignments`."""
+    """Adds --config, --set and --cluster; the command takes `config_file` and `assignments`, and `settings_from` knows
+    the cluster.
+    """
+    return shared_settings_options(cluster_option(command))
+
+
+def shared_settings_options(command: Command) -> Command:
+    """Adds --config and --set to a command that concerns all clusters alike."""
     return config_option(set_option(command))
 
 
@@ -62,16 +85,54 @@ def flags_of(assignments: tuple[str, ...]) -> dict[str, object]:
     return flags
 
 
+def effective_from(config_file: Path | None, assignments: tuple[str, ...] = ()) -> Effective:
+    """Effective settings of the cluster that the command line means, with their origins; raises UsageProblem."""
+    clusters = load_clusters(config_file, flags_of(assignments), os.environ)
+    return chosen(clusters, cluster_named())
+
+
+def cluster_named() -> str | None:
+    """The value of --cluster; None if the command line has none."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(CLUSTER)
+
+
 def settings_from(config_file: Path | None, assignments: tuple[str, ...] = ()) -> Settings:
-    """Effective settings of a command line; raises UsageProblem in one line. From now on new files
-    are as they ask, and tables on an object store are reached as they ask."""
-    settings = load_settings(config_file, flags_of(assignments))
-    restrict_new_files(settings.storage.readable_by)
-    if any(":" in place for place in (settings.storage.tables, settings.storage.checkpoints)):  # no plain folder
+    """Effective settings of the cluster that the command line means; raises UsageProblem in one line. From now on new
+    files are as they ask, and tables on an object store are reached as they ask.
+    """
+    settings = effective_from(config_file, assignments).settings
+    _use_storage([settings])
+    return settings
+
+
+def settings_of_clusters(config_file: Path | None, assignments: tuple[str, ...] = ()) -> dict[str, Settings]:
+    """Effective settings of all clusters by name, for a command that serves all of them; raises UsageProblem. New files
+    and tables on an object store are then as `settings_from` says.
+    """
+    clusters = load_clusters(config_file, flags_of(assignments), os.environ)
+    settings = {name: effective.settings for name, effective in clusters.items()}
+    _use_storage([*settings.values()])
+    return settings
+
+
+def settings_of(clusters: Mapping[str, Settings]) -> Settings:
+    """Returns the settings of the cluster that the command line means, or of the only one; raises UsageProblem."""
+    return chosen(clusters, cluster_named())
+
+
+def shared_settings_from(config_file: Path | None, assignments: tuple[str, ...] = ()) -> Settings:
+    """Effective settings for a command that reads only sections which all clusters share; raises UsageProblem."""
+    return next(iter(settings_of_clusters(config_file, assignments).values()))
+
+
+def _use_storage(settings: Sequence[Settings]) -> None:
+    restrict_new_files(settings[0].storage.readable_by)
+    storages = [each.storage for each in settings]
+    if any(":" in place for storage in storages for place in (storage.tables, storage.checkpoints)):  # no plain folder
         from streaming.tables.object_stores import use_object_store  # its library takes half a second to load
 
-        use_object_store(settings.storage)
-    return settings
+        use_object_store(*storages)
 
 
 def _may_be_shown(assignment: str) -> bool:
@@ -91,7 +152,12 @@ def in_use() -> str:
     file, assignments = context.params.get("config_file"), context.params.get("assignments") or ()
     given = file is not None and context.get_parameter_source("config_file") is not ParameterSource.ENVIRONMENT
     shown = (one for one in assignments if _may_be_shown(one))
-    options = [*(("--config", str(file)) if given else ()), *(part for one in shown for part in ("--set", one))]
+    cluster = context.meta.get(CLUSTER)
+    options = [
+        *(("--config", str(file)) if given else ()),
+        *(("--cluster", cluster) if cluster is not None else ()),
+        *(part for one in shown for part in ("--set", one)),
+    ]
     return f" {shlex.join(options)}" if options else ""
 
 

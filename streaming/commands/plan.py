@@ -2,7 +2,6 @@
 
 import gc
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,7 +23,7 @@ from streaming.commands.asked_plans import Asked, check_writable, plan_live, top
 from streaming.commands.console import write_whole
 from streaming.commands.in_words import BROKERS_SHOWN, loads_lines
 from streaming.commands.options import (
-    flags_of,
+    effective_from,
     force_option,
     in_use,
     json_option,
@@ -33,7 +32,6 @@ from streaming.commands.options import (
     settings_options,
 )
 from streaming.commands.plan_text import print_plan
-from streaming.config import load_effective
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
 from streaming.settings import PlannerSettings, Settings
@@ -249,7 +247,7 @@ def _plan_model(
     """
     from streaming.control.policies import policy_of_plans
 
-    effective = load_effective(config_file, flags_of(assignments), os.environ)
+    effective = effective_from(config_file, assignments)
     named = effective.origin("planner.excluded_topics") != "default"
 
     def policy_for(topics: frozenset[str], brokers: Mapping[int, bool]) -> PlannerPolicy:

@@ -5,7 +5,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import count
@@ -22,7 +22,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileType, PyFileSystem
 
 from streaming import tables
-from streaming.commands.options import settings_from, settings_options
+from streaming.commands.options import cluster_named, settings_of, settings_of_clusters, settings_options
 from streaming.contract import TABLES, Column, ColumnType, Table
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
@@ -65,7 +65,7 @@ def sql(
     at_text: str | None,
     list_tables: bool,
 ) -> int:
-    """One SELECT over the tables; --tables lists them and their columns.
+    """One SELECT over the tables; --tables lists them and their columns. Without --cluster over those of all clusters.
 
     \b
     rebalancer sql "SELECT broker, max(bytes_in_per_sec) FROM broker_load
@@ -79,24 +79,32 @@ def sql(
         return _list_tables(shape)
     if not query:
         raise UsageProblem("sql: no query given; try `rebalancer sql --tables`")
-    root = _root(tables_dir, config_file, assignments)
-    columns, rows = run_query(query, root, _moment(at_text))
+    root, *others = _roots(tables_dir, config_file, assignments)
+    columns, rows = run_query(query, root, _moment(at_text), others)
     _print(columns, [tuple(map(_readable, row)) for row in rows], shape)
     return 0
 
 
-def _root(tables_dir: str | None, config_file: Path | None, assignments: tuple[str, ...]) -> str:
-    """Returns the folder or URL of the tables. A named folder needs no settings; an object store may need them."""
+def _roots(tables_dir: str | None, config_file: Path | None, assignments: tuple[str, ...]) -> list[str]:
+    """Returns the folders or URLs of the tables: of the cluster that is named, else of all. A named folder needs no
+    settings; an object store may need them.
+    """
     if tables_dir and local_folder(tables_dir) is not None:
-        return tables_dir
-    storage = settings_from(config_file, assignments).storage
+        return [tables_dir]
+    clusters = settings_of_clusters(config_file, assignments)
+    meant = [settings_of(clusters)] if cluster_named() is not None else [*clusters.values()]
     if tables_dir:
-        use_object_store(storage.model_copy(update={"tables": tables_dir}))
-    return tables_dir or storage.tables
+        use_object_store(meant[0].storage.model_copy(update={"tables": tables_dir}))
+        return [tables_dir]
+    return [settings.storage.tables for settings in meant]
 
 
-def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Column names and rows of one SELECT over the tables below `root`; raises UsageProblem."""
+def run_query(
+    query: str, root: str, at: datetime | None = None, others: Sequence[str] = ()
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Column names and rows of one SELECT over the tables below `root`, each with the rows of the table of its name
+    below `others`, the roots of other clusters; raises UsageProblem.
+    """
     connection = duckdb.connect(config={"enable_external_access": False})
     # Which UTC time a zoned one is cast to, and which a text in the query is taken for, goes by this setting.
     connection.execute("SET TimeZone = 'UTC'")
@@ -106,10 +114,11 @@ def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[s
             raise UsageProblem("sql: exactly one SELECT (or WITH ... SELECT) is allowed")
         named = tables_named(query, TABLES.keys(), connection)
         first = named or TABLES.keys()
-        there = _register(connection, root, first, at)
+        roots = (root, *others)
+        there = _register(connection, roots, first, at)
         if there.keys() != first:
             # The error that DuckDB then raises names tables like the one that isn't there.
-            there |= _register(connection, root, TABLES.keys() - first, at)
+            there |= _register(connection, roots, TABLES.keys() - first, at)
         if not there:
             raise UsageProblem(f"sql: no tables in {full_place(root)}: is storage.tables right?")
         try:
@@ -145,11 +154,11 @@ def _check_made(error: duckdb.Error, root: str, missing: Set[str]) -> None:
             ) from None
 
 
-def _check_files_are_kept(there: Mapping[str, DeltaTable]) -> None:
+def _check_files_are_kept(there: Mapping[str, Sequence[DeltaTable]]) -> None:
     """Raises UsageProblem where the version that is open has lost a data file: upkeep removes those that were replaced
     more than two days ago, and entries of the log stay for longer.
     """
-    for name, table in there.items():
+    for name, table in ((name, table) for name, of_roots in there.items() for table in of_roots):
         files = PyFileSystem(DeltaStorageHandler.from_table(table._table))
         paths = pa.table(table.get_add_actions())["path"].to_pylist()
         if any(file.type is FileType.NotFound for file in files.get_file_info([unquote(path) for path in paths])):
@@ -159,36 +168,39 @@ def _check_files_are_kept(there: Mapping[str, DeltaTable]) -> None:
 
 
 def _register(
-    connection: duckdb.DuckDBPyConnection, root: str, names: Set[str], at: datetime | None
-) -> dict[str, DeltaTable]:
-    """Make the views of those of these tables that are there, and return them. Raises TableUnavailable."""
+    connection: duckdb.DuckDBPyConnection, roots: Sequence[str], names: Set[str], at: datetime | None
+) -> dict[str, list[DeltaTable]]:
+    """Make the views of those of these tables that are there; return the tables of each. Raises TableUnavailable."""
     there = {}
     for name in names:
-        table = tables.open_table(root, name)
-        if table is None:
+        found = [table for table in (tables.open_table(root, name) for root in roots) if table is not None]
+        if not found:
             continue
-        # Registered as a lazy dataset: only the columns and files that the query needs are read.
-        kept_since = None if at is None else _go_back(table, at)
-        connection.register(f"_{name}", table.to_pyarrow_dataset())
-        connection.execute(_view(name, pa.schema(table.schema().to_arrow()), kept_since))
-        there[name] = table
+        selects = []
+        for number, table in enumerate(found):
+            # Registered as a lazy dataset: only the columns and files that the query needs are read.
+            kept_since = None if at is None else _go_back(table, at)
+            connection.register(f"_{name}_{number}", table.to_pyarrow_dataset())
+            selects.append(_select(name, f"_{name}_{number}", pa.schema(table.schema().to_arrow()), kept_since))
+        connection.execute(f"CREATE VIEW {name} AS {' UNION ALL BY NAME '.join(selects)}")
+        there[name] = found
     return there
 
 
-def _view(name: str, there: pa.Schema, kept_since: datetime | None) -> str:
+def _select(name: str, source: str, there: pa.Schema, kept_since: datetime | None) -> str:
     """Times as UTC without a zone: DuckDB's functions on zoned times need an extension that it would download. A column
     that an earlier release did not write is null, as for all who read tables.
 
-    With `kept_since` it is a view that fails: only who asks this very table must see that it doesn't reach so far.
+    With `kept_since` it is a query that fails: only who asks this very table must see that it doesn't reach so far.
     """
     casts = ", ".join(f'"{row.name}"::TIMESTAMP AS "{row.name}"' for row in there if pa.types.is_timestamp(row.type))
     lacking = [column for column in TABLES[name].columns if column.name not in there.names]
     nulls = "".join(f", NULL::{_type_of(column)} AS {column.name}" for column in lacking)
-    view = f"CREATE VIEW {name} AS SELECT * REPLACE ({casts}){nulls} FROM _{name}"  # noqa: S608 - names of our own
+    select = f"SELECT * REPLACE ({casts}){nulls} FROM {source}"  # noqa: S608 - names of our own
     if kept_since is None:
-        return view
+        return select
     oldest = kept_since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{view} WHERE error('--at: the oldest version of table {name} that is kept is of {oldest}')"
+    return f"{select} WHERE error('--at: the oldest version of table {name} that is kept is of {oldest}')"
 
 
 def _type_of(column: Column) -> str:

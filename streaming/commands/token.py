@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from streaming.commands.console import echo
-from streaming.commands.options import settings_from, settings_options
+from streaming.commands.options import shared_settings_from, shared_settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
 from streaming.runtime.accounts import NAME_LENGTH_MAX, Role, new_token, one_change, read_tokens, write_tokens
@@ -27,7 +27,7 @@ def token() -> None:
 @click.option(
     "--days", type=click.IntRange(1, 3_650), default=90, show_default=True, help="Days until the token expires."
 )
-@settings_options
+@shared_settings_options
 def create(name: str, role: str, days: int, config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Make a token for NAME and print it.
 
@@ -46,7 +46,7 @@ def create(name: str, role: str, days: int, config_file: Path | None, assignment
 
 
 @token.command("list")
-@settings_options
+@shared_settings_options
 def list_tokens(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Show each token's id, role, end and name.
 
@@ -60,7 +60,7 @@ def list_tokens(config_file: Path | None, assignments: tuple[str, ...]) -> int:
 
 @token.command()
 @click.argument("token_id")
-@settings_options
+@shared_settings_options
 def revoke(token_id: str, config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Take the token TOKEN_ID away.
 
@@ -76,7 +76,7 @@ def revoke(token_id: str, config_file: Path | None, assignments: tuple[str, ...]
 
 
 def _file(config_file: Path | None, assignments: tuple[str, ...]) -> Path:
-    file = settings_from(config_file, assignments).serve.tokens_file
+    file = shared_settings_from(config_file, assignments).serve.tokens_file
     if file is None:
         raise UsageProblem("serve.tokens_file: is not set; name the file that is to hold the tokens")
     return file

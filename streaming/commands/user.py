@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from streaming.commands.console import echo
-from streaming.commands.options import Command, settings_from, settings_options
+from streaming.commands.options import Command, shared_settings_from, shared_settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
 from streaming.runtime.accounts import (
@@ -48,7 +48,7 @@ def user() -> None:
 @click.argument("name")
 @role_option
 @password_option
-@settings_options
+@shared_settings_options
 def add(
     name: str, role: str, password_file: Path | None, config_file: Path | None, assignments: tuple[str, ...]
 ) -> int:
@@ -64,7 +64,7 @@ def add(
 
 
 @user.command("list")
-@settings_options
+@shared_settings_options
 def list_users(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Show each user's role, name, and when role or password were set."""
     for row in read_users(_file(config_file, assignments)).values():
@@ -74,7 +74,7 @@ def list_users(config_file: Path | None, assignments: tuple[str, ...]) -> int:
 
 @user.command()
 @click.argument("name")
-@settings_options
+@shared_settings_options
 def remove(name: str, config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Remove NAME; their sessions end at the next request."""
     with _changed(_file(config_file, assignments)) as users:
@@ -86,7 +86,7 @@ def remove(name: str, config_file: Path | None, assignments: tuple[str, ...]) ->
 @user.command("role")
 @click.argument("name")
 @role_option
-@settings_options
+@shared_settings_options
 def change_role(name: str, role: str, config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Give NAME another role; their sessions end at the next request."""
     with _changed(_file(config_file, assignments)) as users:
@@ -98,7 +98,7 @@ def change_role(name: str, role: str, config_file: Path | None, assignments: tup
 @user.command()
 @click.argument("name")
 @password_option
-@settings_options
+@shared_settings_options
 def password(name: str, password_file: Path | None, config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Set another password for NAME.
 
@@ -114,7 +114,7 @@ def password(name: str, password_file: Path | None, config_file: Path | None, as
 
 
 def _file(config_file: Path | None, assignments: tuple[str, ...]) -> Path:
-    file = settings_from(config_file, assignments).serve.users_file
+    file = shared_settings_from(config_file, assignments).serve.users_file
     if file is None:
         raise UsageProblem("serve.users_file: is not set; name the file that is to hold the users")
     return file

@@ -10,10 +10,10 @@ from assignor_core.live import LiveCluster
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.maintenance import MaintenanceWindow, window_of
 from assignor_core.planner.policy import PlannerPolicy
-from streaming.control.windows import stale_after_ms
 from streaming.settings import ControlSettings, PlannerSettings, Settings
 from streaming.settings.fields import filled
 from streaming.views.broker_windows import capacities_of
+from streaming.views.spans import stale_after_ms
 
 EXECUTING_INTERVAL_MS = 1_000
 """Time between two ticks while an execution is under way, ms: a movement that has room begins at the next tick."""

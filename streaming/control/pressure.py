@@ -20,10 +20,11 @@ from assignor_core.intervals import is_due
 from assignor_core.live import LivePartition, PartitionKey
 from streaming import tables
 from streaming.cluster.metric_reads import sample_value, scrape
-from streaming.control.windows import WindowTables, stale_after_ms
+from streaming.control.windows import WindowTables
 from streaming.errors import UsageProblem
 from streaming.views.group_columns import KEY
 from streaming.views.group_picture import CURRENT_WINDOWS, POPULATED
+from streaming.views.spans import stale_after_ms
 
 READ_INTERVAL_MS = 5_000
 LIMIT_S = 2.0

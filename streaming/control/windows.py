@@ -13,16 +13,11 @@ from streaming import tables
 from streaming.contract.rates import BYTES_IN
 from streaming.views.broker_windows import COLUMNS, closed, loads, reads_unknown
 from streaming.views.group_picture import NO_RULES, LagRules
+from streaming.views.spans import stale_after_ms
 
 TABLE = "broker_load"
 LOOKBACK_WINDOWS_EXTRA = 10
 LOOKBACK_MIN_MS = 600_000
-STALE_WINDOWS = 5
-
-
-def stale_after_ms(window_ms: int) -> int:
-    """How old the newest window may be: beyond that nobody knows what is so now, as the pipeline may be down."""
-    return 60_000 + STALE_WINDOWS * window_ms
 
 
 @dataclass(frozen=True, slots=True)

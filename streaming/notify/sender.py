@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import copy_context
 
 import httpx
 import structlog
@@ -46,7 +47,7 @@ class Notifier:
         self._begun_before: set[str] = set()
         self._knows_past = False
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="notify", daemon=True)
+        self._thread = threading.Thread(target=copy_context().run, args=(self._loop,), name="notify", daemon=True)
         self._failure = ""
 
     def start(self) -> None:

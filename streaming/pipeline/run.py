@@ -25,6 +25,7 @@ from streaming.errors import ClusterUnreachable, TableUnavailable, UsageProblem
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.causes import reason
 from streaming.pipeline.checkpoints import Offsets
+from streaming.pipeline.cluster_threads import ClusterThreads
 from streaming.pipeline.guards import (
     LeaseOn,
     StillOurs,
@@ -44,7 +45,7 @@ from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import JVM_FAILED, check_file_systems, executor_cores
 from streaming.pipeline.sources import InputTopics
-from streaming.pipeline.starting import StartingSession
+from streaming.pipeline.starting import SessionOfCluster, StartingSession
 from streaming.pipeline.state_partitions import begins_of, settle_state_partitions
 from streaming.pipeline.upkeep import UpkeepThread, jobs_of_pipeline
 from streaming.runtime import clocks
@@ -70,6 +71,27 @@ def run_pipeline(settings: Settings, lease_on: LeaseOn | None = None) -> int:
 
     `lease_on` gives the lease that keeps other pipelines from checkpoints on an object store.
     """
+    stopping = _stopped_by_signals()
+    return _run_cluster(settings, StartingSession(settings.pipeline, settings.storage), stopping, lease_on)
+
+
+def run_pipelines(clusters: Mapping[str, Settings], lease_on: LeaseOn | None = None) -> int:
+    """Run the pipelines of several clusters in one Spark until SIGTERM or SIGINT (0) or until Spark ends (4). What ends
+    the pipeline of one cluster is logged, and that pipeline is started again. Raises SetUpIncomplete, UsageProblem.
+    """
+    stopping = _stopped_by_signals()
+    of_any = next(iter(clusters.values()))
+
+    with StartingSession(of_any.pipeline, of_any.storage) as spark:
+
+        def run_one(settings: Settings) -> int:
+            return _run_cluster(settings, SessionOfCluster(spark), stopping, lease_on)
+
+        return ClusterThreads(clusters, spark, run_one, stopping).run()
+
+
+def _stopped_by_signals() -> threading.Event:
+    """Returns an event that SIGTERM and SIGINT set; a second signal ends the process."""
     stopping = threading.Event()
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -79,11 +101,20 @@ def run_pipeline(settings: Settings, lease_on: LeaseOn | None = None) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
+    return stopping
+
+
+def _run_cluster(
+    settings: Settings,
+    starting: StartingSession | SessionOfCluster,
+    stopping: threading.Event,
+    lease_on: LeaseOn | None,
+) -> int:
     storage = settings.storage
     with only_pipeline(storage.checkpoints, lease_on, stopping) as still_ours:
         check_tables_are_there(storage)
         check_window_lengths(storage.tables, window_ms=settings.pipeline.window_ms)  # before the next notes the length
-        with StartingSession(settings.pipeline, storage) as spark:
+        with starting as spark:
 
             def meanwhile() -> None:
                 spark.start()

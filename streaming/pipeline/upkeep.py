@@ -16,6 +16,7 @@ windows, deletes rows beyond their retention, joins small files, or removes old 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
@@ -115,7 +116,8 @@ class UpkeepThread:
         self._patience_s = patience_s
         self._deadline_s = 0.0
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="upkeep", daemon=True)
+        # With the context of who starts it: log lines name the cluster there.
+        self._thread = threading.Thread(target=copy_context().run, args=(self._loop,), name="upkeep", daemon=True)
 
     def failing(self) -> tuple[str, ...]:
         """Each job whose newest step failed, as `table: name`; and the thread itself, should it have ended early."""

@@ -38,11 +38,17 @@ CHATTER = re.compile(
 """Lines that the JVM writes at each start, whatever the settings."""
 
 
-def configure_logging(settings: LogSettings, secrets: frozenset[str] = frozenset()) -> None:
-    """Set up structlog for this process; warnings of libraries take the same form. `secrets` are never shown."""
+def configure_logging(
+    settings: LogSettings, secrets: frozenset[str] = frozenset(), kafka_cluster: str | None = None
+) -> None:
+    """Set up structlog for this process; warnings of libraries take the same form. `secrets` are never shown.
+
+    Each line has `kafka_cluster`, if it is given: where several clusters write to one log.
+    """
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     common: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        *([_of_cluster(kafka_cluster)] if kafka_cluster is not None else []),
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
@@ -87,6 +93,16 @@ def _renderers(settings: LogSettings) -> list[structlog.typing.Processor]:
             exception_formatter=structlog.dev.plain_traceback,
         ),
     ]
+
+
+def _of_cluster(name: str) -> structlog.typing.Processor:
+    """Processor of structlog: names the cluster that the process works for."""
+
+    def add(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event.setdefault("kafka_cluster", name)
+        return event
+
+    return add
 
 
 def _printable(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

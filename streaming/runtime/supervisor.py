@@ -1,7 +1,8 @@
 """All roles on one machine: each a process of its own, started again when it ends, stopped together.
 
 A role that fails again and again is retried with growing pauses, and the other roles continue: control may be in the
-middle of an execution. Only a role whose first start finds wrong settings ends the whole run.
+middle of an execution. Only a role whose first start finds wrong settings ends the whole run. Of several clusters each
+has a collect and a control of its own, which end no process of another cluster, whatever they find.
 """
 
 import os
@@ -23,6 +24,8 @@ from streaming.runtime import processes
 log = structlog.get_logger()
 
 ROLES = ("collect", "pipeline", "control", "serve")
+OF_ONE_CLUSTER = frozenset({"collect", "control"})
+"""Roles that work for one cluster; the others work for all clusters in one process."""
 POLL_INTERVAL_S = 0.5
 RESTART_WAIT_S = 2.0
 """The pause before a role is started again that ended soon after its start twice in a row; each next pause is twice as
@@ -44,12 +47,24 @@ class RoleProcess:
 
     role: str
     command: list[str]
+    cluster: str | None = None
+    """The cluster that it works for, where there are several and it works for one."""
     process: subprocess.Popen[bytes] | None = None
     started_s: float = 0.0
     starts: int = 0
     quick_deaths: int = 0
     last_code: int = 0
     restart_at_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The role, with the cluster where it works for one of several."""
+        return self.role if self.cluster is None else f"{self.role}-{self.cluster}"
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The role and its cluster, as log lines have them."""
+        return {"role": self.role, **({} if self.cluster is None else {"kafka_cluster": self.cluster})}
 
     @property
     def is_failing(self) -> bool:
@@ -64,14 +79,19 @@ class Supervisor:
     arguments: Sequence[str]
     roles: tuple[str, ...] = ROLES
     log_folder: str | None = None
+    clusters: Sequence[str] = ()
+    """Names of the clusters, where there are several."""
     _running: list[RoleProcess] = field(default_factory=list)
 
     def start(self) -> None:
         """Start every role; their output goes to ours, or to files in `log_folder`."""
         for role in self.roles:
-            supervised = RoleProcess(role, [sys.executable, "-m", "streaming", role, *self.arguments])
-            self._launch(supervised)
-            self._running.append(supervised)
+            for cluster in (self.clusters if role in OF_ONE_CLUSTER else ()) or (None,):
+                chosen = [] if cluster is None else ["--cluster", cluster]
+                command = [sys.executable, "-m", "streaming", role, *self.arguments, *chosen]
+                supervised = RoleProcess(role, command, cluster)
+                self._launch(supervised)
+                self._running.append(supervised)
 
     def poll(self) -> int | None:
         """Start again what has ended; the exit code to end with if the first start of a role found wrong input."""
@@ -85,7 +105,8 @@ class Supervisor:
                 self._lives(supervised, now_s)
             else:
                 self._ended(supervised, process.returncode, now_s)
-                if supervised.starts == 1 and process.returncode == USAGE_CODE:
+                is_alone = supervised.cluster is None
+                if is_alone and supervised.starts == 1 and process.returncode == USAGE_CODE:
                     log.error("role_refuses_to_start", role=supervised.role, exit_code=USAGE_CODE)
                     return USAGE_CODE
                 if supervised.restart_at_s <= now_s:
@@ -99,7 +120,7 @@ class Supervisor:
     def stop(self) -> None:
         """End every role: SIGTERM, then SIGKILL after a grace in which a batch can be finished."""
         alive = {
-            supervised.process.pid: supervised.role
+            supervised.process.pid: supervised.name
             for supervised in self._running
             if supervised.process is not None and supervised.process.poll() is None
         }
@@ -125,7 +146,7 @@ class Supervisor:
                 preexec_fn=processes.die_with_parent,
             )  # fmt: skip
         else:
-            log_file = Path(self.log_folder) / f"{supervised.role}.log"
+            log_file = Path(self.log_folder) / f"{supervised.name}.log"
             supervised.process = processes.start(supervised.command, log=log_file, environment=environment)
         supervised.started_s = time.monotonic()
         supervised.starts += 1
@@ -133,7 +154,7 @@ class Supervisor:
     def _lives(self, supervised: RoleProcess, now_s: float) -> None:
         if supervised.quick_deaths and now_s - supervised.started_s >= QUICK_DEATH_S:
             if supervised.is_failing:
-                log.info("role_runs_again", role=supervised.role)
+                log.info("role_runs_again", **supervised.named)
             supervised.quick_deaths = 0
 
     def _ended(self, supervised: RoleProcess, code: int, now_s: float) -> None:
@@ -145,7 +166,7 @@ class Supervisor:
         supervised.restart_at_s = now_s + pause_s
         level = log.error if supervised.is_failing else log.warning
         level(
-            "role_ended", role=supervised.role, exit_code=code, quick_deaths=supervised.quick_deaths,
+            "role_ended", **supervised.named, exit_code=code, quick_deaths=supervised.quick_deaths,
             restart_in_s=pause_s,
         )  # fmt: skip
 
@@ -162,8 +183,9 @@ def _exit_code(code: int) -> int:
     return SIGNAL_BASE - code if code < 0 else code or 1
 
 
-def run_all(arguments: Sequence[str], check: Callable[[], None]) -> int:
-    """Run all roles until SIGTERM or SIGINT, or until the first start of a role finds wrong input (2).
+def run_all(arguments: Sequence[str], check: Callable[[], None], clusters: Sequence[str] = ()) -> int:
+    """Run all roles until SIGTERM or SIGINT, or until the first start of a role finds wrong input (2). `clusters` has
+    the names of the clusters, if there are several.
 
     The code at the end is 0, or that of a role which failed again and again when the signal came.
 
@@ -177,9 +199,9 @@ def run_all(arguments: Sequence[str], check: Callable[[], None]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     check()
-    supervisor = Supervisor(arguments)
+    supervisor = Supervisor(arguments, clusters=clusters)
     supervisor.start()
-    log.info("started", roles=list(ROLES))
+    log.info("started", roles=list(ROLES), **({"clusters": list(clusters)} if clusters else {}))
     try:
         while not stopping.wait(POLL_INTERVAL_S):
             code = supervisor.poll()

@@ -6,7 +6,7 @@ Fresh series at each snapshot, so what is gone vanishes; a hard cap on series, a
 import gzip
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -29,6 +29,8 @@ from streaming.settings import Settings
 PLAN_SECONDS = (0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
 EXECUTION_SECONDS = (10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0)
 PREFIX = "rebalancer_"
+NETWORK_LABELS = "network_labels"
+"""A value of `serve.compatible_metrics` that is no other exporter."""
 GZIP_LEVEL = 3
 """A tenth of the bytes, for half of the time that the usual level takes."""
 UNBOUNDED = frozenset({"topic", "consumergroup"})
@@ -81,18 +83,20 @@ FORMS = tuple(Form(content_type, packed) for content_type in ENCODERS for packed
 class Exposition:
     """What /metrics answers: bytes that lie ready, made when a snapshot comes, in every form that is asked for."""
 
-    def __init__(self, snapshot: Snapshot, settings: Settings) -> None:
-        self._snapshot = snapshot
-        self._registry = registry_of(lambda: self._snapshot, settings)
+    def __init__(self, snapshot: Snapshot, settings: Settings, forms: Sequence[Form] = FORMS) -> None:
+        """`forms` are made before anybody asks."""
+        self.snapshot = snapshot
+        self._registry = registry_of(lambda: self.snapshot, settings)
         self._lock = threading.Lock()
+        self._forms = forms
         self._asked: frozenset[Form] = frozenset()
-        self._rendered = self._render(FORMS)
+        self._rendered = self._render(forms)
 
     def update(self, snapshot: Snapshot) -> None:
         """Show `snapshot` from now on."""
         with self._lock:
-            self._snapshot = snapshot
-            self._rendered = self._render(self._asked or FORMS)
+            self.snapshot = snapshot
+            self._rendered = self._render(self._asked or self._forms)
 
     def ready(self, form: Form) -> bytes | None:
         """The body, at once; None where none was made in this form yet."""
@@ -110,16 +114,75 @@ class Exposition:
             return self._rendered[form]
 
     def _render(self, forms: Iterable[Form]) -> dict[Form, bytes]:
-        """The newest snapshot in these forms, collected once for all of them."""
-        wanted = tuple(forms)
-        collected = _Collected(tuple(self._registry.collect()))
-        types = dict.fromkeys(form.content_type for form in wanted)
-        plain = {content_type: ENCODERS[content_type](collected) for content_type in types}
-        return {
-            form: gzip.compress(body, GZIP_LEVEL, mtime=0) if form.packed else body
-            for form in wanted
-            for body in (plain[form.content_type],)
-        }
+        return _rendered(self._registry, forms)
+
+
+def _rendered(registry: CollectorRegistry, forms: Iterable[Form]) -> dict[Form, bytes]:
+    """The metrics of a registry in these forms, collected once for all of them."""
+    wanted = tuple(forms)
+    if not wanted:
+        return {}
+    collected = _Collected(tuple(registry.collect()))
+    types = dict.fromkeys(form.content_type for form in wanted)
+    plain = {content_type: ENCODERS[content_type](collected) for content_type in types}
+    return {
+        form: gzip.compress(body, GZIP_LEVEL, mtime=0) if form.packed else body
+        for form in wanted
+        for body in (plain[form.content_type],)
+    }
+
+
+class ExpositionOfAll:
+    """What /metrics answers for several clusters: the series of all of them, made when they are asked for.
+
+    Series of other exporters are left out: most of them have no label for the cluster, so those of two clusters would
+    be one. Each cluster's own /metrics has them.
+    """
+
+    def __init__(self, clusters: Sequence[tuple[Callable[[], Snapshot], Settings]]) -> None:
+        self._snapshots = [snapshot for snapshot, _ in clusters]
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(
+            _Merged([SnapshotCollector(snapshot, _without_exporters(settings)) for snapshot, settings in clusters])
+        )
+        ProcessCollector(registry=self._registry)
+        self._lock = threading.Lock()
+        self._shown: list[int] = []
+        self._rendered: dict[Form, bytes] = {}
+
+    def ready(self, _form: Form) -> bytes | None:
+        """Nothing lies ready: clusters are read one after the other, and each would have all made anew."""
+        return None
+
+    def answer(self, form: Form) -> bytes:
+        """The body; the one before, if no cluster has been read since."""
+        with self._lock:
+            newest = [snapshot().read_at_ms for snapshot in self._snapshots]
+            if newest != self._shown:
+                self._shown, self._rendered = newest, {}
+            if form not in self._rendered:
+                self._rendered |= _rendered(self._registry, [form])
+            return self._rendered[form]
+
+
+def _without_exporters(settings: Settings) -> Settings:
+    own = [name for name in settings.serve.compatible_metrics if name == NETWORK_LABELS]
+    return settings.model_copy(update={"serve": settings.serve.model_copy(update={"compatible_metrics": own})})
+
+
+class _Merged(Collector):
+    """Metrics of several collectors: each name once, with the series of all."""
+
+    def __init__(self, collectors: Sequence[Collector]) -> None:
+        self._collectors = collectors
+
+    def collect(self) -> Iterable[Metric]:
+        merged: dict[str, Metric] = {}
+        for metric in (metric for collector in self._collectors for metric in collector.collect()):
+            known = merged.setdefault(metric.name, metric)
+            if known is not metric:
+                known.samples.extend(metric.samples)
+        return merged.values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +211,7 @@ class SnapshotCollector(Collector):
         cluster = snapshot.kafka_cluster
         exporters = self._settings.serve.compatible_metrics
         own, of_groups = samples(snapshot, self._settings, self._build), group_samples(snapshot)
-        own = with_network_labels(own) if "network_labels" in exporters else own
+        own = with_network_labels(own) if NETWORK_LABELS in exporters else own
         kept, dropped = bounded(own, of_groups, self._settings.serve.series_max)
         left = self._settings.serve.series_max - sum(map(len, kept.values()))
         compatible, cut = compatible_metrics(snapshot, exporters, series_max=left)

@@ -5,21 +5,25 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from types import FrameType
 
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
 from streaming.errors import RebalancerError
 from streaming.notify.sender import Notifier
 from streaming.runtime import clocks
 from streaming.serve.api.audit import Actions
+from streaming.serve.api.events import Events
+from streaming.serve.cluster_router import ClusterRouter, build_shared_app
 from streaming.serve.connections import server_config
-from streaming.serve.metrics import Exposition
+from streaming.serve.metrics import FORMS, Exposition, ExpositionOfAll, Form
 from streaming.serve.snapshot import Snapshot, SnapshotReader
-from streaming.serve.web import build_app
+from streaming.serve.web import Door, build_app
 from streaming.settings import ServeSettings, Settings
 
 log = structlog.get_logger()
@@ -32,11 +36,13 @@ class PortUnavailable(RebalancerError):
     """The address can't be listened on."""
 
 
-def run_serve(settings: Settings, actions: Actions) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code. Raises PortUnavailable.
+ActionsOf = Callable[[Settings], Actions]
+"""What requests that act on a cluster ask: it knows control's journal and Kafka."""
 
-    `actions` is what requests that act ask: it knows control's journal and Kafka.
-    """
+
+def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf) -> int:
+    """Serve one cluster or several until SIGTERM or SIGINT; returns the exit code. Raises PortUnavailable."""
+    (settings, *others) = clusters.values()
     listener = _listen(settings.serve)
     server: Server | None = None
 
@@ -45,25 +51,37 @@ def run_serve(settings: Settings, actions: Actions) -> int:
             server.should_exit = True
 
     with listener:
-        refresher = Refresher(settings, stop, clocks.now_ms)
-        app = build_app(refresher.snapshot, refresher.exposition, settings, clocks.now_ms, actions)
-        server = Server(server_config(app, settings.serve), app.state.events.close)
+        forms = () if others else FORMS  # nobody asks for those of each of many clusters all the time
+        refreshers, notifiers = dict[str, Refresher](), list[Notifier]()
+        for name, each in clusters.items():
+            # Log lines of their threads name the cluster, if there are several.
+            with structlog.contextvars.bound_contextvars(**({"kafka_cluster": name} if others else {})):
+                refreshers[name] = Refresher(each, stop, clocks.now_ms, forms)
+                notifiers.append(_notifier(each, refreshers[name]))
+        app, events = _apps(clusters, refreshers, actions_of) if others else _app(settings, refreshers, actions_of)
+
+        def close_events() -> None:
+            for each in events:
+                each.close()
+
+        server = Server(server_config(app, settings.serve), close_events)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         host, port = listener.getsockname()[:2]
         scheme = "http" if settings.serve.tls_certificate_file is None else "https"
         log.info("serve_started", url=f"{scheme}://{host}:{port}/", tables=settings.storage.tables)
         _put_answers_first()
-        notifier = Notifier(settings, lambda: refresher.snapshot().groups.topics, clocks.now_ms)
-        refresher.start()
-        notifier.start()
+        parts: list[Refresher | Notifier] = [*refreshers.values(), *notifiers]
+        for part in parts:
+            part.start()
         try:
             server.run(sockets=[listener])
         finally:
-            refresher.stop()
-            notifier.stop()
-    if refresher.failure is not None:
-        raise refresher.failure
+            for part in parts:
+                part.stop()
+    for refresher in refreshers.values():
+        if refresher.failure is not None:
+            raise refresher.failure
     log.info("serve_stopped")
     return 0
 
@@ -76,18 +94,59 @@ def _put_answers_first() -> None:
     gc.freeze()
 
 
+def _notifier(settings: Settings, refresher: "Refresher") -> Notifier:
+    return Notifier(settings, lambda: refresher.snapshot().groups.topics, clocks.now_ms)
+
+
+def _app(
+    settings: Settings, refreshers: Mapping[str, "Refresher"], actions_of: ActionsOf
+) -> tuple[ASGIApp, list[Events]]:
+    """Returns the application of the one cluster, and its streams of events."""
+    (refresher,) = refreshers.values()
+    app = build_app(refresher.snapshot, refresher.exposition, settings, clocks.now_ms, actions_of(settings))
+    return app, [app.state.events]
+
+
+def _apps(
+    clusters: Mapping[str, Settings], refreshers: Mapping[str, "Refresher"], actions_of: ActionsOf
+) -> tuple[ASGIApp, list[Events]]:
+    """Returns the application of several clusters, and their streams of events."""
+    door = Door.of(next(iter(clusters.values())).serve, clocks.now_ms)
+
+    def of_all() -> list[Snapshot]:
+        return [refresher.snapshot() for refresher in refreshers.values()]
+
+    apps = {
+        name: build_app(
+            refreshers[name].snapshot, refreshers[name].exposition, settings, clocks.now_ms, actions_of(settings),
+            door=door, of_all=of_all,
+        )
+        for name, settings in clusters.items()
+    }  # fmt: skip
+    parts = [(refreshers[name].snapshot, settings) for name, settings in clusters.items()]
+    shared = build_shared_app(parts, ExpositionOfAll(parts), clocks.now_ms, door)
+    return ClusterRouter(shared, apps), [app.state.events for app in apps.values()]
+
+
 class Refresher:
     """Holds the newest snapshot; the first is read before `start` returns. `clock` gives ms since 1970."""
 
-    def __init__(self, settings: Settings, on_failure: Callable[[], None], clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        on_failure: Callable[[], None],
+        clock: Callable[[], int],
+        forms: Sequence[Form] = FORMS,
+    ) -> None:
+        """`forms` are those of the metrics that are made before anybody asks for them."""
         self._clock = clock
         self._reader = SnapshotReader(settings)
         self._interval_s = settings.serve.refresh_interval_ms / 1000
         self._on_failure = on_failure
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="refresh", daemon=True)
+        self._thread = threading.Thread(target=copy_context().run, args=(self._loop,), name="refresh", daemon=True)
         self._snapshot = self._reader.read(self._clock())
-        self.exposition = Exposition(self._snapshot, settings)
+        self.exposition = Exposition(self._snapshot, settings, forms)
         """The newest snapshot's metrics."""
         self.failure: Exception | None = None
         """What ended the thread: a bug, as the snapshot shows everything that can be expected."""

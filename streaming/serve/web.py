@@ -11,9 +11,12 @@
 
 import ipaddress
 import socket
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Protocol, Self
 
 import structlog
 from starlette.applications import Starlette
@@ -22,7 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streaming.serve import access
@@ -52,7 +55,30 @@ POLICY = (
 """Nothing is fetched from anywhere else, nothing inside the page runs, and nothing else may embed it. Bars have their
 widths as styles. Forms are sent by script alone: a browser that sends one itself might put a password into an
 address."""
+PAGE, PAGE_OF_ALL = "page.html", "clusters.html"
+"""The page of one cluster, and that of several."""
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Who may ask, with the routes by which people sign in: one for all clusters of a serve, as a session is."""
+
+    sign_in: SignIn
+    routes: Sequence[BaseRoute]
+    middleware: Sequence[Middleware]
+    open_streams: Counter[str]
+    """Streams of events that are open, by network."""
+
+    @classmethod
+    def of(cls, serve: ServeSettings, clock: Callable[[], int]) -> Self:
+        """Returns the door that these settings describe; `clock` gives ms since 1970."""
+        sign_in = SignIn(serve)
+        middleware = [
+            Middleware(AllowedHosts, [serve.host, *serve.allowed_hosts]),
+            *access.middleware(sign_in, clock, is_closed=serve.reading == "signed_in"),
+        ]
+        return cls(sign_in, access.routes(sign_in, clock), middleware, Counter())
 
 
 def build_app(
@@ -61,23 +87,19 @@ def build_app(
     settings: Settings,
     clock: Callable[[], int],
     actions: Actions,
+    *,
+    door: Door | None = None,
+    of_all: Callable[[], Sequence[Snapshot]] | None = None,
 ) -> Starlette:
     """The application over `snapshot`, which returns the newest one at once, and the metrics made of it.
 
     `clock` gives ms since 1970; `actions` is what requests that act ask. `app.state.events` has the streams of events,
-    which must be closed before the process can end.
+    which must be closed before the process can end. `door` and `of_all`, the snapshots of all clusters, are given if
+    this is one of several clusters.
     """
-    sign_in = SignIn(settings.serve)
-    looks = Looks(snapshot, settings, clock)
-    events = Events(looks, sign_in)
-
-    async def metrics(request: Request) -> Response:
-        form = Form.of(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
-        # Not through a thread where the bytes lie ready: each change of threads may wait for the one that reads tables.
-        ready = exposition.ready(form)
-        body = ready if ready is not None else await run_in_threadpool(exposition.answer, form)
-        headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if form.packed else {})
-        return Response(body, media_type=form.content_type, headers=headers)
+    door = door or Door.of(settings.serve, clock)
+    looks = Looks(snapshot, settings, clock, of_all)
+    events = Events(looks, door.sign_in, door.open_streams)
 
     def status(request: Request) -> Response:
         return answer(request, status_of(snapshot()))
@@ -86,33 +108,56 @@ def build_app(
         return answer(request, weights_of(snapshot().load, request.query_params.getlist("topic")))
 
     def ready(_request: Request) -> Response:
-        problems = _problems(snapshot(), settings.serve, now_ms=clock())
+        problems = problems_of(snapshot(), settings.serve, now_ms=clock())
         return JSONResponse({"ready": not problems, "problems": problems}, status_code=503 if problems else 200)
-
-    def healthy(_request: Request) -> Response:
-        return PlainTextResponse("ok\n")
 
     app = Starlette(
         routes=[
-            *page_routes(),
-            Route("/metrics", metrics),
+            *page_routes(PAGE),
+            metrics_route(exposition),
             Route("/api/status", status),
             Route("/api/weights", weights),
             Route("/healthz", healthy),
             Route("/readyz", ready),
-            *api_routes(looks, sign_in, actions, events),
+            *api_routes(looks, door.sign_in, actions, events, door.routes),
         ],
         exception_handlers={HTTPException: answer_problem},
-        middleware=[
-            Middleware(AllowedHosts, [settings.serve.host, *settings.serve.allowed_hosts]),
-            *access.middleware(sign_in, clock, is_closed=settings.serve.reading == "signed_in"),
-        ],
+        middleware=door.middleware,
     )
     app.state.events = events
     return app
 
 
-def _problems(snapshot: Snapshot, serve: ServeSettings, *, now_ms: int) -> list[str]:
+class Answers(Protocol):
+    """What /metrics answers with."""
+
+    def ready(self, form: Form) -> bytes | None:
+        """The body, at once; None where none lies ready."""
+
+    def answer(self, form: Form) -> bytes:
+        """The body, which may have to be made."""
+
+
+def metrics_route(exposition: Answers) -> Route:
+    """Returns the route of the metrics."""
+
+    async def metrics(request: Request) -> Response:
+        form = Form.of(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
+        # Not through a thread where the bytes lie ready: each change of threads may wait for the one that reads tables.
+        lying = exposition.ready(form)
+        body = lying if lying is not None else await run_in_threadpool(exposition.answer, form)
+        headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if form.packed else {})
+        return Response(body, media_type=form.content_type, headers=headers)
+
+    return Route("/metrics", metrics)
+
+
+def healthy(_request: Request) -> Response:
+    """Answers while the process does."""
+    return PlainTextResponse("ok\n")
+
+
+def problems_of(snapshot: Snapshot, serve: ServeSettings, *, now_ms: int) -> list[str]:
     patience_ms = max(FRESH_MIN_MS, FRESH_INTERVALS * serve.refresh_interval_ms)
     age_ms = now_ms - snapshot.read_at_ms
     stale = [f"the snapshot is {age_ms / 1000:.0f} s old"] if age_ms > patience_ms else []
@@ -122,11 +167,12 @@ def _problems(snapshot: Snapshot, serve: ServeSettings, *, now_ms: int) -> list[
     return stale + [f"{part}: {reason}" for part, reason in failures]
 
 
-def page_routes() -> list[Route]:
-    """A route for the page and for each of its styles and scripts: the files of the folder `page`, read once."""
+def page_routes(first: str) -> list[Route]:
+    """A route for the page whose file is `first`, and for each style and script in the folder `page`, read once."""
     return [
-        Route("/" if name == "page.html" else f"/{name}", _answering(text, _kind(name)))
+        Route("/" if name == first else f"/{name}", _answering(text, _kind(name)))
         for name, text in page_files().items()
+        if name == first or _kind(name) != "html"
     ]
 
 

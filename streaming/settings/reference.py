@@ -13,6 +13,7 @@ HEAD = """\
 # The environment sets a value by REBALANCER_SECTION__KEY=value (two underscores), or by flag: --set section.key=value.
 # There lists may be a,b, and null or nothing unsets what may be null here.
 # Order: defaults < file < environment < flags. `rebalancer config` shows what holds and where it came from.
+# Several clusters: `clusters:` names each with sections of its own, which override those here; see docs/clusters.md.
 # Made by `python -m streaming.settings.reference`.
 """
 COMMENT_COLUMNS = 116

@@ -56,11 +56,14 @@ _WITHIN = re.compile(
 """Within an error of Parquet the chain is one line."""
 
 
-def use_object_store(storage: StorageSettings, environment: Mapping[str, str] = os.environ) -> None:
-    """Lets this process reach tables on S3 as the settings ask; raises UsageProblem where that is not safe."""
+def use_object_store(*storages: StorageSettings, environment: Mapping[str, str] = os.environ) -> None:
+    """Lets this process reach tables on S3 as the settings ask; raises UsageProblem where that is not safe. Settings of
+    several clusters differ in their places alone.
+    """
     _options.clear()
-    if any(scheme_of(place) in S3_SCHEMES for place in (storage.tables, storage.checkpoints)):
-        _options.update(s3_options(storage, environment))
+    for storage in storages:
+        if any(scheme_of(place) in S3_SCHEMES for place in (storage.tables, storage.checkpoints)):
+            _options.update(s3_options(storage, environment))
 
 
 def s3_options(storage: StorageSettings, environment: Mapping[str, str]) -> dict[str, str]:

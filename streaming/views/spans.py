@@ -14,6 +14,12 @@ from numpy.typing import NDArray
 from streaming.tables import ALL_ROWS, Condition, at_least, below, equal, of_cluster, to_ms, utc
 
 WEEK_MS = 7 * 86_400_000
+STALE_WINDOWS = 5
+
+
+def stale_after_ms(window_ms: int) -> int:
+    """How old the newest window may be: beyond that nobody knows what is so now, as the pipeline may be down."""
+    return 60_000 + STALE_WINDOWS * window_ms
 
 
 def of_span(kafka_cluster: str, time: str, from_ms: int | None, until_ms: int | None = None) -> Condition:

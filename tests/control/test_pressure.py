@@ -9,8 +9,9 @@ from assignor_core.execution.caution import LagBound
 from assignor_core.live import LivePartition
 from streaming import tables
 from streaming.control.pressure import BASELINE_WINDOWS, READ_INTERVAL_MS, LagPressure
-from streaming.control.windows import STALE_WINDOWS, WindowTables
+from streaming.control.windows import WindowTables
 from streaming.views.group_picture import CURRENT_WINDOWS
+from streaming.views.spans import STALE_WINDOWS
 from tests.tables_in_memory import MemoryReader
 
 WINDOW_MS = 60_000

@@ -22,7 +22,12 @@ def start_pipeline(settings: Settings, folder: Path) -> subprocess.Popen[bytes]:
     """Start `rebalancer pipeline` with these settings; its log and its temporary files lie in `folder`."""
     config = folder / "pipeline.yaml"
     config.write_text(settings.model_dump_json(), encoding="utf-8")  # JSON is YAML
-    command = [sys.executable, "-m", "streaming", "pipeline", "--config", str(config)]
+    return start_process(["--config", str(config)], folder)
+
+
+def start_process(options: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    """Start `rebalancer pipeline` with these options; its log and its temporary files lie in `folder`."""
+    command = [sys.executable, "-m", "streaming", "pipeline", *options]
     temporary_files(folder).mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(temporary_files(folder))}
     return processes.start(command, log=folder / "pipeline.log", environment=environment)

@@ -70,6 +70,6 @@ def ask(
     return asyncio.run(asked())
 
 
-def get(app: Starlette, path: str, **query: Any) -> httpx.Response:
+def get(app: Any, path: str, **query: Any) -> httpx.Response:
     """The answer to a GET with this query."""
     return ask(app, "GET", path, params=query)

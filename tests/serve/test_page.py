@@ -74,6 +74,7 @@ def test_each_member_of_a_plan_that_is_shown_is_in_the_document() -> None:
         ("decisions.js", "row", "decisions"),
         ("decision.js", "seen", "decisions/seen"),
         ("audit.js", "row", "audit"),
+        ("clusters.js", "row", "clusters"),
         ("groups.js", "parts", "groups/partitions"),
         ("executions.js", "row", "executions/{execution_id}"),
         ("executions.js", "move", "executions/{execution_id}/movements"),
@@ -130,8 +131,9 @@ def test_a_module_is_small_and_imports_what_it_uses_from_modules_that_have_it(pa
             assert re.search(rf"(?:(?<![\w.\"$])|\.\.\.){name}(?![\w\":])", code), f"{name} is imported and not used"
 
 
-def test_the_entry_begins_every_module() -> None:
-    begun, found = {"main.js"}, ["main.js"]
+def test_the_entries_begin_every_module() -> None:
+    """The entry of the page of one cluster, and that of several."""
+    begun, found = {"main.js", "clusters.js"}, ["main.js", "clusters.js"]
     while found:
         new = set(re.findall(r'^import .*?"\./(.*?)";$', SOURCES[found.pop()], re.MULTILINE)) - begun
         begun |= new

@@ -152,3 +152,47 @@ def test_a_role_that_does_not_end_in_time_is_killed_and_named(tmp_path: Path, mo
             supervised.stop()
     assert supervised.process_id("role") is None
     assert [row["event"] for row in logged] == ["stopping", "roles_killed"]
+
+
+class OfTwoClusters(Supervisor):
+    """Roles of two clusters that only live, but for the collect of east, which ends with the code of wrong input."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("--config", "f"), log_folder=str(folder), clusters=("east", "west"))
+        self.commands: list[list[str]] = []
+
+    def _launch(self, supervised: supervisor.RoleProcess) -> None:
+        if supervised.starts == 0:
+            self.commands.append(supervised.command[3:])
+        script = "raise SystemExit(2)" if supervised.name == "collect-east" else "import signal; signal.pause()"
+        supervised.command = [sys.executable, "-c", script]
+        super()._launch(supervised)
+
+
+def test_each_of_several_clusters_has_a_collect_and_a_control_that_end_no_other(tmp_path: Path) -> None:
+    supervised = OfTwoClusters(tmp_path)
+    with structlog.testing.capture_logs() as logged:
+        supervised.start()
+        before = {row.name: row.process and row.process.pid for row in supervised._running}
+        try:
+
+            def has_ended() -> bool:
+                assert supervised.poll() is None
+                return any(row["event"] == "role_ended" for row in logged)
+
+            until("the collect of east has ended", has_ended, pause_s=0.01)
+            after = {row.name: row.process and row.process.pid for row in supervised._running}
+        finally:
+            supervised.stop()
+    shared = ["--config", "f"]
+    assert supervised.commands == [
+        ["collect", *shared, "--cluster", "east"],
+        ["collect", *shared, "--cluster", "west"],
+        ["pipeline", *shared],
+        ["control", *shared, "--cluster", "east"],
+        ["control", *shared, "--cluster", "west"],
+        ["serve", *shared],
+    ]
+    assert {name for name in before if before[name] != after[name]} == {"collect-east"}
+    ended = next(row for row in logged if row["event"] == "role_ended")
+    assert (ended["role"], ended["kafka_cluster"], ended["exit_code"]) == ("collect", "east", 2)

@@ -142,7 +142,9 @@ def _plan() -> dict[str, Any]:
     }
 
 
+CLUSTERS = Endpoint("/api/v1/clusters", load.clusters, (), shapes.CLUSTER)
 ENDPOINTS = (
+    CLUSTERS,
     Endpoint("/api/v1/brokers", load.brokers, (BROKER, *HISTORY), shapes.BROKER),
     Endpoint("/api/v1/topics", load.topics, (TOPIC, SEARCH, BY, *HISTORY), shapes.TOPIC),
     Endpoint(

@@ -10,6 +10,7 @@ from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import LIMIT_DEFAULT, page, unknown_cursor, unpack
 from streaming.serve.api.parameters import FROM, STEP, TO
 from streaming.serve.api.problems import Problem
+from streaming.serve.cluster_overview import overview
 from streaming.tables import ALL_ROWS, Condition, equal, to_ms
 from streaming.views import history
 from streaming.views.broker_load import BrokerLoad, LoadPart
@@ -32,6 +33,11 @@ MEMBERS_MAX = 200
 CAUSES_MAX = 50
 NAMES_MAX = 100
 """Members that an event shows to have come, and as many that went."""
+
+
+def clusters(looks: Looks, _given: Values) -> Body:
+    """Clusters of the deployment, the worst first."""
+    return {"items": overview(looks.of_all(), now_ms=looks.clock()), "next_cursor": None}
 
 
 def brokers(looks: Looks, given: Values) -> Body:

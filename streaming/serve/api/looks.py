@@ -1,7 +1,7 @@
 """What requests that read look at: the newest snapshot, and the tables by one reader that requests take in turn."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from streaming.serve.api.problems import Problem
@@ -16,10 +16,20 @@ QUEUE_MAX = 16
 
 
 class Looks:
-    """`clock` gives ms since 1970. One request reads tables at a time: so memory is that of one answer."""
+    """`clock` gives ms since 1970. One request reads tables at a time: so memory is that of one answer.
 
-    def __init__(self, snapshot: Callable[[], Snapshot], settings: Settings, clock: Callable[[], int]) -> None:
+    `of_all` returns the newest snapshot of every cluster of the deployment; None if there is only this one.
+    """
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        settings: Settings,
+        clock: Callable[[], int],
+        of_all: Callable[[], Sequence[Snapshot]] | None = None,
+    ) -> None:
         self.snapshot = snapshot
+        self.of_all = of_all or (lambda: (snapshot(),))
         self.settings = settings
         self.clock = clock
         self._reader = TableReader(settings.storage.tables)

@@ -1,6 +1,6 @@
 """Routes of the API."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -9,11 +9,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from streaming.errors import TableUnavailable, UsageProblem
-from streaming.serve import access
 from streaming.serve.access import HOW_TO_TURN_ON, SignIn
 from streaming.serve.api.acting import ACTS, Acting
 from streaming.serve.api.audit import Actions
-from streaming.serve.api.endpoints import ENDPOINTS, Endpoint
+from streaming.serve.api.endpoints import CLUSTERS, ENDPOINTS, Endpoint
 from streaming.serve.api.events import Events
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.openapi import document
@@ -22,21 +21,36 @@ from streaming.serve.api.parameters import read_query
 from streaming.serve.api.problems import Problem
 
 
-def api_routes(looks: Looks, sign_in: SignIn, actions: Actions, events: Events) -> list[BaseRoute]:
-    """What is read by GET, what has changed, what acts by POST, who is signed in, and the document of them all."""
+def api_routes(
+    looks: Looks, sign_in: SignIn, actions: Actions, events: Events, of_people: Sequence[BaseRoute]
+) -> list[BaseRoute]:
+    """What is read by GET, what has changed, what acts by POST, who is signed in, and the document of them all.
+
+    `of_people` are the routes by which people sign in and out.
+    """
+    reading = [Route(endpoint.path, _reading(endpoint, looks, sign_in), methods=["GET"]) for endpoint in ENDPOINTS]
+    return [
+        openapi_route(),
+        *reading,
+        *events.routes(),
+        *Acting(looks, sign_in, actions).routes(),
+        *of_people,
+    ]
+
+
+def clusters_route(looks: Looks, sign_in: SignIn) -> Route:
+    """Returns the route of the list of all clusters."""
+    return Route(CLUSTERS.path, _reading(CLUSTERS, looks, sign_in), methods=["GET"])
+
+
+def openapi_route() -> Route:
+    """Returns the route of the document."""
     described = _described()
 
     def openapi(request: Request) -> Response:
         return answer(request, described)
 
-    reading = [Route(endpoint.path, _reading(endpoint, looks, sign_in), methods=["GET"]) for endpoint in ENDPOINTS]
-    return [
-        Route("/api/openapi.json", openapi),
-        *reading,
-        *events.routes(),
-        *Acting(looks, sign_in, actions).routes(),
-        *access.routes(sign_in, looks.clock),
-    ]
+    return Route("/api/openapi.json", openapi)
 
 
 @cache

@@ -74,6 +74,31 @@ def of_table(name: str) -> Shape:
     return members
 
 
+NAMES_AND_NUMBERS = {"type": "object", "additionalProperties": {"type": "number"}}
+CLUSTER: Shape = {
+    "kafka_cluster": text(nullable=False),
+    "mode": text("observe, propose or apply", nullable=False),
+    "window_end_ms": integer("End of the newest closed window; ms since 1970"),
+    "is_stale": {"type": "boolean", "description": "Whether there is no window, or it is too old to plan on"},
+    "failures": texts("Parts of the snapshot that can't be read now"),
+    "brokers": integer("Brokers that were seen lately", nullable=False),
+    "brokers_unreported": integer("Those without a sample in the window", nullable=False),
+    "max_over_mean": {**NAMES_AND_NUMBERS, "description": "Resource: its skew in the window"},
+    "threshold_enter": number("Skew above which control makes a plan", nullable=False),
+    "verdict": text("Of the last decision: plan or hold"),
+    "reason": text("Why, one word"),
+    "detail": text("Why, a sentence"),
+    "decided_ms": integer("ms since 1970"),
+    "waiting_plan_id": text("A plan that may be approved"),
+    "execution_id": text("The execution that is under way"),
+    "execution_event": text("Its newest event"),
+    "groups": {**NAMES_AND_NUMBERS, "description": "Verdict: consumer groups that have it"},
+    "worst_groups": rows(
+        {"group": text(nullable=False), "status": text(nullable=False), "why": text(nullable=False)},
+        "Groups with the worst verdicts",
+        ("group", "status", "why"),
+    ),
+}
 STATUSES = {
     "type": "object",
     "additionalProperties": {"type": "integer"},

@@ -21,7 +21,9 @@ function showVerdict(s, now) {
   else if (d) text = d.reason.replaceAll("_", " ");
   else if (end) text = "no decision yet";
   put("verdict", el("span", { class: `badge ${kind}` }, text));
-  put("cluster", `cluster ${s.kafka_cluster} · mode ${s.mode}`);
+  // A serve for several clusters has the page of each below an address of its own.
+  const back = /\/clusters\/[^/]+\/$/.test(location.pathname) ? el("a", { href: "../../" }, "All clusters") : null;
+  put("cluster", back, back && " · ", `cluster ${s.kafka_cluster} · mode ${s.mode}`);
   put("age", `${end ? `window of ${span(s.window_ms)} that ended ${ago(end, now)} · ` : ""}times in ${zone()}`);
   // On every page, as its figures are of the newest window, too.
   put("stale", end && now - end > staleMs(s) ? `Old figures: the newest closed window ended ${ago(end, now)}, ${when(end)}. Loads, lags and plans are of that time.` : "");

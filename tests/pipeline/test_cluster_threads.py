@@ -1,0 +1,132 @@
+"""Pipelines of several clusters in one process: what ends one of them, what ends all, and how long it waits."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+import structlog
+
+from streaming.errors import ClusterUnreachable, SetUpIncomplete
+from streaming.pipeline import cluster_threads
+from streaming.pipeline.cluster_threads import ClusterThreads
+from streaming.settings import Settings
+from tests.waiting import DEADLINE_S
+
+
+class Spark:
+    """Spark's start, as the threads see it."""
+
+    ended = False
+    failure: Exception | None = None
+
+    def has_ended(self) -> bool:
+        if self.failure is not None:
+            raise self.failure
+        return self.ended
+
+
+def settings_of(*names: str) -> dict[str, Settings]:
+    return {name: Settings.model_validate({"kafka": {"cluster_name": name}}) for name in names}
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_threads, "RETRY_WAIT_S", 0.0)
+
+
+def run_with(spark: Spark, run_one: Callable[[str, threading.Event], int]) -> int:
+    """Run two clusters with this pipeline, whose first run begins once both have begun."""
+    stopping, both, begun = threading.Event(), threading.Barrier(2, timeout=DEADLINE_S), set[str]()
+
+    def run(settings: Settings) -> int:
+        name = settings.kafka.cluster_name
+        if name not in begun:
+            begun.add(name)
+            both.wait()
+        return run_one(name, stopping)
+
+    return ClusterThreads(settings_of("east", "west"), spark, run, stopping).run()
+
+
+@pytest.mark.parametrize("error", [ClusterUnreachable("away"), KeyError("a bug")])
+def test_a_cluster_that_fails_is_tried_again_and_the_other_runs_on(error: Exception) -> None:
+    runs: dict[str, int] = {"east": 0, "west": 0}
+
+    def run_one(name: str, stopping: threading.Event) -> int:
+        runs[name] += 1
+        if name == "east" and runs[name] < 4:
+            raise error
+        if name == "east":
+            stopping.set()
+        assert stopping.wait(DEADLINE_S)
+        return 0
+
+    with structlog.testing.capture_logs([structlog.contextvars.merge_contextvars]) as logged:
+        assert run_with(Spark(), run_one) == 0
+    assert runs == {"east": 4, "west": 1}
+    failed = [row for row in logged if row["event"] == "cluster_failed"]
+    assert [row["kafka_cluster"] for row in failed] == ["east"] * 3
+    assert type(error).__name__ in failed[0]["error"]
+
+
+def test_a_query_that_dies_is_a_failure_of_its_cluster_alone() -> None:
+    runs: list[str] = []
+
+    def run_one(name: str, stopping: threading.Event) -> int:
+        runs.append(name)
+        if name == "east" and runs.count("east") == 1:
+            return 4
+        if name == "east":
+            stopping.set()
+        stopping.wait(DEADLINE_S)
+        return 0
+
+    assert run_with(Spark(), run_one) == 0
+    assert sorted(runs) == ["east", "east", "west"]
+
+
+def test_a_jvm_that_has_ended_ends_all_with_the_code_of_a_dead_query() -> None:
+    spark = Spark()
+
+    def run_one(name: str, stopping: threading.Event) -> int:
+        if name == "west":
+            stopping.wait(DEADLINE_S)
+        spark.ended = True
+        return 4
+
+    assert run_with(spark, run_one) == 4
+
+
+def test_spark_that_does_not_start_ends_all_with_its_error() -> None:
+    spark = Spark()
+
+    def run_one(_name: str, _stopping: threading.Event) -> int:
+        spark.failure = SetUpIncomplete("no Java")
+        raise spark.failure
+
+    with pytest.raises(SetUpIncomplete, match="no Java"):
+        run_with(spark, run_one)
+
+
+def test_pauses_grow_while_a_cluster_fails_soon_after_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_threads, "RETRY_WAIT_S", 0.001)
+    monkeypatch.setattr(cluster_threads, "RETRY_WAIT_MAX_S", 0.004)
+    runs: list[str] = []
+
+    def run_one(name: str, stopping: threading.Event) -> int:
+        if name == "west":
+            stopping.wait(DEADLINE_S)
+            return 0
+        runs.append(name)
+        if len(runs) == 5:
+            stopping.set()
+        return 4
+
+    with structlog.testing.capture_logs() as logged:
+        assert run_with(Spark(), run_one) == 0
+    assert [row["after_s"] for row in logged if row["event"] == "cluster_is_tried_again"] == [
+        0.001,
+        0.002,
+        0.004,
+        0.004,
+    ]
