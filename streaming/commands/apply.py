@@ -13,7 +13,8 @@ import signal
 import sys
 import threading
 import time
-from contextlib import nullcontext, redirect_stdout, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -101,13 +102,11 @@ def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_j
     from assignor_core.maintenance import may_act, next_opening
     from streaming.cluster.clients import admin_client
     from streaming.cluster.permissions import check_may_execute
-    from streaming.commands.acting import noted, person
     from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.policies import maintenance_windows
     from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.secrets import secrets_of
-    from streaming.serve.api.audit import Outcome
 
     configure_logging(settings.log, secrets_of(settings))
     journal = journal_of(settings)
@@ -130,10 +129,7 @@ def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_j
         with lease.kept():
             cluster = leased_cluster(admin, lease)
             following = _Following(cluster, journal, lease, settings)
-            with noted(settings, "approve", approved.plan.plan_id, Outcome("accepted", "the plan is approved")):
-                if not is_stored:
-                    approved = journal.write_plan(approved.proposed, decision=None, now_ms=clocks.now_ms())
-                execution = journal.approve(approved, person(), now_ms=clocks.now_ms())
+            execution = _approved(journal, settings, approved, is_stored=is_stored)
             end = following.to_the_end(execution)
         if end.event is Event.REFUSED and revalidate:
             _propose_again(cluster, settings)
@@ -143,12 +139,57 @@ def _applied(plan: str, settings: Settings, *, yes: bool, revalidate: bool, as_j
     return execution, end
 
 
+def _approved(journal: "Journal", settings: Settings, approved: "KeptPlan", *, is_stored: bool) -> "Execution":
+    """The execution of the plan, which is stored first if it is not."""
+    from streaming.commands.acting import noted, person
+    from streaming.serve.api.audit import Outcome
+
+    with noted(settings, "approve", approved.plan.plan_id, Outcome("accepted", "the plan is approved")):
+        if not is_stored:
+            approved = journal.write_plan(approved.proposed, decision=None, now_ms=clocks.now_ms())
+        return journal.approve(approved, person(), now_ms=clocks.now_ms())
+
+
+def carry_out_stored(settings: Settings, plan_id: str) -> "EventRecord":
+    """Approves a stored plan that a person has agreed to; returns the event that ends its execution."""
+    from streaming.control.wiring import journal_of
+
+    journal = journal_of(settings)
+    with _following_of(settings, journal) as following:
+        return following.to_the_end(_approved(journal, settings, journal.plan(plan_id), is_stored=True))
+
+
+def finish_open(settings: Settings) -> None:
+    """Follows executions that are open to their ends, and carries them out where no control does."""
+    from streaming.control.wiring import journal_of
+
+    journal = journal_of(settings)
+    running = journal.open_executions(now_ms=clocks.now_ms())
+    if running:
+        with _following_of(settings, journal) as following:
+            for execution in running:
+                following.to_the_end(execution)
+
+
+@contextmanager
+def _following_of(settings: Settings, journal: "Journal") -> Iterator["_Following"]:
+    """A follower of executions with a lease of its own, which is given back at the end."""
+    from streaming.cluster.clients import admin_client
+    from streaming.control.identity import lease_of, leased_cluster
+
+    admin = admin_client(settings.kafka)
+    try:
+        lease = lease_of(admin, settings)
+        with lease.kept():
+            yield _Following(leased_cluster(admin, lease), journal, lease, settings)
+    finally:
+        admin.close()
+
+
 @click.command()
 @settings_options
 def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Stop what is being carried out: cancel moves in flight, take throttles away. Finished moves stay."""
-    from streaming.cluster.clients import admin_client
-    from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.secrets import secrets_of
@@ -161,18 +202,12 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     if not running:
         echo("nothing is being executed")
         return 0
-    admin = admin_client(settings.kafka)
-    try:
-        lease = lease_of(admin, settings)
-        with lease.kept():
-            following = _Following(leased_cluster(admin, lease), journal, lease, settings)
-            for execution in running:
-                following.ask_to_stop(execution)
-            for execution in running:
-                end = following.to_the_end(execution)
-                _tell(f"{execution.execution_id}: {end.event}: {end.detail}")
-    finally:
-        admin.close()
+    with _following_of(settings, journal) as following:
+        for execution in running:
+            following.ask_to_stop(execution)
+        for execution in running:
+            end = following.to_the_end(execution)
+            _tell(f"{execution.execution_id}: {end.event}: {end.detail}")
     return 0
 
 

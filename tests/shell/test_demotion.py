@@ -159,6 +159,19 @@ def test_an_undemotion_that_was_not_carried_out_can_be_asked_for_again(
         run("undemote", "3")
 
 
+@pytest.mark.usefixtures("carried_out")
+def test_an_undemotion_whose_command_was_killed_at_its_end_leaves_nothing_to_bring_back(
+    cluster: SimulatedCluster, own: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("demote", "3", "--apply", "--yes")
+    with monkeypatch.context() as patched:
+        patched.setattr(demotion, "_forget_orders", lambda *_: None)
+        run("undemote", "3", "--apply", "--yes")
+    assert plans_of(own, 3) != ()
+    run("undemote", "3", "--apply", "--yes")
+    assert plans_of(own, 3) == ()
+
+
 def test_who_may_not_be_demoted(cluster: SimulatedCluster, own: Settings) -> None:
     root, name = own.storage.tables, own.kafka.cluster_name
     with pytest.raises(UsageProblem, match="broker 9: is not alive, allowed are 1, 2, 3, 4"):
