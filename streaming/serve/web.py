@@ -32,6 +32,7 @@ from streaming.serve.api.events import Events
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import answer
 from streaming.serve.api.problems import answer_problem
+from streaming.serve.api.restarts import RestartChecks
 from streaming.serve.api.routes import api_routes
 from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import Snapshot
@@ -68,7 +69,7 @@ def build_app(
     which must be closed before the process can end.
     """
     sign_in = SignIn(settings.serve)
-    looks = Looks(snapshot, settings, clock)
+    looks = Looks(snapshot, settings, clock, RestartChecks(actions.restart_check, clock))
     events = Events(looks, sign_in)
 
     async def metrics(request: Request) -> Response:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from streaming.serve.api.problems import Problem
+from streaming.serve.api.restarts import RestartChecks
 from streaming.serve.snapshot import Snapshot
 from streaming.settings import Settings
 from streaming.tables import TableReader
@@ -18,10 +19,17 @@ QUEUE_MAX = 16
 class Looks:
     """`clock` gives ms since 1970. One request reads tables at a time: so memory is that of one answer."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot], settings: Settings, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        settings: Settings,
+        clock: Callable[[], int],
+        restarts: RestartChecks,
+    ) -> None:
         self.snapshot = snapshot
         self.settings = settings
         self.clock = clock
+        self.restarts = restarts
         self._reader = TableReader(settings.storage.tables)
         self._turn = threading.Lock()
         self._queue = threading.BoundedSemaphore(QUEUE_MAX)
