@@ -170,40 +170,6 @@ def wait_until_preferred(admin: KafkaAdminClient) -> Placement:
     return placement(admin)
 
 
-def test_five_brokers_are_rolled_though_roll_and_control_are_killed_and_one_broker_is_slow(
-    own: Settings, admin: KafkaAdminClient, brokers: EmbeddedCluster, commands: Commands, tmp_path: Path
-) -> None:
-    before = wait_until_preferred(admin)
-    leader = quorum_leader(admin)
-    assert broker_hosts(admin) == dict.fromkeys(range(1, 6), "127.0.0.1")
-    with (
-        Writer(brokers.bootstrap_servers, "t") as writer,
-        Restarter(brokers, tmp_path / "asked", slow=3) as restarter,
-    ):
-        first = commands.start("roll", "--yes", "--exec", restarter.command)
-        until("two brokers are restarted", lambda: len(restarter.restarted) == 2 or first.poll() is not None)
-        refused = commands.start("roll", "--yes", "--exec", restarter.command)
-        code, _, errors = ended(refused)
-        assert (code, "another process carries out a roll of this cluster" in errors) == (REFUSED, True), errors
-        commands.kill(first)
-        control = commands.start("control")
-        second = commands.start("roll", "--yes", "--json", "--exec", restarter.command)
-        until("one more broker is restarted", lambda: len(set(restarter.restarted)) >= 3 or second.poll() is not None)
-        commands.kill(control)
-        code, output, errors = ended(second)
-        assert code == DONE, errors
-    assert json.loads(output)["event"] == "done"
-    assert sorted(set(restarter.restarted)) == [1, 2, 3, 4, 5]
-    racks = [(broker - 1) % 3 for broker in dict.fromkeys(restarter.restarted)]
-    assert len([place for place, rack in enumerate(racks) if racks.index(rack) == place]) == 3
-    assert all(racks[place] == racks[place - 1] or racks.index(racks[place]) == place for place in range(1, 5)), racks
-    assert restarter.restarted[-1] == leader, "the controller is the last one"
-    assert demoted(own) == frozenset()
-    until("all is led as before", lambda: placement(admin) == before)
-    assert writer.acknowledged.total() > 0
-    assert writer.lost() == {}
-
-
 def test_a_broker_that_does_not_return_stops_the_roll_until_it_is_back(
     own: Settings, admin: KafkaAdminClient, brokers: EmbeddedCluster, commands: Commands, tmp_path: Path
 ) -> None:
@@ -259,3 +225,38 @@ def test_a_broker_without_second_replicas_is_not_begun_with(admin: KafkaAdminCli
     code, _, errors = commands.run("roll", "--yes", "--margin", "1", "--accept-single")
     assert (code, "without margin: one more broker" in errors) == (REFUSED, True), errors
     admin.delete_topics(["alone"])
+    until("the topic is gone", lambda: ("alone", 0) not in Cluster(admin).describe().partitions)
+
+
+def test_five_brokers_are_rolled_though_roll_and_control_are_killed_and_one_broker_is_slow(
+    own: Settings, admin: KafkaAdminClient, brokers: EmbeddedCluster, commands: Commands, tmp_path: Path
+) -> None:
+    before = wait_until_preferred(admin)
+    leader = quorum_leader(admin)
+    assert broker_hosts(admin) == dict.fromkeys(range(1, 6), "127.0.0.1")
+    with (
+        Writer(brokers.bootstrap_servers, "t") as writer,
+        Restarter(brokers, tmp_path / "asked", slow=3) as restarter,
+    ):
+        first = commands.start("roll", "--yes", "--exec", restarter.command)
+        until("two brokers are restarted", lambda: len(restarter.restarted) == 2 or first.poll() is not None)
+        refused = commands.start("roll", "--yes", "--exec", restarter.command)
+        code, _, errors = ended(refused)
+        assert (code, "another process carries out a roll of this cluster" in errors) == (REFUSED, True), errors
+        commands.kill(first)
+        control = commands.start("control")
+        second = commands.start("roll", "--yes", "--json", "--exec", restarter.command)
+        until("one more broker is restarted", lambda: len(set(restarter.restarted)) >= 3 or second.poll() is not None)
+        commands.kill(control)
+        code, output, errors = ended(second)
+        assert code == DONE, errors
+    assert json.loads(output)["event"] == "done"
+    assert sorted(set(restarter.restarted)) == [1, 2, 3, 4, 5]
+    racks = [(broker - 1) % 3 for broker in dict.fromkeys(restarter.restarted)]
+    assert len([place for place, rack in enumerate(racks) if racks.index(rack) == place]) == 3
+    assert all(racks[place] == racks[place - 1] or racks.index(racks[place]) == place for place in range(1, 5)), racks
+    assert restarter.restarted[-1] == leader, "the controller is the last one"
+    assert demoted(own) == frozenset()
+    until("all is led as before", lambda: placement(admin) == before)
+    assert writer.acknowledged.total() > 0
+    assert writer.lost() == {}
