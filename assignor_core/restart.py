@@ -3,7 +3,8 @@
 A partition is *offline* without the broker if no other replica is in sync. It *refuses writes* of producers with
 acks=all if fewer than `min.insync.replicas` replicas stay in sync. It is *at the edge* if just as many stay: one more
 broker that fails would stop its producers. A partition that is offline or refuses writes already is not the restart's
-doing, but the broker may hold what brings it back, so the restart waits for that too.
+doing, but the broker may hold what brings it back, so the restart waits for that too. Eligible leader replicas
+(KIP-966) change no verdict: Kafka keeps them for partitions below `min.insync.replicas`, which stop the restart anyway.
 
 Groups and transactions have their coordinators where the partitions of two internal topics have their leaders: who
 restarts that broker moves these coordinators. The module reads a description of the cluster and changes nothing.

@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "streaming.commands.restart_check:restart_check_command",
         "Whether a broker may be restarted now, and why not.",
     ),
+    "roll": ("streaming.commands.roll:roll", "Restart brokers one by one, when it is safe."),
     "backtest": ("streaming.commands.backtest:backtest", "The trigger over the load of the past, under any settings."),
     "what-if": ("streaming.commands.what_if:what_if", "Recorded hours with brokers, traffic or topics changed."),
     "check": ("streaming.commands.check:check", "Cluster, topics, tables, leftover throttles, permissions."),
@@ -66,7 +67,7 @@ WITHOUT_PANDAS = frozenset(
     {
         "collect", "control", "serve", "status", "lag", "sql", "tables", "apply", "abort", "drain", "add", "demote",
         "undemote", "what-if",
-        "restart-check",
+        "restart-check", "roll",
     }
 )  # fmt: skip
 """Commands that end in no Spark, alone in their process."""

@@ -7,6 +7,7 @@
         LeaseLost                   another process has the right to act now
         AnotherControl              the control of other tables changes the cluster now
         AnotherCluster              the brokers are not those of the cluster that is meant
+      RollStopped                   a roll of brokers waits too long, or its command failed: it stays open
       LeaseExpired                  the right to act could not be renewed in time: retry later
       LookTooOld                    what a request rests on was seen too long ago: look again, then retry
       ClusterUnreachable            retry later: no broker answered in time
@@ -61,6 +62,10 @@ class AnotherControl(RefusedForSafety):
 
 class AnotherCluster(RefusedForSafety):
     """Another Kafka cluster answers behind the address; the message names both ids. Nothing of it was changed."""
+
+
+class RollStopped(RebalancerError):
+    """A roll of brokers can't go on: a step has waited for too long, or its command failed. The roll stays open."""
 
 
 class LeaseExpired(RebalancerError):

@@ -107,6 +107,12 @@ OWN_CODES: Mapping[str, Mapping[str, str]] = {
         "0": "the broker may be restarted now",
         "3": "it should not be restarted now, also not after `--wait`; the line says why",
     },
+    "roll": {
+        "0": "all brokers are restarted; with `--abort` no roll is open; with `--dry-run` or `--status` it is shown",
+        "1": "the command of `--exec` failed, or a broker did not return within `--wait`: the roll stays open; or a "
+        "person has aborted it",
+        "3": "a broker was not safe to restart within `--wait`, or never is; another roll is open; the answer was no",
+    },
     "backtest": {"0": REPORTED},
     "what-if": {"0": REPORTED},
     "check": {"0": "every check passed", "1": "a check failed or could not be made"},

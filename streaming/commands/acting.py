@@ -31,6 +31,7 @@ from streaming.views.plans import plan_ids
 
 if TYPE_CHECKING:
     from assignor_core.proposed_plan import KeptPlan, ProposedPlan
+    from assignor_core.restart import RestartCheck
     from streaming.views.intents import Intent
 
 COMMAND_LINE = "command line"
@@ -229,6 +230,12 @@ class JournalActions:
             return Outcome("not_drained", f"broker {broker} is not drained: nothing was changed")
         note_intent(self._settings.storage.tables, self._cluster, broker, Intent.USE, by, now_ms=now_ms)
         return Outcome("undrained", f"broker {broker} may get replicas again; nothing was moved")
+
+    def restart_check(self, broker: int) -> "RestartCheck":
+        """What a restart of the broker would do, by a look at the cluster; changes nothing."""
+        from streaming.commands.restart_check import checked
+
+        return checked(self._settings, broker)
 
     def _keeping(self, now_ms: int) -> "Callable[[ProposedPlan], object]":
         """Stores a plan in the tables; serve has noted the act."""

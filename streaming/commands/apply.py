@@ -13,7 +13,8 @@ import signal
 import sys
 import threading
 import time
-from contextlib import nullcontext, redirect_stdout, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -122,13 +123,11 @@ def _applied(
     """
     from streaming.cluster.clients import admin_client
     from streaming.cluster.permissions import check_may_execute
-    from streaming.commands.acting import noted, person
     from streaming.commands.approving import is_left_to_control, show_time
     from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.secrets import secrets_of
-    from streaming.serve.api.audit import Outcome
 
     configure_logging(settings.log, secrets_of(settings))
     journal = journal_of(settings)
@@ -149,13 +148,7 @@ def _applied(
         with lease.kept():
             cluster = leased_cluster(admin, lease)
             following = _Following(cluster, journal, lease, settings)
-            accepted = Outcome("accepted", "the plan is approved")
-            with noted(settings, "approve", approved.plan.plan_id, accepted) as act:
-                if not is_stored:
-                    approved = journal.write_plan(approved.proposed, decision=None, now_ms=clocks.now_ms())
-                now_ms = clocks.now_ms()
-                execution, _ = journal.approve_once(approved, person(), now_ms=now_ms, begins_ms=begins_ms)
-                act.outcome = replace(accepted, detail=execution.last.detail)
+            execution = _approved(journal, settings, approved, is_stored=is_stored, begins_ms=begins_ms)
             if is_left_to_control(execution, settings):
                 return execution, execution.last
             end = following.to_the_end(execution)
@@ -167,6 +160,59 @@ def _applied(
     return execution, end
 
 
+def _approved(
+    journal: "Journal", settings: Settings, approved: "KeptPlan", *, is_stored: bool, begins_ms: int | None = None
+) -> "Execution":
+    """The execution of the plan, which is stored first if it is not; it begins no earlier than at `begins_ms`."""
+    from streaming.commands.acting import noted, person
+    from streaming.serve.api.audit import Outcome
+
+    accepted = Outcome("accepted", "the plan is approved")
+    with noted(settings, "approve", approved.plan.plan_id, accepted) as act:
+        if not is_stored:
+            approved = journal.write_plan(approved.proposed, decision=None, now_ms=clocks.now_ms())
+        now_ms = clocks.now_ms()
+        execution, _ = journal.approve_once(approved, person(), now_ms=now_ms, begins_ms=begins_ms)
+        act.outcome = replace(accepted, detail=execution.last.detail)
+    return execution
+
+
+def carry_out_stored(settings: Settings, plan_id: str) -> "EventRecord":
+    """Approves a stored plan that a person has agreed to; returns the event that ends its execution."""
+    from streaming.control.wiring import journal_of
+
+    journal = journal_of(settings)
+    with _following_of(settings, journal) as following:
+        return following.to_the_end(_approved(journal, settings, journal.plan(plan_id), is_stored=True))
+
+
+def finish_open(settings: Settings) -> None:
+    """Follows executions that are open to their ends, and carries them out where no control does."""
+    from streaming.control.wiring import journal_of
+
+    journal = journal_of(settings)
+    running = journal.open_executions(now_ms=clocks.now_ms())
+    if running:
+        with _following_of(settings, journal) as following:
+            for execution in running:
+                following.to_the_end(execution)
+
+
+@contextmanager
+def _following_of(settings: Settings, journal: "Journal") -> Iterator["_Following"]:
+    """A follower of executions with a lease of its own, which is given back at the end."""
+    from streaming.cluster.clients import admin_client
+    from streaming.control.identity import lease_of, leased_cluster
+
+    admin = admin_client(settings.kafka)
+    try:
+        lease = lease_of(admin, settings)
+        with lease.kept():
+            yield _Following(leased_cluster(admin, lease), journal, lease, settings)
+    finally:
+        admin.close()
+
+
 @click.command()
 @click.argument("execution", metavar="[EXECUTION]", required=False)
 @settings_options
@@ -176,8 +222,6 @@ def abort(execution: str | None, config_file: Path | None, assignments: tuple[st
     EXECUTION is the id of one execution (or its beginning); without it all that are open end, also approved ones that
     have not begun.
     """
-    from streaming.cluster.clients import admin_client
-    from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.secrets import secrets_of
@@ -195,18 +239,12 @@ def abort(execution: str | None, config_file: Path | None, assignments: tuple[st
     if not running:
         echo("nothing is being executed")
         return 0
-    admin = admin_client(settings.kafka)
-    try:
-        lease = lease_of(admin, settings)
-        with lease.kept():
-            following = _Following(leased_cluster(admin, lease), journal, lease, settings)
-            for row in running:
-                following.ask_to_stop(row)
-            for row in running:
-                end = following.to_the_end(row)
-                _tell(f"{row.execution_id}: {end.event}: {end.detail}")
-    finally:
-        admin.close()
+    with _following_of(settings, journal) as following:
+        for row in running:
+            following.ask_to_stop(row)
+        for row in running:
+            end = following.to_the_end(row)
+            _tell(f"{row.execution_id}: {end.event}: {end.detail}")
     return 0
 
 

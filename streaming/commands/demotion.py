@@ -20,7 +20,7 @@ from streaming.commands.lifecycle import (
     yes_option,
 )
 from streaming.commands.options import check_tables, json_option, live_cluster, settings_from, settings_options
-from streaming.errors import UsageProblem
+from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.runtime import clocks
 from streaming.settings import Settings
 from streaming.tables import TableReader, to_ms
@@ -92,6 +92,34 @@ def _run(
     if answer == 0 and how["carry_out"] and action == "undemote":
         _forget_orders(settings, brokers)
     return answer
+
+
+def reorder(settings: Settings, action: str, broker: int) -> str | None:
+    """Carry out `demote` or `undemote` of one broker without a question, as a roll does; executions that are open end
+    before. Returns how the execution ended if it was not carried out; None if it was, or if nothing had to change.
+    Raises RefusedForSafety if the plan must not be carried out, UsageProblem.
+    """
+    from assignor_core.execution.events import Event
+    from streaming.commands.acting import keeping_plan
+    from streaming.commands.apply import carry_out_stored, finish_open
+    from streaming.views.intents import Intent
+
+    finish_open(settings)
+    plan, intent = (plan_demotion, Intent.DEMOTE) if action == "demote" else (plan_undemotion, Intent.USE)
+    proposed, orders = plan(
+        settings, (broker,), keep=keeping_plan(settings, action, str(broker), now_ms=clocks.now_ms())
+    )
+    problem = unfit(action, (broker,), proposed)
+    if problem is not None:
+        raise RefusedForSafety(problem)
+    _note(settings, intent, action, orders)
+    if proposed.plan.movement_count:
+        end = carry_out_stored(settings, proposed.plan.plan_id)
+        if end.event is not Event.DONE:
+            return f"{end.event}: {end.detail}"
+    if action == "undemote":
+        _forget_orders(settings, (broker,))
+    return None
 
 
 def unfit(action: str, brokers: Collection[int], proposed: "ProposedPlan") -> str | None:
@@ -175,7 +203,6 @@ def plan_undemotion(
         live, frozenset(brokers), orders, demoted=demoted.difference(brokers), cluster_name=settings.kafka.cluster_name
     )
     if not proposed.plan.movement_count:
-        _check_demoted(never, demoted)
         return proposed, dict.fromkeys(brokers, ())
     keep(proposed)
     return proposed, {broker: demotions_of(newest.get(broker)) for broker in brokers}

@@ -3,10 +3,9 @@
 import json
 import re
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,13 +15,13 @@ from assignor_core.wording import counted, first_named
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, RefusedForSafety, UsageProblem
+from streaming.views.restarts import restart_content
 
 if TYPE_CHECKING:
     from streaming.settings import Settings
 
 NAMED_MAX = 5
-"""Partitions named in one line of the text; JSON has `LISTED_MAX` of each kind."""
-LISTED_MAX = 1_000
+"""Partitions named in one line of the text; JSON has more."""
 LOOK_AGAIN_S = 5.0
 WAIT_MAX_S = 24 * 3600
 SECONDS = {"s": 1, "m": 60, "h": 3600}
@@ -75,7 +74,7 @@ def restart_check_command(
     while True:
         left_s = ends_s - time.monotonic()
         try:
-            check = _checked(settings, broker)
+            check = checked(settings, broker)
             stops = check.stops(accepts_single=accepts_single)
         except (ClusterUnreachable, ClusterRequestFailed) as error:  # as while a broker is just coming up
             if left_s <= 0:
@@ -87,7 +86,7 @@ def restart_check_command(
         echo(f"waits: {'; '.join(stops)}", err=True)
         time.sleep(min(LOOK_AGAIN_S, left_s))
     if as_json:
-        click.echo(json.dumps(_as_json(check, stops)))
+        click.echo(json.dumps(restart_content(check, stops)))
     else:
         _print(check, accepts_single=accepts_single)
     if stops:
@@ -95,7 +94,7 @@ def restart_check_command(
     return 0
 
 
-def _checked(settings: "Settings", broker: int) -> RestartCheck:
+def checked(settings: "Settings", broker: int) -> RestartCheck:
     """One look at the cluster; raises UsageProblem for a broker that it does not know."""
     from streaming.cluster.clients import admin_client
     from streaming.cluster.topics import min_in_sync
@@ -111,17 +110,6 @@ def _checked(settings: "Settings", broker: int) -> RestartCheck:
         return restart_check(broker, live, min_in_sync(admin, held))
     finally:
         admin.close()
-
-
-def _as_json(check: RestartCheck, stops: Collection[str]) -> dict[str, Any]:
-    """The check with at most `LISTED_MAX` partitions of each kind, and how many there are."""
-    content: dict[str, Any] = {"broker": check.broker, "is_safe": not stops, "stops": list(stops)}
-    for name, value in asdict(check).items():
-        if isinstance(value, tuple):
-            content[name] = {"count": len(value), "partitions": [list(key) for key in value[:LISTED_MAX]]}
-        else:
-            content[name] = value
-    return content
 
 
 def _print(check: RestartCheck, *, accepts_single: bool) -> None:

@@ -20,6 +20,8 @@ from streaming.contract.control_tables import (
     PLAN,
     PREDICTION,
     RECURRING_LOAD,
+    ROLL,
+    ROLL_LEASE,
 )
 from streaming.contract.lag_tables import GROUP_EVENT, GROUP_LAG, GROUP_LAG_DAILY
 from streaming.contract.load_tables import (
@@ -53,6 +55,8 @@ TABLES: dict[str, Table] = {
         EXECUTION,
         LEASE,
         BROKER_INTENT,
+        ROLL,
+        ROLL_LEASE,
         LOG_DIR,
         LOAD_MEMORY,
         RECURRING_LOAD,
@@ -93,6 +97,8 @@ __all__ = [
     "RECORD_VERSION",
     "RECURRING_LOAD",
     "REJECTED_RECORD",
+    "ROLL",
+    "ROLL_LEASE",
     "TABLES",
     "TABLE_FORMAT",
     "Column",

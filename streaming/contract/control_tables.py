@@ -1,5 +1,7 @@
 """Tables of control: decisions, plans, movements, executions, the lease, and what people want of a broker."""
 
+from dataclasses import replace
+
 from assignor_core.resources import MEASURED, REPORTED
 from streaming.contract.columns import CLUSTER, Column, Table, flag, integer, integers, long, number, text, timestamp
 
@@ -172,6 +174,32 @@ LEASE = Table(
     SHORT_HISTORY,  # renewed every few seconds
 )
 
+ROLL = Table(
+    "roll",
+    "Rolling restarts, append only: one row per event",
+    ("roll_id", "sequence"),
+    "event_time",
+    (
+        text("roll_id", "One rolling restart", nullable=False),
+        integer("sequence", "Order of events within the roll, from 0", nullable=False),
+        CLUSTER,
+        timestamp("event_time", "When it happened, UTC", nullable=False),
+        text(
+            "event",
+            "started, demoting, restarting, away, undemoting, restarted, abort_requested, done, aborted",
+            nullable=False,
+        ),
+        integer("broker", "Broker whose turn it is; null between two turns"),
+        text("detail", "What happened, in a sentence", nullable=False),
+        integers("brokers", "Of the event started: all brokers, in the order of their turns; null of others"),
+        text("by", "Who asked for it, or the process that carries it out", nullable=False),
+    ),
+)
+
+ROLL_LEASE = replace(
+    LEASE, name="roll_lease", comment="Who carries out the roll: one row per cluster, replaced at each renewal"
+)
+
 BROKER_INTENT = Table(
     "broker_intent",
     "What people want of a broker, append only: the newest row of a broker holds",
@@ -259,7 +287,7 @@ AUDIT = Table(
         text("stage", "begun, which is written before anything is done, or ended", nullable=False),
         CLUSTER,
         timestamp("event_time", "When it was written, UTC", nullable=False),
-        text("action", "plan, approve, abort, drain, undrain, add, demote or undemote", nullable=False),
+        text("action", "plan, approve, abort, drain, undrain, add, demote, undemote or roll", nullable=False),
         text("target", "Plan, execution, broker, or broker and log dir; null where the act has none"),
         text("actor", "Who asked: the name of the token or user, or the user of the operating system", nullable=False),
         text("signed_in_by", "How: token or session and its id, oidc and the subject, or command line", nullable=False),

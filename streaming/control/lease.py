@@ -61,6 +61,8 @@ class Lease:
     """Id of the lease in the row that this process has written: two folders of tables have two leases, and two ids."""
     holder: Holder | None = None
     """What the markers of this process bear, since it took the lease the last time."""
+    table: str = TABLE
+    """Table that holds the row: a roll has a lease of its own."""
     before_change: Callable[[], None] = lambda: None
     """Called by `check` first, while the lease is held; may raise. The marker on the cluster is kept up here."""
     look_age: LookAge = field(init=False)
@@ -199,7 +201,7 @@ class Lease:
                 self.renew()
                 renewals += self.held
                 if self.held and renewals % RENEWALS_PER_TIDY == 0:
-                    tables.tidy(self.root, TABLE)
+                    tables.tidy(self.root, self.table)
             except LeaseLost as error:
                 log.error("lease_lost", reason=str(error))
             except (TableUnavailable, LeaseExpired) as error:
@@ -226,7 +228,7 @@ class Lease:
         """
         with self._guard:
             row = self._row()
-            written = self._reader.transaction_version(TABLE, self._transaction_id)
+            written = self._reader.transaction_version(self.table, self._transaction_id)
         return row, max(-1 if row is None else row["sequence"], -1 if written is None else written)
 
     @property
@@ -236,7 +238,7 @@ class Lease:
     def _row(self) -> tables.Row | None:
         with self._guard:
             self._reader.look_again()
-            rows = self._reader.rows(TABLE, where=tables.of_cluster(self.kafka_cluster))
+            rows = self._reader.rows(self.table, where=tables.of_cluster(self.kafka_cluster))
         row = tables.newest(rows, "sequence")
         if row is None and self._seen:
             raise self._gone()
@@ -252,7 +254,7 @@ class Lease:
     def _table_has_gone(self) -> bool:
         with self._guard:
             self._reader.look_again()
-            return self._reader.version(TABLE) is None
+            return self._reader.version(self.table) is None
 
     def _write(self, sequence: int, asked_ms: int, *, released: bool = False) -> bool:
         # Only who has never seen the table may make it: in the place of a folder that is not mounted any more it would
@@ -274,7 +276,7 @@ class Lease:
             "holder_id": self.holder.holder_id if self.holder else None,
         }
         written = tables.replace(
-            self.root, TABLE, [row], kafka_cluster=self.kafka_cluster,
+            self.root, self.table, [row], kafka_cluster=self.kafka_cluster,
             transaction_id=self._transaction_id, transaction_version=sequence,
         )  # fmt: skip
         self._seen = True

@@ -24,6 +24,7 @@ from streaming.contract import (
     PLAN,
     PREDICTION,
     RECURRING_LOAD,
+    ROLL,
     Table,
 )
 from streaming.settings import DAY_MS, ControlSettings
@@ -31,6 +32,7 @@ from streaming.views.decisions import newest_decision
 from streaming.views.executions import finished_before, plans_carried_out
 from streaming.views.intents import outdated_notes
 from streaming.views.plans import plans_made_before
+from streaming.views.rolls import rolls_ended_before
 
 log = structlog.get_logger()
 
@@ -46,6 +48,7 @@ TABLES_KEPT = (
     AUDIT.name,
     NOTIFICATION.name,
     PREDICTION.name,
+    ROLL.name,
 )
 DECISIONS_AT_A_TIME = 20_000
 """Decisions deleted at a time, of 8 kB each, at most: this takes some seconds, in which control runs no tick."""
@@ -54,7 +57,7 @@ EXECUTIONS_AT_A_TIME = 500
 NOTES_AT_A_TIME = 100
 _TIMES = {
     table.name: table.time_column
-    for table in (DECISION, PLAN, EXECUTION, BROKER_INTENT, AUDIT, NOTIFICATION, PREDICTION)
+    for table in (DECISION, PLAN, EXECUTION, BROKER_INTENT, AUDIT, NOTIFICATION, PREDICTION, ROLL)
 }
 """Tables of one cluster's rows that prove which time it is."""
 
@@ -88,9 +91,9 @@ def expire(root: str, kafka_cluster: str, settings: ControlSettings, *, now_ms: 
     """Delete a bounded number of one cluster's rows beyond their retention, oldest first; returns the number by table.
 
     These rows stay: the newest decision, whose state control continues; executions that have not ended or that owe the
-    removal of a throttle; the newest note on each broker. Plans stay while an execution in the tables carries them
-    out, until they expire, and while they wait for a maintenance window. A clock that is ahead deletes nothing (see
-    `tables.proven_ms`). Raises TableUnavailable.
+    removal of a throttle; the newest note on each broker; rolls that have not ended. Plans stay while an execution in
+    the tables carries them out, until they expire, and while they wait for a maintenance window. A clock that is ahead
+    deletes nothing (see `tables.proven_ms`). Raises TableUnavailable.
     """
     own = tables.of_cluster(kafka_cluster)
     reader = tables.TableReader(root)
@@ -109,6 +112,7 @@ def expire(root: str, kafka_cluster: str, settings: ControlSettings, *, now_ms: 
         AUDIT.name: _expire_rows(root, reader, AUDIT, kafka_cluster, _day(unfinished_ms)),
         NOTIFICATION.name: _expire_rows(root, reader, NOTIFICATION, kafka_cluster, _day(undecided_ms)),
         PREDICTION.name: _expire_rows(root, reader, PREDICTION, kafka_cluster, _day(unfinished_ms)),
+        ROLL.name: _expire_rolls(root, reader, kafka_cluster, _day(unfinished_ms)),
     }
 
 
@@ -162,6 +166,12 @@ def _expire_notes(root: str, reader: tables.TableReader, kafka_cluster: str, bef
         )
         for broker, end in outdated
     )
+
+
+def _expire_rolls(root: str, reader: tables.TableReader, kafka_cluster: str, before: datetime) -> int:
+    """Delete whole rolls; a roll that has not ended continues."""
+    ids = rolls_ended_before(reader, kafka_cluster, before)[:EXECUTIONS_AT_A_TIME]
+    return tables.delete(root, ROLL.name, tables.one_of("roll_id", ids)) if ids else 0
 
 
 def _expire_rows(root: str, reader: tables.TableReader, table: Table, kafka_cluster: str, before: datetime) -> int:

@@ -35,6 +35,7 @@ from streaming.serve.api.events import Events
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import answer
 from streaming.serve.api.problems import answer_problem
+from streaming.serve.api.restarts import RestartChecks
 from streaming.serve.api.routes import api_routes
 from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import Snapshot
@@ -98,7 +99,7 @@ def build_app(
     this is one of several clusters.
     """
     door = door or Door.of(settings.serve, clock)
-    looks = Looks(snapshot, settings, clock, of_all)
+    looks = Looks(snapshot, settings, clock, of_all, RestartChecks(actions.restart_check, clock))
     events = Events(looks, door.sign_in, door.open_streams)
 
     def status(request: Request) -> Response:

@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 from pyarrow import compute as pc
 from pydantic import ValidationError
 
+from assignor_core.roll import Roll, RollEvent
 from streaming import tables
 from streaming.control import upkeep
 from streaming.control.run import ControlLoop
@@ -21,6 +22,7 @@ from streaming.errors import TableUnavailable
 from streaming.settings import DAY_MS, ControlSettings, Settings
 from streaming.tables import TableReader
 from streaming.views.intents import drained_brokers
+from streaming.views.rolls import row_of_roll
 from tests.control.noted_cluster import NotedCluster, plan
 from tests.serve.synthetic import Synthetic
 from tests.tables_in_memory import forget, in_memory
@@ -90,6 +92,16 @@ def note(broker: int, at_ms: int, intent: str = "drain", cluster: str = "test") 
     return {
         "kafka_cluster": cluster, "broker": broker, "event_time": tables.utc(at_ms), "intent": intent, "by": "a test",
     }  # fmt: skip
+
+
+def rolled(roll_id: str, at_ms: int, *events: RollEvent) -> list[dict[str, Any]]:
+    """Rows of a roll of broker 1."""
+    roll, rows = Roll(roll_id, (1,)), []
+    for event in events:
+        at = tables.utc(at_ms)
+        rows.append(row_of_roll(roll, event, kafka_cluster="test", event_time=at, detail="for a test", by="a test"))
+        roll = roll if event is RollEvent.STARTED else roll.after(event)
+    return rows
 
 
 def history(synthetic: Synthetic, execution_id: str, at_ms: int, *events: str, **columns: Any) -> None:
@@ -198,12 +210,24 @@ def test_notes_on_brokers_go_once_newer_ones_hold(tmp_path: Path) -> None:
     assert times(root, "broker_intent", "event_time") == [LONG_AGO_MS, LONG_AGO_MS, LONG_AGO_MS + 2, LATELY_MS]
 
 
+def test_rolls_go_whole_once_they_have_ended(root: str) -> None:
+    time_goes_on(root)
+    synthetic = Synthetic(root)
+    with synthetic.together():
+        synthetic.append("roll", rolled("done", LONG_AGO_MS, RollEvent.STARTED, RollEvent.DONE))
+        synthetic.append("roll", rolled("open", LONG_AGO_MS, RollEvent.STARTED, RollEvent.DEMOTING))
+        synthetic.append("roll", rolled("lately", LATELY_MS, RollEvent.STARTED, RollEvent.ABORTED))
+    assert run(root) == {"roll": 2}
+    assert ids(root, "roll", "roll_id") == {"open", "lately"}
+    assert run(root) == {}
+
+
 @pytest.mark.parametrize(
     ("root", "writes"),
     [
         pytest.param(kind, writes, marks=pytest.mark.long if kind == "delta" and writes != 3 else ())
         for kind in ("delta", "memory")
-        for writes in range(9)
+        for writes in range(10)
     ],
     indirect=["root"],
 )
@@ -220,6 +244,7 @@ def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: py
         synthetic.append("audit", [act(LONG_AGO_MS), act(NOW_MS)])
         synthetic.append("notification", [notification(LONG_AGO_MS), notification(NOW_MS)])
         synthetic.append("prediction", [prediction(LONG_AGO_MS), prediction(NOW_MS)])
+        synthetic.append("roll", rolled("r", LONG_AGO_MS, RollEvent.STARTED, RollEvent.DONE))
     left, really_delete = writes, tables.delete
 
     def delete(*arguments: Any) -> int:
@@ -231,13 +256,13 @@ def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: py
 
     with monkeypatch.context() as patched:
         patched.setattr(tables, "delete", delete)
-        if writes < 8:
+        if writes < 9:
             with pytest.raises(TableUnavailable):
                 run(root)
         else:
             run(root)
     run(root)
-    assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 3]
+    assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 3, 0]
 
 
 def test_a_plan_that_is_made_again_after_its_rows_have_gone_has_its_movements(tmp_path: Path) -> None:

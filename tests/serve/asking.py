@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 from starlette.applications import Starlette
 
+from assignor_core.live import LiveCluster
+from assignor_core.restart import RestartCheck, restart_check
 from streaming.commands.acting import JournalActions
 from streaming.serve.api.audit import Actions, Outcome
 from streaming.serve.metrics import Exposition
@@ -49,6 +51,9 @@ class Acted:
 
     def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:  # noqa: ARG002
         return Outcome("undrained", f"broker {broker}")
+
+    def restart_check(self, broker: int) -> RestartCheck:
+        return restart_check(broker, LiveCluster("c", {broker: None}, {}), {})
 
 
 def app_of(snapshot: Snapshot, settings: Settings, *, now_ms: int, actions: Actions | None = None) -> Starlette:

@@ -8,10 +8,11 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from assignor_core.execution.events import Event, EventRecord, Figures
 from assignor_core.live import PartitionKey
 from streaming import tables
 from streaming.commands import demotion
-from streaming.commands.demotion import DEMOTIONS_MAX
+from streaming.commands.demotion import DEMOTIONS_MAX, reorder
 from streaming.commands.options import settings_from
 from streaming.control.intents import note_intent
 from streaming.control.planning import untouched
@@ -157,6 +158,50 @@ def test_an_undemotion_that_was_not_carried_out_can_be_asked_for_again(
     assert (lists(cluster), plans_of(own, 3)) == (before, ())
     with pytest.raises(UsageProblem, match="broker 3: is not demoted, demoted are none"):
         run("undemote", "3")
+
+
+@pytest.mark.usefixtures("carried_out")
+def test_an_undemotion_whose_command_was_killed_at_its_end_leaves_nothing_to_bring_back(
+    cluster: SimulatedCluster, own: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("demote", "3", "--apply", "--yes")
+    with monkeypatch.context() as patched:
+        patched.setattr(demotion, "_forget_orders", lambda *_: None)
+        run("undemote", "3", "--apply", "--yes")
+    assert plans_of(own, 3) != ()
+    run("undemote", "3", "--apply", "--yes")
+    assert plans_of(own, 3) == ()
+
+
+def test_a_roll_demotes_and_undemotes_without_a_question(
+    cluster: SimulatedCluster, own: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = [Event.DONE, Event.DONE, Event.ABORTED, Event.DONE]
+    finished: list[int] = []
+
+    def carry_out(settings: Settings, plan_id: str) -> EventRecord:
+        event = ends.pop(0)
+        if event is Event.DONE:
+            for row in journal_of(settings).plan(plan_id).plan.movements:
+                cluster.reassign({row.key: row.new_replicas})
+                cluster.elect_preferred([row.key])
+        return EventRecord(event, 0, 0, "for a test", Figures(1, 0))
+
+    monkeypatch.setattr("streaming.commands.apply.carry_out_stored", carry_out)
+    monkeypatch.setattr("streaming.commands.apply.finish_open", lambda _: finished.append(1))
+    before = lists(cluster)
+    assert reorder(own, "demote", 3) is None
+    assert (demoted(own), len(plans_of(own, 3))) == (frozenset({3}), 1)
+    assert reorder(own, "undemote", 3) is None
+    assert (demoted(own), plans_of(own, 3), lists(cluster)) == (frozenset(), (), before)
+    assert reorder(own, "demote", 3) == "aborted: for a test"
+    assert demoted(own) == {3}, "the roll stays open, and is continued or aborted"
+    assert reorder(own, "undemote", 3) is None
+    assert len(finished) == 4
+    note_intent(own.storage.tables, own.kafka.cluster_name, 4, Intent.DEMOTE, "a person", now_ms=1)
+    with pytest.raises(RefusedForSafety, match="broker 3 can't be demoted: 1 partition has no other replica in sync"):
+        reorder(own, "demote", 3)
+    assert demoted(own) == {4}
 
 
 def test_who_may_not_be_demoted(cluster: SimulatedCluster, own: Settings) -> None:

@@ -16,11 +16,14 @@ from assignor_core.model import cluster_to_json
 from assignor_core.plan import plan_to_json
 from assignor_core.planner import propose
 from assignor_core.restart import restart_check
+from assignor_core.roll import RollPolicy
 from streaming.cli import COMMANDS, rebalancer, run
 from streaming.commands import demotion, lifecycle
 from streaming.commands import plan as plan_module
 from streaming.commands import restart_check as restart_module
+from streaming.commands import roll as roll_module
 from streaming.control.intents import note_intent
+from streaming.control.rolls import RollJournal
 from streaming.runtime.accounts import HASH, Role, User, new_token, write_tokens, write_users
 from streaming.runtime.jars import PROJECT_ROOT
 from streaming.settings import HOUR_MS, Settings
@@ -40,7 +43,7 @@ CALLS = [
     "status", "status --groups", "lag", "lag --group billing", "plan", "plan --model model.json", "plan --log-dirs",
     "apply plan.json", "abort", "drain 1", "drain 1 --log-dir /disk-0", "undrain 2", "add 3",
     "demote 3", "undemote 1",
-    "restart-check 1 --accept-single", "backtest", "backtest --plans", "what-if", "what-if --keep",
+    "restart-check 1 --accept-single", "roll --status", "backtest", "backtest --plans", "what-if", "what-if --keep",
     "what-if --compare", "check", "simulate story.yaml", "simulate story.yaml --trace", "sql --tables",
     "sql SELECT(1)", "tables upgrade --dry-run", "tables register", "token create me", "token list", "user list",
     "config",
@@ -80,10 +83,16 @@ def called_there(folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.
     def with_disks(_settings: object) -> Iterator[SimulatedClient]:
         yield SimulatedClient(cluster_with_disks(), errors=ERRORS)
 
+    @contextmanager
+    def with_no_brokers(settings: Settings, policy: RollPolicy) -> Iterator[roll_module._Session]:
+        journal = RollJournal(settings.storage.tables, settings.kafka.cluster_name)
+        yield roll_module._Session(settings, policy, SimpleNamespace(), skewed(), journal)
+
     monkeypatch.chdir(folder)
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     monkeypatch.setattr(plan_module, "live_cluster", described)
-    monkeypatch.setattr(restart_module, "_checked", lambda _, broker: restart_check(broker, skewed().live, {}))
+    monkeypatch.setattr(restart_module, "checked", lambda _, broker: restart_check(broker, skewed().live, {}))
+    monkeypatch.setattr(roll_module._Session, "opened", with_no_brokers)
     call = request.node.callspec.params["call"] if hasattr(request.node, "callspec") else ""
     monkeypatch.setattr(lifecycle, "live_cluster", with_disks if "--log-dir" in call else described)
     monkeypatch.setattr(demotion, "live_cluster", described)

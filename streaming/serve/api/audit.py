@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from assignor_core.restart import RestartCheck
 from streaming import tables
 from streaming.contract import AUDIT
 from streaming.serve.access import Person
@@ -72,6 +73,10 @@ class Actions(Protocol):
 
     def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:
         """End the drain of the broker; moves nothing."""
+        ...
+
+    def restart_check(self, broker: int) -> RestartCheck:
+        """What a restart of the broker would do, by a look at the cluster; changes nothing."""
         ...
 
 

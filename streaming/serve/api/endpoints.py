@@ -40,6 +40,12 @@ GROUP = Parameter(
 ONE_GROUP = replace(GROUP, meaning="The consumer group", is_needed=True)
 
 
+BROKER_ID = Parameter("broker", "Broker id", most=(1 << 31) - 1, place="path")
+ACCEPT_SINGLE = Parameter(
+    "accept_single", "true: partitions without a second replica may be offline meanwhile", choices=("false", "true")
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """A path that is read by GET. `item` describes members of an item of a list, or of the whole answer."""
@@ -196,5 +202,13 @@ ENDPOINTS = (
     Endpoint("/api/v1/movements", past.past_moves, (TOPIC, PARTITION, MOVED_ON, *PAST), shapes.PAST_MOVE),
     Endpoint("/api/v1/decisions", past.decisions, PAST, _decision()),
     Endpoint("/api/v1/decisions/seen", past.seen, (DECISION_ID,), _seen(), is_list=False),
+    Endpoint(
+        "/api/v1/brokers/{broker}/restart-check",
+        load.restart_check,
+        (BROKER_ID, ACCEPT_SINGLE),
+        shapes.RESTART_CHECK,
+        is_list=False,
+        needs_sign_in=True,
+    ),
     Endpoint("/api/v1/audit", past.audit, PAST, _act(), needs_sign_in=True),
 )

@@ -23,6 +23,7 @@ from streaming.views.intents import Intent, newest_intents
 from streaming.views.json_values import stored_texts, to_json
 from streaming.views.one_group import members_of, read_one_group
 from streaming.views.past_rows import Before, Past, figures, read_past
+from streaming.views.restarts import restart_content
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
@@ -284,3 +285,10 @@ def group_rebalances(looks: Looks, given: Values) -> Body:
 def _event(row: Mapping[str, Any]) -> dict[str, Any]:
     names = {side: stored_texts(row[f"{side}_json"])[:NAMES_MAX] for side in ("members_in", "members_out")}
     return {name: value for name, value in figures(row).items() if not name.endswith("_json")} | names
+
+
+def restart_check(looks: Looks, given: Values) -> Body:
+    """Whether this broker may be restarted now, and what a restart would do, by a look at the cluster."""
+    assert looks.restarts is not None  # the application of one cluster has it
+    check = looks.restarts.of(given["broker"])
+    return restart_content(check, check.stops(accepts_single=given.get("accept_single") == "true"))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from streaming.serve.api.problems import Problem
+from streaming.serve.api.restarts import RestartChecks
 from streaming.serve.snapshot import Snapshot
 from streaming.settings import Settings
 from streaming.tables import TableReader
@@ -18,7 +19,8 @@ QUEUE_MAX = 16
 class Looks:
     """`clock` gives ms since 1970. One request reads tables at a time: so memory is that of one answer.
 
-    `of_all` returns the newest snapshot of every cluster of the deployment; None if there is only this one.
+    `of_all` returns the newest snapshot of every cluster of the deployment; None if there is only this one. `restarts`
+    is None where all clusters are looked at.
     """
 
     def __init__(
@@ -27,11 +29,13 @@ class Looks:
         settings: Settings,
         clock: Callable[[], int],
         of_all: Callable[[], Sequence[Snapshot]] | None = None,
+        restarts: RestartChecks | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.of_all = of_all or (lambda: (snapshot(),))
         self.settings = settings
         self.clock = clock
+        self.restarts = restarts
         self._reader = TableReader(settings.storage.tables)
         self._turn = threading.Lock()
         self._queue = threading.BoundedSemaphore(QUEUE_MAX)

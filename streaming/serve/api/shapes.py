@@ -137,6 +137,31 @@ HISTORY_OF_LAG: Shape = {
     "log_end_offset": integer("With history of a topic: at the end of the step"),
     "lag_records_max": number("With history: highest lag of the step"),
 }
+_PARTITIONS: Shape = {
+    "count": integer("Partitions of this kind", nullable=False),
+    "partitions": {
+        "type": "array",
+        "items": {"type": "array"},
+        "description": "Topic and partition number of the first 1,000",
+    },
+}
+RESTART_CHECK: Shape = {
+    "broker": integer(nullable=False),
+    "is_safe": {"type": "boolean", "description": "Whether the broker may be restarted now"},
+    "stops": texts("Why not, a line each"),
+    "is_alive": {"type": "boolean", "description": "Whether the cluster shows the broker"},
+    "offline": one(_PARTITIONS, "They would have no leader, or have none already"),
+    "single": one(_PARTITIONS, "Those of `offline` that have no other replica at all"),
+    "refusing": one(_PARTITIONS, "They would refuse writes with acks=all, or do so already"),
+    "at_edge": one(_PARTITIONS, "They would have just as many replicas in sync as they need"),
+    "behind": one(_PARTITIONS, "Their replica on the broker is not in sync"),
+    "moving": one(_PARTITIONS, "They are being reassigned"),
+    "is_blind": {"type": "boolean", "description": "Whether reassignments or topics are hidden from serve's login"},
+    "replicas": integer("Replicas on the broker", nullable=False),
+    "leaders": integer("Leaders that would move", nullable=False),
+    "group_coordinators": integer("Partitions of __consumer_offsets that it leads", nullable=False),
+    "transaction_coordinators": integer("Partitions of __transaction_state that it leads", nullable=False),
+}
 _LOAD: Shape = {
     **{rate.name: number("Mean per second") for rate in RATES},
     "start_ms": integer("With history: start of the step; ms since 1970"),

@@ -1,0 +1,262 @@
+"""`rebalancer roll` on five brokers in three racks, under a producer: killed in between, slow brokers, lost brokers."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+
+from streaming.cluster.admin import Cluster
+from streaming.cluster.broker_hosts import broker_hosts, quorum_leader
+from streaming.cluster.clients import admin_client
+from streaming.control.wiring import journal_of
+from streaming.demo.brokers import EmbeddedCluster
+from streaming.settings import KafkaSettings, Settings
+from streaming.tables import TableReader
+from streaming.views.intents import Intent, brokers_by_intent
+from tests.kafka.test_unasked_plans import PARTITIONS, Writer
+from tests.topics import wait_until_known
+from tests.waiting import DEADLINE_S, until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.apart]
+
+DONE, FAILED, REFUSED = 0, 1, 3
+ROWS = ([1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 3], [5, 1, 3])
+SLOW_S = 15.0
+LEASE_MS = 3_000
+Placement = dict[tuple[str, int], tuple[tuple[int, ...], int]]
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
+    # The kernel would end a broker with the thread that has started it, and a thread restarts brokers here.
+    with EmbeddedCluster(tmp_path_factory.mktemp("five"), broker_count=5, orphans_allowed=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def admin(brokers: EmbeddedCluster) -> Iterator[KafkaAdminClient]:
+    client = admin_client(KafkaSettings(bootstrap_servers=brokers.bootstrap_servers))
+    assignments = {number: ROWS[number % len(ROWS)] for number in range(PARTITIONS)}
+    client.create_topics({"t": {"assignments": assignments, "configs": {"min.insync.replicas": "2"}}})
+    wait_until_known(client, ["t"])
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def own(brokers: EmbeddedCluster, admin: KafkaAdminClient, tmp_path: Path) -> Settings:
+    settings = Settings.model_validate(
+        {
+            "kafka": {"cluster_name": "five", "bootstrap_servers": brokers.bootstrap_servers},
+            "storage": {"tables": str(tmp_path / "tables")},
+            "control": {"mode": "observe", "lease_ms": LEASE_MS},
+        }
+    )
+    journal_of(settings).make_tables()
+    until("all replicas are in sync", lambda: is_whole(admin))
+    return settings
+
+
+class Restarter:
+    """Restarts the brokers that files in a folder name, one after the other, as whoever is told by `--exec` would."""
+
+    def __init__(
+        self, brokers: EmbeddedCluster, folder: Path, slow: int | None = None, lost: int | None = None
+    ) -> None:
+        self._brokers, self._folder, self._slow, self._lost = brokers, folder, slow, lost
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        self.restarted: list[int] = []
+        folder.mkdir()
+
+    @property
+    def command(self) -> str:
+        return f"touch {self._folder}/{{broker}}"
+
+    def __enter__(self) -> "Restarter":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._stopping.wait(0.1):
+            for file in sorted(self._folder.iterdir()):
+                broker = int(file.name)
+                file.unlink()
+                self.restarted.append(broker)
+                self._brokers.stop_broker(broker)
+                if broker == self._lost:
+                    continue
+                if broker == self._slow:
+                    time.sleep(SLOW_S)
+                self._brokers.start_broker(broker)
+
+
+class Commands:
+    """Starts commands with the settings of a test; those that still run at its end are killed."""
+
+    def __init__(self, own: Settings, folder: Path) -> None:
+        self._file = folder / "settings.json"
+        self._file.write_text(json.dumps(own.model_dump(mode="json", include={"kafka", "storage", "control"})))
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "streaming", *arguments, "--config", str(self._file)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._started.append(process)
+        return process
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        return ended(self.start(*arguments))
+
+    def kill(self, process: "subprocess.Popen[str]") -> None:
+        process.kill()
+        _, errors = process.communicate()
+        print(errors)
+
+    def end(self) -> None:
+        for process in self._started:
+            if process.returncode is None:
+                self.kill(process)
+
+
+@pytest.fixture
+def commands(own: Settings, tmp_path: Path) -> Iterator[Commands]:
+    made = Commands(own, tmp_path)
+    yield made
+    made.end()
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    output, errors = process.communicate(timeout=DEADLINE_S)
+    print(errors)
+    return process.returncode, output, errors
+
+
+def placement(admin: KafkaAdminClient) -> Placement:
+    """Replicas and leader of each partition of the test's topic."""
+    rows = Cluster(admin).describe(["t"]).partitions
+    return {key: (row.replicas, row.leader) for key, row in rows.items()}
+
+
+def is_whole(admin: KafkaAdminClient) -> bool:
+    live = Cluster(admin).describe()
+    return len(live.broker_racks) == 5 and all(len(row.isr) == len(row.replicas) for row in live.partitions.values())
+
+
+def demoted(own: Settings) -> frozenset[int]:
+    return brokers_by_intent(TableReader(own.storage.tables), own.kafka.cluster_name)[Intent.DEMOTE]
+
+
+def wait_until_preferred(admin: KafkaAdminClient) -> Placement:
+    cluster = Cluster(admin)
+
+    def is_preferred() -> bool:
+        rows = cluster.describe(["t"]).partitions
+        cluster.elect_preferred(key for key, row in rows.items() if row.leader != row.replicas[0])
+        return all(row.leader == row.replicas[0] for row in rows.values())
+
+    until("preferred replicas lead", is_preferred)
+    return placement(admin)
+
+
+def test_a_broker_that_does_not_return_stops_the_roll_until_it_is_back(
+    own: Settings, admin: KafkaAdminClient, brokers: EmbeddedCluster, commands: Commands, tmp_path: Path
+) -> None:
+    before = wait_until_preferred(admin)
+    with Restarter(brokers, tmp_path / "asked", lost=2) as restarter:
+        code, _, errors = commands.run("roll", "2", "--yes", "--wait", "20s", "--exec", restarter.command)
+    assert code == FAILED, errors
+    assert "broker 2: the broker is away, after 2" in errors
+    assert "(--wait); it stays demoted" in errors
+    assert "to continue it: rebalancer roll --config" in errors
+    code, output, errors = commands.run("roll", "--status", "--json")
+    assert code == DONE, errors
+    assert {name: json.loads(output)[name] for name in ("broker", "phase", "detail", "restarted")} == {
+        "broker": 2, "phase": "away", "detail": "the broker is away", "restarted": [],
+    }  # fmt: skip
+    brokers.start_broker(2)
+    code, _, errors = commands.run("roll", "--yes")
+    assert (code, restarter.restarted) == (DONE, [2]), errors
+    assert demoted(own) == frozenset()
+    until("all is led as before", lambda: placement(admin) == before)
+
+
+def test_a_command_that_fails_leaves_the_broker_demoted_until_the_roll_is_aborted(
+    own: Settings, admin: KafkaAdminClient, commands: Commands
+) -> None:
+    before = wait_until_preferred(admin)
+    code, output, errors = commands.run("roll", "4", "1", "--dry-run")
+    assert code == DONE, errors
+    assert "broker 1 on 127.0.0.1, rack rack-1: " in output
+    code, _, errors = commands.run("roll", "4", "--yes", "--exec", "false {host} {broker}")
+    assert code == FAILED, errors
+    assert "broker 4: runs false 127.0.0.1 4" in errors
+    assert "error: broker 4: the command ended with 1; it stays demoted" in errors
+    assert demoted(own) == {4}
+    assert not [key for key, (_, leader) in placement(admin).items() if leader == 4]
+    code, _, errors = commands.run("roll", "5", "--yes")
+    assert (code, "of brokers 4 is open" in errors) == (REFUSED, True), errors
+    code, output, errors = commands.run("roll", "--abort")
+    assert code == DONE, errors
+    assert ": aborted" in output
+    assert demoted(own) == frozenset()
+    until("all is led as before", lambda: placement(admin) == before)
+    code, output, _ = commands.run("roll", "--status")
+    assert (code, output) == (DONE, "no roll is open\n")
+
+
+def test_a_broker_without_second_replicas_is_not_begun_with(admin: KafkaAdminClient, commands: Commands) -> None:
+    admin.create_topics({"alone": {"assignments": {0: [5]}}})
+    wait_until_known(admin, ["alone"])
+    code, _, errors = commands.run("roll", "5", "--yes")
+    assert code == REFUSED
+    assert "waiting would not make these restarts safe: broker 5: 1 partition without a leader" in errors
+    code, _, errors = commands.run("roll", "--yes", "--margin", "1", "--accept-single")
+    assert (code, "without margin: one more broker" in errors) == (REFUSED, True), errors
+    admin.delete_topics(["alone"])
+    until("the topic is gone", lambda: ("alone", 0) not in Cluster(admin).describe().partitions)
+
+
+def test_five_brokers_are_rolled_though_roll_and_control_are_killed_and_one_broker_is_slow(
+    own: Settings, admin: KafkaAdminClient, brokers: EmbeddedCluster, commands: Commands, tmp_path: Path
+) -> None:
+    before = wait_until_preferred(admin)
+    leader = quorum_leader(admin)
+    assert broker_hosts(admin) == dict.fromkeys(range(1, 6), "127.0.0.1")
+    with (
+        Writer(brokers.bootstrap_servers, "t") as writer,
+        Restarter(brokers, tmp_path / "asked", slow=3) as restarter,
+    ):
+        first = commands.start("roll", "--yes", "--exec", restarter.command)
+        until("two brokers are restarted", lambda: len(restarter.restarted) == 2 or first.poll() is not None)
+        refused = commands.start("roll", "--yes", "--exec", restarter.command)
+        code, _, errors = ended(refused)
+        assert (code, "another process carries out a roll of this cluster" in errors) == (REFUSED, True), errors
+        commands.kill(first)
+        control = commands.start("control")
+        second = commands.start("roll", "--yes", "--json", "--exec", restarter.command)
+        until("one more broker is restarted", lambda: len(set(restarter.restarted)) >= 3 or second.poll() is not None)
+        commands.kill(control)
+        code, output, errors = ended(second)
+        assert code == DONE, errors
+    assert json.loads(output)["event"] == "done"
+    assert sorted(set(restarter.restarted)) == [1, 2, 3, 4, 5]
+    racks = [(broker - 1) % 3 for broker in dict.fromkeys(restarter.restarted)]
+    assert len([place for place, rack in enumerate(racks) if racks.index(rack) == place]) == 3
+    assert all(racks[place] == racks[place - 1] or racks.index(racks[place]) == place for place in range(1, 5)), racks
+    assert restarter.restarted[-1] == leader, "the controller is the last one"
+    assert demoted(own) == frozenset()
+    until("all is led as before", lambda: placement(admin) == before)
+    assert writer.acknowledged.total() > 0
+    assert writer.lost() == {}
