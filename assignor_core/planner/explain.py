@@ -112,6 +112,14 @@ def _rule(problem: Problem, placement: Placement, pending: PendingMovement, *, c
         return f"empties {_leaving_broker(problem, int(emptied[0]))}"
     if old[0] in problem.leaving and old[0] != new[0]:
         return f"takes leadership from {_leaving_broker(problem, int(old[0]))}"
+    sets = problem.arrays.sets
+    if sets is not None:
+        number = int(sets.set_of[pending.partition])
+        outside = [broker for broker in old if broker not in new and not sets.members[number, broker]]
+        if outside and number:
+            topic, ids = problem.arrays.partitions[pending.partition].topic, problem.arrays.broker_ids
+            wanted = problem.policy.broker_sets[number - 1].words
+            return f"belongs on {wanted}: broker {ids[outside[0]]} is not in the set of topic {topic}"
     # By its brokers: of an empty partition nothing arrives.
     if crowded and not np.isin(new, old).all():
         return "spreads replicas over racks: two were in one"

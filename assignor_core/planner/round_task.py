@@ -3,7 +3,8 @@
 `RoundTask` stays as it is during a search: where replicas were at first, what each replica carries, which rules are
 walls, and what a broker's load may be. `RoundState` is the placement that trials change, with all that follows from it.
 
-Hard rules become walls. A broker that may not take, give or lead has a flag. Capacities, and the rule that no broker
+Hard rules become walls. A broker that may not take, give or lead has a flag, and so has one outside the set of brokers
+that a topic lives on. Capacities, and the rule that no broker
 ends further above its limit than the worst was at first, become `most`; room on disks and a limit of inflow become
 `room`. Targets are the band on a fair share, or on what is proven for any placement where that is higher.
 
@@ -20,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from assignor_core.broker_sets import any_broker
 from assignor_core.follower_reads import in_rack
 from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.planner.compiled import as_compiled_reads
@@ -72,8 +74,14 @@ class RoundTask(NamedTuple):
     """B: what was there at first may leave."""
     may_lead: Flags
     """B."""
+    set_of: Indices
+    """P: the row of `members` that holds for the partition."""
+    members: Flags
+    """K x B brokers that may hold partitions; all in the first row."""
     takers: Indices
-    """Brokers that may take."""
+    """Brokers that may take, of one set after the other."""
+    takers_begin: Indices
+    """K + 1: those of set k are `takers[takers_begin[k]]` to `takers[takers_begin[k + 1] - 1]`."""
     inverse: Floats
     """B x C, 1 over the fair share; 0 where there is none."""
     weight: Floats
@@ -142,6 +150,8 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
     most = np.minimum(problem.ceiling, np.maximum(problem.limit + excess * share, target))
     most = np.where(counts, problem.ceiling, most)
     reads, (lead_group, lead_price) = _reads_of(placement), _lead_prices(problem, tuning)
+    sets = arrays.sets or any_broker(len(share), len(problem.movable))
+    takers = [np.flatnonzero(members & may_take) for members in sets.members]
     task = RoundTask(
         original=placement.original,
         leading=placement.leading + reads.led,
@@ -160,7 +170,10 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
         may_hold=arrays.alive,
         may_give=problem.may_give,
         may_lead=problem.may_lead,
-        takers=np.flatnonzero(may_take),
+        set_of=sets.set_of,
+        members=sets.members,
+        takers=np.concatenate(takers).astype(np.int64),
+        takers_begin=np.concatenate(([0], np.cumsum([len(some) for some in takers]))).astype(np.int64),
         inverse=np.where(share > 0, 1.0 / np.where(share > 0, share, 1.0), 0.0),
         weight=np.where(problem.weight < 1.0, tuning.count_weight, 1.0),
         # A replica of thousands costs more to change than it is above: counts are to end below their caps all the same.
@@ -347,6 +360,7 @@ def part_of(task: RoundTask, some: Indices) -> RoundTask:
         "is_movable",
         "stays_in_racks",
         "lead_group",
+        "set_of",
     )
     fields = {name: getattr(task, name)[some] for name in by_partition}
     fields["read_begin"] = np.concatenate(([0], np.cumsum(lengths[some]))).astype(np.int64)

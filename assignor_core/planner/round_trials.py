@@ -23,9 +23,10 @@ most trials end there, after some 30 ns.
 threshold, which falls to nothing by the end of the round.
 
 **Walls.** Hard rules are no prices. A trial that breaks one is refused: two replicas on a broker, racks more crowded,
-brokers that may not take, give or lead, capacities, room on disks, budgets, and no broker further above its limit than
-the worst was at first. A replica that has arrived on a broker during the search may leave it again in any case, and a
-replica may always go home to a broker in use: neither is part of the plan.
+brokers that may not take, give or lead, or are outside the set of a topic, capacities, room on disks, budgets, and no
+broker further above its limit than the worst was at first. A replica that has arrived on a broker during the search may
+leave it again in any case, and a replica may always go home to a broker in use: neither is part of the plan. Only a
+broker outside the set of its topic is no home.
 
 **Same bytes on every machine.** Loads lie on a grid, so sums are exact; all else is computed in one order, without
 `fastmath`. Random numbers are those of an own generator (xorshift64*, Vigna 2016) with a fixed start, and trials are
@@ -153,12 +154,19 @@ def _draw(task: RoundTask, step: RoundStep, state: RoundState, priced: int) -> t
         t = int(rows[p, _below(state, rows.shape[1])])
         kind = HAND_OVER if dice < HAND_OVERS else EXCHANGE_LEADERS
         return (NOTHING if s == t or t == NO_BROKER else kind), p, s, t
-    if len(task.takers) == 0:
+    if task.takers_begin[task.set_of[p]] == task.takers_begin[task.set_of[p] + 1]:
         return NOTHING, 0, 0, 0
     if dice < MOVES:
         return MOVE, p, s, NO_BROKER
-    t = int(task.takers[_below(state, len(task.takers))])
+    t = _taker(task, state, p)
     return (NOTHING if s == t else EXCHANGE), p, s, t
+
+
+@compiled
+def _taker(task: RoundTask, state: RoundState, p: int) -> int:
+    """A random broker that may take replicas of p; there is one."""
+    begin, end = task.takers_begin[task.set_of[p]], task.takers_begin[task.set_of[p] + 1]
+    return int(task.takers[begin + _below(state, end - begin)])
 
 
 @compiled
@@ -251,7 +259,7 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
         return 0
     best, chosen, cost_chosen, copies_chosen = threshold, NO_BROKER, 0.0, 0
     for _ in range(step.targets_tried if given == NO_BROKER else 1):
-        t = given if given != NO_BROKER else int(task.takers[_below(state, len(task.takers))])
+        t = given if given != NO_BROKER else _taker(task, state, p)
         if t == s or not _may_arrive(task, state, p, s, t):
             continue
         copies = copies_more(task.original, p, s, t)
@@ -342,6 +350,8 @@ def _may_arrive(task: RoundTask, state: RoundState, p: int, s: int, t: int) -> b
     if not is_home and state.inflow[t] + task.sizes[p] > task.room[t]:
         return False
     if task.stays_in_racks[p] and task.racks[t] != task.racks[s]:
+        return False
+    if not task.members[task.set_of[p], t]:
         return False
     there, here = 0, 0
     for slot in range(state.rows.shape[1]):
