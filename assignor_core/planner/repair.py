@@ -199,11 +199,12 @@ def _task_of(problem: Problem, placement: Placement) -> _Task:
 
 def _state_of(placement: Placement) -> _State:
     replicas, columns = placement.replicas.shape[1], placement.loads.shape[1]
+    inflow = placement.inflow()
     return _State(
         rows=placement.replicas.copy(),
         loads=placement.loads.copy(),
-        inflow=np.zeros(len(placement.loads)),
-        totals=np.zeros(2),
+        inflow=inflow,
+        totals=np.array([float(len(placement.changed())), float(inflow.sum())]),
         row=np.zeros(replicas, dtype=np.int32),
         now=np.zeros((replicas, columns)),
         then=np.zeros((replicas, columns)),

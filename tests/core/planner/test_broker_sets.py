@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assignor_core.errors import InputError
 from assignor_core.load import NO_BROKER, Ints, broker_loads, cluster_arrays
-from assignor_core.model import Broker, BrokerState, ClusterState, Partition, PartitionLoad
+from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.asked import plan_as_asked
@@ -229,6 +229,18 @@ def test_a_set_without_room_says_what_it_lacks() -> None:
     (line,) = plan.problems
     assert line.startswith("14 replicas stay outside brokers 1, 2, the set of orders: they hold ")
     assert "brokers 1, 2 have room for 1.0 kB: add brokers to the set, or disk to these; left out: orders-" in line
+
+
+def test_what_has_no_room_in_the_set_at_first_comes_once_others_have_left() -> None:
+    """Broker 1 is the set, and full of topic rest, which balance moves away."""
+    brokers = tuple(Broker(number, capacity=Capacity(1e9, 1e9, 3000.0)) for number in (1, 2, 3))
+    state = cluster((2,), (1,), (1,), (1,), brokers=brokers)
+    state = replace(state, partitions=(replace(state.partitions[0], topic="orders"), *state.partitions[1:]))
+    policy = PlannerPolicy(broker_sets=(on(1),))
+    plan = propose(state, policy)
+    after = check_plan(state, policy, plan)
+    assert plan.problems == ()
+    assert next(row.replicas for row in after.partitions if row.topic == "orders") == (1,)
 
 
 def test_what_a_dead_broker_of_the_set_held_is_replaced_within_it() -> None:
