@@ -21,6 +21,7 @@ from assignor_core.planner.proportions import TOGETHER
 from assignor_core.planner.read_levels import levels_alone
 from assignor_core.planner.set_shares import members_of
 from assignor_core.planner.targets import band_lines
+from assignor_core.planner.topic_spread import unspread
 from assignor_core.racks import some_without_rack
 from assignor_core.resources import LOADS, Resource
 from assignor_core.wording import counted, either, first_named
@@ -50,6 +51,7 @@ def diagnose(problem: Problem, placement: Placement, bounds: Mapping[str, float]
     lines += [
         *_leaders_elsewhere(problem, placement),
         *_sets(problem, placement),
+        *unspread(problem.spread, placement.replicas, problem.arrays.broker_ids),
         *_full_disks(problem),
         *_lost_racks(problem, placement),
         *_without_rack(problem),

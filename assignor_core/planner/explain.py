@@ -98,7 +98,7 @@ def _planned_movements(
         gain = _cost(problem, pending, before) - _cost(problem, pending, before + pending.change)
         reason = _rule(problem, placement, pending, crowded=bool(crowded[pending.partition]))
         if reason is None and gain <= GAIN_LEAST:
-            reason = _wanted_rack(problem, placement, pending.partition)
+            reason = _wanted_rack(problem, placement, pending.partition) or _spread(problem, pending.partition)
         reason = reason or _balance_reason(problem, pending, before)
         loads[pending.brokers] += pending.change
         yield Movement(partition.topic, partition.partition, partition.replicas, new, copied, reason, gain, number)
@@ -133,6 +133,12 @@ def _wanted_rack(problem: Problem, placement: Placement, partition: int) -> str 
         if partitions[partition] and ranks[new] < ranks[old]:
             return f"leads in rack {racks[ranks[new]]}, as topic {problem.arrays.partitions[partition].topic} should"
     return None
+
+
+def _spread(problem: Problem, partition: int) -> str | None:
+    """Returns in words that the partition is of a topic that should be spread; None for any other."""
+    row = int(problem.spread.topic_of[partition])
+    return f"evens out topic {problem.spread.names[row]}, which should be spread over brokers" if row else None
 
 
 def _balance_reason(problem: Problem, pending: PendingMovement, before: Floats) -> str:

@@ -90,6 +90,10 @@ class PlannerPolicy:
     """Topics, and the racks that should lead them, the most wanted first. Loads below their targets go first."""
     broker_sets: tuple[BrokerSet, ...] = ()
     """Topics that live on some brokers only; the first set that names a topic counts. A hard rule."""
+    spread_topics: frozenset[str] = frozenset()
+    """Topics whose replicas and leaders should be spread evenly over brokers. Loads below their targets go first."""
+    leaders_min: tuple[tuple[frozenset[str], int], ...] = ()
+    """Topics, and how many of their leaders each broker should have at least; the first that names a topic counts."""
     headroom: float = knob(
         0.0, "Share of each capacity that a plan leaves free: no broker above capacity x (1 - headroom).", ge=0, lt=1
     )
@@ -132,6 +136,8 @@ class PlannerPolicy:
         check_limits(self, "planner policy")
         if not all(racks for _, racks in self.leader_racks):
             raise InputError("planner policy leader_racks: found no rack, allowed are one or more")
+        if any(least < 1 for _, least in self.leaders_min):
+            raise InputError("planner policy leaders_min: found less than one leader, allowed are 1 or more")
 
     def band_of(self, resource: Resource) -> float:
         """The band of `resource`.

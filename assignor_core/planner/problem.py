@@ -29,6 +29,7 @@ from assignor_core.planner.policy import COUNT_BAND, PlannerPolicy
 from assignor_core.planner.proportions import levels_of_proportions
 from assignor_core.planner.read_levels import levels_of_reads
 from assignor_core.planner.set_shares import shares_within_sets, with_sets
+from assignor_core.planner.topic_spread import SpreadTopics, spread_topics
 from assignor_core.racks import least_spread
 from assignor_core.resources import MEASURED, Resource
 
@@ -82,6 +83,8 @@ class Problem:
     """B x C what consumers force that read in their racks, in fair shares (`read_levels`); 1 where nothing."""
     leader_ranks: tuple[tuple[Flags, Indices], ...]
     """For each entry of `leader_racks` its partitions (P) and, by broker (B), how many racks are wanted more."""
+    spread: SpreadTopics
+    """Topics that should be spread over brokers."""
 
     def worst_excess(self, loads: Floats) -> float:
         """How far the worst broker is above its limit in the worst load, in fair shares; counts are not looked at."""
@@ -233,6 +236,7 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         level=level,
         read_level=levels_of_reads(arrays, placement, share),
         leader_ranks=tuple(_leader_ranks(arrays, policy)),
+        spread=spread_topics(arrays, policy, may_lead),
     )
 
 

@@ -28,6 +28,7 @@ from assignor_core.planner.compiled import as_compiled_reads
 from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import Problem, Search
+from assignor_core.planner.topic_spread import counts_by_topic
 from assignor_core.planner.tuning import Tuning
 from assignor_core.resources import Resource
 
@@ -102,6 +103,16 @@ class RoundTask(NamedTuple):
     """K x B price of a leadership, in fair shares of disk; all 0 in the first row."""
     dual_price: Floats
     """B x C price of a fair share of load, by the dual; 0 where it is not used."""
+    topic_of: Indices
+    """P: the row of the next arrays that holds for the partition; 0 where its topic need not be spread."""
+    replicas_most: Floats
+    """G x B replicas of a topic that a broker should hold at most."""
+    leaders_most: Floats
+    """G x B leaders of a topic that a broker should have at most."""
+    leaders_least: Floats
+    """G x B leaders of a topic that a broker should have at least."""
+    spread_prices: Floats
+    """Price of one replica or leader more than it should be, and of one leader less."""
 
 
 class RoundState(NamedTuple):
@@ -129,6 +140,10 @@ class RoundState(NamedTuple):
     """Movements, bytes copied."""
     priced: Indices
     """B: brokers whose loads cost something come first."""
+    topic_replicas: Indices
+    """G x B replicas of topics that should be spread."""
+    topic_leaders: Indices
+    """G x B."""
     delta: Floats
     """C load that a trial takes from one broker to the other."""
     after: Floats
@@ -185,6 +200,11 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
         lead_group=lead_group,
         lead_price=lead_price,
         dual_price=np.zeros_like(share),
+        topic_of=problem.spread.topic_of,
+        replicas_most=problem.spread.replicas_most,
+        leaders_most=problem.spread.leaders_most,
+        leaders_least=problem.spread.leaders_least,
+        spread_prices=np.array([tuning.spread_price, tuning.least_price]),
     )
     task = as_compiled_reads(task)
     return task._replace(fixed=placement.loads - loads_of(task, placement.replicas))
@@ -272,6 +292,7 @@ def state_of_rows(task: RoundTask, rows: Ints) -> RoundState:
     some = np.flatnonzero(changed_of(task, rows))
     changed, changed_place = np.zeros(len(rows), dtype=np.int64), np.full(len(rows), NO_BROKER, dtype=np.int64)
     changed[: len(some)], changed_place[some] = some, np.arange(len(some))
+    topic_replicas, topic_leaders = counts_by_topic(task.topic_of, rows, *task.replicas_most.shape)
     sizes = np.broadcast_to(task.sizes[:, None], rows.shape)
     return RoundState(
         rows=np.array(rows, dtype=np.int32, order="C"),
@@ -285,6 +306,8 @@ def state_of_rows(task: RoundTask, rows: Ints) -> RoundState:
         inflow=np.bincount(rows[is_foreign], sizes[is_foreign], minlength=brokers).astype(np.float64),
         totals=np.array([float(len(some)), float((foreign * task.sizes).sum())]),
         priced=np.zeros(brokers, dtype=np.int64),
+        topic_replicas=topic_replicas,
+        topic_leaders=topic_leaders,
         delta=np.zeros(columns),
         after=np.zeros((2, columns)),
         random=np.array([SEED], dtype=np.uint64),
@@ -361,6 +384,7 @@ def part_of(task: RoundTask, some: Indices) -> RoundTask:
         "stays_in_racks",
         "lead_group",
         "set_of",
+        "topic_of",
     )
     fields = {name: getattr(task, name)[some] for name in by_partition}
     fields["read_begin"] = np.concatenate(([0], np.cumsum(lengths[some]))).astype(np.int64)

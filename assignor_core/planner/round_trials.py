@@ -89,7 +89,8 @@ def run_round(task: RoundTask, step: RoundStep, state: RoundState) -> int:
     for number in range(step.trials):
         if number % refresh == 0:
             priced = _write_priced(task, state)
-            if priced == 0 and state.totals[0] == 0.0 and len(task.lead_price) == 1:
+            has_wish = len(task.lead_price) > 1 or len(task.replicas_most) > 1
+            if priced == 0 and state.totals[0] == 0.0 and not has_wish:
                 break
         if number % tenth == 0 and number > 0:
             if accepted - before <= step.idle_share * tenth and step.idle_share > 0.0:
@@ -225,11 +226,15 @@ def _hand_over(
     for column in range(state.loads.shape[1]):
         state.delta[column] = task.leading[p, column] - task.following[p, column]
     rise = _price_rise(task, step, state, p, 0, t)
+    if q == NO_BROKER or task.topic_of[p] != task.topic_of[q]:
+        rise += _spread_rise(task, state, p, s, t, False, True)
     movements = int(state.changed_place[p] == NO_BROKER)
     if q != NO_BROKER:
         for column in range(state.loads.shape[1]):
             state.delta[column] -= task.leading[q, column] - task.following[q, column]
         rise += _price_rise(task, step, state, q, 0, s)
+        if task.topic_of[p] != task.topic_of[q]:
+            rise += _spread_rise(task, state, q, t, s, False, True)
         movements += int(state.changed_place[q] == NO_BROKER)
     cost_s = _cost_of_source(task, step, state, s)
     rise += cost_s - state.cost[s]
@@ -255,7 +260,13 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
     cost_s = _cost_of_source(task, step, state, s)
     base = cost_s - state.cost[s]
     # No broker's cost falls by what it takes, so what the source gains must pay for the copy.
-    if given == NO_BROKER and holds(task.original, p, s) and base + step.copy_part * task.copy_price[p] > threshold:
+    is_free = task.topic_of[p] == 0
+    if (
+        given == NO_BROKER
+        and is_free
+        and holds(task.original, p, s)
+        and base + step.copy_part * task.copy_price[p] > threshold
+    ):
         return 0
     best, chosen, cost_chosen, copies_chosen = threshold, NO_BROKER, 0.0, 0
     for _ in range(step.targets_tried if given == NO_BROKER else 1):
@@ -264,6 +275,7 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
             continue
         copies = copies_more(task.original, p, s, t)
         rise = base + _price_rise(task, step, state, p, copies, _leader_then(state, p, slot, t))
+        rise += _spread_rise(task, state, p, s, t, True, slot == 0)
         if rise > best or not _fits(task, state, s, t):
             continue
         cost_t = _cost(task, step, t, state.after, 1)
@@ -299,6 +311,10 @@ def _exchange(task: RoundTask, step: RoundStep, state: RoundState, threshold: fl
     copies_q = copies_more(task.original, q, t, s)
     rise = _price_rise(task, step, state, p, copies_p, _leader_then(state, p, slot, t))
     rise += _price_rise(task, step, state, q, copies_q, _leader_then(state, q, other, s))
+    is_one_topic = task.topic_of[p] == task.topic_of[q]
+    is_swap_of_leaders = is_one_topic and slot == 0 and other == 0
+    rise += _spread_rise(task, state, p, s, t, not is_one_topic, slot == 0 and not is_swap_of_leaders)
+    rise += _spread_rise(task, state, q, t, s, not is_one_topic, other == 0 and not is_swap_of_leaders)
     if rise - state.cost[s] - state.cost[t] > threshold:
         return 0
     cost_s = _cost_of_source(task, step, state, s)
@@ -425,6 +441,26 @@ def _price_rise(task: RoundTask, step: RoundStep, state: RoundState, p: int, cop
 
 
 @compiled
+def _spread_rise(
+    task: RoundTask, state: RoundState, p: int, s: int, t: int, has_replica: bool, has_leader: bool
+) -> float:
+    """By how much the price of an uneven topic rises if a replica of p, its leadership, or both go from s to t."""
+    g = task.topic_of[p]
+    if g == 0:
+        return 0.0
+    rise = 0.0
+    if has_replica:
+        rise += int(state.topic_replicas[g, t] >= task.replicas_most[g, t]) * task.spread_prices[0]
+        rise -= int(state.topic_replicas[g, s] > task.replicas_most[g, s]) * task.spread_prices[0]
+    if has_leader:
+        rise += int(state.topic_leaders[g, t] >= task.leaders_most[g, t]) * task.spread_prices[0]
+        rise -= int(state.topic_leaders[g, s] > task.leaders_most[g, s]) * task.spread_prices[0]
+        rise -= int(state.topic_leaders[g, t] < task.leaders_least[g, t]) * task.spread_prices[1]
+        rise += int(state.topic_leaders[g, s] <= task.leaders_least[g, s]) * task.spread_prices[1]
+    return rise
+
+
+@compiled
 def copies_more(original: Ints, p: int, old: int, new: int) -> int:
     """How many copies more p has if its replica on `old` goes to `new`: one, none, or one less."""
     return int(not holds(original, p, new)) - int(not holds(original, p, old))
@@ -473,6 +509,9 @@ def _swap_leader(task: RoundTask, state: RoundState, p: int, new: int) -> None:
     slot = slot_of(state.rows, p, new)
     old = state.rows[p, 0]
     state.rows[p, 0], state.rows[p, slot] = new, old
+    if task.topic_of[p] > 0:
+        state.topic_leaders[task.topic_of[p], old] -= 1
+        state.topic_leaders[task.topic_of[p], new] += 1
     _list_changed(task, state, p)
 
 
@@ -495,6 +534,13 @@ def _shift_replica(task: RoundTask, state: RoundState, p: int, slot: int, old: i
         state.totals[1] += task.sizes[p]
         state.foreign[p] += 1
     state.rows[p, slot] = new
+    g = task.topic_of[p]
+    if g > 0:
+        state.topic_replicas[g, old] -= 1
+        state.topic_replicas[g, new] += 1
+        if slot == 0:
+            state.topic_leaders[g, old] -= 1
+            state.topic_leaders[g, new] += 1
     _list_changed(task, state, p)
 
 

@@ -54,6 +54,7 @@ PlanMaker = Callable[[ClusterState, PlannerPolicy], Plan]
 OPTIONS = {
     "only_topics": "--only-topic",
     "excluded_topics": "--exclude-topic",
+    "spread_topics": "--spread-topic",
     "only_brokers": "--only-broker",
     "excluded_brokers": "--exclude-broker",
     "drain": "--drain",
@@ -65,6 +66,8 @@ BROKER_SET = re.compile(
     r"(?P<topics>.+)=(?:rack:(?P<racks>[^,]+(?:,[^,]+)*)|(?P<brokers>\d{1,9}(?:,\d{1,9})*))", re.ASCII
 )
 """Topics, and the brokers or racks that alone may hold them."""
+LEADERS_MIN = re.compile(r"(?P<topics>.+)=(?P<least>[1-9]\d{0,5})", re.ASCII)
+"""Topics, and how many of their leaders each broker should have."""
 CONTRADICTIONS = (
     ("only_topics", "excluded_topics"),
     ("only_brokers", "excluded_brokers"),
@@ -99,6 +102,21 @@ _POLICY_OPTIONS = (
         multiple=True,
         help="Only these brokers may hold this topic (or pattern): TOPIC=1,2,3 or TOPIC=rack:a,b; repeatable.  "
         "[default: planner.broker_sets]",
+    ),
+    click.option(
+        "--spread-topic",
+        "spread_topics",
+        multiple=True,
+        help="Spread this topic (or pattern) evenly over brokers where loads allow it; repeatable.  "
+        "[default: planner.spread_topics]",
+    ),
+    click.option(
+        "--min-leaders",
+        "leaders_min",
+        metavar="TOPIC=N",
+        multiple=True,
+        help="Each broker should lead N partitions of this topic (or pattern) at least; repeatable.  "
+        "[default: planner.leaders_min]",
     ),
     click.option(
         "--only-broker", "only_brokers", type=int, multiple=True, help="Relieve only this broker; repeatable."
@@ -438,6 +456,8 @@ def policy_from(
         drain=drain,
         add=frozenset(knobs["add"]),
         broker_sets=sets or settings.broker_sets,
+        spread_topics=(_topics_of(knobs, "spread_topics", topics) if topics else None) or settings.spread_topics,
+        leaders_min=_leaders_min(knobs, topics or ()) or settings.leaders_min,
         **given,
     )
 
@@ -463,6 +483,22 @@ def _only_topics(knobs: dict[str, Any], excluded: Collection[str], topics: Colle
             keeper = OPTIONS["excluded_topics"] if knobs["excluded_topics"] else "planner.excluded_topics"
             raise InputError(f"{OPTIONS['only_topics']} {text}: {keeper} keeps it from moving")
     return _topics_of(knobs, "only_topics", topics) - frozenset(excluded)
+
+
+def _leaders_min(knobs: dict[str, Any], topics: Collection[str]) -> tuple[tuple[frozenset[str], int], ...]:
+    """Topics of --min-leaders, and their least numbers; raises InputError."""
+    found = []
+    for text in knobs["leaders_min"]:
+        match = LEADERS_MIN.fullmatch(text)
+        if not match:
+            raise InputError(f"--min-leaders {text}: must be like TOPIC=3")
+        found.append(
+            (
+                frozenset(topics_named(match["topics"], topics, "--min-leaders")) if topics else frozenset(),
+                int(match["least"]),
+            )
+        )
+    return tuple(found)
 
 
 def _broker_sets(

@@ -62,6 +62,10 @@ def planner_policy(planner: PlannerSettings, topics: Iterable[str]) -> PlannerPo
         PlannerPolicy,
         planner,
         leader_racks=tuple((matching, tuple(racks)) for matching, racks in led),
+        spread_topics=frozenset(
+            topic for pattern in planner.spread_topics for topic in known if re.search(pattern, topic)
+        ),
+        leaders_min=tuple(_by_pattern(planner.leaders_min, known)),
         broker_sets=tuple(BrokerSet(named, frozenset(one.brokers), frozenset(one.racks)) for named, one in living),
         excluded_topics=frozenset(topic for topic in topics if excluded.search(topic)),
     )

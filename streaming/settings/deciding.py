@@ -98,6 +98,15 @@ class PlannerSettings(Section):
         default={},
         description="topic pattern: the brokers, or racks, that alone may hold the topics; plans bring replicas there.",
     )
+    spread_topics: list[RegularExpression] = Field(
+        default=[],
+        description="Topics that match one of these patterns should have their replicas and leaders spread evenly over "
+        "brokers; the balance of loads matters more.",
+    )
+    leaders_min: dict[RegularExpression, Annotated[int, Field(ge=1)]] = Field(
+        default={},
+        description="topic pattern: how many leaders of each matching topic every broker should have at least.",
+    )
     headroom: float = from_policy(PlannerPolicy, "headroom")
     wave_movements_max: int = from_policy(PlannerPolicy, "wave_movements_max")
     throttle_bytes_per_sec: int | None = from_policy(PlannerPolicy, "throttle_bytes_per_sec")

@@ -232,6 +232,23 @@ def test_topics_live_on_the_brokers_of_an_option_or_else_of_the_settings() -> No
     assert brokers("--broker-set", "topic-A=rack:x") == {1, 2, 3}, "no broker is in that rack"
 
 
+def test_options_name_topics_that_should_be_spread_and_least_numbers_of_leaders() -> None:
+    def leaders(*options: str) -> dict[int, int]:
+        moved = {(row["topic"], row["partition"]): row["new_replicas"] for row in run(FOUNDING, *options)["movements"]}
+        rows = [
+            moved.get((row.topic, row.partition), row.replicas)[0]
+            for row in founding().partitions
+            if row.topic == "topic-B"
+        ]
+        return {broker: rows.count(broker) for broker in (1, 2, 3)}
+
+    assert set(leaders("--spread-topic", ".*-B").values()) == {10}
+    assert min(leaders("--min-leaders", "topic-B=9").values()) >= 9
+    assert min(leaders("--set", 'planner.leaders_min={"B$": 9}').values()) >= 9
+    result = CliRunner().invoke(plan, ["--model", "-", "--min-leaders", "topic-B"], input=FOUNDING)
+    assert str(result.exception) == "--min-leaders topic-B: must be like TOPIC=3"
+
+
 def test_settings_name_the_racks_that_should_lead_in_a_model_too() -> None:
     model = cluster_to_json(cluster((1, 2), (1, 2), brokers=(Broker(1, "a"), Broker(2, "b"))))
     wide = ("--set", "planner.band=5", "--set", "planner.count_band=5", "--set", 'planner.leader_racks={"t": ["b"]}')
