@@ -226,14 +226,15 @@ def _hand_over(
     for column in range(state.loads.shape[1]):
         state.delta[column] = task.leading[p, column] - task.following[p, column]
     rise = _price_rise(task, step, state, p, 0, t)
-    if q == NO_BROKER or task.topic_of[p] != task.topic_of[q]:
+    has_spread = len(task.replicas_most) > 1
+    if has_spread and (q == NO_BROKER or task.topic_of[p] != task.topic_of[q]):
         rise += _spread_rise(task, state, p, s, t, False, True)
     movements = int(state.changed_place[p] == NO_BROKER)
     if q != NO_BROKER:
         for column in range(state.loads.shape[1]):
             state.delta[column] -= task.leading[q, column] - task.following[q, column]
         rise += _price_rise(task, step, state, q, 0, s)
-        if task.topic_of[p] != task.topic_of[q]:
+        if has_spread and task.topic_of[p] != task.topic_of[q]:
             rise += _spread_rise(task, state, q, t, s, False, True)
         movements += int(state.changed_place[q] == NO_BROKER)
     cost_s = _cost_of_source(task, step, state, s)
@@ -260,10 +261,10 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
     cost_s = _cost_of_source(task, step, state, s)
     base = cost_s - state.cost[s]
     # No broker's cost falls by what it takes, so what the source gains must pay for the copy.
-    is_free = task.topic_of[p] == 0
+    has_spread = len(task.replicas_most) > 1 and task.topic_of[p] > 0
     if (
         given == NO_BROKER
-        and is_free
+        and not has_spread
         and holds(task.original, p, s)
         and base + step.copy_part * task.copy_price[p] > threshold
     ):
@@ -275,7 +276,8 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
             continue
         copies = copies_more(task.original, p, s, t)
         rise = base + _price_rise(task, step, state, p, copies, _leader_then(state, p, slot, t))
-        rise += _spread_rise(task, state, p, s, t, True, slot == 0)
+        if has_spread:
+            rise += _spread_rise(task, state, p, s, t, True, slot == 0)
         if rise > best or not _fits(task, state, s, t):
             continue
         cost_t = _cost(task, step, t, state.after, 1)
@@ -311,10 +313,11 @@ def _exchange(task: RoundTask, step: RoundStep, state: RoundState, threshold: fl
     copies_q = copies_more(task.original, q, t, s)
     rise = _price_rise(task, step, state, p, copies_p, _leader_then(state, p, slot, t))
     rise += _price_rise(task, step, state, q, copies_q, _leader_then(state, q, other, s))
-    is_one_topic = task.topic_of[p] == task.topic_of[q]
-    is_swap_of_leaders = is_one_topic and slot == 0 and other == 0
-    rise += _spread_rise(task, state, p, s, t, not is_one_topic, slot == 0 and not is_swap_of_leaders)
-    rise += _spread_rise(task, state, q, t, s, not is_one_topic, other == 0 and not is_swap_of_leaders)
+    if len(task.replicas_most) > 1:
+        is_one_topic = task.topic_of[p] == task.topic_of[q]
+        is_swap_of_leaders = is_one_topic and slot == 0 and other == 0
+        rise += _spread_rise(task, state, p, s, t, not is_one_topic, slot == 0 and not is_swap_of_leaders)
+        rise += _spread_rise(task, state, q, t, s, not is_one_topic, other == 0 and not is_swap_of_leaders)
     if rise - state.cost[s] - state.cost[t] > threshold:
         return 0
     cost_s = _cost_of_source(task, step, state, s)
