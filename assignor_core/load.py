@@ -12,6 +12,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from assignor_core.broker_sets import SetArrays
 from assignor_core.columns import Columns
 from assignor_core.follower_reads import RackReads
 from assignor_core.model import CAPACITY_KEYS, LOAD_KEYS, BrokerState, ClusterState, Partition
@@ -54,6 +55,8 @@ class ClusterArrays:
     """What each of the C columns holds."""
     rack_reads: RackReads | None = None
     """Part of bytes out that stays in a rack, whoever leads; None where followers serve nobody."""
+    sets: SetArrays | None = None
+    """Which brokers may hold which partitions; None where any may hold all."""
 
     def capacity_for(self, resource: Resource) -> Floats:
         """B capacities that `resource` is measured against; NaN where not given."""

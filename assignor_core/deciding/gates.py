@@ -20,6 +20,7 @@ from assignor_core.deciding.needs import (
     drained_broker,
     empty_broker,
     log_dir_full,
+    outside_set,
     skewed,
     unpreferred_leaders,
 )
@@ -57,6 +58,7 @@ NEEDS = (
     NeedKind(Reason.LOG_DIR_FULL, log_dir_full),
     NeedKind(Reason.SKEWED, skewed),
     NeedKind(Reason.DRAINED_BROKER, drained_broker),
+    NeedKind(Reason.OUTSIDE_SET, outside_set),
     NeedKind(Reason.CROWDED_RACKS, crowded_racks),
     NeedKind(Reason.EMPTY_BROKER, empty_broker),
     NeedKind(Reason.UNPREFERRED_LEADERS, unpreferred_leaders),

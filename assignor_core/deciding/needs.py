@@ -21,6 +21,7 @@ from assignor_core.errors import CoreError
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.load_history.windows import ClosedWindow, SkewWindow
 from assignor_core.log_dirs.planning import FillPolicy, is_over
+from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.racks import RackSpread
 from assignor_core.wording import counted, first_named
@@ -162,6 +163,11 @@ def drained_broker(context: Context) -> Need | None:
     return _lasting(Reason.DRAINED_BROKER, context)
 
 
+def outside_set(context: Context) -> Need | None:
+    """Replicas are on brokers that may not hold their topic (`planner.broker_sets`)."""
+    return _lasting(Reason.OUTSIDE_SET, context)
+
+
 def crowded_racks(context: Context) -> Need | None:
     """Partitions have more replicas in one rack than they need."""
     return _lasting(Reason.CROWDED_RACKS, context)
@@ -190,6 +196,8 @@ def _lasting(reason: Reason, context: Context) -> Need | None:
 class PlacementStates:
     """States of the placement that a plan could fix now, however long they have lasted."""
 
+    misplaced: tuple[PartitionKey, ...] = ()
+    """Partitions with replicas on brokers outside the set of their topic."""
     crowded: tuple[PartitionKey, ...] = ()
     """Partitions with more replicas in one rack than the brokers in use need."""
     empty: tuple[int, ...] = ()
@@ -207,6 +215,7 @@ class PlacementStates:
         """Returns the brokers or partitions that are in the state of this reason."""
         by_reason: Mapping[Reason, tuple[int, ...] | tuple[PartitionKey, ...]] = {
             Reason.DRAINED_BROKER: self.drained,
+            Reason.OUTSIDE_SET: self.misplaced,
             Reason.CROWDED_RACKS: self.crowded,
             Reason.EMPTY_BROKER: self.empty,
             Reason.UNPREFERRED_LEADERS: self.unpreferred,
@@ -224,7 +233,10 @@ class PlacementStates:
             return f"drained brokers that hold replicas, {lasted}: {first_named(self.drained, NAMED_MAX)}"
         if reason is Reason.EMPTY_BROKER:
             return f"brokers that are empty or nearly so, {lasted}: {first_named(self.empty, NAMED_MAX)}"
-        if reason is Reason.CROWDED_RACKS:
+        if reason is Reason.OUTSIDE_SET:
+            one, more = "is on a broker outside the set of its topic", "are on brokers outside the set of their topic"
+            keys = self.misplaced
+        elif reason is Reason.CROWDED_RACKS:
             one, more = "has more replicas in one rack than it needs", "have more replicas in one rack than they need"
             keys = self.crowded
         else:
@@ -240,38 +252,66 @@ def placement_states(
     policy: LastingPolicy,
     *,
     counted: frozenset[int],
-    excluded_topics: frozenset[str],
+    planner: PlannerPolicy,
     drained: frozenset[int] = frozenset(),
 ) -> PlacementStates:
-    """What could be fixed over the brokers that count, in topics that may be moved; sorted. Brokers that are `drained`
-    must hold no topic at all.
+    """What could be fixed over the brokers that count, in topics that `planner` may move, which also has their sets of
+    brokers; sorted. Brokers that are `drained` must hold no topic at all.
     """
-    crowded, unpreferred = live.once(
-        ("placement", policy.placement_reasons, counted, excluded_topics),
-        lambda: _misplaced(live, policy.placement_reasons, counted, excluded_topics),
+    misplaced, crowded, unpreferred = live.once(
+        ("placement", policy.placement_reasons, counted, planner.excluded_topics, planner.broker_sets),
+        lambda: _to_be_fixed(live, policy.placement_reasons, counted, planner),
     )
     empty: tuple[int, ...] = ()
     if Reason.EMPTY_BROKER in policy.placement_reasons and window is not None:
         empty = _empty_brokers(live, window, policy.empty_broker_share, counted)
+        if empty and planner.broker_sets:
+            able = _may_hold_something(live, planner)
+            empty = tuple(broker for broker in empty if broker in able)
     held = live.replica_counts() if drained else {}
     holding = tuple(broker for broker in sorted(drained & live.broker_racks.keys()) if held.get(broker))
-    return PlacementStates(crowded, empty, unpreferred, holding)
+    return PlacementStates(misplaced, crowded, empty, unpreferred, holding)
 
 
-def _misplaced(
-    live: LiveCluster, reasons: Collection[Reason], counted: frozenset[int], excluded_topics: frozenset[str]
-) -> tuple[tuple[PartitionKey, ...], tuple[PartitionKey, ...]]:
-    """Partitions in crowded racks, and those that their preferred replica could lead and does not."""
-    rows = [(key, row) for key, row in live.partitions.items() if key[0] not in excluded_topics]
+def _to_be_fixed(
+    live: LiveCluster, reasons: Collection[Reason], counted: frozenset[int], planner: PlannerPolicy
+) -> tuple[tuple[PartitionKey, ...], tuple[PartitionKey, ...], tuple[PartitionKey, ...]]:
+    """Partitions outside the set of brokers of their topic, partitions in crowded racks, and those that their preferred
+    replica could lead and does not.
+    """
+    rows = [(key, row) for key, row in live.partitions.items() if key[0] not in planner.excluded_topics]
+    members = _members_by_topic(live, planner)
+    misplaced: list[PartitionKey] = []
+    if Reason.OUTSIDE_SET in reasons and members:
+        of_sets = ((key, row) for key, row in rows if key[0] in members and not row.reassigning)
+        outside = ((key, row.replicas) for key, row in of_sets if not members[key[0]].issuperset(row.replicas))
+        misplaced = sorted(key for key, held in outside if counted.issuperset(held))
     crowded: list[PartitionKey] = []
-    spread = RackSpread(live.broker_racks, counted)
-    if Reason.CROWDED_RACKS in reasons and spread.shares_racks:
-        resting = ((key, row.replicas) for key, row in rows if not row.reassigning)
-        crowded = sorted(key for key, held in resting if spread.is_crowded(held) and counted.issuperset(held))
+    among = {some: RackSpread(live.broker_racks, counted & some) for some in {counted, *members.values()}}
+    if Reason.CROWDED_RACKS in reasons and any(spread.shares_racks for spread in among.values()):
+        spreads = ((key, row.replicas, among[members.get(key[0], counted)]) for key, row in rows if not row.reassigning)
+        tight = ((key, held) for key, held, spread in spreads if spread.is_crowded(held))
+        crowded = sorted(key for key, held in tight if counted.issuperset(held))
     unpreferred: list[PartitionKey] = []
     if Reason.UNPREFERRED_LEADERS in reasons:
         unpreferred = sorted(key for key, row in rows if _could_lead(row, counted))
-    return tuple(crowded), tuple(unpreferred)
+    return tuple(misplaced), tuple(crowded), tuple(unpreferred)
+
+
+def _members_by_topic(live: LiveCluster, planner: PlannerPolicy) -> dict[str, frozenset[int]]:
+    """The brokers that alone may hold a topic, of topics that have a set."""
+    found: dict[str, frozenset[int]] = {}
+    for one in planner.broker_sets:
+        members = frozenset(broker for broker, rack in live.broker_racks.items() if one.admits(broker, rack))
+        found |= dict.fromkeys(one.topics - found.keys(), members)
+    return found
+
+
+def _may_hold_something(live: LiveCluster, planner: PlannerPolicy) -> frozenset[int]:
+    """Brokers that may hold some topic that may be moved."""
+    members, every = _members_by_topic(live, planner), frozenset(live.broker_racks)
+    topics = {topic for topic, _ in live.partitions} - planner.excluded_topics
+    return frozenset().union(*(members.get(topic, every) for topic in topics))
 
 
 def _could_lead(row: LivePartition, counted: frozenset[int]) -> bool:

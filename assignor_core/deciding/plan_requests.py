@@ -49,7 +49,7 @@ def plan_request(
 
 def small_policy(reason: Reason, states: PlacementStates, base: PlannerPolicy, brokers: int) -> PlannerPolicy:
     """The policy of a plan that fixes `reason` and nothing else; `brokers` is how many are in use."""
-    if reason is Reason.CROWDED_RACKS:
+    if reason in (Reason.OUTSIDE_SET, Reason.CROWDED_RACKS):
         return replace(base, rules_only=True)
     if reason is Reason.DRAINED_BROKER:
         drained = frozenset(states.drained)
@@ -122,7 +122,8 @@ def not_mended(reason: Reason, states: PlacementStates, plan: Plan) -> str | Non
     taking = {
         broker for movement in plan.movements for broker in set(movement.new_replicas) - set(movement.old_replicas)
     }
-    if moved.intersection(states.crowded if reason is Reason.CROWDED_RACKS else states.unpreferred):
+    fixed = {Reason.OUTSIDE_SET: states.misplaced, Reason.CROWDED_RACKS: states.crowded}
+    if moved.intersection(fixed.get(reason, states.unpreferred)):
         return None
     giving = {broker for row in plan.movements for broker in set(row.old_replicas) - set(row.new_replicas)}
     if reason is Reason.DRAINED_BROKER and giving.intersection(states.drained):

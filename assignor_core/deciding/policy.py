@@ -138,7 +138,8 @@ class LastingPolicy:
     )
     placement_grace_ms: int = knob(
         600_000,
-        "How long racks must be crowded, or a broker nearly empty, before control makes a plan for that. 0: at once.",
+        "How long racks must be crowded, a broker nearly empty, or replicas outside the set of brokers of their topic, "
+        "before control makes a plan for that. 0: at once.",
         unit="ms",
         ge=0,
         le=WAIT_MAX_MS,

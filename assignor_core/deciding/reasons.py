@@ -18,6 +18,7 @@ class Reason(StrEnum):
     BROKER_FAILED = "broker_failed"
     LOG_DIR_FULL = "log_dir_full"
     DRAINED_BROKER = "drained_broker"
+    OUTSIDE_SET = "outside_set"
     CROWDED_RACKS = "crowded_racks"
     EMPTY_BROKER = "empty_broker"
     UNPREFERRED_LEADERS = "unpreferred_leaders"
@@ -47,7 +48,7 @@ class Reason(StrEnum):
     DRY_RUN = "dry_run"
 
 
-PLACEMENT_REASONS = (Reason.CROWDED_RACKS, Reason.EMPTY_BROKER, Reason.UNPREFERRED_LEADERS)
+PLACEMENT_REASONS = (Reason.OUTSIDE_SET, Reason.CROWDED_RACKS, Reason.EMPTY_BROKER, Reason.UNPREFERRED_LEADERS)
 """States of the placement for which the settings can forbid plans."""
 
 

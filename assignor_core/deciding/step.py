@@ -125,7 +125,7 @@ def _first_look(state: TriggerState, observation: Observation, policy: DecisionP
         observation.windows[-1] if observation.windows else None,
         policy.lasting,
         counted=observation.counted,
-        excluded_topics=policy.planner.excluded_topics,
+        planner=policy.planner,
         drained=observation.drained,
     )
     state = without_times_ahead(policy.trigger, state, now_ms)

@@ -53,7 +53,7 @@ from assignor_core.plan import TAKE_NONE, Figures, Movement, Plan, Wave, apply_t
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.placement import Placement
-from assignor_core.planner.problem import fair_shares
+from assignor_core.planner.problem import fair_shares, in_sets
 from assignor_core.planner.proposal import figures_of_skew, loads_by_broker, with_drained
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.resources import Resource
@@ -432,7 +432,10 @@ def judged(plan: Plan, cluster: ClusterState, policy: PlannerPolicy) -> tuple[Pl
     moved = cluster_arrays(apply_to(now, plan))
     placement, excluded = Placement(arrays), policy.excluded_brokers
     share = fair_shares(arrays, policy, placement)
-    bounds = lower_bounds(arrays, placement, share, crowded=bool(plan.problems))
+    arrays, is_broken = in_sets(arrays, policy), bool(plan.problems)
+    if arrays.sets is not None:
+        is_broken |= bool(arrays.sets.outside(moved.replicas).any())
+    bounds = lower_bounds(arrays, placement, share, crowded=is_broken)
     on_now = replace(
         plan,
         skew_before=figures_of_skew(skew_of_arrays(arrays, excluded=excluded)),

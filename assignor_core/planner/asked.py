@@ -104,6 +104,7 @@ def _broken(problem: Problem, placed: Placement, plan: Plan) -> tuple[str, ...]:
     is_changed = np.array([(row.topic, row.partition) in changed for row in arrays.partitions], dtype=np.bool_)
     crowded = np.flatnonzero(problem.crowded(placed.replicas) & is_changed)
     gaining = {broker for row in plan.movements for broker in row.new_replicas}
+    outside = np.flatnonzero(problem.misplaced(placed.replicas) & is_changed)
     over = (placed.loads > problem.ceiling * (1 + ROUNDING)).any(axis=1) & np.isin(arrays.broker_ids, sorted(gaining))
     lines = []
     if len(crowded):
@@ -111,6 +112,10 @@ def _broken(problem: Problem, placed: Placement, plan: Plan) -> tuple[str, ...]:
         have = counted(len(keys), "partition has", "partitions have")
         named = first_named(keys, NAMED_MAX, partition_name)
         lines.append(f"{have} more replicas in one rack than the racks make necessary: {named}")
+    if len(outside):
+        keys = [(arrays.partitions[row].topic, arrays.partitions[row].partition) for row in outside]
+        have = counted(len(keys), "partition has replicas", "partitions have replicas")
+        lines.append(f"{have} outside the set of brokers of its topic: {first_named(keys, NAMED_MAX, partition_name)}")
     if over.any():
         named = first_named(np.array(arrays.broker_ids)[over].tolist(), NAMED_MAX)
         lines.append(f"above the capacity or the replicas that a broker may have: broker {named}")

@@ -70,6 +70,9 @@ def balance(search: Search, tuning: Tuning = TUNING) -> Case | None:
         return None
     case = _case_of(search, tuning)
     search.placement.take(_best(case).rows)
+    if problem.misplaced(placement.replicas).any():
+        # What had no room in the set of its topic may have some now.
+        repair(search)
     return case
 
 
@@ -195,7 +198,8 @@ def _even(case: Case, best: Outcome) -> Outcome:
     line = np.where(counts, task.limit, np.minimum(problem.share, problem.ceiling))
     reached = Rounds(case, task._replace(limit=line, target=line), case.start.rows).run_all(tuning.ramp)
     more = int(changed_of(task, reached.rows).sum()) - int(changed_of(task, best.rows).sum())
-    return reached if _unevenness(case, reached) <= EVEN and more <= tuning.even_movements else best
+    is_few = more <= tuning.even_movements and reached.led <= best.led
+    return reached if is_few and _unevenness(case, reached) <= EVEN else best
 
 
 def _unevenness(case: Case, outcome: Outcome) -> float:

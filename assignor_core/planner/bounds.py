@@ -1,11 +1,12 @@
 """Proven lower bounds: how even a placement can be at best, and what stands in the way of better.
 
-Five arguments, and the highest wins. A replica can't be split, so some broker carries at least the heaviest one. Of n
+Six arguments, and the highest wins. A replica can't be split, so some broker carries at least the heaviest one. Of n
 equal brokers and the n + 1 heaviest replicas two share a broker, by pigeonhole; likewise where brokers are unequal, and
 for any number of the heaviest (`level_of_heaviest`). And racks have to spread, so those with
 few brokers carry more than their share (`forced_share`). On few brokers the heaviest partition leaves less room for the
-others than these need (`heaviest`). What consumers read in their racks stays there (`read_levels`). The bounds are
-cheap and not tight: a small gap proves that a plan is good, a large one does not prove that a better one exists.
+others than these need (`heaviest`). What consumers read in their racks stays there (`read_levels`). What lives in a set
+of brokers loads these (`set_shares`). The bounds are cheap and not tight: a small gap proves that a plan is good, a
+large one does not prove that a better one exists.
 
 Invariants: each bound holds for every placement that keeps the hard rules, whatever the search does. Where a rule can't
 be kept, what rests on it is not claimed: a bound too low is useless, one too high is a lie. The module moves nothing.
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, has_source
 from assignor_core.planner.heaviest import level_beside_heaviest
-from assignor_core.planner.placement import Placement
-from assignor_core.planner.rack_replicas import replicas_by_rack
+from assignor_core.planner.placement import Flags, Placement
+from assignor_core.planner.rack_replicas import RackReplicas, replicas_by_rack
 from assignor_core.planner.read_levels import levels_alone
+from assignor_core.planner.set_shares import levels_of_sets
 from assignor_core.resources import Resource
 
 FOLLOWED = (Resource.BYTES_IN, Resource.DISK, Resource.REPLICAS)
@@ -49,36 +51,51 @@ def forced_share(arrays: ClusterArrays, placement: Placement, share: Floats) -> 
         return forced
     spread = replicas_by_rack(arrays)
     can_move = has_source(arrays)
-    count_of_racks = len(spread.racks)
+    parts = [(arrays.alive, np.ones(len(spread.sets), dtype=np.bool_))]
+    if arrays.sets is not None:
+        # The racks of a set's brokers hold what lives in the set.
+        rows = np.unique(spread.sets[spread.sets > 0])
+        parts += [(arrays.alive & arrays.sets.members[row], spread.sets == row) for row in rows]
     for column in arrays.columns.of(*FOLLOWED):
-        capacity = np.array([share[arrays.alive & (arrays.racks == rack), column].sum() for rack in spread.racks])
         loads = spread.sums(np.where(can_move, placement.following[:, column], 0.0))
-        order = np.argsort(capacity, kind="stable")
-        fewest = np.cumsum(spread.lowest[:, order], axis=1)
-        most = np.cumsum(spread.highest[:, order], axis=1)
-        for count in range(1, count_of_racks + 1):
-            # By factor, the least that these `count` racks hold: their own minimum, or what the others leave.
-            left = spread.factors - (most[:, -1] - most[:, count - 1])
-            held = np.maximum(fewest[:, count - 1], left)
-            level = float((loads * held).sum()) / capacity[order[:count]].sum()
-            inside = arrays.alive & np.isin(arrays.racks, spread.racks[order[:count]])
-            forced[inside, column] = np.maximum(forced[inside, column], level * share[inside, column])
+        for brokers, kinds in parts:
+            _raise_in_racks(forced[:, column], arrays, spread, loads * kinds, share[:, column], brokers)
     return forced
+
+
+def _raise_in_racks(
+    forced: Floats, arrays: ClusterArrays, spread: RackReplicas, loads: Floats, share: Floats, brokers: Flags
+) -> None:
+    """Raise what is `forced` (B) on `brokers` (B) to what their racks must hold of `loads` (F, of one replica)."""
+    at = np.flatnonzero(np.isin(spread.racks, arrays.racks[brokers]))
+    capacity = np.array([share[brokers & (arrays.racks == rack)].sum() for rack in spread.racks[at]])
+    order = np.argsort(capacity, kind="stable")
+    fewest = np.cumsum(spread.lowest[:, at[order]], axis=1)
+    most = np.cumsum(spread.highest[:, at[order]], axis=1)
+    for count in range(1, len(at) + 1):
+        # By kind, the least that these `count` racks hold: their own minimum, or what the others leave.
+        left = spread.factors - (most[:, -1] - most[:, count - 1])
+        held = np.maximum(fewest[:, count - 1], left)
+        level = float((loads * held).sum()) / capacity[order[:count]].sum()
+        inside = brokers & np.isin(arrays.racks, spread.racks[at[order[:count]]])
+        forced[inside] = np.maximum(forced[inside], level * share[inside])
 
 
 def lower_bounds(arrays: ClusterArrays, placement: Placement, share: Floats, *, crowded: bool) -> dict[str, float]:
     """Resource: the least max over mean that any placement can have; of several windows, the highest.
 
-    `crowded`: `placement` leaves racks that are not spread, so they force nothing.
+    `crowded`: `placement` leaves racks that are not spread, or replicas outside their set of brokers. Then neither
+    forces anything.
     """
     bounds: dict[str, float] = {}
     is_left_over = leaves_replicas_behind(arrays, placement)
-    forced = np.zeros_like(share)
+    forced, sets = np.zeros_like(share), np.ones_like(share)
     if not is_left_over and not crowded:
+        sets = levels_of_sets(arrays, placement, share, arrays.alive)
         forced = np.maximum(forced_share(arrays, placement, share), share * levels_alone(arrays, placement, share))
     for column, resource in enumerate(arrays.columns.resources):
         heaviest = 1.0 if is_left_over else _heaviest(arrays, placement, share, column)
-        bound = max(1.0, heaviest, _from_racks(forced, share, column))
+        bound = max(1.0, heaviest, _from_racks(forced, share, column), float(sets[:, column].max(initial=1.0)))
         if resource in COPIED and not is_left_over and not crowded:
             bound = max(bound, level_beside_heaviest(arrays, placement, share, column))
         bounds[resource] = max(bound, bounds.get(resource, 1.0))

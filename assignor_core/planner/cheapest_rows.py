@@ -3,8 +3,8 @@
 In machine code, as `least_bytes` asks hundreds of times. At given prices no partition depends on another one, so each
 is looked at alone. Mostly nothing is cheaper than to stay, which one look at the partition's own brokers shows.
 
-Invariant: no way to place a partition costs less, with whole replicas on brokers of their own, and in racks of their
-own where it must be spread (tests/core/planner/test_least_bytes.py).
+Invariant: no way to place a partition costs less, with whole replicas on brokers of their own, in racks of their own
+where it must be spread, and in its set of brokers where it has one (tests/core/planner/test_least_bytes.py).
 """
 
 from typing import NamedTuple
@@ -43,6 +43,10 @@ class Rows(NamedTuple):
     """B: what is there may stay."""
     may_take: Flags
     """B."""
+    set_of: Indices
+    """P: the row of `members` that holds for the partition."""
+    members: Flags
+    """K x B brokers that may hold partitions."""
 
 
 class Room(NamedTuple):
@@ -157,12 +161,12 @@ def _write_prices(rows: Rows, row: int, prices: Floats, room: Room) -> None:
     """Write what a replica costs on each broker, as a follower and as a leader. Loops over brokers come innermost: a
     processor takes four or eight at once.
     """
-    brokers, copied = len(rows.racks), rows.copied[row]
+    brokers, copied, members = len(rows.racks), rows.copied[row], rows.set_of[row]
     for broker in range(brokers):
-        room.prices[0, broker] = copied if rows.may_take[broker] else np.inf
+        room.prices[0, broker] = copied if rows.may_take[broker] and rows.members[members, broker] else np.inf
     for slot in range(rows.counts[row]):
         broker = rows.original[row, slot]
-        room.prices[0, broker] = 0.0 if rows.may_keep[broker] else np.inf
+        room.prices[0, broker] = 0.0 if rows.may_keep[broker] and rows.members[members, broker] else np.inf
     for column in range(prices.shape[0]):
         load = rows.following[row, column]
         if load > 0.0:

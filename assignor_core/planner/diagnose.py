@@ -13,12 +13,15 @@ import numpy as np
 from assignor_core.load import Floats
 from assignor_core.plan import TAKE_NONE
 from assignor_core.planner.bounds import FOLLOWED, forced_share, leaves_replicas_behind
-from assignor_core.planner.obstacles import lost_racks
+from assignor_core.planner.obstacles import lost_racks, outside_of_sets
 from assignor_core.planner.placement import Placement
+from assignor_core.planner.policy import BrokerSet
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.proportions import TOGETHER
 from assignor_core.planner.read_levels import levels_alone
+from assignor_core.planner.set_shares import members_of
 from assignor_core.planner.targets import band_lines
+from assignor_core.planner.topic_spread import unspread
 from assignor_core.racks import some_without_rack
 from assignor_core.resources import LOADS, Resource
 from assignor_core.wording import counted, either, first_named
@@ -47,6 +50,8 @@ def diagnose(problem: Problem, placement: Placement, bounds: Mapping[str, float]
     lines = _left_over(problem, placement, targets)
     lines += [
         *_leaders_elsewhere(problem, placement),
+        *_sets(problem, placement),
+        *unspread(problem.spread, placement.replicas, problem.arrays.broker_ids),
         *_full_disks(problem),
         *_lost_racks(problem, placement),
         *_without_rack(problem),
@@ -174,6 +179,40 @@ def _leaders_elsewhere(problem: Problem, placement: Placement) -> list[str]:
                 f"{away} of {len(leaders)} leaders of {named} are not in rack {racks[0]}, which they should be"
             )
     return lines
+
+
+def _sets(problem: Problem, placement: Placement) -> list[str]:
+    """What is to be known of each set of brokers: names that mean nothing, what it forces, and what is left outside."""
+    arrays, lines = problem.arrays, []
+    racks = {name.removeprefix("rack ") for name in arrays.rack_names if name.startswith("rack ")}
+    for one, outside in outside_of_sets(problem, placement):
+        unknown = [f"broker {broker}" for broker in sorted(one.brokers - set(arrays.broker_ids))]
+        unknown += [f"rack {rack}" for rack in sorted(one.racks - racks)]
+        if unknown:
+            named = first_named(unknown, HEAVY_MAX)
+            lines.append(f"the set of {one.named_topics} names {named}, which the cluster does not have")
+        if outside:
+            stay = counted(outside, "replica is", "replicas are")
+            lines.append(f"{stay} outside {one.words}, the set of {one.named_topics}: this plan may not move that")
+        lines += _forced_by_set(problem, one)
+    return lines
+
+
+def _forced_by_set(problem: Problem, one: BrokerSet) -> list[str]:
+    """Returns a line if what lives in a set loads its brokers above the band of a fair share of the cluster."""
+    members = np.flatnonzero(members_of(problem.arrays, one) & problem.may_lead)
+    if problem.arrays.sets is None or not len(members):
+        return []
+    columns, levels = problem.arrays.columns, {}
+    for resource in LOADS:
+        at = np.ix_(members, columns.of(resource))
+        # Another set may load some of its brokers more.
+        levels[resource] = float((problem.share[at] / problem.even_share[at]).min(axis=0).max(initial=0.0))
+    worst = max(levels, key=lambda resource: levels[resource])
+    if levels[worst] <= 1.0 + problem.policy.band_of(worst):
+        return []
+    forced = f"no placement has {worst.words} below {levels[worst]:.3f} fair shares there"
+    return [f"{one.named_topics} may only be on {one.words}, and {forced}: add brokers to the set"]
 
 
 def _stay(brokers: int) -> str:

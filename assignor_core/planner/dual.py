@@ -12,10 +12,12 @@ its own pace (Adam; Kingma and Ba 2015, https://arxiv.org/abs/1412.6980).
 that brokers carry below their targets. Nothing moves here.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from assignor_core.broker_sets import any_broker
 from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.cheapest_rows import Room, Rows, cheapest_rows
 from assignor_core.planner.placement import Flags, Placement, on_grid
@@ -92,13 +94,17 @@ def priced_columns(problem: Problem, placement: Placement) -> Flags:
 
 def rows_of(problem: Problem, placement: Placement, some: Flags, whole: float) -> Rows:
     """All partitions with the columns `some` (C) of their loads, where copying `whole` bytes costs 1. What the
-    placement has spread over racks stays spread, and brokers that it has emptied stay empty.
+    placement has spread over racks stays spread, brokers that it has emptied stay empty, and what it has in a set of
+    brokers is there.
     """
     arrays, original, replicas = problem.arrays, placement.original, placement.replicas
     counts = (original != NO_BROKER).sum(axis=1)
     is_spread = problem.crowding(replicas) == counts
     may_keep = arrays.alive | (np.bincount(replicas[replicas != NO_BROKER], minlength=len(arrays.alive)) > 0)
     all_may_stay = (may_keep[original] | (original == NO_BROKER)).all(axis=1)
+    sets = arrays.sets or any_broker(len(may_keep), len(original))
+    set_of = np.where(sets.outside(replicas).any(axis=1), 0, sets.set_of)
+    all_may_stay &= ~replace(sets, set_of=set_of).outside(original).any(axis=1)
     return Rows(
         original=original,
         counts=counts,
@@ -112,6 +118,8 @@ def rows_of(problem: Problem, placement: Placement, some: Flags, whole: float) -
         rack_count=arrays.racks.max(initial=-1, keepdims=True) + 1,
         may_keep=may_keep,
         may_take=problem.may_take,
+        set_of=set_of,
+        members=sets.members,
     )
 
 

@@ -98,7 +98,7 @@ def _planned_movements(
         gain = _cost(problem, pending, before) - _cost(problem, pending, before + pending.change)
         reason = _rule(problem, placement, pending, crowded=bool(crowded[pending.partition]))
         if reason is None and gain <= GAIN_LEAST:
-            reason = _wanted_rack(problem, placement, pending.partition)
+            reason = _wanted_rack(problem, placement, pending.partition) or _spread(problem, pending.partition)
         reason = reason or _balance_reason(problem, pending, before)
         loads[pending.brokers] += pending.change
         yield Movement(partition.topic, partition.partition, partition.replicas, new, copied, reason, gain, number)
@@ -112,6 +112,14 @@ def _rule(problem: Problem, placement: Placement, pending: PendingMovement, *, c
         return f"empties {_leaving_broker(problem, int(emptied[0]))}"
     if old[0] in problem.leaving and old[0] != new[0]:
         return f"takes leadership from {_leaving_broker(problem, int(old[0]))}"
+    sets = problem.arrays.sets
+    if sets is not None:
+        number = int(sets.set_of[pending.partition])
+        outside = [broker for broker in old if broker not in new and not sets.members[number, broker]]
+        if outside and number:
+            topic, ids = problem.arrays.partitions[pending.partition].topic, problem.arrays.broker_ids
+            wanted = problem.policy.broker_sets[number - 1].words
+            return f"belongs on {wanted}: broker {ids[outside[0]]} is not in the set of topic {topic}"
     # By its brokers: of an empty partition nothing arrives.
     if crowded and not np.isin(new, old).all():
         return "spreads replicas over racks: two were in one"
@@ -125,6 +133,12 @@ def _wanted_rack(problem: Problem, placement: Placement, partition: int) -> str 
         if partitions[partition] and ranks[new] < ranks[old]:
             return f"leads in rack {racks[ranks[new]]}, as topic {problem.arrays.partitions[partition].topic} should"
     return None
+
+
+def _spread(problem: Problem, partition: int) -> str | None:
+    """Returns in words that the partition is of a topic that should be spread; None for any other."""
+    row = int(problem.spread.topic_of[partition])
+    return f"evens out topic {problem.spread.names[row]}, which should be spread over brokers" if row else None
 
 
 def _balance_reason(problem: Problem, pending: PendingMovement, before: Floats) -> str:

@@ -1,8 +1,9 @@
 """What any plan must copy that does as well as this one: a figure that is proven, by prices.
 
 A plan does as well if it leaves no broker above its band, or no fuller than this plan leaves it. It empties the same
-brokers, and spreads the same partitions over racks. Prices of loads on brokers prove what such a plan copies at least
-(`dual`). The steps to good prices end where hardly anything is left to prove.
+brokers, spreads the same partitions over racks, and has the same ones in their sets of brokers. Prices of loads on
+brokers prove what such a plan copies at least (`dual`). The steps to good prices end where hardly anything is left to
+prove.
 
 Not looked at: budgets, room on disks, and how many leaders and replicas brokers should have. Without these rules plans
 could copy less, so the figure holds with them. Nothing moves here.

@@ -13,7 +13,9 @@ from assignor_core.live import partition_name
 from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.plan import RACKS_LOST
 from assignor_core.planner.placement import Flags, Indices, Placement
+from assignor_core.planner.policy import BrokerSet
 from assignor_core.planner.problem import Problem
+from assignor_core.planner.set_shares import members_of
 from assignor_core.resources import LOADS, Resource
 from assignor_core.wording import bytes_text, counted, first_named
 
@@ -41,7 +43,7 @@ def unmet_rules(problem: Problem, placement: Placement) -> tuple[str, ...]:
                 f"broker {arrays.broker_ids[broker]} is {state} and keeps {len(left)} replicas: {why}"
                 f"; left out: {_named(problem, left)}"
             )
-    lines += [*_crowded(problem, placement), *_above_capacity(problem, placement)]
+    lines += [*_outside_sets(problem, placement), *_crowded(problem, placement), *_above_capacity(problem, placement)]
     if lines:
         lines += [*_shortages(problem, placement), *_disk_shortage(problem, placement)]
     return (*lines, *_racks_lost(problem, placement))
@@ -49,11 +51,12 @@ def unmet_rules(problem: Problem, placement: Placement) -> tuple[str, ...]:
 
 def _reasons(problem: Problem, placement: Placement, left: Indices) -> list[tuple[str, Indices]]:
     """Partitions of `left`, which a broker that must end empty keeps, by what keeps them there."""
-    reasons: dict[str, list[int]] = {}
-    policy = problem.policy
+    reasons: dict[tuple[str, int], list[int]] = {}
+    policy, sets = problem.policy, problem.arrays.sets
     remaining = problem.new_holders_possible(placement, left)
     for partition, brokers in zip(left.tolist(), remaining.tolist(), strict=True):
         factor = int((placement.replicas[partition] != NO_BROKER).sum())
+        number = 0 if sets is None else int(sets.set_of[partition])
         if not problem.has_source[partition]:
             why = "no replica is on a broker that is alive, so there is nothing to copy from"
         elif policy.leaders_only:
@@ -64,24 +67,91 @@ def _reasons(problem: Problem, placement: Placement, left: Indices) -> list[tupl
             more = "one" if factor - brokers == 1 else str(factor - brokers)
             needs = f"replication factor {factor} needs {factor} brokers, {brokers} remain"
             why = f"{needs}: add {more}, or lower the factor first"
+            if number:
+                can = f"{brokers} of its set ({policy.broker_sets[number - 1].words}) can hold it"
+                needs = f"replication factor {factor} needs {factor} brokers, {can}"
+                why = f"{needs}: add {more} to the set, or lower the factor first"
         else:
             why = ""
-        reasons.setdefault(why, []).append(partition)
-    named = [(why, np.array(partitions)) for why, partitions in reasons.items()]
-    return [(why or _no_room(problem, placement, some), some) for why, some in named]
+        reasons.setdefault((why, number), []).append(partition)
+    named = [(why, number, np.array(partitions)) for (why, number), partitions in reasons.items()]
+    return [(why or _no_room(problem, placement, some, number), some) for why, number, some in named]
 
 
-def _no_room(problem: Problem, placement: Placement, left: Indices) -> str:
-    """What leaves no place for the partitions `left`, for which no rule of their own stands in the way."""
-    return _full_by_count(problem, placement) or _disks_full(problem, placement, left) or _why(problem)
+def _no_room(problem: Problem, placement: Placement, left: Indices, number: int) -> str:
+    """What leaves no place for the partitions `left`, all of one set, for which no rule of their own stands in the
+    way.
+    """
+    return (
+        _full_by_count(problem, placement, number)
+        or _set_full(problem, placement, left, number)
+        or _disks_full(problem, placement, left)
+        or _why(problem)
+    )
 
 
-def _full_by_count(problem: Problem, placement: Placement) -> str | None:
-    """Returns in words that `replicas_max` leaves no broker room for one more replica; None if some broker has room."""
-    most, columns = problem.policy.replicas_max, problem.arrays.columns.of(Resource.REPLICAS)
-    if most is None or not problem.may_take.any():
+def _members(problem: Problem, number: int) -> Flags:
+    """B: brokers of set `number`; all where that is 0."""
+    sets = problem.arrays.sets
+    return np.ones_like(problem.may_take) if sets is None else sets.members[number]
+
+
+def _set_full(problem: Problem, placement: Placement, left: Indices, number: int) -> str | None:
+    """Returns in words that the disks of a set have no room for the partitions `left`; None if they have, or if there
+    is no set.
+    """
+    members = _members(problem, number) & problem.may_take
+    room = np.maximum(_room(problem, placement), 0.0)[members]
+    sizes = placement.disk_bytes[left]
+    if not number or not len(room) or (room.sum() >= sizes.sum() and room.max() >= sizes.max()):
         return None
-    left = (problem.ceiling - placement.loads)[problem.may_take][:, columns] / placement.scale[columns]
+    needs = f"they hold {bytes_text(float(sizes.sum()))}"
+    has = f"{problem.policy.broker_sets[number - 1].words} have room for {bytes_text(float(room.sum()))}"
+    return f"{needs}, {has}: add brokers to the set, or disk to these"
+
+
+def _outside_sets(problem: Problem, placement: Placement) -> list[str]:
+    """Replicas that should have gone to the brokers of their set, and what keeps them elsewhere; a line for each cause
+    and set.
+    """
+    sets = problem.arrays.sets
+    if sets is None:
+        return []
+    outside = sets.outside(placement.replicas) & (problem.arrays.alive & problem.may_give)[placement.replicas]
+    lines = []
+    for why, left in _reasons(problem, placement, np.flatnonzero(outside.any(axis=1))):
+        one, count = problem.policy.broker_sets[int(sets.set_of[left[0]]) - 1], int(outside[left].sum())
+        stay = counted(count, "replica stays", "replicas stay")
+        lines.append(
+            f"{stay} outside {one.words}, the set of {one.named_topics}: {why}; left out: {_named(problem, left)}"
+        )
+    return lines
+
+
+def outside_of_sets(problem: Problem, placement: Placement) -> list[tuple[BrokerSet, int]]:
+    """Sets of the policy that hold topics, and for each how many replicas are elsewhere that the plan may not move."""
+    arrays, replicas, policy = problem.arrays, placement.replicas, problem.policy
+    # Replicas that it may move and that stay are problems.
+    may_stay = ~(problem.movable[:, None] & problem.may_give[replicas] & (not policy.leaders_only))
+    may_stay &= (replicas != NO_BROKER) & arrays.alive[replicas]
+    left, found = np.array([row.topic for row in arrays.partitions]), []
+    for one in policy.broker_sets:
+        of_set = np.isin(left, sorted(one.topics))
+        if of_set.any():
+            found.append((one, int((may_stay & ~members_of(arrays, one)[replicas])[of_set].sum())))
+            left[of_set] = ""
+    return found
+
+
+def _full_by_count(problem: Problem, placement: Placement, number: int) -> str | None:
+    """Returns in words that `replicas_max` leaves no broker of a set room for one more replica; None if some broker has
+    room.
+    """
+    most, columns = problem.policy.replicas_max, problem.arrays.columns.of(Resource.REPLICAS)
+    may_take = problem.may_take & _members(problem, number)
+    if most is None or not may_take.any():
+        return None
+    left = (problem.ceiling - placement.loads)[may_take][:, columns] / placement.scale[columns]
     if (left >= 1.0).any():
         return None
     return f"no broker may have more than {counted(most, 'replica', 'replicas')}: add brokers, or raise that"
@@ -163,6 +233,10 @@ def _full_racks(problem: Problem, placement: Placement, crowded: Indices) -> lis
     room = np.where(problem.may_lead, np.maximum(_room(problem, placement), 0.0), 0.0)
     racks = np.unique(arrays.racks[problem.may_lead])
     counts = problem.rack_counts(placement.replicas[crowded], NO_BROKER)[:, racks]
+    if arrays.sets is not None:
+        able = arrays.sets.members[arrays.sets.set_of[crowded]] & problem.may_lead
+        has_rack = np.stack([able[:, arrays.racks == rack].any(axis=1) for rack in racks], axis=1)
+        counts = np.where(has_rack, counts, placement.replicas.shape[1] + 1)
     emptiest = racks[np.argmin(counts, axis=1)] if len(racks) else racks
     lines = []
     for rack in np.unique(emptiest):

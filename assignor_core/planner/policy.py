@@ -25,6 +25,41 @@ are all of it, and have the band of loads unless a policy names another count ba
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerSet:
+    """Topics, and the brokers that alone may hold them: those with these ids, or those in these racks."""
+
+    topics: frozenset[str]
+    brokers: frozenset[int] = frozenset()
+    racks: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if bool(self.brokers) == bool(self.racks):
+            raise InputError("planner policy broker_sets: a set needs brokers or racks, and not both")
+
+    @property
+    def words(self) -> str:
+        """The brokers of the set.
+
+        >>> BrokerSet(frozenset({"t"}), brokers=frozenset({2, 1})).words
+        'brokers 1, 2'
+        >>> BrokerSet(frozenset({"t"}), racks=frozenset({"a"})).words
+        'brokers of rack a'
+        """
+        if self.brokers:
+            return f"broker{'s' if len(self.brokers) > 1 else ''} {first_named(sorted(self.brokers), NAMED_MAX)}"
+        return f"brokers of rack{'s' if len(self.racks) > 1 else ''} {first_named(sorted(self.racks), NAMED_MAX)}"
+
+    def admits(self, broker: int, rack: str | None) -> bool:
+        """Whether a broker in this rack belongs to the set."""
+        return broker in self.brokers or rack in self.racks
+
+    @property
+    def named_topics(self) -> str:
+        """The first topics by name, and how many more there are."""
+        return first_named(sorted(self.topics), NAMED_MAX)
+
+
+@dataclass(frozen=True, slots=True)
 class PlannerPolicy:
     """Aims, limits and exclusions of one plan; raises InputError on a value out of range."""
 
@@ -53,6 +88,12 @@ class PlannerPolicy:
     keep_racks: bool = knob(False, "Replicas move within their racks only.")
     leader_racks: tuple[tuple[frozenset[str], tuple[str, ...]], ...] = ()
     """Topics, and the racks whose brokers should lead them, the preferred first. The balance of loads matters more."""
+    broker_sets: tuple[BrokerSet, ...] = ()
+    """Topics that live on some brokers only; the first set that names a topic counts. A hard rule."""
+    spread_topics: frozenset[str] = frozenset()
+    """Topics whose replicas and leaders should be spread evenly over brokers. Loads below their targets go first."""
+    leaders_min: tuple[tuple[frozenset[str], int], ...] = ()
+    """Topics, and how many of their leaders each broker should have at least; the first that names a topic counts."""
     headroom: float = knob(
         0.0, "Share of each capacity that a plan leaves free: no broker above capacity x (1 - headroom).", ge=0, lt=1
     )
@@ -95,6 +136,8 @@ class PlannerPolicy:
         check_limits(self, "planner policy")
         if not all(racks for _, racks in self.leader_racks):
             raise InputError("planner policy leader_racks: found no rack, allowed are one or more")
+        if any(least < 1 for _, least in self.leaders_min):
+            raise InputError("planner policy leaders_min: found less than one leader, allowed are 1 or more")
 
     def band_of(self, resource: Resource) -> float:
         """The band of `resource`.
@@ -152,6 +195,7 @@ class PlannerPolicy:
         ]
         if self.keep_racks:
             named.append("replicas stay in their racks")
+        named += [f"{one.named_topics} may only be on {one.words}" for one in self.broker_sets if one.topics]
         if self.pinned_partitions:
             named.append(counted(len(self.pinned_partitions), "partition is pinned", "partitions are pinned"))
         return tuple(named)

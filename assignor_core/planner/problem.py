@@ -28,6 +28,8 @@ from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import COUNT_BAND, PlannerPolicy
 from assignor_core.planner.proportions import levels_of_proportions
 from assignor_core.planner.read_levels import levels_of_reads
+from assignor_core.planner.set_shares import shares_within_sets, with_sets
+from assignor_core.planner.topic_spread import SpreadTopics, spread_topics
 from assignor_core.racks import least_spread
 from assignor_core.resources import MEASURED, Resource
 
@@ -64,7 +66,9 @@ class Problem:
     may_lead: Flags
     """B: may become leader of what they hold."""
     share: Floats
-    """B x C fair part of the whole; 0 for a broker that must end empty."""
+    """B x C fair part of the whole, as the sets of brokers allow it; 0 for a broker that must end empty."""
+    even_share: Floats
+    """B x C fair part of the whole if each broker could hold everything; figures of a plan are in these."""
     goal: Floats
     """B x C load above which it counts in what a plan gains."""
     limit: Floats
@@ -79,6 +83,8 @@ class Problem:
     """B x C what consumers force that read in their racks, in fair shares (`read_levels`); 1 where nothing."""
     leader_ranks: tuple[tuple[Flags, Indices], ...]
     """For each entry of `leader_racks` its partitions (P) and, by broker (B), how many racks are wanted more."""
+    spread: SpreadTopics
+    """Topics that should be spread over brokers."""
 
     def worst_excess(self, loads: Floats) -> float:
         """How far the worst broker is above its limit in the worst load, in fair shares; counts are not looked at."""
@@ -110,6 +116,11 @@ class Problem:
         may = self.may_lead & np.isin(ids, sorted(self.policy.add)) if self.policy.add else self.may_lead
         replicas = placement.replicas[partitions]
         held = (replicas != NO_BROKER) & self.arrays.alive[replicas] & ~may[replicas]
+        if self.arrays.sets is not None:
+            members = self.arrays.sets.members[self.arrays.sets.set_of[partitions]]
+            held &= np.take_along_axis(members, np.maximum(replicas, 0).astype(np.int64), axis=1)
+            counts: Indices = held.sum(axis=1) + (members & may).sum(axis=1)
+            return counts
         count: Indices = held.sum(axis=1) + int(may.sum())
         return count
 
@@ -122,11 +133,23 @@ class Problem:
 
         With fewer brokers alive than replicas no spread is possible at all: that is no matter of racks.
         """
-        sizes = np.bincount(self.arrays.racks[self.arrays.alive])
-        replication = (replicas != NO_BROKER).sum(axis=1)
-        least = np.array([least_spread(factor, sizes.tolist()) for factor in range(replicas.shape[1] + 1)])
-        crowded: Flags = (self.crowding(replicas) > least[replication]) & (replication <= sizes.sum())
+        replication, crowding = (replicas != NO_BROKER).sum(axis=1), self.crowding(replicas)
+        crowded: Flags = np.zeros(len(replicas), dtype=np.bool_)
+        sets = self.arrays.sets
+        for number, members in enumerate((self.arrays.alive,) if sets is None else sets.members & self.arrays.alive):
+            sizes = np.bincount(self.arrays.racks[members])
+            least = np.array([least_spread(factor, sizes.tolist()) for factor in range(replicas.shape[1] + 1)])
+            of_set = (crowding > least[replication]) & (replication <= sizes.sum())
+            crowded |= of_set if sets is None else of_set & (sets.set_of == number)
         return crowded
+
+    def misplaced(self, replicas: Ints) -> Flags:
+        """P: a broker outside the partition's set holds one of `replicas` (P x R)."""
+        sets = self.arrays.sets
+        misplaced: Flags = np.zeros(len(replicas), dtype=np.bool_)
+        if sets is not None:
+            misplaced = np.any(sets.outside(replicas), axis=1)
+        return misplaced
 
     def crowding(self, replicas: Ints) -> NDArray[np.int64]:
         """P: sum of squared replicas by rack. That is how many ordered pairs of replicas are in one rack, so counting
@@ -178,7 +201,12 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
     may_give = ~excluded
     if policy.only_brokers:
         may_give &= np.isin(ids, sorted(policy.only_brokers))
-    share = fair_shares(arrays, policy, placement)
+    sources = has_source(arrays)
+    movable = _movable(arrays, policy) & sources
+    arrays = with_sets(arrays, policy, movable)
+    even_share = share = fair_shares(arrays, policy, placement)
+    if arrays.sets is not None:
+        share = shares_within_sets(arrays, placement, even_share, may_lead)
     ceiling = _ceiling(arrays, policy, placement)
     band = np.array([policy.band_of(resource) for resource in arrays.columns.resources])
     forced = forced_share(arrays, placement, share)
@@ -190,8 +218,6 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         aim = np.maximum(share * attainable_level * (1.0 + band * part), forced * (1.0 + band * part * FORCED_BAND))
         return np.minimum(aim, ceiling)
 
-    sources = has_source(arrays)
-    movable = _movable(arrays, policy) & sources
     return Problem(
         arrays=arrays,
         policy=policy,
@@ -202,6 +228,7 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         may_take=may_take,
         may_lead=may_lead,
         share=share,
+        even_share=even_share,
         goal=within(1.0 - SLACK),
         limit=within(1.0 - EDGE),
         ceiling=ceiling,
@@ -209,6 +236,23 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         level=level,
         read_level=levels_of_reads(arrays, placement, share),
         leader_ranks=tuple(_leader_ranks(arrays, policy)),
+        spread=spread_topics(arrays, policy, may_lead),
+    )
+
+
+def in_sets(arrays: ClusterArrays, policy: PlannerPolicy) -> ClusterArrays:
+    """`arrays` with the sets of brokers that `policy` has for partitions that it lets move."""
+    return with_sets(arrays, policy, _movable(arrays, policy) & has_source(arrays)) if policy.broker_sets else arrays
+
+
+def in_even_shares(problem: Problem, placement: Placement) -> Problem:
+    """`problem` with the levels of fair shares that know no sets of brokers: for bounds in the figures of a plan."""
+    arrays, share = problem.arrays, problem.even_share
+    return replace(
+        problem,
+        share=share,
+        level=levels_of_proportions(arrays, placement, share),
+        read_level=levels_of_reads(arrays, placement, share),
     )
 
 

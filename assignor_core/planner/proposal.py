@@ -1,7 +1,7 @@
 """Makes a plan: what the steps decide stands in modules of their own.
 
 1. `problem` turns a model and a policy into rules and aims.
-2. `repair` keeps hard rules: brokers that must end empty, racks that are crowded.
+2. `repair` keeps hard rules: brokers that must end empty, sets of brokers, racks that are crowded.
 3. `balance` searches a placement whose loads are below their targets for the least bytes.
 4. `explain` and `waves` turn that into movements in order, each with its reason; `bounds` and `diagnose` say what no
    plan could help.
@@ -28,7 +28,7 @@ from assignor_core.planner.obstacles import unmet_rules
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import Search, problem_of
-from assignor_core.planner.targets import bounds_of
+from assignor_core.planner.targets import bounds_of, reported_bounds
 from assignor_core.skew import Skew, skew_of_arrays
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ def _searched(cluster: ClusterState, policy: PlannerPolicy) -> _Planned:
     arrays = cluster_arrays(cluster)
     placement = Placement(arrays)
     problem = problem_of(arrays, policy, placement)
-    crowded = problem.crowded(placement.replicas)
-    search = Search(problem, placement)
-    case = None if gains_too_little(cluster, problem, crowded=bool(crowded.any())) else balance(search)
+    crowded, misplaced = problem.crowded(placement.replicas), problem.misplaced(placement.replicas)
+    search, breaks_rules = Search(problem, placement), bool(crowded.any() or misplaced.any())
+    case = None if gains_too_little(cluster, problem, breaks_rules=breaks_rules) else balance(search)
     movements, waves, left_out = ordered_movements(problem, placement, crowded)
     after = skew_of_arrays(arrays, placement.replicas, policy.excluded_brokers)
     bounds = bounds_of(problem, placement)
@@ -100,7 +100,7 @@ def _searched(cluster: ClusterState, policy: PlannerPolicy) -> _Planned:
         movements=movements,
         skew_before=figures_of_skew(skew_of_arrays(arrays, excluded=policy.excluded_brokers)),
         skew_after=figures_of_skew(after),
-        lower_bound=MappingProxyType(bounds),
+        lower_bound=MappingProxyType(bounds if problem.arrays.sets is None else reported_bounds(problem, placement)),
         diagnosis=(*left_out, *diagnose(problem, placement, bounds)),
         problems=unmet_rules(problem, placement),
         waves=waves,

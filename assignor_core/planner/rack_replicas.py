@@ -1,7 +1,7 @@
 """How many replicas of a partition each rack holds where it is spread as evenly as the racks allow.
 
-By replication factor, not by partition: without racks every broker is a rack of its own, and a figure for each
-partition and rack would take gigabytes. Nothing moves here.
+By replication factor (and set of brokers, where topics live in some), not by partition: without racks every broker is a
+rack of its own, and a figure for each partition and rack would take gigabytes. Nothing moves here.
 """
 
 from typing import NamedTuple
@@ -14,18 +14,22 @@ from assignor_core.racks import spread_range
 
 
 class RackReplicas(NamedTuple):
-    """How many replicas of a partition racks hold where it is spread evenly: F replication factors, K racks."""
+    """How many replicas of a partition racks hold where it is spread evenly: F kinds of partitions, by replication
+    factor and set of brokers; K racks.
+    """
 
     racks: Ints
     """K racks with brokers that are alive."""
     factors: Ints
-    """F different replication factors, ascending."""
+    """F replication factors, ascending."""
+    sets: Ints
+    """F sets of brokers, as rows of `SetArrays.members`; 0 where any broker may hold the partitions."""
     lowest: Ints
     """F x K."""
     highest: Ints
     """F x K."""
     factor_of: Indices
-    """P: which of the factors each partition has."""
+    """P: which kind each partition is of."""
 
     def sums(self, values: Floats) -> Floats:
         """F sums of `values` (P) over the partitions of each factor."""
@@ -34,9 +38,16 @@ class RackReplicas(NamedTuple):
 
 
 def replicas_by_rack(arrays: ClusterArrays) -> RackReplicas:
-    """What an even spread over the racks of `arrays` lets each rack hold."""
-    racks, members = np.unique(arrays.racks[arrays.alive], return_counts=True)
-    factors, index = np.unique((arrays.replicas != NO_BROKER).sum(axis=1), return_inverse=True)
-    ranges = [spread_range(int(factor), members.tolist()) for factor in factors]
+    """What an even spread over the racks of `arrays`, or over those of a partition's set, lets each rack hold."""
+    racks = np.unique(arrays.racks[arrays.alive])
+    counts, sets = (arrays.replicas != NO_BROKER).sum(axis=1), arrays.sets
+    members = np.ones((1, len(arrays.alive)), dtype=np.bool_) if sets is None else sets.members
+    kinds = counts * len(members) + (0 if sets is None else sets.kept_set)
+    found, index = np.unique(kinds, return_inverse=True)
+    factors, of_set = np.divmod(found, len(members))
+    ranges = []
+    for factor, number in zip(factors.tolist(), of_set.tolist(), strict=True):
+        held = arrays.racks[arrays.alive & members[number]]
+        ranges.append(spread_range(factor, [int((held == rack).sum()) for rack in racks]))
     lowest, highest = (np.array([both[at] for both in ranges], dtype=np.int32) for at in (0, 1))
-    return RackReplicas(racks, factors.astype(np.int32), lowest, highest, index)
+    return RackReplicas(racks, factors.astype(np.int32), of_set.astype(np.int32), lowest, highest, index)

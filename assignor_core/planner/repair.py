@@ -1,4 +1,4 @@
-"""Hard rules first: empties brokers that must end empty and spreads racks, at the least harm to balance.
+"""Hard rules first: empties brokers, brings topics to their sets and spreads racks, at the least harm to balance.
 
 Repair goes before balance, since it must be done at any price and decides what room is left. It takes each replica that
 breaks a rule once, heaviest first, and puts it where the objective grows least: greedy, one pass, no way back. The
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from assignor_core.broker_sets import any_broker
 from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.planner.compiled import as_compiled_reads, compiled
 from assignor_core.planner.placement import GRID, Flags, Indices, Placement
@@ -42,6 +43,8 @@ def repair(search: Search) -> None:
         return
     task, state = _task_of(problem, placement), _state_of(placement)
     _empty_brokers(task, state, *_leaving_replicas(problem, placement))
+    if problem.arrays.sets is not None:
+        _empty_brokers(task, state, *_misplaced_replicas(problem, placement, state.rows))
     _spread_racks(task, state, np.flatnonzero(problem.crowded(state.rows) & problem.movable))
     placement.take(state.rows)
 
@@ -71,6 +74,18 @@ def _leaving_replicas(problem: Problem, placement: Placement) -> tuple[Indices, 
     return np.ascontiguousarray(order[:, 2]), np.ascontiguousarray(order[:, 3])
 
 
+def _misplaced_replicas(problem: Problem, placement: Placement, rows: Ints) -> tuple[Indices, Indices]:
+    """Partitions and brokers of the replicas that must go to their set, the heaviest first. Where the set has too few
+    brokers for all replicas of a partition, all of them stay.
+    """
+    sets, brokers = problem.arrays.sets, problem.arrays.alive & problem.may_give
+    assert sets is not None, "there are sets"
+    partitions, slots = np.nonzero(sets.outside(rows) & brokers[rows] & ~sets.is_short[:, None])
+    carried = np.where((slots == 0)[:, None], placement.leading[partitions], placement.following[partitions])
+    order = np.lexsort((slots, partitions, -weighted(carried, problem.weight)))
+    return partitions[order], rows[partitions, slots][order].astype(np.int64)
+
+
 class _Task(NamedTuple):
     """What stays during a repair: B brokers, P partitions of up to R replicas, C columns of load."""
 
@@ -94,6 +109,10 @@ class _Task(NamedTuple):
     """B."""
     stays_in_racks: Flags
     """P: replicas move only within their racks."""
+    set_of: Indices
+    """P: the row of `members` that holds for the partition."""
+    members: Flags
+    """K x B brokers that may hold partitions; all in the first row."""
     dead: Flags
     """B."""
     is_rackless: Flags
@@ -149,6 +168,7 @@ def _task_of(problem: Problem, placement: Placement) -> _Task:
         loads[:, columns.of(Resource.BYTES_OUT)] = reads.rates
     is_disk = np.zeros(len(columns.counts), dtype=np.bool_)
     is_disk[columns.of(Resource.DISK)] = True
+    sets = problem.arrays.sets or any_broker(len(arrays.alive), partitions)
     task = _Task(
         original=placement.original,
         leading=placement.leading,
@@ -160,6 +180,8 @@ def _task_of(problem: Problem, placement: Placement) -> _Task:
         read_loads=loads,
         racks=arrays.racks,
         stays_in_racks=np.full(partitions, problem.policy.keep_racks),
+        set_of=sets.set_of,
+        members=sets.members,
         dead=arrays.dead,
         is_rackless=np.array([arrays.rack_names[rack].startswith("broker ") for rack in arrays.racks], dtype=np.bool_),
         may_take=problem.may_take,
@@ -177,11 +199,12 @@ def _task_of(problem: Problem, placement: Placement) -> _Task:
 
 def _state_of(placement: Placement) -> _State:
     replicas, columns = placement.replicas.shape[1], placement.loads.shape[1]
+    inflow = placement.inflow()
     return _State(
         rows=placement.replicas.copy(),
         loads=placement.loads.copy(),
-        inflow=np.zeros(len(placement.loads)),
-        totals=np.zeros(2),
+        inflow=inflow,
+        totals=np.array([float(len(placement.changed())), float(inflow.sum())]),
         row=np.zeros(replicas, dtype=np.int32),
         now=np.zeros((replicas, columns)),
         then=np.zeros((replicas, columns)),
@@ -230,7 +253,9 @@ def _best_target(task: _Task, state: _State, p: int, slot: int, is_spreading: bo
     _write_loads(task, state, p, slot, source, state.now)
     fewest, least, best = state.rows.shape[1] + 1, np.inf, NO_BROKER
     for target in range(len(task.may_take)):
-        if not task.may_take[target] or not _may_be_copied(task, state, p, source, target):
+        if not task.may_take[target] or not task.members[task.set_of[p], target]:
+            continue
+        if not _may_be_copied(task, state, p, source, target):
             continue
         # Kafka shows no rack of a broker that is away; of racks those with the fewest other replicas come first.
         is_kept = task.stays_in_racks[p] and not (task.dead[source] and task.is_rackless[source])

@@ -75,12 +75,12 @@ class _Chosen:
         size, following = float(self._placement.disk_bytes[row]), self._placement.following[row]
         partition = self._problem.arrays.partitions[row]
         name = partition_name((partition.topic, partition.partition))
-        may = self._problem.may_lead & ~np.isin(np.arange(len(self._room)), replicas)
+        sets = self._problem.arrays.sets
+        able = self._problem.may_lead if sets is None else self._problem.may_lead & sets.members[sets.set_of[row]]
+        may = able & ~np.isin(np.arange(len(self._room)), replicas)
         if not may.any():
-            able = int(self._problem.may_lead.sum())
-            raise InputError(
-                f"{name}: replication factor {factor} needs {factor} brokers, {able} may take replicas: add brokers"
-            )
+            where = f"{int(able.sum())} {'' if sets is None else 'of its set '}may take replicas: add brokers"
+            raise InputError(f"{name}: replication factor {factor} needs {factor} brokers, {where}")
         fits = may & (self._room >= size) & self._within_capacity(following)
         if not fits.any():
             raise InputError(f"{name}: none of {int(may.sum())} brokers has room for a replica of {size:,.0f} bytes")

@@ -3,7 +3,8 @@
 `RoundTask` stays as it is during a search: where replicas were at first, what each replica carries, which rules are
 walls, and what a broker's load may be. `RoundState` is the placement that trials change, with all that follows from it.
 
-Hard rules become walls. A broker that may not take, give or lead has a flag. Capacities, and the rule that no broker
+Hard rules become walls. A broker that may not take, give or lead has a flag, and so has one outside the set of brokers
+that a topic lives on. Capacities, and the rule that no broker
 ends further above its limit than the worst was at first, become `most`; room on disks and a limit of inflow become
 `room`. Targets are the band on a fair share, or on what is proven for any placement where that is higher.
 
@@ -20,12 +21,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from assignor_core.broker_sets import any_broker
 from assignor_core.follower_reads import in_rack
 from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.planner.compiled import as_compiled_reads
 from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import Problem, Search
+from assignor_core.planner.topic_spread import counts_by_topic
 from assignor_core.planner.tuning import Tuning
 from assignor_core.resources import Resource
 
@@ -72,8 +75,14 @@ class RoundTask(NamedTuple):
     """B: what was there at first may leave."""
     may_lead: Flags
     """B."""
+    set_of: Indices
+    """P: the row of `members` that holds for the partition."""
+    members: Flags
+    """K x B brokers that may hold partitions; all in the first row."""
     takers: Indices
-    """Brokers that may take."""
+    """Brokers that may take, of one set after the other."""
+    takers_begin: Indices
+    """K + 1: those of set k are `takers[takers_begin[k]]` to `takers[takers_begin[k + 1] - 1]`."""
     inverse: Floats
     """B x C, 1 over the fair share; 0 where there is none."""
     weight: Floats
@@ -94,6 +103,16 @@ class RoundTask(NamedTuple):
     """K x B price of a leadership, in fair shares of disk; all 0 in the first row."""
     dual_price: Floats
     """B x C price of a fair share of load, by the dual; 0 where it is not used."""
+    topic_of: Indices
+    """P: the row of the next arrays that holds for the partition; 0 where its topic need not be spread."""
+    replicas_most: Floats
+    """G x B replicas of a topic that a broker should hold at most."""
+    leaders_most: Floats
+    """G x B leaders of a topic that a broker should have at most."""
+    leaders_least: Floats
+    """G x B leaders of a topic that a broker should have at least."""
+    spread_prices: Floats
+    """Price of one replica or leader more than it should be, and of one leader less."""
 
 
 class RoundState(NamedTuple):
@@ -121,6 +140,10 @@ class RoundState(NamedTuple):
     """Movements, bytes copied."""
     priced: Indices
     """B: brokers whose loads cost something come first."""
+    topic_replicas: Indices
+    """G x B replicas of topics that should be spread."""
+    topic_leaders: Indices
+    """G x B."""
     delta: Floats
     """C load that a trial takes from one broker to the other."""
     after: Floats
@@ -142,6 +165,8 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
     most = np.minimum(problem.ceiling, np.maximum(problem.limit + excess * share, target))
     most = np.where(counts, problem.ceiling, most)
     reads, (lead_group, lead_price) = _reads_of(placement), _lead_prices(problem, tuning)
+    sets = arrays.sets or any_broker(len(share), len(problem.movable))
+    takers = [np.flatnonzero(members & may_take) for members in sets.members]
     task = RoundTask(
         original=placement.original,
         leading=placement.leading + reads.led,
@@ -160,7 +185,10 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
         may_hold=arrays.alive,
         may_give=problem.may_give,
         may_lead=problem.may_lead,
-        takers=np.flatnonzero(may_take),
+        set_of=sets.set_of,
+        members=sets.members,
+        takers=np.concatenate(takers).astype(np.int64),
+        takers_begin=np.concatenate(([0], np.cumsum([len(some) for some in takers]))).astype(np.int64),
         inverse=np.where(share > 0, 1.0 / np.where(share > 0, share, 1.0), 0.0),
         weight=np.where(problem.weight < 1.0, tuning.count_weight, 1.0),
         # A replica of thousands costs more to change than it is above: counts are to end below their caps all the same.
@@ -172,6 +200,11 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
         lead_group=lead_group,
         lead_price=lead_price,
         dual_price=np.zeros_like(share),
+        topic_of=problem.spread.topic_of,
+        replicas_most=problem.spread.replicas_most,
+        leaders_most=problem.spread.leaders_most,
+        leaders_least=problem.spread.leaders_least,
+        spread_prices=np.array([tuning.spread_price, tuning.least_price]),
     )
     task = as_compiled_reads(task)
     return task._replace(fixed=placement.loads - loads_of(task, placement.replicas))
@@ -259,6 +292,7 @@ def state_of_rows(task: RoundTask, rows: Ints) -> RoundState:
     some = np.flatnonzero(changed_of(task, rows))
     changed, changed_place = np.zeros(len(rows), dtype=np.int64), np.full(len(rows), NO_BROKER, dtype=np.int64)
     changed[: len(some)], changed_place[some] = some, np.arange(len(some))
+    topic_replicas, topic_leaders = counts_by_topic(task.topic_of, rows, *task.replicas_most.shape)
     sizes = np.broadcast_to(task.sizes[:, None], rows.shape)
     return RoundState(
         rows=np.array(rows, dtype=np.int32, order="C"),
@@ -272,6 +306,8 @@ def state_of_rows(task: RoundTask, rows: Ints) -> RoundState:
         inflow=np.bincount(rows[is_foreign], sizes[is_foreign], minlength=brokers).astype(np.float64),
         totals=np.array([float(len(some)), float((foreign * task.sizes).sum())]),
         priced=np.zeros(brokers, dtype=np.int64),
+        topic_replicas=topic_replicas,
+        topic_leaders=topic_leaders,
         delta=np.zeros(columns),
         after=np.zeros((2, columns)),
         random=np.array([SEED], dtype=np.uint64),
@@ -347,6 +383,8 @@ def part_of(task: RoundTask, some: Indices) -> RoundTask:
         "is_movable",
         "stays_in_racks",
         "lead_group",
+        "set_of",
+        "topic_of",
     )
     fields = {name: getattr(task, name)[some] for name in by_partition}
     fields["read_begin"] = np.concatenate(([0], np.cumsum(lengths[some]))).astype(np.int64)

@@ -23,9 +23,10 @@ most trials end there, after some 30 ns.
 threshold, which falls to nothing by the end of the round.
 
 **Walls.** Hard rules are no prices. A trial that breaks one is refused: two replicas on a broker, racks more crowded,
-brokers that may not take, give or lead, capacities, room on disks, budgets, and no broker further above its limit than
-the worst was at first. A replica that has arrived on a broker during the search may leave it again in any case, and a
-replica may always go home to a broker in use: neither is part of the plan.
+brokers that may not take, give or lead, or are outside the set of a topic, capacities, room on disks, budgets, and no
+broker further above its limit than the worst was at first. A replica that has arrived on a broker during the search may
+leave it again in any case, and a replica may always go home to a broker in use: neither is part of the plan. Only a
+broker outside the set of its topic is no home.
 
 **Same bytes on every machine.** Loads lie on a grid, so sums are exact; all else is computed in one order, without
 `fastmath`. Random numbers are those of an own generator (xorshift64*, Vigna 2016) with a fixed start, and trials are
@@ -88,7 +89,8 @@ def run_round(task: RoundTask, step: RoundStep, state: RoundState) -> int:
     for number in range(step.trials):
         if number % refresh == 0:
             priced = _write_priced(task, state)
-            if priced == 0 and state.totals[0] == 0.0 and len(task.lead_price) == 1:
+            has_wish = len(task.lead_price) > 1 or len(task.replicas_most) > 1
+            if priced == 0 and state.totals[0] == 0.0 and not has_wish:
                 break
         if number % tenth == 0 and number > 0:
             if accepted - before <= step.idle_share * tenth and step.idle_share > 0.0:
@@ -153,12 +155,19 @@ def _draw(task: RoundTask, step: RoundStep, state: RoundState, priced: int) -> t
         t = int(rows[p, _below(state, rows.shape[1])])
         kind = HAND_OVER if dice < HAND_OVERS else EXCHANGE_LEADERS
         return (NOTHING if s == t or t == NO_BROKER else kind), p, s, t
-    if len(task.takers) == 0:
+    if task.takers_begin[task.set_of[p]] == task.takers_begin[task.set_of[p] + 1]:
         return NOTHING, 0, 0, 0
     if dice < MOVES:
         return MOVE, p, s, NO_BROKER
-    t = int(task.takers[_below(state, len(task.takers))])
+    t = _taker(task, state, p)
     return (NOTHING if s == t else EXCHANGE), p, s, t
+
+
+@compiled
+def _taker(task: RoundTask, state: RoundState, p: int) -> int:
+    """A random broker that may take replicas of p; there is one."""
+    begin, end = task.takers_begin[task.set_of[p]], task.takers_begin[task.set_of[p] + 1]
+    return int(task.takers[begin + _below(state, end - begin)])
 
 
 @compiled
@@ -217,11 +226,16 @@ def _hand_over(
     for column in range(state.loads.shape[1]):
         state.delta[column] = task.leading[p, column] - task.following[p, column]
     rise = _price_rise(task, step, state, p, 0, t)
+    has_spread = len(task.replicas_most) > 1
+    if has_spread and (q == NO_BROKER or task.topic_of[p] != task.topic_of[q]):
+        rise += _spread_rise(task, state, p, s, t, False, True)
     movements = int(state.changed_place[p] == NO_BROKER)
     if q != NO_BROKER:
         for column in range(state.loads.shape[1]):
             state.delta[column] -= task.leading[q, column] - task.following[q, column]
         rise += _price_rise(task, step, state, q, 0, s)
+        if has_spread and task.topic_of[p] != task.topic_of[q]:
+            rise += _spread_rise(task, state, q, t, s, False, True)
         movements += int(state.changed_place[q] == NO_BROKER)
     cost_s = _cost_of_source(task, step, state, s)
     rise += cost_s - state.cost[s]
@@ -247,15 +261,23 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
     cost_s = _cost_of_source(task, step, state, s)
     base = cost_s - state.cost[s]
     # No broker's cost falls by what it takes, so what the source gains must pay for the copy.
-    if given == NO_BROKER and holds(task.original, p, s) and base + step.copy_part * task.copy_price[p] > threshold:
+    has_spread = len(task.replicas_most) > 1 and task.topic_of[p] > 0
+    if (
+        given == NO_BROKER
+        and not has_spread
+        and holds(task.original, p, s)
+        and base + step.copy_part * task.copy_price[p] > threshold
+    ):
         return 0
     best, chosen, cost_chosen, copies_chosen = threshold, NO_BROKER, 0.0, 0
     for _ in range(step.targets_tried if given == NO_BROKER else 1):
-        t = given if given != NO_BROKER else int(task.takers[_below(state, len(task.takers))])
+        t = given if given != NO_BROKER else _taker(task, state, p)
         if t == s or not _may_arrive(task, state, p, s, t):
             continue
         copies = copies_more(task.original, p, s, t)
         rise = base + _price_rise(task, step, state, p, copies, _leader_then(state, p, slot, t))
+        if has_spread:
+            rise += _spread_rise(task, state, p, s, t, True, slot == 0)
         if rise > best or not _fits(task, state, s, t):
             continue
         cost_t = _cost(task, step, t, state.after, 1)
@@ -291,6 +313,11 @@ def _exchange(task: RoundTask, step: RoundStep, state: RoundState, threshold: fl
     copies_q = copies_more(task.original, q, t, s)
     rise = _price_rise(task, step, state, p, copies_p, _leader_then(state, p, slot, t))
     rise += _price_rise(task, step, state, q, copies_q, _leader_then(state, q, other, s))
+    if len(task.replicas_most) > 1:
+        is_one_topic = task.topic_of[p] == task.topic_of[q]
+        is_swap_of_leaders = is_one_topic and slot == 0 and other == 0
+        rise += _spread_rise(task, state, p, s, t, not is_one_topic, slot == 0 and not is_swap_of_leaders)
+        rise += _spread_rise(task, state, q, t, s, not is_one_topic, other == 0 and not is_swap_of_leaders)
     if rise - state.cost[s] - state.cost[t] > threshold:
         return 0
     cost_s = _cost_of_source(task, step, state, s)
@@ -342,6 +369,8 @@ def _may_arrive(task: RoundTask, state: RoundState, p: int, s: int, t: int) -> b
     if not is_home and state.inflow[t] + task.sizes[p] > task.room[t]:
         return False
     if task.stays_in_racks[p] and task.racks[t] != task.racks[s]:
+        return False
+    if not task.members[task.set_of[p], t]:
         return False
     there, here = 0, 0
     for slot in range(state.rows.shape[1]):
@@ -415,6 +444,26 @@ def _price_rise(task: RoundTask, step: RoundStep, state: RoundState, p: int, cop
 
 
 @compiled
+def _spread_rise(
+    task: RoundTask, state: RoundState, p: int, s: int, t: int, has_replica: bool, has_leader: bool
+) -> float:
+    """By how much the price of an uneven topic rises if a replica of p, its leadership, or both go from s to t."""
+    g = task.topic_of[p]
+    if g == 0:
+        return 0.0
+    rise = 0.0
+    if has_replica:
+        rise += int(state.topic_replicas[g, t] >= task.replicas_most[g, t]) * task.spread_prices[0]
+        rise -= int(state.topic_replicas[g, s] > task.replicas_most[g, s]) * task.spread_prices[0]
+    if has_leader:
+        rise += int(state.topic_leaders[g, t] >= task.leaders_most[g, t]) * task.spread_prices[0]
+        rise -= int(state.topic_leaders[g, s] > task.leaders_most[g, s]) * task.spread_prices[0]
+        rise -= int(state.topic_leaders[g, t] < task.leaders_least[g, t]) * task.spread_prices[1]
+        rise += int(state.topic_leaders[g, s] <= task.leaders_least[g, s]) * task.spread_prices[1]
+    return rise
+
+
+@compiled
 def copies_more(original: Ints, p: int, old: int, new: int) -> int:
     """How many copies more p has if its replica on `old` goes to `new`: one, none, or one less."""
     return int(not holds(original, p, new)) - int(not holds(original, p, old))
@@ -463,6 +512,9 @@ def _swap_leader(task: RoundTask, state: RoundState, p: int, new: int) -> None:
     slot = slot_of(state.rows, p, new)
     old = state.rows[p, 0]
     state.rows[p, 0], state.rows[p, slot] = new, old
+    if task.topic_of[p] > 0:
+        state.topic_leaders[task.topic_of[p], old] -= 1
+        state.topic_leaders[task.topic_of[p], new] += 1
     _list_changed(task, state, p)
 
 
@@ -485,6 +537,13 @@ def _shift_replica(task: RoundTask, state: RoundState, p: int, slot: int, old: i
         state.totals[1] += task.sizes[p]
         state.foreign[p] += 1
     state.rows[p, slot] = new
+    g = task.topic_of[p]
+    if g > 0:
+        state.topic_replicas[g, old] -= 1
+        state.topic_replicas[g, new] += 1
+        if slot == 0:
+            state.topic_leaders[g, old] -= 1
+            state.topic_leaders[g, new] += 1
     _list_changed(task, state, p)
 
 

@@ -43,7 +43,8 @@ class Outcome(NamedTuple):
     paid: float
     """The price of copies and of changed partitions, in fair shares of disk; a part of the cost."""
     led: float
-    """The price of leaderships in racks that are wanted less; a part of the cost."""
+    """The price of leaderships in racks that are wanted less, and of topics that should be spread; a part of the cost.
+    """
     rows: Ints
     """P x R."""
     loads: Floats
@@ -53,6 +54,14 @@ class Outcome(NamedTuple):
     def key(self) -> tuple[float, float]:
         """What the least of is the best."""
         return self.above, self.cost
+
+
+def price_of_spread(task: RoundTask, state: RoundState) -> float:
+    """What replicas and leaders cost beyond the even division of their topics, and leaders that brokers lack."""
+    over = np.maximum(state.topic_replicas - task.replicas_most, 0.0).sum()
+    over += np.maximum(state.topic_leaders - task.leaders_most, 0.0).sum()
+    lacking = np.maximum(task.leaders_least - state.topic_leaders, 0.0).sum()
+    return float(over * task.spread_prices[0] + lacking * task.spread_prices[1])
 
 
 class Case:
@@ -182,6 +191,8 @@ class Rounds:
         paid = copied + change * float(state.totals[0])
         has_wish = len(task.lead_price) > 1
         led = float(task.lead_price[task.lead_group, state.rows[:, 0]].sum()) if has_wish else 0.0
+        if len(task.replicas_most) > 1:
+            led += price_of_spread(task, state)
         cost = float(state.cost.sum()) + paid + led
         above = case.above(state.loads) if case.keeps_walls(state) else np.inf
         return Outcome(above, cost, case.excess(state.loads), paid, led, state.rows.copy(), state.loads.copy())

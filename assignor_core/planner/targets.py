@@ -12,7 +12,7 @@ import numpy as np
 from assignor_core.load import Floats
 from assignor_core.planner.bounds import leaves_replicas_behind, lower_bounds
 from assignor_core.planner.placement import Placement
-from assignor_core.planner.problem import EDGE, Problem
+from assignor_core.planner.problem import EDGE, Problem, in_even_shares
 from assignor_core.planner.proportions import TOGETHER
 from assignor_core.planner.two_loads import levels_together
 from assignor_core.resources import Resource
@@ -20,9 +20,24 @@ from assignor_core.skew import skew_of_arrays
 
 
 def bounds_of(problem: Problem, placement: Placement) -> dict[str, float]:
-    """Resource: what no placement goes below; where proportions force a level, not in two loads at once."""
+    """Resource: what no placement goes below, in fair shares as sets of brokers allow them; where proportions force a
+    level, not in two loads at once.
+    """
+    if problem.arrays.sets is None:
+        return reported_bounds(problem, placement)
+    columns, at = problem.arrays.columns, problem.share > 0
+    parts = np.where(at, placement.loads, 0.0) / np.where(at, problem.share, 1.0)
+    reached: dict[str, float] = {one: float(parts[:, columns.of(one)].max(initial=0.0)) for one in columns.resources}
+    return _forced_bounds(problem, placement, reached)
+
+
+def reported_bounds(problem: Problem, placement: Placement) -> dict[str, float]:
+    """Resource: what no placement goes below, as figures of a plan are: in fair shares of a cluster without sets."""
     after = skew_of_arrays(problem.arrays, placement.replicas, problem.policy.excluded_brokers)
-    return _forced_bounds(problem, placement, {resource: skew.max_over_mean for resource, skew in after.items()})
+    reached = {resource: skew.max_over_mean for resource, skew in after.items()}
+    if problem.arrays.sets is not None:
+        problem = in_even_shares(problem, placement)
+    return _forced_bounds(problem, placement, reached)
 
 
 def targets_of(problem: Problem, placement: Placement) -> Floats:
@@ -37,7 +52,8 @@ def _forced_bounds(problem: Problem, placement: Placement, reached: Mapping[str,
     """Resource: what no placement goes below, by itself or beside another load. A level that proportions force counts
     up to what is `reached` by `placement`, and whole for a resource that is not in it.
     """
-    crowded = bool(problem.crowded(placement.replicas).any())
+    rows = placement.replicas
+    crowded = bool(problem.crowded(rows).any() or problem.misplaced(rows).any())
     bounds = lower_bounds(problem.arrays, placement, problem.share, crowded=crowded)
     if crowded or leaves_replicas_behind(problem.arrays, placement):
         return bounds

@@ -137,5 +137,15 @@ class Tuning:
         """What a leadership costs for each rack that is wanted more: one alone is worth a plan."""
         return 2.0 * self.worth
 
+    @property
+    def spread_price(self) -> float:
+        """What a replica or a leader of a topic costs beyond its even division: one alone is worth a plan."""
+        return 2.0 * self.worth
+
+    @property
+    def least_price(self) -> float:
+        """What each leader costs that a broker lacks of a topic: as much as a twentieth of a fair share of load."""
+        return 20.0 * self.worth
+
 
 TUNING = Tuning()

@@ -114,11 +114,11 @@ def _level_at(
 
 def _places(arrays: ClusterArrays, spread: RackReplicas, shares: Floats, partition: int) -> Iterator[Flags]:
     """Sets of brokers (B) that may hold all replicas of `partition`, one for each choice of kinds; none if too many."""
-    alive = np.flatnonzero(arrays.alive)
     at = spread.factor_of[partition]
+    alive = np.flatnonzero(arrays.alive if arrays.sets is None else arrays.alive & arrays.sets.members[spread.sets[at]])
     factor = int(spread.factors[at])
     # Where each broker is a rack of its own, any brokers keep the rule, and racks only make kinds.
-    has_racks = len(spread.racks) < len(alive)
+    has_racks = len(spread.racks) < int(arrays.alive.sum())
     kinds: dict[tuple[float, ...], list[int]] = {}
     for broker in alive.tolist():
         rack = float(arrays.racks[broker]) if has_racks else 0.0

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,6 +18,7 @@ from assignor_core.lag.reasons import duration
 from assignor_core.model import BrokerState, ClusterState, cluster_from_json, cluster_to_json
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.planner.policy import BrokerSet
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.wording import first_named, many
 from streaming.commands.asked_plans import Asked, check_writable, plan_live, topics_named
@@ -50,6 +52,7 @@ PlanMaker = Callable[[ClusterState, PlannerPolicy], Plan]
 OPTIONS = {
     "only_topics": "--only-topic",
     "excluded_topics": "--exclude-topic",
+    "spread_topics": "--spread-topic",
     "only_brokers": "--only-broker",
     "excluded_brokers": "--exclude-broker",
     "drain": "--drain",
@@ -57,6 +60,12 @@ OPTIONS = {
 }
 
 
+BROKER_SET = re.compile(
+    r"(?P<topics>.+)=(?:rack:(?P<racks>[^,]+(?:,[^,]+)*)|(?P<brokers>\d{1,9}(?:,\d{1,9})*))", re.ASCII
+)
+"""Topics, and the brokers or racks that alone may hold them."""
+LEADERS_MIN = re.compile(r"(?P<topics>.+)=(?P<least>[1-9]\d{0,5})", re.ASCII)
+"""Topics, and how many of their leaders each broker should have."""
 CONTRADICTIONS = (
     ("only_topics", "excluded_topics"),
     ("only_brokers", "excluded_brokers"),
@@ -84,6 +93,29 @@ _POLICY_OPTIONS = (
     _planner_option("--count-band", "count_band", type=float),
     _planner_option("--max-replicas", "replicas_max", type=int),
     _planner_option("--keep-racks/--any-rack", "keep_racks"),
+    click.option(
+        "--broker-set",
+        "broker_sets",
+        metavar="TOPIC=SET",
+        multiple=True,
+        help="Only these brokers may hold this topic (or pattern): TOPIC=1,2,3 or TOPIC=rack:a,b; repeatable.  "
+        "[default: planner.broker_sets]",
+    ),
+    click.option(
+        "--spread-topic",
+        "spread_topics",
+        multiple=True,
+        help="Spread this topic (or pattern) evenly over brokers where loads allow it; repeatable.  "
+        "[default: planner.spread_topics]",
+    ),
+    click.option(
+        "--min-leaders",
+        "leaders_min",
+        metavar="TOPIC=N",
+        multiple=True,
+        help="Each broker should lead N partitions of this topic (or pattern) at least; repeatable.  "
+        "[default: planner.leaders_min]",
+    ),
     click.option(
         "--only-broker", "only_brokers", type=int, multiple=True, help="Relieve only this broker; repeatable."
     ),
@@ -251,7 +283,8 @@ def _plan_model(
     named = effective.origin("planner.excluded_topics") != "default"
 
     def policy_for(topics: frozenset[str], brokers: Mapping[int, bool]) -> PlannerPolicy:
-        return policy_from(knobs, policy_of_plans(effective.settings, topics if named else ()), topics, brokers)
+        policy = policy_of_plans(effective.settings, topics)
+        return policy_from(knobs, policy if named else replace(policy, excluded_topics=frozenset()), topics, brokers)
 
     if asked is None:
         return plan_from_model(read_model(model_file), policy_for)
@@ -287,7 +320,9 @@ def _export(settings: Settings, file: Path, *, anonymous: bool, on_old_windows: 
 
 def _check_asked_alone(asked: Asked, log_dirs: bool, knobs: dict[str, Any]) -> None:
     """Raises UsageProblem for an option that could change nothing about what is asked for."""
-    count = {"throttle_bytes_per_sec"} if asked.lists is not None else {"throttle_bytes_per_sec", "excluded_brokers"}
+    count = {"throttle_bytes_per_sec"}
+    if asked.lists is None:
+        count |= {"excluded_brokers", "broker_sets"}
     others = _given_options({**knobs, "log_dirs": log_dirs}, but=count)
     if others:
         option = "--reassignment" if asked.lists is not None else "--replication-factor"
@@ -416,7 +451,7 @@ def policy_from(
         only = _only_topics(knobs, settings.excluded_topics | excluded, topics)
     if brokers is not None:
         _check_brokers(knobs, brokers)
-    drain = frozenset(knobs["drain"])
+    drain, sets = frozenset(knobs["drain"]), _broker_sets(knobs, topics or (), brokers)
     given = {name: knobs[name] for name in _AS_IN_SETTINGS if knobs[name] is not None}
     return replace(
         settings,
@@ -427,6 +462,9 @@ def policy_from(
         excluded_brokers=frozenset(knobs["excluded_brokers"]),
         drain=drain,
         add=frozenset(knobs["add"]),
+        broker_sets=sets or settings.broker_sets,
+        spread_topics=(_topics_of(knobs, "spread_topics", topics) if topics else None) or settings.spread_topics,
+        leaders_min=_leaders_min(knobs, topics or ()) or settings.leaders_min,
         **given,
     )
 
@@ -452,6 +490,45 @@ def _only_topics(knobs: dict[str, Any], excluded: Collection[str], topics: Colle
             keeper = OPTIONS["excluded_topics"] if knobs["excluded_topics"] else "planner.excluded_topics"
             raise InputError(f"{OPTIONS['only_topics']} {text}: {keeper} keeps it from moving")
     return _topics_of(knobs, "only_topics", topics) - frozenset(excluded)
+
+
+def _leaders_min(knobs: dict[str, Any], topics: Collection[str]) -> tuple[tuple[frozenset[str], int], ...]:
+    """Topics of --min-leaders, and their least numbers; raises InputError."""
+    found = []
+    for text in knobs["leaders_min"]:
+        match = LEADERS_MIN.fullmatch(text)
+        if not match:
+            raise InputError(f"--min-leaders {text}: must be like TOPIC=3")
+        found.append(
+            (
+                frozenset(topics_named(match["topics"], topics, "--min-leaders")) if topics else frozenset(),
+                int(match["least"]),
+            )
+        )
+    return tuple(found)
+
+
+def _broker_sets(
+    knobs: dict[str, Any], topics: Collection[str], brokers: Mapping[int, bool] | None
+) -> tuple[BrokerSet, ...]:
+    """The sets of --broker-set, where the first one that names a topic counts; raises InputError for one that is no
+    set, or that names a broker or (where they are known) a topic that is not there.
+    """
+    found, left = [], set(topics)
+    for text in knobs["broker_sets"]:
+        match = BROKER_SET.fullmatch(text)
+        if not match:
+            raise InputError(f"--broker-set {text}: must be like TOPIC=1,2,3 or TOPIC=rack:a,b")
+        ids = frozenset(map(int, filter(None, (match["brokers"] or "").split(","))))
+        racks = frozenset(filter(None, (match["racks"] or "").split(",")))
+        unknown = sorted(ids - brokers.keys()) if brokers is not None else []
+        if unknown:
+            known = first_named(sorted(brokers or ()), BROKERS_SHOWN)
+            raise InputError(f"--broker-set {text}: there is no broker {unknown[0]}, allowed are {known}")
+        named = frozenset(topics_named(match["topics"], topics, "--broker-set")) if topics else frozenset()
+        found.append(BrokerSet(named & left, ids, racks))
+        left -= named
+    return tuple(found)
 
 
 def _check_brokers(knobs: dict[str, Any], brokers: Mapping[int, bool]) -> None:

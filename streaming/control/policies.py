@@ -1,20 +1,22 @@
 """Settings turned into the core's policies: the one place where the two vocabularies meet."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from assignor_core.deciding.policy import DecisionPolicy, LastingPolicy, Mode, TriggerPolicy
 from assignor_core.execution.reconcile import Limits
 from assignor_core.live import LiveCluster
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.maintenance import MaintenanceWindow, window_of
-from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.planner.policy import BrokerSet, PlannerPolicy
 from streaming.settings import ControlSettings, PlannerSettings, Settings
 from streaming.settings.fields import filled
 from streaming.views.broker_windows import capacities_of
 from streaming.views.spans import stale_after_ms
 
+T = TypeVar("T")
 EXECUTING_INTERVAL_MS = 1_000
 """Time between two ticks while an execution is under way, ms: a movement that has room begins at the next tick."""
 
@@ -54,17 +56,28 @@ def policy_on(settings: Settings, live: LiveCluster) -> PlannerPolicy:
 
 def planner_policy(planner: PlannerSettings, topics: Iterable[str]) -> PlannerPolicy:
     """Policy of the planner; patterns of topics become those of `topics` that match them, the first one of several."""
-    excluded, left, leader_racks = re.compile(planner.excluded_topics), sorted(set(topics)), []
-    for pattern, racks in planner.leader_racks.items():
-        matching = frozenset(topic for topic in left if re.search(pattern, topic))
-        leader_racks.append((matching, tuple(racks)))
-        left = [topic for topic in left if topic not in matching]
+    excluded, known = re.compile(planner.excluded_topics), sorted(set(topics))
+    led, living = _by_pattern(planner.leader_racks, known), _by_pattern(planner.broker_sets, known)
     return filled(
         PlannerPolicy,
         planner,
-        leader_racks=tuple(leader_racks),
+        leader_racks=tuple((matching, tuple(racks)) for matching, racks in led),
+        spread_topics=frozenset(
+            topic for pattern in planner.spread_topics for topic in known if re.search(pattern, topic)
+        ),
+        leaders_min=tuple(_by_pattern(planner.leaders_min, known)),
+        broker_sets=tuple(BrokerSet(named, frozenset(one.brokers), frozenset(one.racks)) for named, one in living),
         excluded_topics=frozenset(topic for topic in topics if excluded.search(topic)),
     )
+
+
+def _by_pattern(given: Mapping[str, T], topics: Sequence[str]) -> Iterator[tuple[frozenset[str], T]]:
+    """The topics for which each pattern is the first one that matches, and what is given for it."""
+    left = list(topics)
+    for pattern, value in given.items():
+        matching = frozenset(topic for topic in left if re.search(pattern, topic))
+        left = [topic for topic in left if topic not in matching]
+        yield matching, value
 
 
 def relief_policy(brokers: frozenset[int], *, drain: bool, settings: PlannerPolicy | None = None) -> PlannerPolicy:

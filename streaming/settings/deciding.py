@@ -65,6 +65,19 @@ class CapacitySettings(Section):
     disk_bytes: float | None = from_policy(Capacity, "disk_bytes")
 
 
+class BrokerSetSettings(Section):
+    """Brokers that alone may hold some topics: by id, or by rack."""
+
+    brokers: list[int] = Field(default=[], description="ids of the brokers that may hold the topics.")
+    racks: list[str] = Field(default=[], description="racks whose brokers may hold the topics.")
+
+    @model_validator(mode="after")
+    def _brokers_or_racks(self) -> Self:
+        if bool(self.brokers) == bool(self.racks):
+            raise ValueError("names brokers or racks, one of both")
+        return self
+
+
 class PlannerSettings(Section):
     """What plans may do."""
 
@@ -80,6 +93,19 @@ class PlannerSettings(Section):
         default={},
         description="topic pattern: racks whose brokers should lead matching topics, the preferred rack first, unless "
         "the balance of loads forbids it.",
+    )
+    broker_sets: dict[RegularExpression, BrokerSetSettings] = Field(
+        default={},
+        description="topic pattern: the brokers, or racks, that alone may hold the topics; plans bring replicas there.",
+    )
+    spread_topics: list[RegularExpression] = Field(
+        default=[],
+        description="Topics that match one of these patterns should have their replicas and leaders spread evenly over "
+        "brokers; the balance of loads matters more.",
+    )
+    leaders_min: dict[RegularExpression, Annotated[int, Field(ge=1)]] = Field(
+        default={},
+        description="topic pattern: how many leaders of each matching topic every broker should have at least.",
     )
     headroom: float = from_policy(PlannerPolicy, "headroom")
     wave_movements_max: int = from_policy(PlannerPolicy, "wave_movements_max")

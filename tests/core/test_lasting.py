@@ -23,6 +23,7 @@ from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.maintenance import window_of
 from assignor_core.model import Broker, BrokerState, ClusterState, Partition, PartitionLoad
 from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.planner.policy import BrokerSet
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.racks import RackSpread
 
@@ -183,7 +184,7 @@ def test_one_that_holds_little_counts_as_empty_and_one_that_carries_much_does_no
     def empty(load: float) -> tuple[int, ...]:
         window = ClosedWindow(0, 1, frozenset(), {"bytes_in": {1: RATE, 2: RATE, 3: RATE, 4: load}})
         counted = frozenset(live.broker_racks)
-        return placement_states(live, window, LastingPolicy(), counted=counted, excluded_topics=frozenset()).empty
+        return placement_states(live, window, LastingPolicy(), counted=counted, planner=PlannerPolicy()).empty
 
     assert empty(0.1 * RATE) == (4,)
     assert empty(0.5 * RATE) == ()
@@ -251,6 +252,24 @@ def test_crowded_racks_are_spread_and_nothing_else_moves() -> None:
     assert of(deciding.after(30)) == (Verdict.HOLD, Reason.BALANCED)
 
 
+def test_what_is_outside_the_set_of_its_topic_is_brought_there_and_nothing_else_moves() -> None:
+    """Both brokers of the set are in one rack: that is not crowded."""
+    brokers = frozenset(broker for broker, rack in CROWDED.broker_racks.items() if rack == CROWDED.broker_racks[1])
+    policy = replace(POLICY, planner=PlannerPolicy(broker_sets=(BrokerSet(frozenset({"t"}), brokers=brokers),)))
+    outside = [key for key, row in CROWDED.partitions.items() if not brokers.issuperset(row.replicas)]
+    deciding = Deciding(CROWDED, policy)
+    assert of(deciding.after(10)) == (Verdict.HOLD, Reason.BALANCED)
+    decision = deciding.after(1)
+    assert of(decision) == (Verdict.PLAN, Reason.OUTSIDE_SET)
+    assert f"{len(outside)} partitions are on brokers outside the set of their topic" in decision.evaluation.detail
+    assert decision.proposed is not None
+    assert sorted(row.key for row in decision.proposed.plan.movements) == sorted(outside)
+    deciding.carry_out(decision)
+    held = deciding.after(30).evaluation
+    assert (held.verdict, held.reason) == (Verdict.HOLD, Reason.MIN_GAIN)
+    assert "; its lower bound is 2.0" in held.detail, "two of four brokers carry all that there is"
+
+
 def test_topics_that_are_never_moved_may_stay_crowded() -> None:
     policy = replace(POLICY, planner=PlannerPolicy(excluded_topics=frozenset({"t"})))
     assert of(Deciding(CROWDED, policy).after(30)) == (Verdict.HOLD, Reason.BALANCED)
@@ -299,7 +318,7 @@ def test_preferred_leaders_are_elected_after_a_longer_time_and_nothing_is_copied
 def test_a_preferred_leader_that_could_not_lead_is_not_elected(row: LivePartition) -> None:
     live = cluster(row, racks={1: None, 3: None})
     window = ClosedWindow(0, 1, frozenset(), {})
-    states = placement_states(live, window, LastingPolicy(), counted=frozenset({1, 3}), excluded_topics=frozenset())
+    states = placement_states(live, window, LastingPolicy(), counted=frozenset({1, 3}), planner=PlannerPolicy())
     assert states.unpreferred == ()
 
 
@@ -321,7 +340,7 @@ def test_only_the_reasons_that_are_set_count() -> None:
         Verdict.HOLD,
         Reason.BALANCED,
     )
-    with pytest.raises(InputError, match="reasons: found skewed, allowed are crowded_racks, "):
+    with pytest.raises(InputError, match="reasons: found skewed, allowed are outside_set, crowded_racks, "):
         LastingPolicy((Reason.SKEWED,))
     with pytest.raises(InputError, match=r"empty_broker_share: found 1\.0, allowed is 0 to below 1"):
         LastingPolicy(empty_broker_share=1.0)

@@ -46,7 +46,7 @@ def evaluated(
 def test_reasons_are_those_of_the_metrics() -> None:
     _, _, after = METRICS.read_text().partition("- `reason` of `rebalancer_rebalance_suppressed_total`:")
     named = re.findall("`([a-z_]+)`", after.partition("\n- ")[0])
-    lasting = ("drained_broker", "crowded_racks", "empty_broker", "unpreferred_leaders")
+    lasting = ("drained_broker", "outside_set", "crowded_racks", "empty_broker", "unpreferred_leaders")
     reasons_to_plan = {"skewed", "broker_failed", "log_dir_full", *lasting}
     assert tuple(map(str, LASTING_REASONS)) == lasting
     assert {str(reason) for reason in Reason} == {*named, *reasons_to_plan, "balanced"}

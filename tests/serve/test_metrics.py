@@ -169,6 +169,7 @@ def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(ta
         "broker_failed",
         "log_dir_full",
         "drained_broker",
+        "outside_set",
         "crowded_racks",
         "empty_broker",
         "unpreferred_leaders",

@@ -14,7 +14,7 @@ from assignor_core.resources import Resource
 from assignor_core.skew import skew_of_arrays
 
 ROUNDING = 1e-6
-HARD_RULES = ("empties", "takes leadership from", "spreads")
+HARD_RULES = ("empties", "takes leadership from", "belongs on", "spreads")
 """What the reasons of movements begin with that no balance asks for."""
 
 
@@ -24,7 +24,8 @@ def check_plan(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> Clus
     assert plan_from_json(plan_to_json(plan)) == plan
     after = apply_to(cluster, plan)
     leaving = {broker.broker_id for broker in cluster.brokers if broker.state != BrokerState.ALIVE} | policy.drain
-    check_racks(cluster, after, leaving)
+    check_racks(cluster, after, leaving, policy)
+    check_sets(cluster, after, policy, plan)
     check_policy(cluster, policy, plan)
     if not policy.drain:
         for resource, skew in skew_of_arrays(cluster_arrays(after), excluded=policy.excluded_brokers).items():
@@ -37,11 +38,34 @@ def check_plan(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> Clus
     return after
 
 
-def check_racks(before: ClusterState, after: ClusterState, leaving: Set[int]) -> None:
+def brokers_of_topics(cluster: ClusterState, policy: PlannerPolicy) -> dict[str, set[int]]:
+    """By topic that has a set of brokers, the brokers of it."""
+    found: dict[str, set[int]] = {}
+    for one in policy.broker_sets:
+        members = {row.broker_id for row in cluster.brokers if row.broker_id in one.brokers or row.rack in one.racks}
+        found |= dict.fromkeys(one.topics - found.keys(), members)
+    return found
+
+
+def check_sets(before: ClusterState, after: ClusterState, policy: PlannerPolicy, plan: Plan) -> None:
+    """No replica has come to a broker outside its set, and what stays outside on a living broker is named."""
+    sets = brokers_of_topics(before, policy)
+    alive = {broker.broker_id for broker in before.brokers if broker.state is BrokerState.ALIVE} - policy.drain
+    stays = False
+    for old, new in zip(before.partitions, after.partitions, strict=True):
+        outside = set(new.replicas) - sets.get(new.topic, set(new.replicas))
+        assert outside <= set(old.replicas)
+        stays |= bool(outside & alive)
+    words = ("stays outside", "stay outside", "is outside", "are outside")
+    assert stays == any(word in line for line in (*plan.problems, *plan.diagnosis) for word in words)
+
+
+def check_racks(before: ClusterState, after: ClusterState, leaving: Set[int], policy: PlannerPolicy) -> None:
     """No partition is in fewer racks, or thicker in its fullest, unless it was on a broker that had to be left."""
+    sets = brokers_of_topics(before, policy)
     racks = {broker.broker_id: broker.rack or f"broker {broker.broker_id}" for broker in before.brokers}
     for old, new in zip(before.partitions, after.partitions, strict=True):
-        if leaving & set(old.replicas):
+        if leaving & set(old.replicas) or set(old.replicas) - sets.get(old.topic, set(old.replicas)):
             continue
         counts = [Counter(racks[broker] for broker in partition.replicas) for partition in (old, new)]
         assert len(counts[1]) >= len(counts[0])

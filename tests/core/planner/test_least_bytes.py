@@ -126,14 +126,18 @@ def any_rows(draw: st.DrawFn, brokers: int, loads: int) -> Rows:
     is_spread = np.array([draw(st.booleans()) for _ in range(count)], dtype=np.bool_)
     held = [original[row, : counts[row]] for row in range(count)]
     in_own_racks = np.array([len(set(racks[row].tolist())) == len(row) for row in held], dtype=np.bool_)
-    stays = np.array([bool(may_keep[row].all()) for row in held], dtype=np.bool_)
+    some = np.array([draw(st.booleans()) for _ in range(brokers)], dtype=np.bool_)
+    members = np.stack((np.ones(brokers, dtype=np.bool_), some))
+    set_of = np.array([draw(st.integers(0, 1)) for _ in range(count)], dtype=np.int64)
+    keeps = [members[number, row] & may_keep[row] for number, row in zip(set_of, held, strict=True)]
+    stays = np.array([bool(row.all()) for row in keeps], dtype=np.bool_)
     following, leading = (np.array([[draw(figure) for _ in range(loads)] for _ in range(count)]) for _ in range(2))
     return Rows(
         original, counts, following.reshape(count, loads), leading.reshape(count, loads),
         np.array([draw(figure) for _ in range(count)], dtype=np.float64),
         np.array([draw(st.sampled_from((True, True, False))) for _ in range(count)], dtype=np.bool_),
         is_spread, stays & (~is_spread | in_own_racks), racks,
-        racks.max(initial=-1, keepdims=True) + 1, may_keep, may_take,
+        racks.max(initial=-1, keepdims=True) + 1, may_keep, may_take, set_of, members,
     )  # fmt: skip
 
 
@@ -141,7 +145,9 @@ def ways(rows: Rows, row: int, prices: Floats) -> list[float]:
     """The price of every way to place one partition."""
     held = rows.original[row, : rows.counts[row]].tolist()
     allowed = [
-        broker for broker, able in enumerate(rows.may_take) if (rows.may_keep[broker] if broker in held else able)
+        broker
+        for broker in np.flatnonzero(rows.members[rows.set_of[row]]).tolist()
+        if (rows.may_keep if broker in held else rows.may_take)[broker]
     ]
     chosen = [held] if not rows.may_change[row] else map(list, permutations(allowed, len(held)))
     prices_of = []

@@ -15,7 +15,7 @@ from streaming import cli
 from streaming.commands.plan import plan
 from streaming.commands.plan_text import _wave_rows
 from streaming.errors import UsageProblem
-from tests.core.planner.cases import founding
+from tests.core.planner.cases import cluster, founding
 
 FOUNDING = json.dumps(cluster_to_json(founding()))
 
@@ -165,6 +165,9 @@ def test_rates_that_have_decayed_to_the_smallest_floats_are_no_load() -> None:
         ('{"brokers":[],"partitions":[]}', (), "brokers: found none"),
         (FOUNDING, ("--band", "-1"), "planner policy band: found -1"),
         (FOUNDING, ("--only-topic", "topc-A"), "--only-topic: there is no topic 'topc-A'; did you mean 'topic-A'?"),
+        (FOUNDING, ("--broker-set", "topic-A=7"), "--broker-set topic-A=7: there is no broker 7, allowed are 1, 2, 3"),
+        (FOUNDING, ("--broker-set", "topic-A"), "--broker-set topic-A: must be like TOPIC=1,2,3 or TOPIC=rack:a,b"),
+        (FOUNDING, ("--broker-set", "topc-A=1"), "--broker-set: there is no topic 'topc-A'; did you mean 'topic-A'?"),
         (FOUNDING, ("--only-topic", "(x"), r"--only-topic: there is no topic '\(x', and as a pattern it is wrong"),
         (FOUNDING, ("--only-topic", ".*A", "--exclude-topic", ".*"), "--only-topic .*A: --exclude-topic keeps it from"),
         (FOUNDING, ("--replication-factor", "topic-A=4"), "replication factor 4 needs 4 brokers, 3 may take replicas"),
@@ -215,6 +218,41 @@ def test_topics_may_be_named_by_a_pattern_that_matches_the_whole_name() -> None:
     moved = {row["topic"] for row in run(FOUNDING, "--only-topic", ".*-A")["movements"]}
     assert moved == {"topic-A"}
     assert {row["topic"] for row in run(FOUNDING, "--exclude-topic", "topic.A")["movements"]} == {"topic-B"}
+
+
+def test_topics_live_on_the_brokers_of_an_option_or_else_of_the_settings() -> None:
+    def brokers(*options: str) -> set[int]:
+        moved = {(row["topic"], row["partition"]): row["new_replicas"] for row in run(FOUNDING, *options)["movements"]}
+        rows = ((row.topic, moved.get((row.topic, row.partition), row.replicas)) for row in founding().partitions)
+        return {broker for topic, replicas in rows if topic == "topic-A" for broker in replicas}
+
+    of_settings = ("--set", 'planner.broker_sets={"A$": {"brokers": [1, 2]}}')
+    assert brokers(*of_settings) == {1, 2}
+    assert brokers(*of_settings, "--broker-set", ".*-A=2,3") == {2, 3}
+    assert brokers("--broker-set", "topic-A=rack:x") == {1, 2, 3}, "no broker is in that rack"
+
+
+def test_options_name_topics_that_should_be_spread_and_least_numbers_of_leaders() -> None:
+    def leaders(*options: str) -> dict[int, int]:
+        moved = {(row["topic"], row["partition"]): row["new_replicas"] for row in run(FOUNDING, *options)["movements"]}
+        rows = [
+            moved.get((row.topic, row.partition), row.replicas)[0]
+            for row in founding().partitions
+            if row.topic == "topic-B"
+        ]
+        return {broker: rows.count(broker) for broker in (1, 2, 3)}
+
+    assert set(leaders("--spread-topic", ".*-B").values()) == {10}
+    assert min(leaders("--min-leaders", "topic-B=9").values()) >= 9
+    assert min(leaders("--set", 'planner.leaders_min={"B$": 9}').values()) >= 9
+    result = CliRunner().invoke(plan, ["--model", "-", "--min-leaders", "topic-B"], input=FOUNDING)
+    assert str(result.exception) == "--min-leaders topic-B: must be like TOPIC=3"
+
+
+def test_settings_name_the_racks_that_should_lead_in_a_model_too() -> None:
+    model = cluster_to_json(cluster((1, 2), (1, 2), brokers=(Broker(1, "a"), Broker(2, "b"))))
+    wide = ("--set", "planner.band=5", "--set", "planner.count_band=5", "--set", 'planner.leader_racks={"t": ["b"]}')
+    assert {row["new_replicas"][0] for row in run(model, *wide)["movements"]} == {2}
 
 
 def test_a_model_gets_another_replication_factor_or_the_lists_of_a_file(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from assignor_core.plan import plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.placement import Placement
+from assignor_core.planner.policy import BrokerSet
 from assignor_core.planner.problem import problem_of
 from assignor_core.resources import LOADS, PLANNED
 from assignor_core.skew import measure_skew
@@ -42,6 +43,7 @@ policies = st.builds(
     ),
     drain=st.sampled_from((frozenset(), frozenset({10}))),
     wave_movements_max=st.sampled_from((1, 3, 1000)),
+    broker_sets=st.sampled_from(((), (), (BrokerSet(frozenset({"t1", "t2"}), brokers=frozenset({0, 10, 30})),))),
 )
 
 
