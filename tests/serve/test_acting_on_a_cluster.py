@@ -158,7 +158,7 @@ def test_a_demoted_broker_leads_nothing_until_its_demotion_ends(simulated: Simul
         key: (row.replicas, row.leader) for key, row in before.items()
     }
     assert brokers_by_intent(TableReader(served.settings.storage.tables), "test")[Intent.DEMOTE] == frozenset()
-    assert refusal(served.post("brokers/1/undemote"))[0] == 400
+    assert state(served.post("brokers/1/undemote")) == (200, "nothing_to_move")
 
 
 def test_a_broker_that_nobody_can_stand_in_for_is_not_demoted(simulated: Simulated) -> None:

@@ -141,7 +141,7 @@ _PARTITIONS: Shape = {
     "count": integer("Partitions of this kind", nullable=False),
     "partitions": {
         "type": "array",
-        "items": {"type": "array"},
+        "items": {"type": "array", "items": {"type": ["string", "integer"]}, "minItems": 2, "maxItems": 2},
         "description": "Topic and partition number of the first 1,000",
     },
 }
