@@ -124,9 +124,9 @@ def test_skew_in_one_cluster_is_planned_while_the_other_one_is_killed(tmp_path: 
             own = {("collect", "east"), ("control", "east"), ("pipeline", ""), ("serve", "")}
             assert {role: after.get(role) for role in own} == {role: before[role] for role in own}
             assert before.keys() == own | {("collect", "west"), ("control", "west")}
-            listed = httpx.get(f"http://127.0.0.1:{port}/api/v1/clusters").json()["items"]
+            listed = httpx.get(f"http://127.0.0.1:{port}/api/v1/clusters", timeout=DEADLINE_S).json()["items"]
             assert sorted(row["kafka_cluster"] for row in listed) == ["east", "west"]
-            page = httpx.get(f"http://127.0.0.1:{port}/clusters/east/api/v1/plans").json()
+            page = httpx.get(f"http://127.0.0.1:{port}/clusters/east/api/v1/plans", timeout=DEADLINE_S).json()
             assert plan["plan_id"] in [row["plan_id"] for row in page["items"]]
         finally:
             running.terminate()

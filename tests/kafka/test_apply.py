@@ -186,7 +186,7 @@ def test_control_begins_at_its_time_what_two_people_have_approved(
 ) -> None:
     topic, cluster, journal = make_topic(admin, settings), Cluster(admin), journal_of(settings)
     by_two = Settings.model_validate({**settings.model_dump(), "control": {"approvals": 2}})
-    plan_id, begins_ms = write_plan(journal, topic), (now_ms() // 1_000 + 20) * 1_000
+    plan_id, begins_ms = write_plan(journal, topic), (now_ms() // 1_000 + 30) * 1_000
     control = start(file, "control", "--set", "control.approvals=2")
     try:
         at = ("--at", instant_text(begins_ms), "--set", "control.approvals=2")

@@ -1,6 +1,7 @@
 """`rebalancer roll` on five brokers in three racks, under a producer: killed in between, slow brokers, lost brokers."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -21,13 +22,15 @@ from streaming.tables import TableReader
 from streaming.views.intents import Intent, brokers_by_intent
 from tests.kafka.test_unasked_plans import PARTITIONS, Writer
 from tests.topics import wait_until_known
-from tests.waiting import DEADLINE_S, until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
 DONE, FAILED, REFUSED = 0, 1, 3
 ROWS = ([1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 3], [5, 1, 3])
 SLOW_S = 15.0
+ROLL_DEADLINE_S = 600.0
+"""Most time for a command that restarts several brokers."""
 LEASE_MS = 3_000
 Placement = dict[tuple[str, int], tuple[tuple[int, ...], int]]
 
@@ -138,7 +141,7 @@ def commands(own: Settings, tmp_path: Path) -> Iterator[Commands]:
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    output, errors = process.communicate(timeout=DEADLINE_S)
+    output, errors = process.communicate(timeout=ROLL_DEADLINE_S)
     print(errors)
     return process.returncode, output, errors
 
@@ -175,10 +178,9 @@ def test_a_broker_that_does_not_return_stops_the_roll_until_it_is_back(
 ) -> None:
     before = wait_until_preferred(admin)
     with Restarter(brokers, tmp_path / "asked", lost=2) as restarter:
-        code, _, errors = commands.run("roll", "2", "--yes", "--wait", "20s", "--exec", restarter.command)
+        code, _, errors = commands.run("roll", "2", "--yes", "--wait", "30s", "--exec", restarter.command)
     assert code == FAILED, errors
-    assert "broker 2: the broker is away, after 2" in errors
-    assert "(--wait); it stays demoted" in errors
+    assert re.search(r"broker 2: the broker is away, after \d+ s \(--wait\); it stays demoted", errors), errors
     assert "to continue it: rebalancer roll --config" in errors
     code, output, errors = commands.run("roll", "--status", "--json")
     assert code == DONE, errors
