@@ -85,23 +85,25 @@ OWN_CODES: Mapping[str, Mapping[str, str]] = {
     "drain": {
         "0": "the plan is printed, or with `--apply` carried out",
         "1": "with `--apply`: the execution was aborted or failed",
-        "3": "with `--apply`: the broker or log dir can't be emptied, the plan was refused, or the answer was no",
+        "3": "with `--apply`: the broker or log dir can't be emptied, the plan was refused, another person has to "
+        "approve it first, or the answer was no",
     },
     "demote": {
         "0": "the plan is printed, or with `--apply` carried out",
         "1": "with `--apply`: the execution was aborted or failed",
-        "3": "with `--apply`: a partition would have no leader, the plan was refused, or the answer was no",
+        "3": "with `--apply`: a partition would have no leader, the plan was refused, another person has to approve it "
+        "first, or the answer was no",
     },
     "undemote": {
         "0": "the plan is printed, or with `--apply` carried out",
         "1": "with `--apply`: the execution was aborted or failed",
-        "3": "with `--apply`: the plan was refused, or the answer was no",
+        "3": "with `--apply`: the plan was refused, another person has to approve it first, or the answer was no",
     },
     "undrain": {"0": "the broker or log dir may get replicas again"},
     "add": {
         "0": "the plan is printed, or with `--apply` carried out",
         "1": "with `--apply`: the execution was aborted or failed",
-        "3": "with `--apply`: the plan was refused, or the answer was no",
+        "3": "with `--apply`: the plan was refused, another person has to approve it first, or the answer was no",
     },
     "restart-check": {
         "0": "the broker may be restarted now",
@@ -109,9 +111,10 @@ OWN_CODES: Mapping[str, Mapping[str, str]] = {
     },
     "roll": {
         "0": "all brokers are restarted; with `--abort` no roll is open; with `--dry-run` or `--status` it is shown",
-        "1": "the command of `--exec` failed, or a broker did not return within `--wait`: the roll stays open; or a "
-        "person has aborted it",
-        "3": "a broker was not safe to restart within `--wait`, or never is; another roll is open; the answer was no",
+        "1": "the command of `--exec` failed, or a broker was not seen away or did not return within `--wait`: the "
+        "roll stays open; or a person has aborted it",
+        "3": "a broker was not safe to restart within `--wait`, or never is; nobody restarted it; its plan was "
+        "refused; another roll is open; `control.approvals` is above 1; the answer was no",
     },
     "backtest": {"0": REPORTED},
     "what-if": {"0": REPORTED},

@@ -183,23 +183,30 @@ def carry_out_stored(settings: Settings, plan_id: str) -> "EventRecord":
 
     journal = journal_of(settings)
     with _following_of(settings, journal) as following:
-        return following.to_the_end(_approved(journal, settings, journal.plan(plan_id), is_stored=True))
+        end = following.to_the_end(_approved(journal, settings, journal.plan(plan_id), is_stored=True))
+    if following.is_interrupted and end.event is Event.DONE:
+        raise KeyboardInterrupt  # it came too late to stop the execution, and what would follow must not be done
+    return end
 
 
-def finish_open(settings: Settings) -> None:
-    """Follows executions that are open to their ends, and carries them out where no control does."""
+def finish_open(settings: Settings, wait_s: float) -> None:
+    """Follows executions whose turn it is to their ends, and carries them out where no control does. An interrupt ends
+    the command and leaves them as they are: other people have approved them. Raises RefusedForSafety for one that
+    has not ended after `wait_s`.
+    """
     from streaming.control.wiring import journal_of
 
-    journal = journal_of(settings)
-    running = journal.open_executions(now_ms=clocks.now_ms())
+    ends_s = time.monotonic() + wait_s
+    journal, now_ms = journal_of(settings), clocks.now_ms()
+    running = [row for row in journal.open_executions(now_ms=now_ms) if row.in_progress or row.may_begin(now_ms)]
     if running:
-        with _following_of(settings, journal) as following:
+        with _following_of(settings, journal, asks_to_stop=False) as following:
             for execution in running:
-                following.to_the_end(execution)
+                following.to_the_end(execution, ends_s=ends_s)
 
 
 @contextmanager
-def _following_of(settings: Settings, journal: "Journal") -> Iterator["_Following"]:
+def _following_of(settings: Settings, journal: "Journal", *, asks_to_stop: bool = True) -> Iterator["_Following"]:
     """A follower of executions with a lease of its own, which is given back at the end."""
     from streaming.cluster.clients import admin_client
     from streaming.control.identity import lease_of, leased_cluster
@@ -208,7 +215,7 @@ def _following_of(settings: Settings, journal: "Journal") -> Iterator["_Followin
     try:
         lease = lease_of(admin, settings)
         with lease.kept():
-            yield _Following(leased_cluster(admin, lease), journal, lease, settings)
+            yield _Following(leased_cluster(admin, lease), journal, lease, settings, asks_to_stop=asks_to_stop)
     finally:
         admin.close()
 
@@ -282,7 +289,16 @@ class _Following:
     leaves.
     """
 
-    def __init__(self, cluster: "ControlledCluster", journal: "Journal", lease: "Lease", settings: Settings) -> None:
+    def __init__(
+        self,
+        cluster: "ControlledCluster",
+        journal: "Journal",
+        lease: "Lease",
+        settings: Settings,
+        *,
+        asks_to_stop: bool = True,
+    ) -> None:
+        self._asks_to_stop = asks_to_stop
         self._cluster = cluster
         self._journal = journal
         self._lease = lease
@@ -297,10 +313,17 @@ class _Following:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup has SIGHUP ignored
                 signal.signal(number, self._stop)
 
-    def to_the_end(self, execution: "Execution") -> "EventRecord":
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a signal has asked to stop."""
+        return self._interrupted.is_set()
+
+    def to_the_end(self, execution: "Execution", *, ends_s: float | None = None) -> "EventRecord":
         """The event that ends it. If an error or a second Ctrl-C ends the command before, it prints what stays open."""
         try:
             while not execution.ended:
+                if ends_s is not None and time.monotonic() > ends_s:
+                    raise RefusedForSafety(f"execution {execution.execution_id} is under way")
                 execution = self._poll(execution)
                 if self._leaves and not execution.ended:
                     # Code that Python calls back, as when an object is destroyed, loses the exception of the handler.
@@ -372,7 +395,7 @@ class _Following:
             _tell(line)
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
-        if self._interrupted.is_set():
+        if self._interrupted.is_set() or not self._asks_to_stop:
             self._leaves = True
             raise KeyboardInterrupt
         self._interrupted.set()

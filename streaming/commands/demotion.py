@@ -94,7 +94,7 @@ def _run(
     return answer
 
 
-def reorder(settings: Settings, action: str, broker: int) -> str | None:
+def reorder(settings: Settings, action: str, broker: int, wait_s: float) -> str | None:
     """Carry out `demote` or `undemote` of one broker without a question, as a roll does; executions that are open end
     before. Returns how the execution ended if it was not carried out; None if it was, or if nothing had to change.
     Raises RefusedForSafety if the plan must not be carried out, UsageProblem.
@@ -104,7 +104,7 @@ def reorder(settings: Settings, action: str, broker: int) -> str | None:
     from streaming.commands.apply import carry_out_stored, finish_open
     from streaming.views.intents import Intent
 
-    finish_open(settings)
+    finish_open(settings, wait_s)
     plan, intent = (plan_demotion, Intent.DEMOTE) if action == "demote" else (plan_undemotion, Intent.USE)
     proposed, orders = plan(
         settings, (broker,), keep=keeping_plan(settings, action, str(broker), now_ms=clocks.now_ms())
@@ -115,6 +115,8 @@ def reorder(settings: Settings, action: str, broker: int) -> str | None:
     _note(settings, intent, action, orders)
     if proposed.plan.movement_count:
         end = carry_out_stored(settings, proposed.plan.plan_id)
+        if end.event is Event.REFUSED:  # nothing was changed, and a plan of now may fit
+            raise RefusedForSafety(end.detail)
         if end.event is not Event.DONE:
             return f"{end.event}: {end.detail}"
     if action == "undemote":

@@ -433,7 +433,18 @@ def show_and_carry_out(
             yes=True,
             revalidate=False,
         )
+    if answer == 0 and _is_open(settings, proposed):  # what follows in a script must not take the plan for carried out
+        echo("nothing has been moved yet: another person has to approve the plan first", err=True)
+        return 3
     return answer
+
+
+def _is_open(settings: Settings, proposed: "ProposedPlan") -> bool:
+    """Whether an execution of the plan has not ended."""
+    from streaming.control.wiring import journal_of
+
+    opened = journal_of(settings).open_executions(now_ms=clocks.now_ms())
+    return any(row.plan_id == proposed.plan.plan_id for row in opened)
 
 
 def _what_next(proposed: "ProposedPlan", unfit: str | None, command: str) -> str:

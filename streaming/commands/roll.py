@@ -115,7 +115,7 @@ def roll(
         raise UsageProblem("--dry-run, --status and --abort: only one of them can be used")
     template = None if command is None else template_of(command)
     settings = settings_from(config_file, assignments)
-    if settings.control.approvals > 1 and not (is_dry or is_status):
+    if settings.control.approvals > 1 and not (is_dry or is_status or is_abort):
         raise RefusedForSafety(
             f"control.approvals is {settings.control.approvals}, and roll approves the demotion of each broker alone: "
             "restart brokers by hand, with restart-check, demote and undemote"
@@ -204,7 +204,9 @@ class _Session:
         live = self.cluster.describe()
         row = newest_intents(TableReader(self.settings.storage.tables), self.settings.kafka.cluster_name).get(broker)
         intent = Intent.USE if row is None else Intent(row["intent"])
-        executing = journal_of(self.settings).open_executions(now_ms=clocks.now_ms()) if roll.phase is None else []
+        now_ms = clocks.now_ms()
+        opened = journal_of(self.settings).open_executions(now_ms=now_ms) if roll.phase is None else []
+        executing = [row for row in opened if row.in_progress or row.may_begin(now_ms)]
         held = {topic for (topic, _), row in live.partitions.items() if broker in row.replicas}
         code = None if command is None else command.code()
         self._last_view = turn_view(
@@ -295,20 +297,26 @@ def _content(roll: Roll) -> dict[str, Any]:
 
 
 def _how_to_continue() -> str:
-    return f"to continue it: rebalancer roll{in_use()}; to end it: rebalancer roll --abort{in_use()}"
+    return (
+        f"to continue it, with its --exec, --margin and --accept-single again: rebalancer roll{in_use()}; "
+        f"to end it: rebalancer roll --abort{in_use()}"
+    )
 
 
 def _rolled(
     session: _Session, named: tuple[int, ...], template: tuple[str, ...] | None, wait_s: int, *, yes: bool
 ) -> _RollAnswer:
     """Begin a roll, or continue the open one, to its end."""
+    from streaming import tables
     from streaming.cluster.permissions import check_may_execute
+    from streaming.contract import ROLL_LEASE
     from streaming.control.rolls import roll_lease
 
     check_may_execute(session.admin)
     lease = roll_lease(session.settings)
     with lease.kept():
         _take(lease)
+        tables.tidy(session.settings.storage.tables, ROLL_LEASE.name)  # its holder is its one writer
         roll = session.open_roll()
         if roll is not None and named and set(named) != set(roll.brokers):
             of = first_named(roll.brokers, NAMED_MAX)
@@ -433,14 +441,24 @@ class _Rolling:
         began_s = time.monotonic()
         try:
             self._lease.check()
-            self._roll = self._session.journal.newest(self._roll)
+            self._continue(self._session.journal.newest(self._roll))
             step = self._next()
             self._take(step)
         except RETRIED_ERRORS as error:  # as while the broker that was asked goes away
             step = RollStep(RollAct.WAIT, str(error))
             self._wait_for(step.detail)
         if step.act is RollAct.WAIT:
-            time.sleep(max(LOOK_INTERVAL_S, LOOK_SHARE * (time.monotonic() - began_s)))
+            # A restart counts only if a look sees the broker away.
+            share = 0 if self._roll.phase is RollEvent.RESTARTING else LOOK_SHARE
+            time.sleep(max(LOOK_INTERVAL_S, share * (time.monotonic() - began_s)))
+
+    def _continue(self, newest: Roll) -> None:
+        """Go on with the stored roll; a phase whose event was stored though its answer was lost begins now."""
+        if newest.next_broker != self._roll.next_broker:
+            self._command = None
+        if (newest.next_broker, newest.phase) != (self._roll.next_broker, self._roll.phase):
+            self._step_began_s, self._told, self._has_reordered = time.monotonic(), "", False
+        self._roll = newest
 
     def _next(self) -> RollStep:
         return next_step(self._roll, self._session.view(self._roll, self._command), self._session.policy)
@@ -480,7 +498,7 @@ class _Rolling:
         if waited_s <= self._wait_s:
             return
         after = f"{who}: {reason}, after {waited_s:.0f} s (--wait)"
-        if self._roll.phase in (None, RollEvent.DEMOTING):
+        if self._roll.phase in (None, RollEvent.DEMOTING, RollEvent.RESTARTING) and self._command is None:
             raise RefusedForSafety(f"{after}; it was not restarted{self._left_demoted()}")
         raise RollStopped(f"{after}{self._left_demoted()}")
 
@@ -503,11 +521,16 @@ class _Rolling:
 
         broker = self._roll.next_broker
         assert broker is not None
+        if self._session.settings.control.approvals > 1:  # an abort: the roll itself is refused at its start
+            raise RefusedForSafety(
+                f"broker {broker}: rebalancer {action} {broker} --apply first, which several approve"
+            )
         if self._has_reordered:
             self._pause_for(detail)
         try:
             with _own_handlers():
-                ended = reorder(self._session.settings, action, broker)
+                left_s = self._wait_s - (time.monotonic() - self._step_began_s)
+                ended = reorder(self._session.settings, action, broker, max(0.0, left_s))
         except LeaseLost:
             raise
         except (RefusedForSafety, UsageProblem) as error:

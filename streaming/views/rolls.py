@@ -30,9 +30,9 @@ def read_roll(reader: TableReader, roll_id: str) -> Roll | None:
 
 def last_detail(reader: TableReader, roll_id: str) -> str:
     """What the newest event of the roll says, with its time. Raises TableUnavailable."""
-    columns = ("event", "event_time", "broker", "detail")
+    columns = ("event_time", "sequence", "detail")
     rows = reader.rows(ROLL.name, columns=columns, where=equal("roll_id", roll_id))
-    row = max(rows, key=lambda row: row["event_time"])
+    row = max(rows, key=lambda row: (row["event_time"], row["sequence"]))
     return f"{row['event_time']:%Y-%m-%d %H:%M} UTC: {row['detail']}"
 
 

@@ -195,3 +195,35 @@ def test_inhibition_stays_within_a_cluster_and_names_alerts_that_exist() -> None
         for row in (*rule["source_matchers"], *rule["target_matchers"]):
             pattern = re.fullmatch(r'alertname(?:=~|!=|=)"(.*)"', row)
             assert not pattern or any(re.fullmatch(pattern.group(1), alert) for alert in ALERTS), row
+
+
+@needs_tools
+@pytest.mark.parametrize(
+    ("needed", "bound", "members", "replicas"),
+    [(7, 5, 4, 7), (3, 3, 4, 3), (None, 2, 11, 11), (None, 12, 11, 12), (None, None, 6, 6)],
+)
+def test_what_keda_scales_to(
+    tmp_path: Path, needed: int | None, bound: int | None, members: int, replicas: int
+) -> None:
+    """A group whose need is unknown, such as one with a hot partition, is never scaled down."""
+    page = (RULES.parents[1] / "docs" / "lag.md").read_text()
+    scaler = yaml.safe_load(page[page.index("apiVersion: keda.sh") :].split("```")[0])
+    shown = {"members_needed": needed, "members_needed_bound": bound, "members": members}
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": f'rebalancer_consumergroup_{name}{{consumergroup="billing"}}', "values": f"{value}x5"}
+            for name, value in shown.items()
+            if value is not None
+        ],
+        "promql_expr_test": [
+            {
+                "expr": scaler["spec"]["triggers"][0]["metadata"]["query"],
+                "eval_time": "1m",
+                "exp_samples": [{"labels": "{}", "value": replicas}],
+            }
+        ],
+    }
+    file = tmp_path / "keda.yml"
+    file.write_text(yaml.safe_dump({"rule_files": [], "tests": [case]}))
+    run("promtool", "test", "rules", file)

@@ -188,19 +188,19 @@ def test_a_roll_demotes_and_undemotes_without_a_question(
         return EventRecord(event, 0, 0, "for a test", Figures(1, 0))
 
     monkeypatch.setattr("streaming.commands.apply.carry_out_stored", carry_out)
-    monkeypatch.setattr("streaming.commands.apply.finish_open", lambda _: finished.append(1))
+    monkeypatch.setattr("streaming.commands.apply.finish_open", lambda *_: finished.append(1))
     before = lists(cluster)
-    assert reorder(own, "demote", 3) is None
+    assert reorder(own, "demote", 3, 60) is None
     assert (demoted(own), len(plans_of(own, 3))) == (frozenset({3}), 1)
-    assert reorder(own, "undemote", 3) is None
+    assert reorder(own, "undemote", 3, 60) is None
     assert (demoted(own), plans_of(own, 3), lists(cluster)) == (frozenset(), (), before)
-    assert reorder(own, "demote", 3) == "aborted: for a test"
+    assert reorder(own, "demote", 3, 60) == "aborted: for a test"
     assert demoted(own) == {3}, "the roll stays open, and is continued or aborted"
-    assert reorder(own, "undemote", 3) is None
+    assert reorder(own, "undemote", 3, 60) is None
     assert len(finished) == 4
     note_intent(own.storage.tables, own.kafka.cluster_name, 4, Intent.DEMOTE, "a person", now_ms=1)
     with pytest.raises(RefusedForSafety, match="broker 3 can't be demoted: 1 partition has no other replica in sync"):
-        reorder(own, "demote", 3)
+        reorder(own, "demote", 3, 60)
     assert demoted(own) == {4}
 
 
