@@ -126,7 +126,7 @@ def load_clusters(
     given += [_Given(0, name, own, f"{origin}, {CLUSTERS}.{name}") for name, own in named.items()]
     given += [each for name, value in sorted(environment.items()) for each in _of_variable(name, value, [*named])]
     for key, flag in (flags or {}).items():
-        path = key.split(".")
+        path = _path_of_flag(key, [*named])
         value = _from_flag(path, flag) if isinstance(flag, str) else flag
         given += _split(2, _nest(path, value), "flag", [*named])
     if not named:
@@ -142,6 +142,13 @@ def load_clusters(
     _refuse(_by_cluster(problems, len(named)))
     _refuse(list(conflicts({name: effective.settings for name, effective in clusters.items()})))
     return clusters
+
+
+def _path_of_flag(key: str, named: Sequence[str]) -> list[str]:
+    """Splits a dotted key; a name of a cluster may have points, too."""
+    fitting = (name for name in named if f"{key}.".startswith(f"{CLUSTERS}.{name}."))
+    own = max(fitting, key=len, default=None)
+    return key.split(".") if own is None else [CLUSTERS, own, *key.removeprefix(f"{CLUSTERS}.{own}").split(".")[1:]]
 
 
 def _refuse(problems: Sequence[str]) -> None:
@@ -168,7 +175,8 @@ def _clusters_of(content: Nested) -> dict[str, Nested]:
     if named is None:
         return {}
     if not isinstance(named, dict):
-        raise UsageProblem(f"{CLUSTERS}: must be a section of names, found {named!r}")
+        found = "a list" if isinstance(named, list) else repr(named)  # secrets may stand in it
+        raise UsageProblem(f"{CLUSTERS}: must be a section of names, found {found}")
     for name, own in named.items():
         if own is not None and not isinstance(own, dict):
             raise UsageProblem(f"{CLUSTERS}.{name}: must be a section with keys of its own")
@@ -229,6 +237,8 @@ def _effective(cluster: str | None, given: Sequence[_Given]) -> Effective:
     for each in sorted(given, key=lambda each: each.order):
         if each.cluster in (None, cluster):
             _merge(merged, each.values, origins, each.origin)
+            if each.cluster is not None:
+                _put_first(merged, each.values)
     if cluster is not None:
         _place(cluster, given, merged, origins)
     try:
@@ -358,6 +368,15 @@ def _merge(into: Nested, new: Nested, origins: dict[str, str], origin: str, pref
         else:
             into[key] = value
             origins[path] = origin
+
+
+def _put_first(merged: Nested, own: Nested) -> None:
+    """Puts what a cluster has of its own before what is shared: of patterns the first one that matches counts."""
+    for name, value in own.items():
+        inner = merged[str(name)]
+        if isinstance(value, dict) and isinstance(inner, dict):
+            _put_first(inner, value)
+            merged[str(name)] = {key: inner[key] for key in (*map(str, value), *inner)}
 
 
 def _check_underscores(name: str, value: str) -> None:

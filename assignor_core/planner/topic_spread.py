@@ -51,28 +51,31 @@ def spread_topics(arrays: ClusterArrays, policy: PlannerPolicy, may_lead: Flags)
     found = SpreadTopics(names, topic_of, np.full(shape, np.inf), np.full(shape, np.inf), np.zeros(shape))
     if len(names) == 1:
         return found
-    lowest, racks = _lowest(arrays), np.unique(arrays.racks[arrays.alive])
-    factors = (arrays.replicas != NO_BROKER).sum(axis=1)
+    lowest, racks = _lowest(arrays, topic_of, len(names)), np.unique(arrays.racks[arrays.alive])
+    partitions = np.bincount(topic_of, minlength=len(names))
+    replicas = np.bincount(topic_of, (arrays.replicas != NO_BROKER).sum(axis=1), len(names))
+    _, first = np.unique(topic_of, return_index=True)
+    first_of = dict(zip(topic_of[first].tolist(), first.tolist(), strict=True))
     for row, name in enumerate(names[1:], start=1):
-        some = np.flatnonzero(topic_of == row)
-        able = may_lead if arrays.sets is None else may_lead & arrays.sets.members[arrays.sets.set_of[some[0]]]
+        able = may_lead if arrays.sets is None else may_lead & arrays.sets.members[arrays.sets.set_of[first_of[row]]]
         if not able.any():
             continue
         if name in policy.spread_topics:
-            found.replicas_most[row] = np.ceil(factors[some].sum() / able.sum())
-            found.leaders_most[row] = np.ceil(len(some) / able.sum())
-            for place, rack in enumerate(racks):
-                members = able & (arrays.racks == rack)
-                forced = np.ceil(lowest[some, place].sum() / max(1, members.sum()))
-                found.replicas_most[row, members] = np.maximum(found.replicas_most[row, members], forced)
+            place = np.searchsorted(racks, arrays.racks[able])
+            forced = np.ceil(lowest[row] / np.maximum(1, np.bincount(place, minlength=len(racks))))
+            found.replicas_most[row] = np.ceil(replicas[row] / able.sum())
+            found.replicas_most[row, able] = np.maximum(found.replicas_most[row, able], forced[place])
+            found.leaders_most[row] = np.ceil(partitions[row] / able.sum())
         found.leaders_least[row, able] = least.get(name, 0)
     return found
 
 
-def _lowest(arrays: ClusterArrays) -> Ints:
-    """P x racks: the fewest replicas that each rack holds of a partition where it is spread evenly."""
+def _lowest(arrays: ClusterArrays, topic_of: Indices, topics: int) -> Floats:
+    """G x racks: the fewest replicas that each rack holds of a topic where its partitions are spread evenly."""
     spread = replicas_by_rack(arrays)
-    lowest: Ints = spread.lowest[spread.factor_of]
+    kinds = np.zeros((topics, len(spread.factors)))
+    np.add.at(kinds, (topic_of, spread.factor_of), 1.0)
+    lowest: Floats = kinds @ spread.lowest
     return lowest
 
 

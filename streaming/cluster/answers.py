@@ -69,4 +69,5 @@ def raise_error(answer: Any) -> None:
     """Raise the error that an answer of kafka-python's, or a part of it, names."""
     error = for_code(answer.error_code)
     if error is not NoError:
-        raise error(getattr(answer, "error_message", None))
+        message = getattr(answer, "error_message", None)
+        raise error if message is None else error(message)

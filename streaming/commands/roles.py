@@ -13,7 +13,7 @@ from streaming.contract import BROKER_LOAD, LEASE
 from streaming.errors import RebalancerError, RefusedForSafety
 from streaming.runtime import clocks
 from streaming.settings import KafkaSettings, Settings
-from streaming.settings.clusters import own_place
+from streaming.settings.clusters import one_spelling, own_place
 
 log = structlog.get_logger()
 
@@ -70,7 +70,7 @@ def check_places(clusters: Mapping[str, Settings]) -> None:
     """
     from streaming import tables
 
-    places = {name: settings.storage.tables for name, settings in clusters.items()}
+    places = {name: one_spelling(settings.storage.tables) for name, settings in clusters.items()}
     shared = {
         place.removesuffix(own_place("", name)) for name, place in places.items() if place.endswith(own_place("", name))
     }

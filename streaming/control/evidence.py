@@ -32,7 +32,6 @@ from streaming.views.group_store import read_picture
 TABLE, TIME = "group_lag", "window_start"
 
 
-@tables.unfit_as_unavailable(TABLE)
 @dataclass(frozen=True, slots=True)
 class TableEvidence:
     """Evidence for one decision by `policy` on `live`, the look at `cluster` that its observation holds."""
@@ -94,6 +93,7 @@ class TableEvidence:
         )
 
 
+@tables.unfit_as_unavailable(TABLE)
 def read_fallen_lags(
     reader: tables.TableReader, window_tables: WindowTables, first_ms: int, last_ms: int
 ) -> list[LagSpan]:

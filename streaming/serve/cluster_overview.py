@@ -54,7 +54,8 @@ def _waiting_plan_id(snapshot: Snapshot, now_ms: int) -> str | None:
     if plan is None or not plan["movement_count"] or plan["expires_ms"] <= now_ms:
         return None
     is_taken = execution is not None and (
-        execution["plan_id"] == plan["plan_id"] or execution["started_ms"] >= plan["created_ms"]
+        (execution["plan_id"] == plan["plan_id"] and not execution.get("needs_approval"))
+        or (execution["started_ms"] or 0) >= plan["created_ms"]
     )
     return None if is_taken else str(plan["plan_id"])
 

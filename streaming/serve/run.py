@@ -56,7 +56,7 @@ def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf) -> int:
         for name, each in clusters.items():
             # Log lines of their threads name the cluster, if there are several.
             with structlog.contextvars.bound_contextvars(**({"kafka_cluster": name} if others else {})):
-                refreshers[name] = Refresher(each, stop, clocks.now_ms, forms)
+                refreshers[name] = Refresher(each, None if others else stop, clocks.now_ms, forms)
                 notifiers.append(_notifier(each, refreshers[name]))
         app, events = _apps(clusters, refreshers, actions_of) if others else _app(settings, refreshers, actions_of)
 
@@ -134,11 +134,13 @@ class Refresher:
     def __init__(
         self,
         settings: Settings,
-        on_failure: Callable[[], None],
+        on_failure: Callable[[], None] | None,
         clock: Callable[[], int],
         forms: Sequence[Form] = FORMS,
     ) -> None:
-        """`forms` are those of the metrics that are made before anybody asks for them."""
+        """`forms` are those of the metrics that are made before anybody asks for them. Without `on_failure` a bug ends
+        nothing: other clusters are served by the same process, and /readyz names the snapshot that grows old.
+        """
         self._clock = clock
         self._reader = SnapshotReader(settings)
         self._interval_s = settings.serve.refresh_interval_ms / 1000
@@ -165,14 +167,20 @@ class Refresher:
         self._thread.join()
 
     def _loop(self) -> None:
+        logged = ""
         while not self._stopping.wait(self._interval_s):
             try:
                 self._snapshot = self._reader.read(self._clock())
                 self.exposition.update(self._snapshot)
+                logged = ""
             except Exception as error:  # noqa: BLE001 - handed to the main thread, which ends the process with it
-                self.failure = error
-                self._on_failure()
-                return
+                if self._on_failure is not None:
+                    self.failure = error
+                    self._on_failure()
+                    return
+                if repr(error) != logged:
+                    logged = repr(error)
+                    log.error("snapshot_failed", error=logged)
 
 
 class Server(uvicorn.Server):

@@ -7,6 +7,7 @@ folders of its own, so that no lease, journal row, window or checkpoint of one c
 has.
 """
 
+import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -110,8 +111,9 @@ def conflicts(clusters: Mapping[str, Settings]) -> Iterator[str]:
             owners[key_and_value].append(name)
     for (key, value), names in owners.items():
         if len(names) > 1:
+            shown = "the same" if "@" in value else repr(value)  # a login may stand in it
             yield (
-                f"clusters {', '.join(names)}: {key} is {value!r} for each of them; each cluster needs its own, as "
+                f"clusters {', '.join(names)}: {key} is {shown} for each of them; each cluster needs its own, as "
                 f"clusters.NAME.{key}"
             )
 
@@ -123,5 +125,16 @@ def _own_values(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "kafka.bootstrap_servers", server
     if kafka.cluster_id is not None:
         yield "kafka.cluster_id", kafka.cluster_id
-    yield "storage.tables", storage.tables.rstrip("/")
-    yield "storage.checkpoints", storage.checkpoints.rstrip("/")
+    for url in sorted(map(str, set(settings.collect.jmx_endpoints.values()))):
+        yield "collect.jmx_endpoints", url
+    yield "storage.tables", one_spelling(storage.tables)
+    yield "storage.checkpoints", one_spelling(storage.checkpoints)
+
+
+def one_spelling(place: str) -> str:
+    """Returns a folder, however it was spelled; a URI but for its last slash.
+
+    >>> one_spelling("/srv/tables/"), one_spelling("/srv/./tables"), one_spelling("s3://bucket/tables/")
+    ('/srv/tables', '/srv/tables', 's3://bucket/tables')
+    """
+    return place.rstrip("/") if ":" in place else posixpath.normpath(place)

@@ -210,6 +210,7 @@ def _execution(execution: Execution) -> Figures:
         "ended_ms": execution.ended_ms,
         # One that pauses until its hours come has nothing on the cluster, and isn't stuck.
         "under_way": execution.under_way,
+        "needs_approval": execution.needs_approval,
     }
 
 

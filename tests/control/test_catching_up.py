@@ -4,14 +4,17 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 
 from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.load_history.windows import ClosedWindow
 from streaming import tables
+from streaming.control import evidence
 from streaming.control.evidence import TableEvidence
 from streaming.control.windows import WindowTables
+from streaming.errors import TableUnavailable
 from streaming.settings import PlannerSettings
 from tests.control.windows import window_columns
 
@@ -64,10 +67,10 @@ class Written:
             for number in (first, last)
         )
         window_tables = WindowTables(self.root, CLUSTER, WINDOW_MS, 1_000, 30)
-        evidence = TableEvidence(
+        of_tables = TableEvidence(
             mock.Mock(), LIVE, mock.Mock(), window_tables, DecisionPolicy(), PlannerSettings(), START_MS
         )
-        read = evidence.catch_up_bytes_per_sec(closed)
+        read = of_tables.catch_up_bytes_per_sec(closed)
         return {broker: rate / RECORD_BYTES for broker, rate in read.items()}
 
 
@@ -139,3 +142,14 @@ def test_files_show_the_same(written: Written, tmp_path: Path) -> None:
 
 def test_without_windows_of_groups_nobody_catches_up(written: Written) -> None:
     assert written.records_per_sec(0, 2) == {}
+
+
+@pytest.mark.parametrize("error", [pa.ArrowInvalid("5 not in range"), ValueError("no number"), IndexError("index 9")])
+def test_rows_that_do_not_fit_make_the_table_unavailable(
+    written: Written, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """control tries again then; any other error ends it."""
+    written.lag(0, (0, 1_000), (600, 1_100))
+    monkeypatch.setattr(evidence, "windows_of", mock.Mock(side_effect=error))
+    with pytest.raises(TableUnavailable, match="table group_lag: rows can't be shown"):
+        written.records_per_sec(0, 1)

@@ -202,3 +202,19 @@ def test_one_process_serves_all_clusters_whose_log_lines_name_them(tmp_path: Pat
     lines = [json.loads(line) for line in log_file.read_text().splitlines()]
     named = {line["event"]: line.get("kafka_cluster") for line in lines}
     assert named["snapshot_part_failed"] == named["snapshot_part_recovered"] == "west"
+
+
+def test_a_new_plan_after_an_execution_that_was_refused_before_it_started(skewed_snapshot: Snapshot) -> None:
+    plan = {"plan_id": "new", "movement_count": 1, "created_ms": NOW_MS - 10, "expires_ms": NOW_MS + 10}
+    refused = {"plan_id": "old", "execution_id": "e", "event": "refused", "started_ms": None, "under_way": False}
+    control = replace(skewed_snapshot.control, plan=plan, execution=refused)
+    (row,) = overview([replace(skewed_snapshot, control=control)], now_ms=NOW_MS)
+    assert row["waiting_plan_id"] == "new"
+
+
+def test_a_plan_that_needs_another_approval_still_waits(skewed_snapshot: Snapshot) -> None:
+    plan = {"plan_id": "new", "movement_count": 1, "created_ms": NOW_MS - 10, "expires_ms": NOW_MS + 10}
+    endorsed = {"plan_id": "new", "execution_id": "e", "needs_approval": True, "started_ms": None, "under_way": False}
+    control = replace(skewed_snapshot.control, plan=plan, execution=endorsed)
+    (row,) = overview([replace(skewed_snapshot, control=control)], now_ms=NOW_MS)
+    assert row["waiting_plan_id"] == "new"

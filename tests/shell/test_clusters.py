@@ -15,6 +15,7 @@ from streaming.commands.config import config
 from streaming.commands.options import in_use, settings_from, settings_options, shared_settings_from
 from streaming.commands.roles import check_places
 from streaming.config import Effective, load_clusters, load_effective
+from streaming.control.policies import planner_policy
 from streaming.errors import RefusedForSafety, SettingsRefused, UsageProblem
 from streaming.runtime.logs import configure_logging
 from streaming.settings import LogSettings
@@ -231,3 +232,41 @@ def test_a_query_reads_the_tables_of_all_clusters_or_of_the_one_that_is_named(
     ]
     assert run(["sql", query, "--json", "--config", str(file), "--cluster", "west"]) == 0
     assert [row["kafka_cluster"] for row in json.loads(capsys.readouterr().out)] == ["west"]
+
+
+TWO_FILLED = (
+    "clusters: {a: {kafka: {bootstrap_servers: ['a:1']}, %s}, b: {kafka: {bootstrap_servers: ['b:1']}, %s}}\n%s"
+)
+
+
+def test_patterns_of_a_cluster_count_before_shared_ones(tmp_path: Path) -> None:
+    own = "planner: {broker_sets: {'^orders': {brokers: [7, 8]}}}"
+    shared = "planner: {broker_sets: {'.*': {brokers: [1]}}}"
+    planner = loaded(tmp_path, TWO_FILLED % (own, "lag: {}", shared))["a"].settings.planner
+    assert [one.brokers for one in planner_policy(planner, ["orders"]).broker_sets if one.topics] == [{7, 8}]
+
+
+def test_a_list_of_clusters_shows_no_secret(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem) as refused:
+        loaded(tmp_path, "clusters: [{name: a, kafka: {sasl_password: geheim}}]")
+    assert "geheim" not in str(refused.value)
+
+
+def test_a_jmx_endpoint_is_of_one_cluster(tmp_path: Path) -> None:
+    shared = "collect: {jmx_endpoints: {1: 'http://a-1:7071/metrics'}}"
+    with pytest.raises(UsageProblem, match="jmx_endpoints"):
+        loaded(tmp_path, TWO_FILLED % ("lag: {}", "lag: {}", shared))
+
+
+def test_one_folder_is_one_folder_however_it_is_spelled(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"storage\.tables"):
+        loaded(tmp_path, TWO_FILLED % ("storage: {tables: /t}", "storage: {tables: /t/./}", ""))
+    tables.create_table(str(tmp_path), "lease")
+    text = TWO_FILLED % (f"storage: {{tables: '{tmp_path}/'}}", "lag: {}", f"storage: {{tables: '{tmp_path}'}}")
+    check_places({name: one.settings for name, one in loaded(tmp_path, text).items()})
+
+
+def test_a_flag_names_a_cluster_with_a_point(tmp_path: Path) -> None:
+    text = "clusters: {eu.west-1: {kafka: {bootstrap_servers: ['a:1']}}, b: {kafka: {bootstrap_servers: ['b:1']}}}"
+    found = loaded(tmp_path, text, {"clusters.eu.west-1.control.mode": "observe"})
+    assert found["eu.west-1"].settings.control.mode == "observe"
