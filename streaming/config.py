@@ -188,7 +188,7 @@ def _of_variable(name: str, value: str, named: Sequence[str]) -> Iterator[_Given
     if not name.startswith(ENVIRONMENT_PREFIX):
         return
     if NESTING not in name[len(ENVIRONMENT_PREFIX) :]:
-        _check_underscores(name, value)
+        _check_underscores(name, value, named)
         return
     path = _path_of(name[len(ENVIRONMENT_PREFIX) :])
     if path[0] == CLUSTERS:
@@ -379,9 +379,11 @@ def _put_first(merged: Nested, own: Nested) -> None:
             merged[str(name)] = {key: inner[key] for key in (*map(str, value), *inner)}
 
 
-def _check_underscores(name: str, value: str) -> None:
-    """Refuse the one slip that would go unseen: a setting's own name with one underscore too few."""
-    meant = {key.replace(".", "_").upper(): key for key in flatten(Settings())}.get(name[len(ENVIRONMENT_PREFIX) :])
+def _check_underscores(name: str, value: str, named: Sequence[str]) -> None:
+    """Refuse the one slip that would go unseen: the name of a setting, or of a cluster's, with single underscores."""
+    keys = [*flatten(Settings())]
+    keys += [f"{CLUSTERS}.{spelling_in_environment(one)}.{key}" for one in named for key in keys]
+    meant = {key.replace(".", "_").upper(): key for key in keys}.get(name[len(ENVIRONMENT_PREFIX) :])
     # REBALANCER_SERVE_PORT=tcp://… is set by Kubernetes for a service called rebalancer-serve.
     if meant is not None and "://" not in value:
         right = ENVIRONMENT_PREFIX + meant.replace(".", NESTING).upper()

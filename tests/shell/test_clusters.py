@@ -156,6 +156,12 @@ def test_only_the_file_names_clusters(tmp_path: Path) -> None:
     assert problems(tmp_path, "", **{variable: "apply"}).endswith("the settings file names none")
 
 
+def test_a_variable_of_a_cluster_with_single_underscores_is_refused(tmp_path: Path) -> None:
+    said = problems(tmp_path, TWO, REBALANCER_CLUSTERS_EU_WEST_CONTROL_MODE="observe")
+    assert "did you mean REBALANCER_CLUSTERS__EU_WEST__CONTROL__MODE?" in said
+    assert loaded(tmp_path, TWO, environment={"REBALANCER_CLUSTERS_PORT": "tcp://10.0.0.1:80"})
+
+
 def test_a_command_takes_the_cluster_that_is_named_or_the_only_one(tmp_path: Path) -> None:
     file = written(tmp_path, PLAIN)
     with pytest.raises(UsageProblem, match="choose one by --cluster; known are east, west"):
