@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,6 @@ from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
 from assignor_core.lag.history import Ints, last_true
-from assignor_core.lag.members import MembersAdvice
 from streaming.settings import Settings
 from streaming.tables import TableReader, as_floats
 from streaming.views.group_columns import KEY, Runs, listed, rows_listed
@@ -25,6 +24,9 @@ from streaming.views.group_memberships import members_by_group
 from streaming.views.group_picture import FIGURES, STANDING, LagPicture, LagRules, reason_of
 from streaming.views.group_store import LagWindows
 from streaming.views.json_values import LEFT_OUT_OF_STATUS, TextOnDemand
+
+if TYPE_CHECKING:  # loads every assignor
+    from assignor_core.lag.members import MembersAdvice
 
 LABELS = tuple(status.label for status in LagStatus)
 """Names of verdicts by number."""
@@ -118,11 +120,11 @@ class GroupPart:
     """Number of groups by verdict: all verdicts, worst first."""
     offsets: Mapping[str, OffsetRows] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
     """Offset rows by kind (see `offsets_of`), where they are exported one by one."""
-    needs: Mapping[str, MembersAdvice] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
+    needs: Mapping[str, "MembersAdvice"] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
     """How many members each group needs, where that is known."""
 
 
-NeedsOf = Callable[[LagPicture, Sequence[GroupVerdict]], Mapping[str, MembersAdvice]]
+NeedsOf = Callable[[LagPicture, Sequence[GroupVerdict]], Mapping[str, "MembersAdvice"]]
 """How many members the groups of a picture need; the verdicts are on its groups, the worst first."""
 
 
