@@ -16,9 +16,13 @@ SEEDS = range(201, 241)
 
 
 def altered(seed: int) -> Alterations:
-    """Mode apply that waits for nothing, mostly blind to skew, some with a budget of the day."""
+    """Mode apply that waits for nothing, mostly blind to skew, some with a budget of the day, some with topics that
+    live on three brokers only.
+    """
     chance = Random(f"placement of {seed}")
+    sets = {"broker_sets": {"": {"brokers": [1, 2, 3]}}} if seed % 4 == 0 else {}
     return {
+        "planner": {**sets},
         "control": {"mode": "apply", "bytes_per_day_max": chance.choice((None, None, 50_000_000, 0))},
         "trigger": {
             "placement_grace_ms": 1, "leaders_grace_ms": 1, "cooldown_ms": 0,
