@@ -1,4 +1,4 @@
-"""Which brokers may hold which partitions, as arrays: some topics live on a set of brokers, all others on any.
+"""Sets of brokers as arrays: some topics live on the brokers of one set only, all other topics on any broker.
 
 A set is a matter of a plan's policy, and bounds and loads have to follow it as they follow racks. So it stands beside
 the other arrays of a cluster.

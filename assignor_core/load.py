@@ -56,7 +56,7 @@ class ClusterArrays:
     rack_reads: RackReads | None = None
     """Part of bytes out that stays in a rack, whoever leads; None where followers serve nobody."""
     sets: SetArrays | None = None
-    """Which brokers may hold which partitions; None where any may hold all."""
+    """The brokers that may hold each partition; None if every broker may hold every partition."""
 
     def capacity_for(self, resource: Resource) -> Floats:
         """B capacities that `resource` is measured against; NaN where not given."""

@@ -24,7 +24,7 @@ NAMED_MAX = 5
 MARGINS = (0, 1)
 """How many more replicas in sync than `min.insync.replicas` each partition must keep during a restart."""
 LOOKS_CAUGHT_UP_MIN = 3
-"""So many looks in a row must show that a broker is back and has caught up. Any broker may answer a look, and a broker
+"""How many looks in a row must show that a broker is back and has caught up. Any broker may answer a look, and a broker
 that has not heard of the restart yet shows what was before.
 """
 

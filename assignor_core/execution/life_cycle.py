@@ -180,6 +180,12 @@ class Execution:
         """Whether the execution is approved, has not started, and its time has come."""
         return self.phase is Phase.WAITING and (self.begins_ms is None or now_ms >= self.begins_ms)
 
+    def has_turn(self, now_ms: int) -> bool:
+        """Whether the execution is carried out now or as soon as those before it have ended: it has started and has not
+        ended, or may begin.
+        """
+        return self.in_progress or self.may_begin(now_ms)
+
     @property
     def in_progress(self) -> bool:
         """Whether the execution has started and has not ended, paused or not."""

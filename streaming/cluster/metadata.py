@@ -249,7 +249,7 @@ def _topic(
     reader.text_bytes()
     begin = reader.body[place : reader.place]
     reader.place = place
-    # Where a topic ends is known by its own bytes alone: those of before, at this place, are all of it again.
+    # Only the bytes of a topic show where it ends. If the bytes of the last answer are here, they are all of it.
     segment, topic = known.get(begin, (b"", None))
     if topic is not None and reader.body.startswith(segment, place):
         reader.skip(len(segment))

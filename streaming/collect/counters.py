@@ -125,7 +125,7 @@ class Preset:
         return "{" + ",".join([*parts, *([matchers] if matchers else [])]) + "}"
 
     def stem_of(self, labels: Mapping[str, str]) -> str | None:
-        """Which of our counters a series is; None for another.
+        """Returns the counter of the product that a series is; None if the series is no such counter.
 
         >>> PRESETS["strimzi"].stem_of({"__name__": "kafka_server_brokertopicmetrics_bytesin_total"})
         'bytes_in'
@@ -152,7 +152,7 @@ PRESETS = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerNames:
-    """Which label of a series names its broker, and how."""
+    """The label by which a series names its broker, and how the id is read from it."""
 
     label: str
     pattern: str | None

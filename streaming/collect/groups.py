@@ -383,7 +383,7 @@ class GroupSampler:
         kept = {name: self._idle[name] for name, state in states.items() if state == EMPTY and name in self._idle}
         known = {name: view for name, (looks, view) in kept.items() if looks + 1 < IDLE_LOOKS}
         fetched: dict[str, GroupView] = {}
-        # As far as the brokers list types (4.0 and newer, and 3.7 with the new coordinator).
+        # Brokers list types of groups from 4.0 on, and from 3.7 on with the new coordinator.
         rows = [row for of_broker in listed.values() for row in of_broker]
         kinds = {str(row["group_id"]): row["group_type"] for row in rows if row.get("group_type")}
         batches: dict[int, list[Batch]] = defaultdict(list)

@@ -96,7 +96,7 @@ class JournalActions:
         if execution.needs_approval:
             detail = f"execution {name} {waits}: another person has to approve it"
             return Outcome("needs_approval", detail, fields=_named(execution))
-        ahead = [row for row in before if row.in_progress or row.may_begin(now_ms)]
+        ahead = [row for row in before if row.has_turn(now_ms)]
         turn = f" after execution {ahead[-1].execution_id}" if ahead else ""
         time = f" and {waits}" if waits else ""
         detail = f"execution {name} is approved{time}; {self._who_carries_out(now_ms)}{turn}"

@@ -198,7 +198,7 @@ def finish_open(settings: Settings, wait_s: float) -> None:
 
     ends_s = time.monotonic() + wait_s
     journal, now_ms = journal_of(settings), clocks.now_ms()
-    running = [row for row in journal.open_executions(now_ms=now_ms) if row.in_progress or row.may_begin(now_ms)]
+    running = [row for row in journal.open_executions(now_ms=now_ms) if row.has_turn(now_ms)]
     if running:
         with _following_of(settings, journal, asks_to_stop=False) as following:
             for execution in running:

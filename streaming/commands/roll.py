@@ -206,7 +206,7 @@ class _Session:
         intent = Intent.USE if row is None else Intent(row["intent"])
         now_ms = clocks.now_ms()
         opened = journal_of(self.settings).open_executions(now_ms=now_ms) if roll.phase is None else []
-        executing = [row for row in opened if row.in_progress or row.may_begin(now_ms)]
+        executing = [row for row in opened if row.has_turn(now_ms)]
         held = {topic for (topic, _), row in live.partitions.items() if broker in row.replicas}
         code = None if command is None else command.code()
         self._last_view = turn_view(
@@ -453,7 +453,9 @@ class _Rolling:
             time.sleep(max(LOOK_INTERVAL_S, share * (time.monotonic() - began_s)))
 
     def _continue(self, newest: Roll) -> None:
-        """Go on with the stored roll; a phase whose event was stored though its answer was lost begins now."""
+        """Continue with this state of the stored roll. Another phase than before begins now, also if this process wrote
+        its event and the answer was lost.
+        """
         if newest.next_broker != self._roll.next_broker:
             self._command = None
         if (newest.next_broker, newest.phase) != (self._roll.next_broker, self._roll.phase):
@@ -482,10 +484,7 @@ class _Rolling:
         if self._roll.phase is event:
             return
         broker = self._roll.next_broker
-        self._roll = self._session.journal.write(self._roll, event, detail, now_ms=clocks.now_ms())
-        if event is RollEvent.RESTARTED:
-            self._command = None
-        self._step_began_s, self._told, self._has_reordered = time.monotonic(), "", False
+        self._continue(self._session.journal.write(self._roll, event, detail, now_ms=clocks.now_ms()))
         echo(f"broker {broker}: {event}: {detail}" if self._roll.end is None else f"{event}: {detail}", err=True)
 
     def _wait_for(self, reason: str) -> None:

@@ -89,7 +89,7 @@ class Carrier:
         for execution, problem in self._journal.approvals_missing(open_executions, now_ms=now_ms):
             self._journal.write_event(ExecutionRecord(execution), Event.REFUSED, problem, now_ms=now_ms)
             log.warning("plan_refused", plan_id=execution.plan_id[:12], reason=problem)
-        turns = [row for row in open_executions if row.in_progress or row.may_begin(now_ms)]
+        turns = [row for row in open_executions if row.has_turn(now_ms)]
         if self._active is not None:
             self._adopt_request(self._active[0], turns)
         if self._active is None and turns and turns[0].waiting and self._refused_for_rights(turns[0], now_ms):

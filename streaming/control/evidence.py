@@ -106,7 +106,7 @@ def read_fallen_lags(
         for window, _ in windows_of(rows, names, [lags.keys]):
             lags = lags.after(window)
     pa.default_memory_pool().release_unused()
-    # Of 500,000 partitions most do not catch up: no object for each of those.
+    # Most of 500,000 partitions do not catch up: only those that do become objects.
     return lags.fallen(names)
 
 

@@ -22,7 +22,7 @@ class Group:
         self._ends, self._committed = [0] * 8, [0] * 8
 
     def goes_on(self, written: int, read: int, *, windows: int = WINDOWS, hot: int = 0) -> MembersAdvice | None:
-        """Its need after so many windows; partition 0 gets `hot` records more."""
+        """The need of the group after so many windows; partition 0 gets `hot` records more."""
         with self._synthetic.together():
             for _ in range(windows):
                 self._start_ms += WINDOW_MS

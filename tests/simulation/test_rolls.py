@@ -38,7 +38,7 @@ METADATA_AGE_MAX_MS = 3_000
 TURNS_MAX_PER_BROKER = 2_000
 SECOND_MS = 1_000
 SEEN_AFTER_MS = SESSION_TIMEOUT_MS + METADATA_AGE_MAX_MS + 2 * LOOK_INTERVAL_MS
-"""So long after a crash each look shows what it has brought about."""
+"""Time after a crash from which each look shows what the crash has brought about, ms."""
 
 
 class Killed(Exception):

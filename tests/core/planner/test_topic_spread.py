@@ -104,7 +104,7 @@ def test_a_topic_with_a_set_is_spread_over_its_brokers() -> None:
 
 
 def test_brokers_of_a_small_rack_may_hold_what_the_rack_must() -> None:
-    """Of two racks one has a single broker, which has to hold a replica of each partition."""
+    """One of two racks has a single broker, which has to hold a replica of each partition."""
     brokers = tuple(Broker(number, "a" if number == 1 else "b") for number in range(1, 7))
     policy = PlannerPolicy(spread_topics=A)
     lines = propose(apart(brokers), policy).diagnosis
