@@ -3,10 +3,9 @@
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,24 +20,21 @@ from streaming.control.journal import Journal
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from streaming.views.approvals import instant_text
+from tests import commands
+from tests.commands import Process, finish
 from tests.control.noted_cluster import SKEW
 from tests.topics import wait_until_known
-from tests.waiting import DEADLINE_S, until
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
 RECORDS = 1_500
 VALUE = b"x" * 2_000
 """3 MB a topic: Kafka's first fetch, of up to 1 MB, is not slowed by any throttle."""
+Start = Callable[..., Process]
+
 SLOWLY = 20_000
 """Bytes/s at which the rest takes longer than a test."""
-
-
-@pytest.fixture
-def file(settings: Settings, tmp_path: Path) -> Path:
-    path = tmp_path / "settings.json"
-    path.write_text(json.dumps(settings.model_dump(mode="json", include={"kafka", "storage"})))
-    return path
 
 
 def make_topic(admin: KafkaAdminClient, settings: Settings) -> str:
@@ -61,23 +57,18 @@ def write_plan(journal: Journal, *topics: str) -> str:
     return plan.plan_id
 
 
-def start(file: Path, *arguments: str, throttle: int = 50_000_000) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "streaming", *arguments, "--config", str(file)]
-    command += ["--set", f"control.throttle_bytes_per_sec={throttle}"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@pytest.fixture
+def start(settings: Settings, tmp_path: Path) -> Start:
+    def started(*arguments: str, throttle: int = 50_000_000) -> Process:
+        throttled = f"control.throttle_bytes_per_sec={throttle}"
+        return commands.start(settings, tmp_path, *arguments, "--set", throttled)
+
+    return started
 
 
-def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
-    """Exit code, standard output, standard error."""
-    out, err = process.communicate(timeout=DEADLINE_S)
-    return process.returncode, out, err
-
-
-def begun(
-    journal: Journal, file: Path, *topics: str, throttle: int = SLOWLY
-) -> "tuple[subprocess.Popen[str], Execution]":
+def begun(journal: Journal, start: Start, *topics: str, throttle: int = SLOWLY) -> tuple[Process, Execution]:
     """An `apply` that copies slowly."""
-    process = start(file, "apply", write_plan(journal, *topics), "--yes", throttle=throttle)
+    process = start("apply", write_plan(journal, *topics), "--yes", throttle=throttle)
 
     def executions() -> list[Execution]:
         return [row for row in journal.open_executions(now_ms=now_ms()) if row.last_event in ("submitted", "progress")]
@@ -95,39 +86,42 @@ def replicas(cluster: Cluster, topic: str) -> tuple[int, ...]:
     return cluster.describe().partitions[(topic, 0)].replicas
 
 
-def test_a_killed_apply_is_gone_on_with_by_the_next(settings: Settings, admin: KafkaAdminClient, file: Path) -> None:
+def test_a_killed_apply_is_gone_on_with_by_the_next(settings: Settings, admin: KafkaAdminClient, start: Start) -> None:
     topic, cluster, journal = make_topic(admin, settings), Cluster(admin), journal_of(settings)
-    first, record = begun(journal, file, topic)
+    first, record = begun(journal, start, topic)
     first.kill()
     first.communicate()
     until("throttled", lambda: cluster.throttle_rates().keys() == {1, 2})
-    code, out, _ = finish(start(file, "apply", record.plan_id, "--yes"))
+    code, out, _ = finish(start("apply", record.plan_id, "--yes"))
     assert (code, f"Execution {record.execution_id} is open (submitted:" in out) == (0, True)
     assert [row.execution_id for row in journal.executions(now_ms=now_ms())] == [record.execution_id]
     until("moved", lambda: replicas(cluster, topic) == (2,))
     assert_left_nothing(cluster, topic)
 
 
-def test_a_second_ctrl_c_leaves_and_says_what_stays(settings: Settings, admin: KafkaAdminClient, file: Path) -> None:
+def test_a_second_ctrl_c_leaves_and_says_what_stays(
+    settings: Settings, admin: KafkaAdminClient, start: Start, tmp_path: Path
+) -> None:
     topic, cluster, journal = make_topic(admin, settings), Cluster(admin), journal_of(settings)
-    process, record = begun(journal, file, topic)
+    process, record = begun(journal, start, topic)
     for number in (signal.SIGINT, signal.SIGTERM):
         process.send_signal(number)
     code, _, err = finish(process)
     assert code == 128 + signal.SIGINT
     # A busy machine makes a second look, which notes progress, or reads the request to abort before it leaves.
+    file = tmp_path / "settings.json"
     message = rf"execution {record.execution_id} stays open \(\w+\); to stop it: rebalancer abort --config {file} "
     assert re.search(message, err), err
     assert err.endswith("error: interrupted\n")
-    code, out, _ = finish(start(file, "abort"))
+    code, out, _ = finish(start("abort"))
     assert (code, f"{record.execution_id}: aborted: a person asked to stop; 1 move in flight" in out) == (0, True)
     until("moved", lambda: replicas(cluster, topic) == (1,))
     assert_left_nothing(cluster, topic)
 
 
-def test_one_ctrl_c_stops_and_restores(settings: Settings, admin: KafkaAdminClient, file: Path) -> None:
+def test_one_ctrl_c_stops_and_restores(settings: Settings, admin: KafkaAdminClient, start: Start) -> None:
     topic, cluster, journal = make_topic(admin, settings), Cluster(admin), journal_of(settings)
-    process, _ = begun(journal, file, topic)
+    process, _ = begun(journal, start, topic)
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
     assert (code, "aborted: a person asked to stop; 1 move in flight cancelled" in out) == (1, True)
@@ -137,18 +131,18 @@ def test_one_ctrl_c_stops_and_restores(settings: Settings, admin: KafkaAdminClie
 
 
 def test_with_json_standard_output_has_the_end_alone_also_of_one_that_is_aborted(
-    settings: Settings, admin: KafkaAdminClient, file: Path
+    settings: Settings, admin: KafkaAdminClient, start: Start
 ) -> None:
     topic, other = make_topic(admin, settings), make_topic(admin, settings)
     cluster, journal = Cluster(admin), journal_of(settings)
-    code, out, err = finish(start(file, "apply", write_plan(journal, topic), "--yes", "--json"))
+    code, out, err = finish(start("apply", write_plan(journal, topic), "--yes", "--json"))
     end = json.loads(out)
     (execution,) = [row for row in journal.executions(now_ms=now_ms()) if row.execution_id == end["execution_id"]]
     assert (code, end["event"], end["movements_done"], end["movements_total"]) == (0, "done", 1, 1)
     assert (end["plan_id"], end["detail"]) == (execution.plan_id, execution.last.detail)
     assert end["bytes_moved"] >= end["bytes_total"] > 0
     assert "1 of 1 movement, 100 %" in err
-    process = start(file, "apply", write_plan(journal, other), "--yes", "--json", throttle=SLOWLY)
+    process = start("apply", write_plan(journal, other), "--yes", "--json", throttle=SLOWLY)
     until("under way", lambda: [row for row in journal.open_executions(now_ms=now_ms()) if row.started_ms])
     process.send_signal(signal.SIGHUP)
     code, out, err = finish(process)
@@ -161,16 +155,16 @@ def test_with_json_standard_output_has_the_end_alone_also_of_one_that_is_aborted
 
 
 def test_abort_ends_what_has_begun_and_what_waits_though_a_topic_is_gone(
-    settings: Settings, admin: KafkaAdminClient, file: Path
+    settings: Settings, admin: KafkaAdminClient, start: Start
 ) -> None:
     topic, gone, other = (make_topic(admin, settings) for _ in range(3))
     cluster, journal = Cluster(admin), journal_of(settings)
-    process, record = begun(journal, file, topic, gone)
+    process, record = begun(journal, start, topic, gone)
     process.kill()
     process.communicate()
     admin.delete_topics([gone])
     waiting = journal.approve(journal.plan(write_plan(journal, other)), "a test", now_ms=now_ms())
-    code, out, _ = finish(start(file, "abort"))
+    code, out, _ = finish(start("abort"))
     assert code == 0
     ends = dict(
         line.split(": ", 1) for line in out.splitlines() if line.startswith((record.plan_id[:12], waiting.plan_id[:12]))
@@ -182,15 +176,15 @@ def test_abort_ends_what_has_begun_and_what_waits_though_a_topic_is_gone(
 
 
 def test_control_begins_at_its_time_what_two_people_have_approved(
-    settings: Settings, admin: KafkaAdminClient, file: Path
+    settings: Settings, admin: KafkaAdminClient, start: Start
 ) -> None:
     topic, cluster, journal = make_topic(admin, settings), Cluster(admin), journal_of(settings)
     by_two = Settings.model_validate({**settings.model_dump(), "control": {"approvals": 2}})
     plan_id, begins_ms = write_plan(journal, topic), (now_ms() // 1_000 + 30) * 1_000
-    control = start(file, "control", "--set", "control.approvals=2")
+    control = start("control", "--set", "control.approvals=2")
     try:
         at = ("--at", instant_text(begins_ms), "--set", "control.approvals=2")
-        code, out, _ = finish(start(file, "apply", plan_id, *at, "--yes"))
+        code, out, _ = finish(start("apply", plan_id, *at, "--yes"))
         assert (code, "has 1 of 2 approvals, by " in out) == (0, True)
         second = JournalActions(by_two).approve(plan_id, "another person (token 2)", now_ms=now_ms())
         assert (second.state, second.fields["begins_ms"]) == ("accepted", begins_ms)
@@ -207,9 +201,11 @@ def test_control_begins_at_its_time_what_two_people_have_approved(
     assert_left_nothing(cluster, topic)
 
 
-def test_tables_that_are_away_for_a_while_end_nothing(settings: Settings, admin: KafkaAdminClient, file: Path) -> None:
+def test_tables_that_are_away_for_a_while_end_nothing(
+    settings: Settings, admin: KafkaAdminClient, start: Start
+) -> None:
     topic, cluster, journal = make_topic(admin, settings), Cluster(admin), journal_of(settings)
-    process, _ = begun(journal, file, topic, throttle=10 * SLOWLY)
+    process, _ = begun(journal, start, topic, throttle=10 * SLOWLY)
     folder = Path(settings.storage.tables)
     away = folder.rename(folder.with_name("away"))
     folder.write_text("in the place of the folder")

@@ -5,7 +5,6 @@ Kafka's own tool has the last word on what was carried out.
 
 import json
 import subprocess
-import sys
 import time
 import uuid
 from pathlib import Path
@@ -16,6 +15,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.settings import Settings
+from tests.commands import run
 from tests.control.windows import write_windows
 from tests.java_programs import tool
 from tests.topics import wait_until_known
@@ -55,13 +55,6 @@ def records_of(settings: Settings, topic: str) -> int:
     return int(sum(ends.values()) - sum(starts.values()))
 
 
-def rebalancer(settings: Settings, tmp_path: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    file = tmp_path / "settings.json"
-    file.write_text(json.dumps(settings.model_dump(mode="json", include={"kafka", "storage"})))
-    command = [sys.executable, "-m", "streaming", *arguments, "--config", str(file)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-
-
 def placed(admin: KafkaAdminClient, topic: str) -> dict[int, tuple[int, ...]]:
     return {key[1]: row.replicas for key, row in Cluster(admin).describe().partitions.items() if key[0] == topic}
 
@@ -93,17 +86,17 @@ def test_a_file_of_kafkas_tool_is_shown_and_carried_out_like_any_plan(
     settings: Settings, admin: KafkaAdminClient, topic: str, tmp_path: Path
 ) -> None:
     file = reassignment(tmp_path, topic, {0: [2, 1], 1: [2]})
-    shown = rebalancer(settings, tmp_path, "plan", "--reassignment", str(file))
+    shown = run(settings, tmp_path, "plan", "--reassignment", str(file))
     assert (shown.returncode, "asked for by reassignment.json" in shown.stdout) == (0, True), shown.stderr
     assert placed(admin, topic) == {0: (1,), 1: (1,)}, "a plan moves nothing"
-    done = rebalancer(settings, tmp_path, "apply", str(file), "--yes")
+    done = run(settings, tmp_path, "apply", str(file), "--yes")
     assert done.returncode == 0, done.stderr
     assert "2 movements" in done.stdout
     until("moved", lambda: placed(admin, topic) == {0: (2, 1), 1: (2,)})
     said = verified(settings, file)
     assert said.count("is completed") == 2, said
     assert Cluster(admin).throttled_replicas([topic]) == {}
-    again = rebalancer(settings, tmp_path, "apply", str(file), "--yes")
+    again = run(settings, tmp_path, "apply", str(file), "--yes")
     assert (again.returncode, "0 movements" in again.stdout) == (0, True), again.stderr
     assert records_of(settings, topic) == RECORDS
 
@@ -112,10 +105,10 @@ def test_a_replication_factor_goes_up_and_down(
     settings: Settings, admin: KafkaAdminClient, topic: str, tmp_path: Path
 ) -> None:
     for factor in (3, 2):
-        made = rebalancer(settings, tmp_path, "plan", "--replication-factor", f"{topic[:-1]}.={factor}", "--json")
+        made = run(settings, tmp_path, "plan", "--replication-factor", f"{topic[:-1]}.={factor}", "--json")
         plan = json.loads(made.stdout)
         assert {(row["topic"], len(row["new_replicas"])) for row in plan["movements"]} == {(topic, factor)}
-        done = rebalancer(settings, tmp_path, "apply", plan["plan_id"], "--yes")
+        done = run(settings, tmp_path, "apply", plan["plan_id"], "--yes")
         assert done.returncode == 0, done.stderr
         assert {len(row) for row in placed(admin, topic).values()} == {factor}
         produce(settings, topic)
@@ -134,13 +127,13 @@ def test_what_would_stop_producers_is_refused(settings: Settings, admin: KafkaAd
     wait_until_known(admin, [name])
     end_ms = time.time_ns() // 1_000_000 // settings.pipeline.window_ms * settings.pipeline.window_ms
     write_windows(settings, Cluster(admin).describe(), end_ms=end_ms)
-    refused = rebalancer(settings, tmp_path, "plan", "--replication-factor", f"{name}=1")
+    refused = run(settings, tmp_path, "plan", "--replication-factor", f"{name}=1")
     assert refused.returncode == 3
     assert (
         f"topic {name}: min.insync.replicas is 2, so with 1 replica nobody could write with acks=all" in refused.stderr
     )
     file = reassignment(tmp_path, name, {0: [2]})
-    assert rebalancer(settings, tmp_path, "apply", str(file), "--yes").returncode == 3
+    assert run(settings, tmp_path, "apply", str(file), "--yes").returncode == 3
     assert placed(admin, name) == {0: (1, 2)}
 
 
@@ -148,12 +141,12 @@ def test_the_live_cluster_is_written_as_a_model_without_names(
     settings: Settings, admin: KafkaAdminClient, topic: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "model.json"
-    written = rebalancer(settings, tmp_path, "plan", "--export", str(file), "--anonymous")
+    written = run(settings, tmp_path, "plan", "--export", str(file), "--anonymous")
     assert (written.returncode, written.stdout) == (0, ""), written.stderr
     assert topic not in file.read_text()
     model = json.loads(file.read_text())
     sizes = [row["load"]["disk_bytes"] for row in model["partitions"] if row["load"] is not None]
     assert max(sizes) > RECORDS / 2 * 1_000
-    planned = rebalancer(settings, tmp_path, "plan", "--model", str(file), "--json")
+    planned = run(settings, tmp_path, "plan", "--model", str(file), "--json")
     assert planned.returncode == 0, planned.stderr
     assert not (Path(settings.storage.tables) / "plan").exists(), "nothing is kept"

@@ -1,8 +1,6 @@
 """`rebalancer check` on real brokers: input topics whose records bear the time that producers claim."""
 
 import json
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 
@@ -13,8 +11,8 @@ from streaming.cluster.clients import admin_client
 from streaming.cluster.topics import create_input_topics, stamped_by_producers
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
+from tests.commands import run
 from tests.topics import set_settings, wait_until_known
-from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.kafka
 
@@ -36,11 +34,7 @@ def own(settings: Settings, tmp_path: Path) -> Settings:
 
 
 def check(settings: Settings, folder: Path) -> dict[str, dict[str, object]]:
-    file = folder / "settings.json"
-    content = settings.model_dump_json(include={"kafka", "topics", "storage"}, exclude_none=True, exclude_defaults=True)
-    file.write_text(content)
-    command = [sys.executable, "-m", "streaming", "check", "--json", "--config", str(file)]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    answer = run(settings, folder, "check", "--json")
     return {row["name"]: row for row in json.loads(answer.stdout)}
 
 

@@ -1,8 +1,5 @@
 """Another cluster behind the address, a topic made again, a marker of other tables: on brokers."""
 
-import json
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -25,9 +22,10 @@ from streaming.control.wiring import executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import AnotherCluster, AnotherControl
 from streaming.settings import Settings
+from tests.commands import run
 from tests.control.noted_cluster import SKEW
 from tests.topics import wait_until_known
-from tests.waiting import DEADLINE_S, until
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -77,8 +75,7 @@ def now_ms() -> int:
 def test_another_cluster_behind_the_address_is_refused_by_every_role_and_command(
     led_away: Settings, admin: KafkaAdminClient, tmp_path: Path
 ) -> None:
-    right, file = kafka_cluster_id(admin), tmp_path / "settings.json"
-    file.write_text(json.dumps(led_away.model_dump(mode="json", include={"kafka", "topics", "storage"})))
+    right = kafka_cluster_id(admin)
     journal = journal_of(led_away)
     plan = Plan("test", (Movement("t", 0, (1,), (2,), 1.0),), SKEW, SKEW)
     journal.write_plan(ProposedPlan(plan, elapsed_ms=1.0), decision=None, now_ms=now_ms())
@@ -89,10 +86,7 @@ def test_another_cluster_behind_the_address_is_refused_by_every_role_and_command
         ["plan"], ["drain", "1"], ["add", "1"],
         ["apply", plan.plan_id[:12], "--yes"], ["abort"], ["control"], ["collect"],
     ):  # fmt: skip
-        refused = subprocess.run(
-            [sys.executable, "-m", "streaming", *command, "--config", str(file)],
-            capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-        )  # fmt: skip
+        refused = run(led_away, tmp_path, *command)
         message = refused.stderr
         assert refused.returncode == 3, (command, message)
         assert f"are Kafka cluster {other}, " in message, command

@@ -1,8 +1,6 @@
 """Taking a broker out of use and into it, and losing one, on four real brokers; windows are written by the test."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,6 +20,7 @@ from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings, Settings
 from streaming.tables import TableReader
 from streaming.views.intents import drained_brokers
+from tests.commands import run
 from tests.control.windows import write_windows
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
@@ -56,14 +55,6 @@ def own(brokers: EmbeddedCluster, tmp_path: Path) -> Settings:
             "control": {"mode": "apply"},
         }
     )
-
-
-def rebalancer(own: Settings, tmp_path: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    file = tmp_path / "settings.json"
-    content = own.model_dump(mode="json", include={"kafka", "storage", "pipeline", "control"})
-    file.write_text(json.dumps(content))
-    command = [sys.executable, "-m", "streaming", *arguments, "--config", str(file)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
 
 def held_by(live: LiveCluster, broker: int) -> set[tuple[str, int]]:
@@ -101,14 +92,14 @@ def windows_now(own: Settings, admin: KafkaAdminClient) -> int:
 def test_drain_shows_then_empties_and_add_fills_again(own: Settings, admin: KafkaAdminClient, tmp_path: Path) -> None:
     windows_now(own, admin)
     before = Cluster(admin).describe()
-    shown = rebalancer(own, tmp_path, "drain", "4", "--json")
+    shown = run(own, tmp_path, "drain", "4", "--json")
     plan = json.loads(shown.stdout)
     assert {(row["topic"], row["partition"]) for row in plan["movements"]} == held_by(before, 4)
     assert "to carry it out: rebalancer drain 4 --apply" in shown.stderr
     assert Cluster(admin).describe() == before
     assert drained_brokers(TableReader(own.storage.tables), own.kafka.cluster_name) == set()
 
-    assert rebalancer(own, tmp_path, "drain", "4", "--apply", "--yes").returncode == 0
+    assert run(own, tmp_path, "drain", "4", "--apply", "--yes").returncode == 0
     drained = wait_for(admin, 4, holds=False)
     assert drained_brokers(TableReader(own.storage.tables), own.kafka.cluster_name) == {4}
     assert all(len(row.replicas) == len(before.partitions[key].replicas) for key, row in drained.partitions.items())
@@ -118,7 +109,7 @@ def test_drain_shows_then_empties_and_add_fills_again(own: Settings, admin: Kafk
     assert decider_of(Cluster(admin), journal_of(own), own).tick(now_ms=later_ms) is None
     assert journal_of(own).last_decision()["reason"] == "balanced"  # type: ignore[index]
 
-    assert rebalancer(own, tmp_path, "add", "4", "--apply", "--yes").returncode == 0
+    assert run(own, tmp_path, "add", "4", "--apply", "--yes").returncode == 0
     filled = wait_for(admin, 4, holds=True)
     assert drained_brokers(TableReader(own.storage.tables), own.kafka.cluster_name) == set()
     changed = {
@@ -128,10 +119,10 @@ def test_drain_shows_then_empties_and_add_fills_again(own: Settings, admin: Kafk
 
 
 def test_a_broker_that_is_not_there_is_named(own: Settings, admin: KafkaAdminClient, tmp_path: Path) -> None:
-    refused = rebalancer(own, tmp_path, "drain", "9")
+    refused = run(own, tmp_path, "drain", "9")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == "error: broker 9: is not there, allowed are 1, 2, 3, 4\n"
-    assert rebalancer(own, tmp_path, "add", "9").returncode == 2
+    assert run(own, tmp_path, "add", "9").returncode == 2
     assert tables.open_table(own.storage.tables, "plan") is None
 
 

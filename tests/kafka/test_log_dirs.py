@@ -3,12 +3,10 @@
 Broker 1 has two log dirs, each on a volume of its own. Control and the broker are killed in the middle.
 """
 
-import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +27,7 @@ from streaming.demo.brokers import BrokerStartFailed, EmbeddedCluster
 from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings, Settings
 from tests import waiting
+from tests.commands import command
 from tests.control.windows import write_windows
 from tests.kafka.volumes import (
     DELETED_AT_ONCE,
@@ -165,12 +164,8 @@ def at_rest(cluster: Cluster) -> bool:
 @contextmanager
 def running(own: Settings, folder: Path, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
     """A command of ours as a process of its own, which is killed in the end."""
-    file = folder / "settings.json"
-    content = own.model_dump(mode="json", include={"kafka", "storage", "pipeline", "control"})
-    file.write_text(json.dumps(content))
-    command = [sys.executable, "-m", "streaming", *arguments, "--config", str(file)]
     with (folder / f"{arguments[0]}.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command(own, folder, *arguments), stdout=log, stderr=log)
     try:
         yield process
     finally:

@@ -5,7 +5,6 @@ that end meanwhile, tokens that are refused.
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -30,6 +29,7 @@ from streaming.pipeline.session import build_session
 from streaming.runtime import processes
 from streaming.settings import Settings
 from tests import kerberos
+from tests.commands import command
 from tests.kafka.secured import SCRAM, make_certificates
 from tests.kerberos import Realm, host_of_loopback, missing_for_kerberos, realm
 from tests.tokens import AUDIENCE, CLIENT, ISSUER, SECRET, TokenServer, make_key, token_server
@@ -153,12 +153,6 @@ def settings_of(brokers: EmbeddedCluster, tmp_path: Path, login: Mapping[str, st
         "serve": {"port": 0},
         "log": {"format": "json"},
     }  # fmt: skip
-
-
-def command(settings: dict[str, Any], tmp_path: Path, *arguments: str) -> list[str]:
-    file = tmp_path / "settings.json"
-    file.write_text(json.dumps(settings))
-    return [sys.executable, "-m", "streaming", *arguments, "--config", str(file)]
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:

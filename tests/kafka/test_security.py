@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,6 +40,7 @@ from streaming.runtime.jars import PROJECT_ROOT
 from streaming.runtime.locks import exclusive
 from streaming.runtime.processes import free_ports
 from streaming.settings import KafkaSettings, Settings, TopicSettings
+from tests.commands import run
 from tests.java_programs import tool
 from tests.kafka.secured import kafka_acls, make_certificates, secured_cluster
 from tests.topics import wait_until_known
@@ -306,22 +306,11 @@ def java_client_reads(settings: Settings, folder: Path) -> None:
     assert '"kafka_cluster"' in answer.stdout, answer.stderr
 
 
-def check(
-    settings: Settings, tmp_path: Path, *arguments: str, **environment: str
-) -> "subprocess.CompletedProcess[str]":
-    file = tmp_path / "settings.json"
-    file.write_text(settings.model_dump_json(include={"kafka", "storage"}, exclude_none=True, exclude_defaults=True))
-    command = [sys.executable, "-m", "streaming", *arguments, "--config", str(file)]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, env={**os.environ, **environment}
-    )
-
-
 def test_check_names_what_a_stranger_lacks(
     brokers: EmbeddedCluster, superuser: KafkaAdminClient, folder: Path, tmp_path: Path
 ) -> None:
     settings = settings_of("SASL_SSL", brokers, folder, tmp_path, user="nobody")
-    answer = check(settings, tmp_path, "check", "--json", "--role", "collect")
+    answer = run(settings, tmp_path, "check", "--json", "--role", "collect")
     assert answer.returncode == 1
     rows = {row["name"]: row for row in json.loads(answer.stdout)}
     row = rows["permissions: collect"]
@@ -339,7 +328,7 @@ def test_check_names_what_a_stranger_lacks(
 def test_a_second_run_is_refused_and_names_the_first(brokers: EmbeddedCluster, folder: Path, tmp_path: Path) -> None:
     settings = settings_of("SASL_SSL", brokers, folder, tmp_path)
     with exclusive(settings.storage.tables, "run"):
-        answer = check(settings, tmp_path, "run")
+        answer = run(settings, tmp_path, "run")
     assert answer.returncode == 3
     assert f"already: process {os.getpid()} on " in answer.stderr
     assert answer.stderr.count("\n") == 1
@@ -356,7 +345,7 @@ def test_a_wrong_password_is_refused_and_never_shown(
         (tmp_path / "password").write_text(wrong)
     else:
         environment["REBALANCER_KAFKA__SASL_PASSWORD"] = wrong
-    answers = [check(settings, tmp_path, command, **environment) for command in ("check", "config", "collect")]
+    answers = [run(settings, tmp_path, command, environment=environment) for command in ("check", "config", "collect")]
     assert all(wrong not in answer.stdout + answer.stderr for answer in answers)
     printed = answers[0].stdout
     assert "FAIL  cluster reached" in printed
