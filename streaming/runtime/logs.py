@@ -36,6 +36,8 @@ CHATTER = re.compile(
     r"|Please consider reporting this to the maintainers of)"
 )
 """Lines that the JVM writes at each start, whatever the settings."""
+_maskings: list[Masking] = []
+"""What hides secrets in the logs of this process."""
 
 
 def configure_logging(
@@ -55,7 +57,8 @@ def configure_logging(
     ]
     # The last before rendering, when all that is shown is there. Tracebacks are plain text by then: structlog's own
     # for people would show the local variables of every frame.
-    rendering: list[structlog.typing.Processor] = [_Masked(Masking(secrets)), *_renderers(settings)]
+    _maskings[:] = [Masking(secrets)]
+    rendering: list[structlog.typing.Processor] = [_Masked(_maskings[0]), *_renderers(settings)]
     structlog.configure(
         processors=[*common, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -63,6 +66,12 @@ def configure_logging(
         logger_factory=lambda *_: _Lines(sys.stderr),
     )
     _adopt_libraries(common, rendering, level)
+
+
+def mask_too(secrets: frozenset[str]) -> None:
+    """From now on the logs of this process show none of these secrets either."""
+    for masking in _maskings:
+        masking.add(secrets)
 
 
 class _Lines(structlog.PrintLogger):
@@ -167,6 +176,7 @@ def shown_line(line: str, log_format: str, masking: Masking, *, now_ms: int) -> 
 def pass_standard_error_through(settings: LogSettings, secrets: frozenset[str], *, now_ms: Callable[[], int]) -> None:
     """Logs what is written to standard error line by line, from now on until the process ends."""
     masking, log_format = Masking(secrets), settings.format
+    _maskings.append(masking)
     terminal = os.dup(2)
     reading, writing = os.pipe()
     sys.stderr.flush()

@@ -38,6 +38,14 @@ def give_memory_back() -> None:
     os.environ.setdefault(ARROW_POOL, "system")
 
 
+def has_own_terminal() -> bool:
+    """Returns whether somebody sits at a terminal in front of this process. Once the terminal is closed nobody does."""
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False
+
+
 def os_user() -> str:
     """Name of the user of this process; if that user became another one, as with sudo, also who had signed in."""
     user_id, signed_in_id = os.getuid(), _signed_in_id()

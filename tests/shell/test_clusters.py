@@ -13,7 +13,7 @@ from streaming import tables
 from streaming.cli import run
 from streaming.commands.config import config
 from streaming.commands.options import in_use, settings_from, settings_options, shared_settings_from
-from streaming.commands.roles import check_places
+from streaming.commands.places import check_places
 from streaming.config import Effective, load_clusters, load_effective
 from streaming.control.policies import planner_policy
 from streaming.errors import RefusedForSafety, SettingsRefused, UsageProblem

@@ -7,12 +7,12 @@ cluster, would make samples of the others late. And Spark plans a batch from the
 cluster that does not answer would stop the windows of all clusters.
 
 A cluster whose pipeline fails is tried again after a pause, while the other clusters continue. Only an end of the JVM
-ends the process.
+ends the process. As settings change, threads of single clusters end and start, and those of the others run on.
 """
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol
 
@@ -20,6 +20,7 @@ import structlog
 
 from streaming.errors import RebalancerError
 from streaming.settings import Settings
+from streaming.settings.changes import RoleOf, parts_of, reads_the_same
 
 log = structlog.get_logger()
 
@@ -27,6 +28,9 @@ RETRY_WAIT_S, RETRY_WAIT_MAX_S = 2.0, 60.0
 """The pause before a cluster is tried again; twice as long after each failure in a row, up to the second number."""
 QUICK_END_S = 60.0
 """A pipeline that ran for longer than this before it failed begins with the shortest pause again."""
+LOOK_INTERVAL_S = 0.5
+"""Time between two looks at which threads are to run."""
+PIPELINE = RoleOf("pipeline")
 JVM_ENDED = 4
 """Exit code: queries have died."""
 
@@ -42,33 +46,72 @@ class SharedSpark(Protocol):
 
 
 @dataclass(slots=True)
+class _Running:
+    """The thread of one cluster, which ends after `stopping` is set."""
+
+    settings: Settings
+    thread: threading.Thread
+    stopping: threading.Event
+
+
+@dataclass(slots=True)
 class ClusterThreads:
-    """Runs the pipeline of each cluster in a thread, until `stopping` is set or the JVM has ended."""
+    """Runs the pipeline of each cluster in a thread, until `stopping` is set or the JVM has ended. Paused clusters have
+    none.
+    """
 
     clusters: Mapping[str, Settings]
     spark: SharedSpark
     run_one: RunOne
     stopping: threading.Event
+    _running: dict[str, _Running] = field(default_factory=dict)
 
     def run(self) -> int:
         """Returns the exit code. Raises SetUpIncomplete or UsageProblem if Spark does not start."""
-        threads = [
-            threading.Thread(target=self._keep_running, args=(name, settings), name=f"cluster-{name}", daemon=True)
-            for name, settings in self.clusters.items()
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        self._settle()
+        while not self.stopping.wait(LOOK_INTERVAL_S):
+            self._settle()
+        for running in self._running.values():
+            running.stopping.set()
+        for running in self._running.values():
+            running.thread.join()
         return JVM_ENDED if self.spark.has_ended() else 0
 
-    def _keep_running(self, name: str, settings: Settings) -> None:
+    def adjust(self, clusters: Mapping[str, Settings]) -> None:
+        """From now on these clusters are to run. May be called in any thread, and returns at once."""
+        self.clusters = clusters
+
+    def stopping_of(self, name: str) -> threading.Event:
+        """Returns the event that is set once what runs for this cluster is to end. For `run_one`."""
+        return self._running[name].stopping
+
+    def _settle(self) -> None:
+        """Ask threads to end whose cluster is gone or has other settings; start those that are missing. A cluster's
+        next thread starts when the one before has ended: both would write the same tables.
+        """
+        wanted = parts_of(PIPELINE, self.clusters)
+        for name, running in [*self._running.items()]:
+            if not running.thread.is_alive():
+                del self._running[name]
+            elif name not in wanted or not reads_the_same(PIPELINE.role, running.settings, wanted[name]):
+                if not running.stopping.is_set():
+                    log.info("cluster_ends", kafka_cluster=name, begins_anew=name in wanted)
+                running.stopping.set()
+        for name in wanted.keys() - self._running.keys():
+            stopping = threading.Event()
+            thread = threading.Thread(
+                target=self._keep_running, args=(name, wanted[name], stopping), name=f"cluster-{name}", daemon=True
+            )
+            self._running[name] = _Running(wanted[name], thread, stopping)
+            thread.start()
+
+    def _keep_running(self, name: str, settings: Settings, stopping: threading.Event) -> None:
         structlog.contextvars.bind_contextvars(kafka_cluster=name)
         pause_s = RETRY_WAIT_S
-        while not self.stopping.is_set():
+        while not stopping.is_set():
             began_s = monotonic()
             self._run_once(settings)
-            if self.stopping.is_set():
+            if stopping.is_set() or self.stopping.is_set():
                 return
             if self._spark_has_ended():
                 log.error("spark_ended")
@@ -77,7 +120,7 @@ class ClusterThreads:
             if monotonic() - began_s >= QUICK_END_S:
                 pause_s = RETRY_WAIT_S
             log.warning("cluster_is_tried_again", after_s=pause_s)
-            self.stopping.wait(pause_s)
+            stopping.wait(pause_s)
             pause_s = min(RETRY_WAIT_MAX_S, 2 * pause_s)
 
     def _spark_has_ended(self) -> bool:
