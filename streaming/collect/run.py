@@ -3,11 +3,11 @@
 Whatever fails makes one sample late or an interval unknown, never the loop end; only a signal ends it.
 """
 
-import signal
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from types import FrameType
+from functools import partial
 
 import structlog
 from kafka import KafkaAdminClient
@@ -27,6 +27,8 @@ from streaming.collect.reports import Reports
 from streaming.collect.shards import Shard
 from streaming.errors import AnotherCluster, ClusterUnreachable, RebalancerError, TableUnavailable
 from streaming.runtime import clocks
+from streaming.runtime.cluster_threads import ClusterThreads
+from streaming.runtime.own_process import stopped_by_signals
 from streaming.settings import CollectSettings, KafkaSettings, Settings, TopicSettings
 from streaming.views.identity import check_cluster_id
 
@@ -41,13 +43,18 @@ def run_collect(settings: Settings) -> int:
 
     Raises ClusterUnreachable if the first contact fails, ClusterRequestFailed if the topics can't be made.
     """
-    stopping = threading.Event()
+    return _collect(settings, stopped_by_signals())
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+def run_collects(clusters: Mapping[str, Settings]) -> int:
+    """Sample several clusters until SIGTERM or SIGINT, each in a thread with clients of its own. What ends the sampling
+    of one cluster is logged, and that cluster is tried again after a pause.
+    """
+    stopping = stopped_by_signals()
+    return ClusterThreads(clusters, None, partial(_collect, stopping=stopping), stopping).run()
+
+
+def _collect(settings: Settings, stopping: threading.Event) -> int:
     with Collector(
         settings.kafka, settings.topics, settings.collect, settings.storage.tables,
         window_ms=settings.pipeline.window_ms,

@@ -23,12 +23,33 @@ ConfigFile = Path | None
 Assignments = tuple[str, ...]
 
 
-def _role(run: Callable[[Settings], int], config_file: ConfigFile, assignments: Assignments) -> int:
-    """Runs the role of one cluster."""
+def _role(
+    role: str,
+    run_one: Callable[[Settings], int],
+    run_several: Callable[[Mapping[str, Settings]], int],
+    config_file: ConfigFile,
+    assignments: Assignments,
+) -> int:
+    """Runs the role of the cluster that --cluster names, or of the only one; else of those that share a process. Raises
+    UsageProblem if no cluster is named and none shares one.
+    """
     clusters = settings_of_clusters(config_file, assignments)
+    shared = {} if cluster_named() is not None else sharing(role, clusters)
+    if shared:
+        _prepare(clusters, [*shared.values()], has_jvm=False, has_roles=False)
+        return run_several(shared)
     settings = settings_of(clusters)
     _prepare(clusters, [settings], has_jvm=False, has_roles=False)
-    return run(settings)
+    return run_one(settings)
+
+
+def sharing(role: str, clusters: Mapping[str, Settings]) -> dict[str, Settings]:
+    """Returns those of several clusters whose work of this role (`collect`, `control`) one process does together."""
+    own = {
+        name: settings.collect.own_process if role == "collect" else settings.control.own_process
+        for name, settings in clusters.items()
+    }
+    return {name: settings for name, settings in clusters.items() if len(clusters) > 1 and not own[name]}
 
 
 def _role_of_clusters(
@@ -86,9 +107,9 @@ def check_places(clusters: Mapping[str, Settings]) -> None:
 @settings_options
 def collect(config_file: ConfigFile, assignments: Assignments) -> int:
     """Sample brokers and consumer groups into the byte-rate and consumer-lag topics, until stopped."""
-    from streaming.collect.run import run_collect
+    from streaming.collect.run import run_collect, run_collects
 
-    return _role(run_collect, config_file, assignments)
+    return _role("collect", run_collect, run_collects, config_file, assignments)
 
 
 @click.command()
@@ -117,9 +138,9 @@ def control(config_file: ConfigFile, assignments: Assignments) -> int:
     from streaming.runtime.own_process import give_memory_back
 
     give_memory_back()
-    from streaming.control.run import run_control
+    from streaming.control.run import run_control, run_controls
 
-    return _role(run_control, config_file, assignments)
+    return _role("control", run_control, run_controls, config_file, assignments)
 
 
 @click.command()
@@ -137,10 +158,11 @@ def serve(config_file: ConfigFile, assignments: Assignments) -> int:
 def run(config_file: ConfigFile, assignments: Assignments) -> int:
     """All four roles on one machine, each a process; one that ends is started again, until stopped.
 
-    Of several clusters each has a collect and a control of its own; pipeline and serve work for all of them.
+    Of several clusters each has a collect and a control of its own, unless settings let it share one; pipeline and
+    serve work for all of them.
     """
     from streaming.runtime.locks import exclusive, holder
-    from streaming.runtime.supervisor import run_all
+    from streaming.runtime.supervisor import OF_ONE_CLUSTER, run_all
 
     arguments = [*(("--config", str(config_file)) if config_file else ())]
     cluster = cluster_named()
@@ -160,7 +182,8 @@ def run(config_file: ConfigFile, assignments: Assignments) -> int:
                             f"rebalancer run uses the tables in {root} already: {holder(root, 'run')}"
                         )
 
-            return run_all(arguments, check, [*clusters] if len(clusters) > 1 else ())
+            shared = {role: frozenset(sharing(role, clusters)) for role in OF_ONE_CLUSTER}
+            return run_all(arguments, check, [*clusters] if len(clusters) > 1 else (), shared)
 
     return _role_of_clusters(run_roles, config_file, assignments, has_roles=True)
 

@@ -25,7 +25,6 @@ from streaming.errors import ClusterUnreachable, TableUnavailable, UsageProblem
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.causes import reason
 from streaming.pipeline.checkpoints import Offsets
-from streaming.pipeline.cluster_threads import ClusterThreads
 from streaming.pipeline.guards import (
     LeaseOn,
     StillOurs,
@@ -49,6 +48,7 @@ from streaming.pipeline.starting import SessionOfCluster, StartingSession
 from streaming.pipeline.state_partitions import begins_of, settle_state_partitions
 from streaming.pipeline.upkeep import UpkeepThread, jobs_of_pipeline
 from streaming.runtime import clocks
+from streaming.runtime.cluster_threads import ClusterThreads
 from streaming.settings import KafkaSettings, Settings
 
 log = structlog.get_logger()

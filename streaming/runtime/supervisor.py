@@ -2,7 +2,8 @@
 
 A role that fails again and again is retried with growing pauses, and the other roles continue: control may be in the
 middle of an execution. Only a role whose first start finds wrong settings ends the whole run. Of several clusters each
-has a collect and a control of its own, which end no process of another cluster, whatever they find.
+has a collect and a control of its own, which end no process of another cluster, whatever they find. Clusters that the
+settings let share have one process together, with a thread for each.
 """
 
 import os
@@ -11,10 +12,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 
 import psutil
 import structlog
@@ -81,17 +82,29 @@ class Supervisor:
     log_folder: str | None = None
     clusters: Sequence[str] = ()
     """Names of the clusters, where there are several."""
+    shared: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """By role: names of those clusters that have one process of this role together."""
     _running: list[RoleProcess] = field(default_factory=list)
 
     def start(self) -> None:
         """Start every role; their output goes to ours, or to files in `log_folder`."""
         for role in self.roles:
-            for cluster in (self.clusters if role in OF_ONE_CLUSTER else ()) or (None,):
+            for cluster in self._processes(role):
                 chosen = [] if cluster is None else ["--cluster", cluster]
                 command = [sys.executable, "-m", "streaming", role, *self.arguments, *chosen]
                 supervised = RoleProcess(role, command, cluster)
                 self._launch(supervised)
                 self._running.append(supervised)
+
+    def _processes(self, role: str) -> list[str | None]:
+        """Returns the cluster of each process of a role; None is a process that works for several, or for the only
+        one.
+        """
+        if role not in OF_ONE_CLUSTER:
+            return [None]
+        together = self.shared.get(role, ())
+        own: list[str | None] = [name for name in self.clusters if name not in together]
+        return own if own and not together else [*own, None]
 
     def poll(self) -> int | None:
         """Start again what has ended; the exit code to end with if the first start of a role found wrong input."""
@@ -183,9 +196,14 @@ def _exit_code(code: int) -> int:
     return SIGNAL_BASE - code if code < 0 else code or 1
 
 
-def run_all(arguments: Sequence[str], check: Callable[[], None], clusters: Sequence[str] = ()) -> int:
+def run_all(
+    arguments: Sequence[str],
+    check: Callable[[], None],
+    clusters: Sequence[str] = (),
+    shared: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> int:
     """Run all roles until SIGTERM or SIGINT, or until the first start of a role finds wrong input (2). `clusters` has
-    the names of the clusters, if there are several.
+    the names of the clusters, if there are several, and `shared` is as in `Supervisor`.
 
     The code at the end is 0, or that of a role which failed again and again when the signal came.
 
@@ -199,7 +217,7 @@ def run_all(arguments: Sequence[str], check: Callable[[], None], clusters: Seque
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     check()
-    supervisor = Supervisor(arguments, clusters=clusters)
+    supervisor = Supervisor(arguments, clusters=clusters, shared=shared)
     supervisor.start()
     log.info("started", roles=list(ROLES), **({"clusters": list(clusters)} if clusters else {}))
     try:

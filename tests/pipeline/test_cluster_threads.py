@@ -7,8 +7,8 @@ import pytest
 import structlog
 
 from streaming.errors import ClusterUnreachable, SetUpIncomplete
-from streaming.pipeline import cluster_threads
-from streaming.pipeline.cluster_threads import ClusterThreads
+from streaming.runtime import cluster_threads
+from streaming.runtime.cluster_threads import ClusterThreads
 from streaming.settings import Settings
 from tests.waiting import DEADLINE_S
 
@@ -34,7 +34,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_threads, "RETRY_WAIT_S", 0.0)
 
 
-def run_with(spark: Spark, run_one: Callable[[str, threading.Event], int]) -> int:
+def run_with(spark: Spark | None, run_one: Callable[[str, threading.Event], int]) -> int:
     """Run two clusters with this pipeline, whose first run begins once both have begun."""
     stopping, both, begun = threading.Event(), threading.Barrier(2, timeout=DEADLINE_S), set[str]()
 
@@ -130,3 +130,22 @@ def test_pauses_grow_while_a_cluster_fails_soon_after_its_start(monkeypatch: pyt
         0.004,
         0.004,
     ]
+
+
+def test_a_cluster_that_hangs_keeps_no_other_and_no_end_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_threads, "END_WAIT_S", 0.05)
+    released, runs = threading.Event(), list[str]()
+
+    def run_one(name: str, stopping: threading.Event) -> int:
+        runs.append(name)
+        if name == "east":
+            assert released.wait(DEADLINE_S)  # and hears of no end
+        if runs.count("west") == 3:
+            stopping.set()
+        return 0
+
+    with structlog.testing.capture_logs() as logged:
+        assert run_with(None, run_one) == 0
+    released.set()
+    assert sorted(runs) == ["east", "west", "west", "west"]
+    assert [row["threads"] for row in logged if row["event"] == "clusters_hang"] == [["cluster-east"]]

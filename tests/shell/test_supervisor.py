@@ -2,7 +2,9 @@
 
 import signal
 import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import structlog
@@ -157,8 +159,8 @@ def test_a_role_that_does_not_end_in_time_is_killed_and_named(tmp_path: Path, mo
 class OfTwoClusters(Supervisor):
     """Roles of two clusters that only live, but for the collect of east, which ends with the code of wrong input."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(("--config", "f"), log_folder=str(folder), clusters=("east", "west"))
+    def __init__(self, folder: Path, shared: Mapping[str, Collection[str]] = MappingProxyType({})) -> None:
+        super().__init__(("--config", "f"), log_folder=str(folder), clusters=("east", "west"), shared=shared)
         self.commands: list[list[str]] = []
 
     def _launch(self, supervised: supervisor.RoleProcess) -> None:
@@ -196,3 +198,24 @@ def test_each_of_several_clusters_has_a_collect_and_a_control_that_end_no_other(
     assert {name for name in before if before[name] != after[name]} == {"collect-east"}
     ended = next(row for row in logged if row["event"] == "role_ended")
     assert (ended["role"], ended["kafka_cluster"], ended["exit_code"]) == ("collect", "east", 2)
+
+
+@pytest.mark.parametrize(
+    ("together", "clusters"),
+    [
+        ({"west"}, [["--cluster", "east"], []]),
+        ({"east", "west"}, [[]]),
+        (set(), [["--cluster", "east"], ["--cluster", "west"]]),
+    ],
+)
+def test_clusters_that_share_a_process_have_one_beside_those_of_the_others(
+    tmp_path: Path, together: set[str], clusters: list[list[str]]
+) -> None:
+    supervised = OfTwoClusters(tmp_path, {"control": together})
+    supervised.start()
+    supervised.stop()
+    assert [row[3:] for row in supervised.commands if row[0] == "control"] == clusters
+    assert [row[3:] for row in supervised.commands if row[0] == "collect"] == [
+        ["--cluster", "east"],
+        ["--cluster", "west"],
+    ]

@@ -1,13 +1,13 @@
-"""The pipelines of several clusters in one Spark: a thread for each cluster, which no failure of another cluster ends.
+"""One role of several clusters in one process: a thread for each cluster, which no failure of another cluster ends.
 
-Each cluster has queries, checkpoints, tables and an upkeep of its own, in a Spark session of its own. All of them share
-the JVM, the cores and the memory. One query over the topics of all clusters would be cheaper by some batches, but wrong
-in two ways. Spark has one watermark for a query, so the cluster that is ahead, by its clocks or by the lag of another
-cluster, would make samples of the others late. And Spark plans a batch from the newest offsets of all sources, so one
-cluster that does not answer would stop the windows of all clusters.
+A cluster whose role fails is tried again after a pause, while the other clusters continue. A cluster whose role hangs
+keeps its own thread busy and no other one. At the end each thread has a limited time.
 
-A cluster whose pipeline fails is tried again after a pause, while the other clusters continue. Only an end of the JVM
-ends the process.
+The pipelines share Spark's JVM besides, and only its end ends their process. Each of them has queries, checkpoints,
+tables and an upkeep of its own, in a Spark session of its own. One query over the topics of all clusters would be
+cheaper by some batches, but wrong in two ways. Spark has one watermark for a query, so the cluster that is ahead, by
+its clocks or by the lag of another cluster, would make samples of the others late. And Spark plans a batch from the
+newest offsets of all sources, so one cluster that does not answer would stop the windows of all clusters.
 """
 
 import threading
@@ -26,12 +26,14 @@ log = structlog.get_logger()
 RETRY_WAIT_S, RETRY_WAIT_MAX_S = 2.0, 60.0
 """The pause before a cluster is tried again; twice as long after each failure in a row, up to the second number."""
 QUICK_END_S = 60.0
-"""A pipeline that ran for longer than this before it failed begins with the shortest pause again."""
+"""A role that ran for longer than this before it failed begins with the shortest pause again."""
+END_WAIT_S = 50.0
+"""How long the threads may take to end; less than the time after which `rebalancer run` kills the process."""
 JVM_ENDED = 4
 """Exit code: queries have died."""
 
 RunOne = Callable[[Settings], int]
-"""Runs the pipeline of one cluster until the end is asked for (0) or until a query dies (another code)."""
+"""Runs the role of one cluster until the end is asked for (0) or until it has failed (another code)."""
 
 
 class SharedSpark(Protocol):
@@ -43,10 +45,12 @@ class SharedSpark(Protocol):
 
 @dataclass(slots=True)
 class ClusterThreads:
-    """Runs the pipeline of each cluster in a thread, until `stopping` is set or the JVM has ended."""
+    """Runs the role of each cluster in a thread, until `stopping` is set or the JVM has ended. Only the pipelines have
+    a `spark`.
+    """
 
     clusters: Mapping[str, Settings]
-    spark: SharedSpark
+    spark: SharedSpark | None
     run_one: RunOne
     stopping: threading.Event
 
@@ -58,9 +62,14 @@ class ClusterThreads:
         ]
         for thread in threads:
             thread.start()
+        self.stopping.wait()
+        deadline_s = monotonic() + END_WAIT_S
         for thread in threads:
-            thread.join()
-        return JVM_ENDED if self.spark.has_ended() else 0
+            thread.join(max(0.0, deadline_s - monotonic()))
+        hanging = [thread.name for thread in threads if thread.is_alive()]
+        if hanging:
+            log.error("clusters_hang", threads=hanging, waited_s=END_WAIT_S)
+        return JVM_ENDED if self.spark is not None and self.spark.has_ended() else 0
 
     def _keep_running(self, name: str, settings: Settings) -> None:
         structlog.contextvars.bind_contextvars(kafka_cluster=name)
@@ -82,7 +91,7 @@ class ClusterThreads:
 
     def _spark_has_ended(self) -> bool:
         try:
-            return self.spark.has_ended()
+            return self.spark is not None and self.spark.has_ended()
         except RebalancerError:  # it did not start; `run` raises the error
             return True
 
