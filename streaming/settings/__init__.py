@@ -177,8 +177,8 @@ def _options_of_java(options: str) -> str:
 def _own_process(role: str) -> Any:
     return Field(
         True,
-        description=f"Of several clusters: true gives this cluster a {role} process of its own. With false one process "
-        "works for all such clusters, in a thread for each, which saves memory where clusters are small.",
+        description=f"true: each of several clusters has a {role} process of its own; false: one process works for all "
+        "clusters that have false here, in a thread for each, which saves memory where clusters are small.",
     )
 
 
