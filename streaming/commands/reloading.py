@@ -10,7 +10,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -27,7 +27,18 @@ from streaming.runtime.own_process import has_own_terminal
 from streaming.runtime.secrets import secrets_of
 from streaming.runtime.settings_file import SettingsFile
 from streaming.settings import Settings
-from streaming.settings.changes import Changes, RoleOf, changes, must_adjust, must_restart, roles_of
+from streaming.settings.changes import (
+    OF_ONE_CLUSTER,
+    Adjust,
+    Changes,
+    Clusters,
+    RoleOf,
+    changes,
+    must_adjust,
+    must_restart,
+    roles_of,
+    sharing,
+)
 from streaming.settings.clusters import is_paused
 
 log = structlog.get_logger()
@@ -35,20 +46,16 @@ log = structlog.get_logger()
 RETRY_S = 0.5
 """Time between two tries to end a role, which may not have begun its work yet."""
 
-Clusters = Mapping[str, Settings]
-Adjust = Callable[[Clusters], None]
-"""Starts and ends what a role does for single clusters, so that it does what these settings say."""
-
 
 class Source:
     """The file, flags and cluster of a command line, from which its settings are read again and again."""
 
-    def __init__(self, config_file: Path | None, assignments: tuple[str, ...], *, is_of_one: bool = False) -> None:
-        """`is_of_one`: the command works for one cluster, which has to be named if there are several."""
+    def __init__(self, config_file: Path | None, assignments: tuple[str, ...], role: str | None = None) -> None:
+        """`role` is the one that the command runs; None if it runs all roles, or none."""
         self.file = config_file
         self._flags = flags_of(assignments)
         self._cluster = cluster_named()
-        self._is_of_one = is_of_one
+        self._role = role
 
     def read(self) -> tuple[dict[str, Settings], dict[str, Settings]]:
         """Returns the settings of all clusters, and of those among them that the command line means. Raises
@@ -61,8 +68,11 @@ class Source:
         return clusters, self.meant(clusters)
 
     def meant(self, clusters: Clusters) -> dict[str, Settings]:
-        """Returns those of the clusters that the command line means. Raises UsageProblem."""
-        if self._cluster is None and not self._is_of_one:
+        """Returns those of the clusters that the command line means, or all if some of several share a process of the
+        role. Raises UsageProblem.
+        """
+        is_of_one = self._role in OF_ONE_CLUSTER and not sharing(str(self._role), clusters)
+        if self._cluster is None and not is_of_one:
             return {**clusters}
         settings = chosen(clusters, self._cluster)
         return {settings.kafka.cluster_name: settings}

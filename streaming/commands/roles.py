@@ -15,7 +15,7 @@ from streaming.commands.reloading import Reloading, RunSettings, Source
 from streaming.errors import BEGIN_ANEW, RebalancerError
 from streaming.runtime import clocks
 from streaming.settings import KafkaSettings, Settings
-from streaming.settings.changes import active, are_several
+from streaming.settings.changes import AdjustBy, active, are_several, sharing
 from streaming.settings.clusters import is_paused
 
 log = structlog.get_logger()
@@ -26,14 +26,24 @@ ConfigFile = Path | None
 Assignments = tuple[str, ...]
 
 
-def _role(role: str, run: Callable[[Settings], int], config_file: ConfigFile, assignments: Assignments) -> int:
-    """Runs the role of one cluster."""
+def _role(
+    role: str,
+    run_one: Callable[[Settings], int],
+    run_several: Callable[[Mapping[str, Settings], AdjustBy], int],
+    config_file: ConfigFile,
+    assignments: Assignments,
+) -> int:
+    """Runs the role of the cluster that --cluster names, or of the only one; else of those that share a process. Raises
+    UsageProblem if no cluster is named and none shares one.
+    """
 
-    def run_one(clusters: Mapping[str, Settings], _reloading: Reloading) -> int:
+    def run(clusters: Mapping[str, Settings], reloading: Reloading) -> int:
+        if are_several(clusters):
+            return run_several(active(sharing(role, clusters)), reloading.adjust_by)
         ((name, settings),) = clusters.items()
-        return _wait_while_paused(name) if is_paused(settings) else run(settings)
+        return _wait_while_paused(name) if is_paused(settings) else run_one(settings)
 
-    return _role_of_clusters(role, run_one, config_file, assignments, is_of_one=True)
+    return _role_of_clusters(role, run, config_file, assignments)
 
 
 def _role_of_clusters(
@@ -42,14 +52,13 @@ def _role_of_clusters(
     config_file: ConfigFile,
     assignments: Assignments,
     *,
-    is_of_one: bool = False,
     has_jvm: bool = False,
 ) -> int:
     """Runs the role of all clusters, or of the one that --cluster names. The role begins anew where settings change
     that it can't follow.
     """
     reloading = Reloading(role)  # before settings are read: no change between reading and following is missed
-    source = Source(config_file, assignments, is_of_one=is_of_one)
+    source = Source(config_file, assignments, role)
     clusters = settings_of_clusters(config_file, assignments)
     meant = source.meant(clusters)
     _prepare(clusters, [*meant.values()], has_jvm=has_jvm, has_roles=False)
@@ -89,9 +98,9 @@ def _prepare(clusters: Mapping[str, Settings], meant: Sequence[Settings], *, has
 @settings_options
 def collect(config_file: ConfigFile, assignments: Assignments) -> int:
     """Sample brokers and consumer groups into the byte-rate and consumer-lag topics, until stopped."""
-    from streaming.collect.run import run_collect
+    from streaming.collect.run import run_collect, run_collects
 
-    return _role("collect", run_collect, config_file, assignments)
+    return _role("collect", run_collect, run_collects, config_file, assignments)
 
 
 @click.command()
@@ -122,9 +131,9 @@ def control(config_file: ConfigFile, assignments: Assignments) -> int:
     from streaming.runtime.own_process import give_memory_back
 
     give_memory_back()
-    from streaming.control.run import run_control
+    from streaming.control.run import run_control, run_controls
 
-    return _role("control", run_control, config_file, assignments)
+    return _role("control", run_control, run_controls, config_file, assignments)
 
 
 @click.command()
@@ -145,7 +154,8 @@ def serve(config_file: ConfigFile, assignments: Assignments) -> int:
 def run(config_file: ConfigFile, assignments: Assignments) -> int:
     """All four roles on one machine, each a process; one that ends is started again, until stopped.
 
-    Of several clusters each has a collect and a control of its own; pipeline and serve work for all of them.
+    Of several clusters each has a collect and a control of its own, unless settings let it share one; pipeline and
+    serve work for all of them.
     """
     from streaming.runtime.supervisor import run_all
 

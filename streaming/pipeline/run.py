@@ -50,6 +50,7 @@ from streaming.pipeline.upkeep import UpkeepThread, jobs_of_pipeline
 from streaming.runtime import clocks
 from streaming.runtime.cluster_threads import ClusterThreads
 from streaming.settings import KafkaSettings, Settings
+from streaming.settings.changes import AdjustBy
 
 log = structlog.get_logger()
 
@@ -78,7 +79,7 @@ def run_pipeline(settings: Settings, lease_on: LeaseOn | None = None) -> int:
 def run_pipelines(
     clusters: Mapping[str, Settings],
     lease_on: LeaseOn | None,
-    adjust_by: Callable[[Callable[[Mapping[str, Settings]], None]], None],
+    adjust_by: AdjustBy,
 ) -> int:
     """Run the pipelines of several clusters in one Spark until SIGTERM or SIGINT (0) or until Spark ends (4). What ends
     the pipeline of one cluster is logged, and that pipeline is started again. `adjust_by` is given what takes changed

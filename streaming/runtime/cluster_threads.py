@@ -1,13 +1,15 @@
-"""The pipelines of several clusters in one Spark: a thread for each cluster, which no failure of another cluster ends.
+"""One role of several clusters in one process: a thread for each cluster, which no failure of another cluster ends.
 
-Each cluster has queries, checkpoints, tables and an upkeep of its own, in a Spark session of its own. All of them share
-the JVM, the cores and the memory. One query over the topics of all clusters would be cheaper by some batches, but wrong
-in two ways. Spark has one watermark for a query, so the cluster that is ahead, by its clocks or by the lag of another
-cluster, would make samples of the others late. And Spark plans a batch from the newest offsets of all sources, so one
-cluster that does not answer would stop the windows of all clusters.
+A cluster whose role fails is tried again after a pause, while the other clusters continue. A cluster whose role hangs
+keeps its own thread busy and no other one. At the end each thread has a limited time.
 
-A cluster whose pipeline fails is tried again after a pause, while the other clusters continue. Only an end of the JVM
-ends the process. As settings change, threads of single clusters end and start, and those of the others run on.
+The pipelines share Spark's JVM besides, and only its end ends their process. Each of them has queries, checkpoints,
+tables and an upkeep of its own, in a Spark session of its own. One query over the topics of all clusters would be
+cheaper by some batches, but wrong in two ways. Spark has one watermark for a query, so the cluster that is ahead, by
+its clocks or by the lag of another cluster, would make samples of the others late. And Spark plans a batch from the
+newest offsets of all sources, so one cluster that does not answer would stop the windows of all clusters.
+
+As settings change, threads of single clusters end and start, and those of the others run on.
 """
 
 import threading
@@ -27,15 +29,16 @@ log = structlog.get_logger()
 RETRY_WAIT_S, RETRY_WAIT_MAX_S = 2.0, 60.0
 """The pause before a cluster is tried again; twice as long after each failure in a row, up to the second number."""
 QUICK_END_S = 60.0
-"""A pipeline that ran for longer than this before it failed begins with the shortest pause again."""
+"""A role that ran for longer than this before it failed begins with the shortest pause again."""
+END_WAIT_S = 50.0
+"""How long the threads may take to end; less than the time after which `rebalancer run` kills the process."""
 LOOK_INTERVAL_S = 0.5
 """Time between two looks at which threads are to run."""
-PIPELINE = RoleOf("pipeline")
 JVM_ENDED = 4
 """Exit code: queries have died."""
 
 RunOne = Callable[[Settings], int]
-"""Runs the pipeline of one cluster until the end is asked for (0) or until a query dies (another code)."""
+"""Runs the role of one cluster until the end is asked for (0) or until it has failed (another code)."""
 
 
 class SharedSpark(Protocol):
@@ -56,14 +59,15 @@ class _Running:
 
 @dataclass(slots=True)
 class ClusterThreads:
-    """Runs the pipeline of each cluster in a thread, until `stopping` is set or the JVM has ended. Paused clusters have
-    none.
+    """Runs the role of each cluster in a thread, until `stopping` is set or the JVM has ended. Paused clusters have
+    none. Only the pipelines have a `spark`.
     """
 
     clusters: Mapping[str, Settings]
-    spark: SharedSpark
+    spark: SharedSpark | None
     run_one: RunOne
     stopping: threading.Event
+    role: str = "pipeline"
     _running: dict[str, _Running] = field(default_factory=dict)
 
     def run(self) -> int:
@@ -73,9 +77,13 @@ class ClusterThreads:
             self._settle()
         for running in self._running.values():
             running.stopping.set()
+        deadline_s = monotonic() + END_WAIT_S
         for running in self._running.values():
-            running.thread.join()
-        return JVM_ENDED if self.spark.has_ended() else 0
+            running.thread.join(max(0.0, deadline_s - monotonic()))
+        hanging = [running.thread.name for running in self._running.values() if running.thread.is_alive()]
+        if hanging:
+            log.error("clusters_hang", threads=hanging, waited_s=END_WAIT_S)
+        return JVM_ENDED if self.spark is not None and self.spark.has_ended() else 0
 
     def adjust(self, clusters: Mapping[str, Settings]) -> None:
         """From now on these clusters are to run. May be called in any thread, and returns at once."""
@@ -89,11 +97,11 @@ class ClusterThreads:
         """Ask threads to end whose cluster is gone or has other settings; start those that are missing. A cluster's
         next thread starts when the one before has ended: both would write the same tables.
         """
-        wanted = parts_of(PIPELINE, self.clusters)
+        wanted = parts_of(RoleOf(self.role), self.clusters)
         for name, running in [*self._running.items()]:
             if not running.thread.is_alive():
                 del self._running[name]
-            elif name not in wanted or not reads_the_same(PIPELINE.role, running.settings, wanted[name]):
+            elif name not in wanted or not reads_the_same(self.role, running.settings, wanted[name]):
                 if not running.stopping.is_set():
                     log.info("cluster_ends", kafka_cluster=name, begins_anew=name in wanted)
                 running.stopping.set()
@@ -125,7 +133,7 @@ class ClusterThreads:
 
     def _spark_has_ended(self) -> bool:
         try:
-            return self.spark.has_ended()
+            return self.spark is not None and self.spark.has_ended()
         except RebalancerError:  # it did not start; `run` raises the error
             return True
 

@@ -16,7 +16,8 @@ import threading
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from functools import wraps
+from typing import Any, ParamSpec, TextIO, TypeVar
 
 import structlog
 
@@ -24,6 +25,8 @@ from streaming.runtime.printable import printable, printable_lines
 from streaming.runtime.secrets import Masking
 from streaming.settings import LogSettings
 
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 SEVERAL_LINES = ("exception", "stack")
 """Fields of a log line that hold tracebacks."""
 LINE_BYTES_MAX = 65_536
@@ -72,6 +75,20 @@ def mask_too(secrets: frozenset[str]) -> None:
     """From now on the logs of this process show none of these secrets either."""
     for masking in _maskings:
         masking.add(secrets)
+
+
+def with_log_fields(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+    """Returns `function` for another thread to call: its log lines have the fields that are bound in this thread, such
+    as the cluster. A new thread has none of them.
+    """
+    fields = structlog.contextvars.get_contextvars()
+
+    @wraps(function)
+    def bound(*arguments: Arguments.args, **options: Arguments.kwargs) -> Answer:
+        with structlog.contextvars.bound_contextvars(**fields):
+            return function(*arguments, **options)
+
+    return bound
 
 
 class _Lines(structlog.PrintLogger):

@@ -2,7 +2,8 @@
 
 A role that fails again and again is retried with growing pauses, and the other roles continue: control may be in the
 middle of an execution. Only a role whose first start finds wrong settings ends the whole run. Of several clusters each
-has a collect and a control of its own, which end no process of another cluster, whatever they find.
+has a collect and a control of its own, which end no process of another cluster, whatever they find. Clusters that the
+settings let share have one process together, with a thread for each.
 
 As settings change, roles are started, ended and started anew while the others run on. Nothing of that is remembered:
 whoever starts the supervisor again starts the roles that the settings name then.

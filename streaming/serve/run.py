@@ -24,7 +24,7 @@ from streaming.serve.metrics import FORMS, Exposition, ExpositionOfAll, Form
 from streaming.serve.snapshot import Snapshot, SnapshotReader
 from streaming.serve.web import Door, build_app
 from streaming.settings import ServeSettings, Settings
-from streaming.settings.changes import are_several, reads_the_same
+from streaming.settings.changes import AdjustBy, are_several, reads_the_same
 
 log = structlog.get_logger()
 SWITCH_S = 0.001
@@ -38,10 +38,6 @@ class PortUnavailable(RebalancerError):
 
 ActionsOf = Callable[[Settings], Actions]
 """What requests that act on a cluster ask: it knows control's journal and Kafka."""
-
-
-AdjustBy = Callable[[Callable[[Mapping[str, Settings]], None]], None]
-"""Is given what takes changed clusters, to be called in another thread."""
 
 
 def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf, adjust_by: AdjustBy) -> int:

@@ -4,7 +4,7 @@ Everything here is a pure function of settings. A cluster that the settings file
 roles are those of no named cluster.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from streaming.settings import Settings
@@ -12,7 +12,7 @@ from streaming.settings.clusters import ClusterSettings, ClusterStorage, NamedCl
 
 ROLES = ("collect", "pipeline", "control", "serve")
 OF_ONE_CLUSTER = frozenset({"collect", "control"})
-"""Roles that work for one cluster; the others work for all clusters in one process."""
+"""Roles that work for one cluster, or for those that share a process; the others work for all clusters in one."""
 READ_BY = {
     "collect": frozenset({"kafka", "topics", "storage", "collect", "pipeline", "log"}),
     "pipeline": frozenset({"kafka", "topics", "storage", "pipeline", "log"}),
@@ -23,6 +23,10 @@ READ_BY = {
 
 Clusters = Mapping[str, Settings]
 """The settings of all clusters, by name."""
+Adjust = Callable[[Clusters], None]
+"""Starts and ends what a process does for single clusters, so that it does what these settings say."""
+AdjustBy = Callable[[Adjust], None]
+"""Is given what takes changed clusters; that is called in another thread than the main one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +68,25 @@ def active(clusters: Clusters) -> dict[str, Settings]:
     return {name: settings for name, settings in clusters.items() if not is_paused(settings)}
 
 
+def sharing(role: str, clusters: Clusters) -> dict[str, Settings]:
+    """Returns those of several clusters whose work of this role (`collect`, `control`) one process does together."""
+    own = {
+        name: settings.collect.own_process if role == "collect" else settings.control.own_process
+        for name, settings in clusters.items()
+    }
+    return {name: settings for name, settings in clusters.items() if are_several(clusters) and not own[name]}
+
+
 def roles_of(clusters: Clusters) -> list[RoleOf]:
     """Returns the roles that run for these settings, in the order in which they start."""
-    names = [*active(clusters)] if are_several(clusters) else [None] if active(clusters) else []
+    running = active(clusters)
     found: list[RoleOf] = []
     for role in ROLES:
-        if role in OF_ONE_CLUSTER:
-            found += [RoleOf(role, name) for name in names]
-        elif names or role == "serve":
+        if role in OF_ONE_CLUSTER and are_several(clusters):
+            together = sharing(role, clusters)
+            found += [RoleOf(role, name) for name in running if name not in together]
+            found += [RoleOf(role)] if running.keys() & together.keys() else []
+        elif running or role == "serve":
             found.append(RoleOf(role))
     return found
 
@@ -114,6 +129,8 @@ def parts_of(role: RoleOf, clusters: Clusters) -> dict[str, Settings]:
     """Returns the clusters that the process of this role works for. serve shows paused clusters, too."""
     if role.cluster is not None:
         return {role.cluster: clusters[role.cluster]}
+    if role.role in OF_ONE_CLUSTER and are_several(clusters):
+        return active(sharing(role.role, clusters))
     return {**clusters} if role.role == "serve" else active(clusters)
 
 

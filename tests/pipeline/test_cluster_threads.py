@@ -35,7 +35,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_threads, "RETRY_WAIT_S", 0.0)
 
 
-def run_with(spark: Spark, run_one: Callable[[str, threading.Event], int]) -> int:
+def run_with(spark: Spark | None, run_one: Callable[[str, threading.Event], int]) -> int:
     """Run two clusters with this pipeline, whose first run begins once both have begun."""
     stopping, both, begun = threading.Event(), threading.Barrier(2, timeout=DEADLINE_S), set[str]()
 
@@ -185,3 +185,22 @@ def test_a_paused_cluster_has_no_pipeline_and_what_a_pipeline_does_not_read_dist
         stopping.set()
         running.join(DEADLINE_S)
     assert runs == ["west", "east"]
+
+
+def test_a_cluster_that_hangs_keeps_no_other_and_no_end_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_threads, "END_WAIT_S", 0.05)
+    released, runs = threading.Event(), list[str]()
+
+    def run_one(name: str, stopping: threading.Event) -> int:
+        runs.append(name)
+        if name == "east":
+            assert released.wait(DEADLINE_S)  # and hears of no end
+        if runs.count("west") == 3:
+            stopping.set()
+        return 0
+
+    with structlog.testing.capture_logs() as logged:
+        assert run_with(None, run_one) == 0
+    released.set()
+    assert sorted(runs) == ["east", "west", "west", "west"]
+    assert [row["threads"] for row in logged if row["event"] == "clusters_hang"] == [["cluster-east"]]

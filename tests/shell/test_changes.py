@@ -16,6 +16,7 @@ SHELL = Path(streaming.__file__).parent
 EAST, WEST = ({"kafka": {"bootstrap_servers": [f"{name}:9092"]}} for name in ("east", "west"))
 NORTH = {"kafka": {"bootstrap_servers": ["north:9092"]}}
 TWO: dict[str, Any] = {"clusters": {"east": EAST, "west": WEST}}
+SHARED = {"collect": {"own_process": False}, "control": {"own_process": False}}
 ALL_OF_ONE = ("collect", "pipeline", "control", "serve")
 ALL_OF_TWO = ("collect-east", "collect-west", "pipeline", "control-east", "control-west", "serve")
 
@@ -113,6 +114,18 @@ def names(found: Changes) -> dict[str, tuple[str, ...]]:
         ({}, {"notify": {"give_up_ms": 60_000}}, {"restarted": ("serve",)}),
         (of_clusters(east=EAST), of_clusters(east=with_key(EAST, paused=True)),
          {"ended": ALL_OF_ONE[:-1], "restarted": ("serve",)}),
+        # Clusters that share a process: it takes them one by one.
+        (
+            {**SHARED, **TWO},
+            {**SHARED, **of_clusters(east=EAST, west=WEST, north=NORTH)},
+            {"adjusted": ALL_OF_ONE},
+        ),
+        (
+            {**SHARED, **TWO},
+            {**SHARED, **of_clusters(east=with_key(EAST, control={"own_process": True}), west=WEST)},
+            {"started": ("control-east",), "adjusted": ("control", "serve")},
+        ),
+        ({**SHARED, **TWO}, {"paused": True, **SHARED, **TWO}, {"ended": ALL_OF_ONE[:-1], "adjusted": ("serve",)}),
         # From one cluster to several and back, processes have other names and pages other addresses.
         (
             of_clusters(east=EAST),
@@ -150,6 +163,7 @@ def test_roles_after_a_change_are_those_that_a_start_with_the_new_settings_has(t
     contents = [
         {}, TWO, of_clusters(east=EAST), of_clusters(east=EAST, north=NORTH), {"paused": True, **TWO},
         of_clusters(east=with_key(EAST, paused=True), west=WEST, north=NORTH), {"kafka": {"cluster_name": "x"}},
+        {**SHARED, **TWO},
     ]  # fmt: skip
     for old in contents:
         for new in contents:

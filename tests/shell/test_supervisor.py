@@ -311,3 +311,25 @@ def test_a_role_that_waits_for_its_next_start_can_be_removed(tmp_path: Path, mon
         supervised.settle(changes(old, new), *(role.name for role in roles_of(new)))
     finally:
         supervised.stop()
+
+
+@pytest.mark.parametrize(
+    ("together", "clusters"),
+    [
+        ({"west"}, [["--cluster", "east"], []]),
+        ({"east", "west"}, [[]]),
+        (set(), [["--cluster", "east"], ["--cluster", "west"]]),
+    ],
+)
+def test_clusters_that_share_a_process_have_one_beside_those_of_the_others(
+    tmp_path: Path, together: set[str], clusters: list[list[str]]
+) -> None:
+    own = {name: {"control": {"own_process": name not in together}} for name in ("east", "west")}
+    supervised = OfClusters(tmp_path, of_clusters(**own))
+    supervised.start()
+    supervised.stop()
+    assert [row[3:] for row in supervised.commands if row[0] == "control"] == clusters
+    assert [row[3:] for row in supervised.commands if row[0] == "collect"] == [
+        ["--cluster", "east"],
+        ["--cluster", "west"],
+    ]
