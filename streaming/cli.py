@@ -22,7 +22,7 @@ from click.exceptions import NoSuchCommand
 
 from assignor_core.errors import CoreError, InputError
 from streaming.commands.console import echo
-from streaming.errors import RebalancerError, SettingsRefused
+from streaming.errors import BEGIN_ANEW, RebalancerError, SettingsRefused
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("streaming.commands.demo:demo", "The main job on embedded brokers: from skew to balance, live."),
@@ -198,4 +198,6 @@ def main() -> None:
             pass
         except OSError as error:
             code = code or _fail(f"output can't be written: {error.strerror}", 1)
+    if code == BEGIN_ANEW:  # files and connections of before are closed by this
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the command line that started this process
     os._exit(code)

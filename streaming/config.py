@@ -31,6 +31,7 @@ from streaming.settings.clusters import (
     ClusterSettings,
     ClusterStorage,
     DeploymentSettings,
+    NamedClusterSettings,
     conflicts,
     name_problems,
     own_place,
@@ -242,7 +243,8 @@ def _effective(cluster: str | None, given: Sequence[_Given]) -> Effective:
     if cluster is not None:
         _place(cluster, given, merged, origins)
     try:
-        effective = Effective(Settings.model_validate(merged), origins)
+        form = Settings if cluster is None else NamedClusterSettings
+        effective = Effective(form.model_validate(merged), origins)
     except ValidationError as error:
         raise SettingsRefused(_problems(error, Effective(Settings(), origins))) from None
     _check_tables_last(effective)

@@ -25,6 +25,9 @@ into exit codes.
 
 from collections.abc import Mapping, Sequence
 
+BEGIN_ANEW = -1
+"""What a role returns in place of an exit code that is to begin anew in its process, with other settings."""
+
 
 class RebalancerError(Exception):
     """Root of the tree; `exit_code` is what the command line ends with."""

@@ -91,6 +91,7 @@ HANDED_ALL_SETTINGS = {"run_roles"}
 EVENT_ROWS = "streaming/views/executions.py"
 """The one module of the shell that turns rows into events of executions, and back."""
 NO_EVENTS_OF_EXECUTIONS = {
+    ("streaming/settings/clusters.py", "paused"): "what a cluster can be",
     ("streaming/collect/observe.py", "refused"): "an answer of a broker",
     ("streaming/runtime/processes.py", "started"): "a process",
     ("streaming/demo/result.py", "measured"): "a moment of the demo",

@@ -12,6 +12,7 @@ import yaml
 
 from streaming.cluster.permissions import NEEDS, ROLES, Need, Resource
 from streaming.settings import Settings, TopicSettings
+from streaming.settings.clusters import ClusterSettings
 
 HERE = Path(__file__).resolve().parent
 VALUES_SCHEMA = HERE / "rebalancer" / "values.schema.json"
@@ -46,10 +47,12 @@ Json = dict[str, Any]
 def values_schema() -> str:
     """JSON Schema (draft 7) of the chart's values."""
     schema: Json = yaml.safe_load((HERE / "values.schema.yaml").read_text(encoding="utf-8"))
-    for helper in ("role", "login"):
+    for helper in ("role", "login", "shards"):
         del schema["definitions"][helper]
     settings = Settings.model_json_schema(ref_template="#/definitions/{model}")
+    of_cluster = ClusterSettings.model_json_schema(ref_template="#/definitions/{model}")
     sections: Json = settings.pop("$defs")
+    sections |= {name: section for name, section in of_cluster.pop("$defs").items() if name not in sections}
     files = {}
     for field, section in settings["properties"].items():
         name = section["$ref"].rpartition("/")[2]
@@ -61,6 +64,12 @@ def values_schema() -> str:
                 files[f"{field}.{key}"] = {"$ref": "#/definitions/secretFile"}
     schema["definitions"] |= sections | {
         "settings": settings,
+        "clusterSettings": of_cluster,
+        "clusterSecretFiles": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {name: file for name, file in files.items() if not name.startswith("serve.")},
+        },
         "secretFiles": {
             "type": "object",
             "additionalProperties": False,

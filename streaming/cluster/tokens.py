@@ -23,6 +23,7 @@ import structlog
 from streaming.errors import ClusterUnreachable, SetUpIncomplete, UsageProblem
 from streaming.runtime import clocks
 from streaming.runtime.http_answers import HTTP_ERRORS, verification
+from streaming.runtime.logs import with_log_fields
 from streaming.runtime.secrets import oauthbearer_client_secret, oauthbearer_file_token, without_user_info
 from streaming.settings import KafkaSettings
 
@@ -82,6 +83,7 @@ class FileTokens:
         self._now_ms = now_ms
         self._last: Token | None = None
         self._logged_ms = 0
+        self._log_failure = with_log_fields(_log_failure)  # clients ask in threads of their own
 
     def token(self) -> Token:
         """See `TokenSource`."""
@@ -92,7 +94,7 @@ class FileTokens:
             # At first the error itself is shown, and later each connection asks.
             if self._last is not None and not 0 <= now_ms - self._logged_ms < LOG_PAUSE_MS:
                 self._logged_ms = now_ms
-                _log_failure(error, self._last, now_ms)
+                self._log_failure(error, self._last, now_ms)
             raise
         return self._last
 
@@ -114,6 +116,7 @@ class KeptTokens:
         self._lock = threading.Lock()
         self._token: Token | None = None
         self._failure: tuple[int, str] | None = None
+        self._log_failure = with_log_fields(_log_failure)
 
     def token(self) -> Token:
         """See `TokenSource`."""
@@ -136,7 +139,7 @@ class KeptTokens:
             # From its end: an endpoint that hangs would else be asked without a pause.
             self._failure = self._now_ms(), str(error)
             if self._token is not None:
-                _log_failure(error, self._token, now_ms)
+                self._log_failure(error, self._token, now_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from kafka.errors import AuthorizationError, KafkaError
 
 from streaming.cluster.answers import is_unanswered
 from streaming.collect.observation import Part
+from streaming.runtime.logs import with_log_fields
 
 log = structlog.get_logger()
 _NAMES = frozenset(row.__name__ for row in AuthorizationError.__subclasses__())
@@ -125,7 +126,7 @@ class Look:
         if self.brokers_at_a_time == 1 or len(asked) < 2:
             return {broker: read(broker) for broker in asked}
         with ThreadPoolExecutor(min(self.brokers_at_a_time, len(asked))) as pool:
-            return dict(zip(asked, pool.map(read, asked), strict=True))
+            return dict(zip(asked, pool.map(with_log_fields(read), asked), strict=True))
 
     def ask(self, broker: int, request: Callable[[], Answer]) -> Answer:
         """The answer to a request that goes to one broker. Raises KafkaError: at once if it gave no answer before."""

@@ -3,11 +3,10 @@
 Whatever fails makes one sample late or an interval unknown, never the loop end; only a signal ends it.
 """
 
-import signal
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from types import FrameType
 
 import structlog
 from kafka import KafkaAdminClient
@@ -27,7 +26,10 @@ from streaming.collect.reports import Reports
 from streaming.collect.shards import Shard
 from streaming.errors import AnotherCluster, ClusterUnreachable, RebalancerError, TableUnavailable
 from streaming.runtime import clocks
+from streaming.runtime.cluster_threads import ClusterThreads
+from streaming.runtime.own_process import stopped_by_signals
 from streaming.settings import CollectSettings, KafkaSettings, Settings, TopicSettings
+from streaming.settings.changes import AdjustBy
 from streaming.views.identity import check_cluster_id
 
 log = structlog.get_logger()
@@ -41,13 +43,23 @@ def run_collect(settings: Settings) -> int:
 
     Raises ClusterUnreachable if the first contact fails, ClusterRequestFailed if the topics can't be made.
     """
-    stopping = threading.Event()
+    return _collect(settings, stopped_by_signals())
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+def run_collects(clusters: Mapping[str, Settings], adjust_by: AdjustBy) -> int:
+    """Sample several clusters until SIGTERM or SIGINT, each in a thread with clients of its own. What ends the sampling
+    of one cluster is logged, and that cluster is tried again after a pause.
+    """
+
+    def run_one(settings: Settings) -> int:
+        return _collect(settings, threads.stopping_of(settings.kafka.cluster_name))
+
+    threads = ClusterThreads(clusters, None, run_one, stopped_by_signals(), "collect")
+    adjust_by(threads.adjust)
+    return threads.run()
+
+
+def _collect(settings: Settings, stopping: threading.Event) -> int:
     with Collector(
         settings.kafka, settings.topics, settings.collect, settings.storage.tables,
         window_ms=settings.pipeline.window_ms,

@@ -7,6 +7,7 @@ import click
 
 from streaming.commands.console import echo
 from streaming.commands.options import effective_from, json_option, settings_options
+from streaming.commands.reloading import Source
 from streaming.config import DEFAULT, flatten
 from streaming.runtime.secrets import Masking
 from streaming.settings import KafkaSettings
@@ -16,8 +17,13 @@ from streaming.settings import KafkaSettings
 @settings_options
 @json_option
 @click.option("--changed", is_flag=True, help="Only settings that do not come from the defaults.")
-def config(config_file: Path | None, assignments: tuple[str, ...], as_json: bool, changed: bool) -> int:
+@click.option("--check", is_flag=True, help="Only check the settings of all clusters, before roles read them.")
+def config(config_file: Path | None, assignments: tuple[str, ...], as_json: bool, changed: bool, check: bool) -> int:
     """Effective settings and where each came from (default, file, environment, flag), secrets masked."""
+    if check:
+        clusters, _ = Source(config_file, assignments).read()
+        echo(f"the settings are sound: {', '.join(clusters)}")
+        return 0
     effective = effective_from(config_file, assignments)
     _warn(effective.settings.kafka)
     masking = Masking()  # secrets are masked by their type; this one is for URLs that carry a login

@@ -1,19 +1,22 @@
 """`collect`, `pipeline`, `control`, `serve`: one role as a process; `run`: all of them, each a process of its own."""
 
+import signal
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
 import structlog
 
-from streaming.commands.options import cluster_named, settings_of, settings_of_clusters, settings_options
-from streaming.contract import BROKER_LOAD, LEASE
-from streaming.errors import RebalancerError, RefusedForSafety
+from streaming.commands.options import cluster_named, settings_of_clusters, settings_options
+from streaming.commands.places import check_places
+from streaming.commands.reloading import Reloading, RunSettings, Source
+from streaming.errors import BEGIN_ANEW, RebalancerError
 from streaming.runtime import clocks
 from streaming.settings import KafkaSettings, Settings
-from streaming.settings.clusters import one_spelling, own_place
+from streaming.settings.changes import AdjustBy, active, are_several, sharing
+from streaming.settings.clusters import is_paused
 
 log = structlog.get_logger()
 
@@ -23,35 +26,62 @@ ConfigFile = Path | None
 Assignments = tuple[str, ...]
 
 
-def _role(run: Callable[[Settings], int], config_file: ConfigFile, assignments: Assignments) -> int:
-    """Runs the role of one cluster."""
-    clusters = settings_of_clusters(config_file, assignments)
-    settings = settings_of(clusters)
-    _prepare(clusters, [settings], has_jvm=False, has_roles=False)
-    return run(settings)
+def _role(
+    role: str,
+    run_one: Callable[[Settings], int],
+    run_several: Callable[[Mapping[str, Settings], AdjustBy], int],
+    config_file: ConfigFile,
+    assignments: Assignments,
+) -> int:
+    """Runs the role of the cluster that --cluster names, or of the only one; else of those that share a process. Raises
+    UsageProblem if no cluster is named and none shares one.
+    """
+
+    def run(clusters: Mapping[str, Settings], reloading: Reloading) -> int:
+        if are_several(clusters):
+            return run_several(active(sharing(role, clusters)), reloading.adjust_by)
+        ((name, settings),) = clusters.items()
+        return _wait_while_paused(name) if is_paused(settings) else run_one(settings)
+
+    return _role_of_clusters(role, run, config_file, assignments)
 
 
 def _role_of_clusters(
-    run: Callable[[Mapping[str, Settings]], int],
+    role: str,
+    run: Callable[[Mapping[str, Settings], Reloading], int],
     config_file: ConfigFile,
     assignments: Assignments,
     *,
     has_jvm: bool = False,
-    has_roles: bool = False,
 ) -> int:
-    """Runs the role of all clusters, or of the one that --cluster names.
-
-    `has_roles`: its child processes log by themselves, and must not wait for this one.
+    """Runs the role of all clusters, or of the one that --cluster names. The role begins anew where settings change
+    that it can't follow.
     """
+    reloading = Reloading(role)  # before settings are read: no change between reading and following is missed
+    source = Source(config_file, assignments, role)
     clusters = settings_of_clusters(config_file, assignments)
-    name = cluster_named()
-    meant = clusters if name is None else {name: settings_of(clusters)}
-    _prepare(clusters, [*meant.values()], has_jvm=has_jvm, has_roles=has_roles)
-    return run(meant)
+    meant = source.meant(clusters)
+    _prepare(clusters, [*meant.values()], has_jvm=has_jvm, has_roles=False)
+    reloading.follow(source, meant)
+    code = run(meant, reloading)
+    return BEGIN_ANEW if reloading.begins_anew and code == 0 else code
+
+
+def _wait_while_paused(name: str) -> int:
+    """Does nothing until SIGTERM or SIGINT; returns the exit code."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stopping.set())
+    log.info("cluster_paused", kafka_cluster=name)
+    stopping.wait()
+    return 0
 
 
 def _prepare(clusters: Mapping[str, Settings], meant: Sequence[Settings], *, has_jvm: bool, has_roles: bool) -> None:
-    """Set up the log of a role that works for the clusters `meant`. Raises RefusedForSafety as `check_places` does."""
+    """Set up the log of a role that works for the clusters `meant`. Raises RefusedForSafety as `check_places` does.
+
+    `has_roles`: its child processes log by themselves, and must not wait for this one.
+    """
     from streaming.runtime.logs import configure_logging, pass_standard_error_through
     from streaming.runtime.secrets import secrets_of
 
@@ -64,31 +94,13 @@ def _prepare(clusters: Mapping[str, Settings], meant: Sequence[Settings], *, has
         pass_standard_error_through(log, secrets, now_ms=clocks.now_ms)
 
 
-def check_places(clusters: Mapping[str, Settings]) -> None:
-    """Raises RefusedForSafety if the folder that clusters share is itself that of one cluster's tables, and no cluster
-    is named as their owner: a deployment of one cluster would begin anew beside its old plans and leases.
-    """
-    from streaming import tables
-
-    places = {name: one_spelling(settings.storage.tables) for name, settings in clusters.items()}
-    shared = {
-        place.removesuffix(own_place("", name)) for name, place in places.items() if place.endswith(own_place("", name))
-    }
-    for root in shared - {*places.values()}:
-        if any(tables.open_table(root, name) is not None for name in (LEASE.name, BROKER_LOAD.name)):
-            raise RefusedForSafety(
-                f"storage.tables: {root} holds tables of one cluster: name this cluster by "
-                f"clusters.NAME.storage.tables: {root}, and its checkpoints in the same way (docs/clusters.md)"
-            )
-
-
 @click.command()
 @settings_options
 def collect(config_file: ConfigFile, assignments: Assignments) -> int:
     """Sample brokers and consumer groups into the byte-rate and consumer-lag topics, until stopped."""
-    from streaming.collect.run import run_collect
+    from streaming.collect.run import run_collect, run_collects
 
-    return _role(run_collect, config_file, assignments)
+    return _role("collect", run_collect, run_collects, config_file, assignments)
 
 
 @click.command()
@@ -103,11 +115,13 @@ def pipeline(config_file: ConfigFile, assignments: Assignments) -> int:
         # In a folder of its own: tables may lie beside checkpoints, and control's lease among them.
         return Lease(f"{checkpoints.rstrip('/')}/one-pipeline", "pipeline", LEASE_MS)
 
-    def run_for(clusters: Mapping[str, Settings]) -> int:
-        (settings, *others) = clusters.values()
-        return run_pipelines(clusters, lease_on) if others else run_pipeline(settings, lease_on)
+    def run_for(clusters: Mapping[str, Settings], reloading: Reloading) -> int:
+        if are_several(clusters):
+            return run_pipelines(clusters, lease_on, reloading.adjust_by)
+        ((name, settings),) = clusters.items()
+        return _wait_while_paused(name) if is_paused(settings) else run_pipeline(settings, lease_on)
 
-    return _role_of_clusters(run_for, config_file, assignments, has_jvm=True)
+    return _role_of_clusters("pipeline", run_for, config_file, assignments, has_jvm=True)
 
 
 @click.command()
@@ -117,9 +131,9 @@ def control(config_file: ConfigFile, assignments: Assignments) -> int:
     from streaming.runtime.own_process import give_memory_back
 
     give_memory_back()
-    from streaming.control.run import run_control
+    from streaming.control.run import run_control, run_controls
 
-    return _role(run_control, config_file, assignments)
+    return _role("control", run_control, run_controls, config_file, assignments)
 
 
 @click.command()
@@ -129,7 +143,10 @@ def serve(config_file: ConfigFile, assignments: Assignments) -> int:
     from streaming.commands.acting import JournalActions
     from streaming.serve.run import run_serve
 
-    return _role_of_clusters(lambda clusters: run_serve(clusters, JournalActions), config_file, assignments)
+    def run_for(clusters: Mapping[str, Settings], reloading: Reloading) -> int:
+        return run_serve(clusters, JournalActions, reloading.adjust_by)
+
+    return _role_of_clusters("serve", run_for, config_file, assignments)
 
 
 @click.command()
@@ -137,32 +154,28 @@ def serve(config_file: ConfigFile, assignments: Assignments) -> int:
 def run(config_file: ConfigFile, assignments: Assignments) -> int:
     """All four roles on one machine, each a process; one that ends is started again, until stopped.
 
-    Of several clusters each has a collect and a control of its own; pipeline and serve work for all of them.
+    Of several clusters each has a collect and a control of its own, unless settings let it share one; pipeline and
+    serve work for all of them.
     """
-    from streaming.runtime.locks import exclusive, holder
     from streaming.runtime.supervisor import run_all
 
+    source = Source(config_file, assignments)
     arguments = [*(("--config", str(config_file)) if config_file else ())]
     cluster = cluster_named()
     arguments += ["--cluster", cluster] if cluster is not None else []
     for assignment in assignments:
         arguments += ["--set", assignment]
+    settled = RunSettings(source)
 
-    def run_roles(clusters: Mapping[str, Settings]) -> int:
-        with ExitStack() as held:
+    def check() -> None:
+        _check_reachable(active(settled.clusters))
+        settled.lock()
 
-            def check() -> None:
-                _check_reachable(clusters)
-                for settings in clusters.values():
-                    root = settings.storage.tables
-                    if not held.enter_context(exclusive(root, "run")):
-                        raise RefusedForSafety(
-                            f"rebalancer run uses the tables in {root} already: {holder(root, 'run')}"
-                        )
-
-            return run_all(arguments, check, [*clusters] if len(clusters) > 1 else ())
-
-    return _role_of_clusters(run_roles, config_file, assignments, has_roles=True)
+    clusters = settings_of_clusters(config_file, assignments)
+    meant = source.meant(clusters)
+    _prepare(clusters, [*meant.values()], has_jvm=False, has_roles=True)
+    with settled.locked(meant):
+        return run_all(arguments, check, settled)
 
 
 def _check_reachable(clusters: Mapping[str, Settings]) -> None:
@@ -177,10 +190,10 @@ def _check_reachable(clusters: Mapping[str, Settings]) -> None:
         return None
 
     connections = [settings.kafka for settings in clusters.values()]
-    with ThreadPoolExecutor(min(len(clusters), REACHED_AT_ONCE_MAX)) as pool:
+    with ThreadPoolExecutor(max(1, min(len(clusters), REACHED_AT_ONCE_MAX))) as pool:
         problems = dict(zip(clusters, pool.map(problem_of, connections), strict=True))
     found = {name: problem for name, problem in problems.items() if problem is not None}
-    if len(found) == len(clusters):
+    if found and len(found) == len(clusters):
         raise next(iter(found.values()))
     for name, problem in found.items():
         log.warning("cluster_not_reached", kafka_cluster=name, error=str(problem))

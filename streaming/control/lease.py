@@ -25,6 +25,7 @@ from streaming.control.journal import owner
 from streaming.control.looks import LookAge
 from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
 from streaming.runtime import clocks
+from streaming.runtime.logs import with_log_fields
 
 log = structlog.get_logger()
 
@@ -185,7 +186,7 @@ class Lease:
     def kept(self) -> Iterator[None]:
         """Renew in the background while held, and give it back at the end."""
         ended = threading.Event()
-        keeper = threading.Thread(target=self._keep, args=(ended,), name="lease", daemon=True)
+        keeper = threading.Thread(target=with_log_fields(self._keep), args=(ended,), name="lease", daemon=True)
         keeper.start()
         try:
             yield

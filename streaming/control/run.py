@@ -3,11 +3,9 @@
 A request that fails is logged and tried again at the next tick; the loop ends on a signal only.
 """
 
-import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from types import FrameType
 
 import structlog
 
@@ -34,7 +32,10 @@ from streaming.control.windows import ClosedWindows
 from streaming.control.wiring import absences_of, decider_of, executors_of, journal_of, window_tables_of
 from streaming.errors import ClusterRequestFailed, LeaseLost
 from streaming.runtime import clocks
+from streaming.runtime.cluster_threads import ClusterThreads
+from streaming.runtime.own_process import stopped_by_signals
 from streaming.settings import Settings
+from streaming.settings.changes import AdjustBy
 from streaming.tables import TableReader
 from streaming.tables.conditional_puts import check_conditional_put
 from streaming.views.broker_windows import capacities_of
@@ -61,13 +62,23 @@ def run_control(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. Raises UsageProblem in mode `apply` without the right to,
     RefusedForSafety on an object store that could give the lease to two.
     """
-    stopping = threading.Event()
+    return _control(settings, stopped_by_signals())
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+def run_controls(clusters: Mapping[str, Settings], adjust_by: AdjustBy) -> int:
+    """Run for several clusters until SIGTERM or SIGINT, each in a thread with a client, a lease, a journal and a marker
+    of its own. What ends the control of one cluster is logged, and that cluster is tried again after a pause.
+    """
+
+    def run_one(settings: Settings) -> int:
+        return _control(settings, threads.stopping_of(settings.kafka.cluster_name))
+
+    threads = ClusterThreads(clusters, None, run_one, stopped_by_signals(), "control")
+    adjust_by(threads.adjust)
+    return threads.run()
+
+
+def _control(settings: Settings, stopping: threading.Event) -> int:
     check_conditional_put(settings.storage.tables)
     admin = admin_client(settings.kafka)
     try:

@@ -190,7 +190,7 @@ class Demo:
     def _check(self, supervisor: Supervisor) -> None:
         code = supervisor.poll() or supervisor.exit_code()
         if code:
-            ended = [role for role in supervisor.roles if supervisor.process_id(role) is None]
+            ended = [role.role for role in supervisor.roles if supervisor.process_id(role.role) is None]
             logs = " and ".join(str(self.order.home / "logs" / f"{role}.log") for role in ended)
             raise RebalancerError(f"{' and '.join(ended)} keeps failing (exit code {code}): see {logs}")
 

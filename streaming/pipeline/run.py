@@ -25,7 +25,6 @@ from streaming.errors import ClusterUnreachable, TableUnavailable, UsageProblem
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.causes import reason
 from streaming.pipeline.checkpoints import Offsets
-from streaming.pipeline.cluster_threads import ClusterThreads
 from streaming.pipeline.guards import (
     LeaseOn,
     StillOurs,
@@ -49,7 +48,9 @@ from streaming.pipeline.starting import SessionOfCluster, StartingSession
 from streaming.pipeline.state_partitions import begins_of, settle_state_partitions
 from streaming.pipeline.upkeep import UpkeepThread, jobs_of_pipeline
 from streaming.runtime import clocks
+from streaming.runtime.cluster_threads import ClusterThreads
 from streaming.settings import KafkaSettings, Settings
+from streaming.settings.changes import AdjustBy
 
 log = structlog.get_logger()
 
@@ -72,12 +73,17 @@ def run_pipeline(settings: Settings, lease_on: LeaseOn | None = None) -> int:
     `lease_on` gives the lease that keeps other pipelines from checkpoints on an object store.
     """
     stopping = _stopped_by_signals()
-    return _run_cluster(settings, StartingSession(settings.pipeline, settings.storage), stopping, lease_on)
+    return _run_cluster(settings, StartingSession(settings.pipeline, settings.storage), stopping, lease_on, stopping)
 
 
-def run_pipelines(clusters: Mapping[str, Settings], lease_on: LeaseOn | None = None) -> int:
+def run_pipelines(
+    clusters: Mapping[str, Settings],
+    lease_on: LeaseOn | None,
+    adjust_by: AdjustBy,
+) -> int:
     """Run the pipelines of several clusters in one Spark until SIGTERM or SIGINT (0) or until Spark ends (4). What ends
-    the pipeline of one cluster is logged, and that pipeline is started again. Raises SetUpIncomplete, UsageProblem.
+    the pipeline of one cluster is logged, and that pipeline is started again. `adjust_by` is given what takes changed
+    clusters. Raises SetUpIncomplete, UsageProblem.
     """
     stopping = _stopped_by_signals()
     of_any = next(iter(clusters.values()))
@@ -85,9 +91,12 @@ def run_pipelines(clusters: Mapping[str, Settings], lease_on: LeaseOn | None = N
     with StartingSession(of_any.pipeline, of_any.storage) as spark:
 
         def run_one(settings: Settings) -> int:
-            return _run_cluster(settings, SessionOfCluster(spark), stopping, lease_on)
+            own_end = threads.stopping_of(settings.kafka.cluster_name)
+            return _run_cluster(settings, SessionOfCluster(spark), own_end, lease_on, stopping)
 
-        return ClusterThreads(clusters, spark, run_one, stopping).run()
+        threads = ClusterThreads(clusters, spark, run_one, stopping)
+        adjust_by(threads.adjust)
+        return threads.run()
 
 
 def _stopped_by_signals() -> threading.Event:
@@ -109,7 +118,9 @@ def _run_cluster(
     starting: StartingSession | SessionOfCluster,
     stopping: threading.Event,
     lease_on: LeaseOn | None,
+    process_ends: threading.Event,
 ) -> int:
+    """Runs until `stopping` is set, which `process_ends` may be, too."""
     storage = settings.storage
     with only_pipeline(storage.checkpoints, lease_on, stopping) as still_ours:
         check_tables_are_there(storage)
@@ -130,11 +141,16 @@ def _run_cluster(
                 session = spark.session()
                 if stopping.is_set():  # a first batch would take long, and be waited for
                     return _stopped()
-                return _run_queries(session, settings, windows_version, stopping, still_ours)
+                return _run_queries(session, settings, windows_version, stopping, still_ours, process_ends)
 
 
 def _run_queries(
-    session: SparkSession, settings: Settings, windows_version: int, stopping: threading.Event, still_ours: StillOurs
+    session: SparkSession,
+    settings: Settings,
+    windows_version: int,
+    stopping: threading.Event,
+    still_ours: StillOurs,
+    process_ends: threading.Event,
 ) -> int:
     storage = settings.storage
     try:
@@ -155,7 +171,7 @@ def _run_queries(
             if not _watch(queries, reporter, settings, stopping, still_ours):
                 return EXIT_QUERY_FAILED
             upkeep.end_soon()
-            stop_queries(session, queries)
+            stop_queries(session, queries, is_quiet=process_ends.is_set())
         return _stopped()
     except JVM_FAILED as error:  # a checkpoint that Spark won't begin with, or a JVM that was killed
         log.error("query_failed", error=reason(error))
@@ -181,16 +197,18 @@ def _settled(session: SparkSession, settings: Settings) -> tuple[InputTopics, di
     return InputTopics(session, kafka, settings.topics, settings.pipeline, read_tasks=read_tasks), begins
 
 
-def stop_queries(session: SparkSession, queries: list[StreamingQuery]) -> None:
+def stop_queries(session: SparkSession, queries: list[StreamingQuery], *, is_quiet: bool = True) -> None:
     """Let batches under way finish: `stop()` would cut them in the middle and leave work to be repeated.
 
-    Spark and py4j log traces of a batch that is cut. Nothing has failed: the next start repeats the batch.
+    Spark and py4j log traces of a batch that is cut. Nothing has failed: the next start repeats the batch. `is_quiet`
+    hides the traces and all that Spark would log later, so it is for the end of the process alone.
     """
     deadline = time.monotonic() + STOP_GRACE_S
     for query in queries:
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.05)
-        _hush(session)
+        if is_quiet:
+            _hush(session)
         query.stop()
 
 

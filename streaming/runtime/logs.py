@@ -16,7 +16,8 @@ import threading
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from functools import wraps
+from typing import Any, ParamSpec, TextIO, TypeVar
 
 import structlog
 
@@ -24,6 +25,8 @@ from streaming.runtime.printable import printable, printable_lines
 from streaming.runtime.secrets import Masking
 from streaming.settings import LogSettings
 
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 SEVERAL_LINES = ("exception", "stack")
 """Fields of a log line that hold tracebacks."""
 LINE_BYTES_MAX = 65_536
@@ -36,6 +39,8 @@ CHATTER = re.compile(
     r"|Please consider reporting this to the maintainers of)"
 )
 """Lines that the JVM writes at each start, whatever the settings."""
+_maskings: list[Masking] = []
+"""What hides secrets in the logs of this process."""
 
 
 def configure_logging(
@@ -55,7 +60,8 @@ def configure_logging(
     ]
     # The last before rendering, when all that is shown is there. Tracebacks are plain text by then: structlog's own
     # for people would show the local variables of every frame.
-    rendering: list[structlog.typing.Processor] = [_Masked(Masking(secrets)), *_renderers(settings)]
+    _maskings[:] = [Masking(secrets)]
+    rendering: list[structlog.typing.Processor] = [_Masked(_maskings[0]), *_renderers(settings)]
     structlog.configure(
         processors=[*common, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -63,6 +69,26 @@ def configure_logging(
         logger_factory=lambda *_: _Lines(sys.stderr),
     )
     _adopt_libraries(common, rendering, level)
+
+
+def mask_too(secrets: frozenset[str]) -> None:
+    """From now on the logs of this process show none of these secrets either."""
+    for masking in _maskings:
+        masking.add(secrets)
+
+
+def with_log_fields(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+    """Returns `function` for another thread to call: its log lines have the fields that are bound in this thread, such
+    as the cluster. A new thread has none of them.
+    """
+    fields = structlog.contextvars.get_contextvars()
+
+    @wraps(function)
+    def bound(*arguments: Arguments.args, **options: Arguments.kwargs) -> Answer:
+        with structlog.contextvars.bound_contextvars(**fields):
+            return function(*arguments, **options)
+
+    return bound
 
 
 class _Lines(structlog.PrintLogger):
@@ -167,6 +193,7 @@ def shown_line(line: str, log_format: str, masking: Masking, *, now_ms: int) -> 
 def pass_standard_error_through(settings: LogSettings, secrets: frozenset[str], *, now_ms: Callable[[], int]) -> None:
     """Logs what is written to standard error line by line, from now on until the process ends."""
     masking, log_format = Masking(secrets), settings.format
+    _maskings.append(masking)
     terminal = os.dup(2)
     reading, writing = os.pipe()
     sys.stderr.flush()

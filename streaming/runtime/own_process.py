@@ -1,8 +1,11 @@
-"""What this process is to its machine: who runs it, who may read the files that it makes, how it gives memory back."""
+"""What this process is to its machine: who runs and ends it, who may read its files, how it gives memory back."""
 
 import os
 import pwd
+import signal
+import threading
 from pathlib import Path
+from types import FrameType
 
 from streaming.settings import ReadableBy
 
@@ -11,6 +14,18 @@ ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 """Arrow's own variable, read once, when pyarrow is imported."""
 NO_SIGN_IN = (1 << 32) - 1
 """The kernel's audit id of a process that no sign-in has begun (proc(5))."""
+
+
+def stopped_by_signals() -> threading.Event:
+    """Returns an event that SIGTERM and SIGINT set from now on."""
+    stopping = threading.Event()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    return stopping
 
 
 def restrict_new_files(readable_by: ReadableBy) -> None:
@@ -36,6 +51,14 @@ def give_memory_back() -> None:
     (docs/measurements/fleet.md), and keeps Arrow's choice.
     """
     os.environ.setdefault(ARROW_POOL, "system")
+
+
+def has_own_terminal() -> bool:
+    """Returns whether somebody sits at a terminal in front of this process. Once the terminal is closed nobody does."""
+    try:
+        return os.isatty(0)
+    except OSError:
+        return False
 
 
 def os_user() -> str:

@@ -39,6 +39,12 @@ class Masking:
     """Replaces secrets by asterisks in values of any type."""
 
     def __init__(self, secrets: frozenset[str] = frozenset()) -> None:
+        self._secrets = frozenset[str]()
+        self.add(secrets)
+
+    def add(self, secrets: frozenset[str]) -> None:
+        """Replaces these secrets, too."""
+        self._secrets = secrets = self._secrets | secrets
         spellings = {form for secret in secrets for form in _spellings(secret) if len(form) >= VALUE_LENGTH_MIN}
         # The longest first: a secret may be the beginning of another.
         alternatives = "|".join(map(re.escape, sorted(spellings, key=lambda form: (-len(form), form))))

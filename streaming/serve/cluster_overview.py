@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from streaming.serve.snapshot import Snapshot
+from streaming.settings.clusters import PAUSED_MODE
 from streaming.views.spans import stale_after_ms
 
 GROUPS_SHOWN = 3
@@ -15,7 +16,7 @@ Row = dict[str, Any]
 
 def overview(snapshots: Iterable[Snapshot], *, now_ms: int) -> list[Row]:
     """Returns a row for each cluster, the worst first: clusters of which nothing new is known, then those with more
-    skew per threshold, then those with more groups that have a bad verdict.
+    skew per threshold, then those with more groups that have a bad verdict. A paused cluster may have old data.
     """
     return sorted((_row(snapshot, now_ms) for snapshot in snapshots), key=_badness)
 
@@ -64,6 +65,6 @@ def _badness(row: Row) -> tuple[Any, ...]:
     """Sorts the worst first."""
     known = [value for value in row["max_over_mean"].values() if value is not None]
     bad = sum(count for status, count in row["groups"].items() if status not in SOUND)
-    is_blind = bool(row["failures"]) or row["is_stale"]
+    is_blind = bool(row["failures"]) or (row["is_stale"] and row["mode"] != PAUSED_MODE)
     skew = max(known, default=0.0) / row["threshold_enter"]
     return not is_blind, not row["brokers_unreported"], -skew, -bad, row["kafka_cluster"]

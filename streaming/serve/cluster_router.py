@@ -30,20 +30,25 @@ BELOW = re.compile(r"/clusters/([^/]+)(/.*)?", re.DOTALL)
 class ClusterRouter:
     """ASGI application: hands a request below /clusters/NAME to the application of that cluster, others to `shared`."""
 
-    def __init__(self, shared: ASGIApp, clusters: Mapping[str, Starlette]) -> None:
-        self._shared = shared
-        self.clusters = clusters
+    def __init__(self, shared: ASGIApp | None = None, clusters: Mapping[str, Starlette] | None = None) -> None:
+        self._shared = shared or Starlette()
+        self.clusters = clusters or {}
+
+    def replace(self, shared: ASGIApp, clusters: Mapping[str, Starlette]) -> None:
+        """From the next request on, these applications answer. May be called in any thread."""
+        self._shared, self.clusters = shared, clusters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request. An application sees its paths as at the root, as its rules on who may read go by them."""
+        shared, clusters = self._shared, self.clusters
         below = BELOW.fullmatch(scope["path"]) if scope["type"] == "http" else None
-        if below is None or below[1] not in self.clusters:
-            await self._shared(scope, receive, send)
+        if below is None or below[1] not in clusters:
+            await shared(scope, receive, send)
         elif below[2] is None:
             await RedirectResponse(f"{below[1]}/")(scope, receive, send)
         else:
             inner = {**scope, "path": below[2], "raw_path": below[2].encode("utf-8", "surrogateescape")}
-            await self.clusters[below[1]](inner, receive, send)
+            await clusters[below[1]](inner, receive, send)
 
 
 def build_shared_app(

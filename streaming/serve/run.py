@@ -12,7 +12,6 @@ from types import FrameType
 
 import structlog
 import uvicorn
-from starlette.types import ASGIApp
 
 from streaming.errors import RebalancerError
 from streaming.notify.sender import Notifier
@@ -25,6 +24,7 @@ from streaming.serve.metrics import FORMS, Exposition, ExpositionOfAll, Form
 from streaming.serve.snapshot import Snapshot, SnapshotReader
 from streaming.serve.web import Door, build_app
 from streaming.settings import ServeSettings, Settings
+from streaming.settings.changes import AdjustBy, are_several, reads_the_same
 
 log = structlog.get_logger()
 SWITCH_S = 0.001
@@ -40,9 +40,9 @@ ActionsOf = Callable[[Settings], Actions]
 """What requests that act on a cluster ask: it knows control's journal and Kafka."""
 
 
-def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf) -> int:
+def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf, adjust_by: AdjustBy) -> int:
     """Serve one cluster or several until SIGTERM or SIGINT; returns the exit code. Raises PortUnavailable."""
-    (settings, *others) = clusters.values()
+    settings = next(iter(clusters.values()))
     listener = _listen(settings.serve)
     server: Server | None = None
 
@@ -51,37 +51,26 @@ def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf) -> int:
             server.should_exit = True
 
     with listener:
-        forms = () if others else FORMS  # nobody asks for those of each of many clusters all the time
-        refreshers, notifiers = dict[str, Refresher](), list[Notifier]()
-        for name, each in clusters.items():
-            # Log lines of their threads name the cluster, if there are several.
-            with structlog.contextvars.bound_contextvars(**({"kafka_cluster": name} if others else {})):
-                refreshers[name] = Refresher(each, None if others else stop, clocks.now_ms, forms)
-                notifiers.append(_notifier(each, refreshers[name]))
-        app, events = _apps(clusters, refreshers, actions_of) if others else _app(settings, refreshers, actions_of)
-
-        def close_events() -> None:
-            for each in events:
-                each.close()
-
-        server = Server(server_config(app, settings.serve), close_events)
+        parts: OneCluster | ClusterParts
+        if are_several(clusters):
+            parts = several = ClusterParts(clusters, actions_of)
+            adjust_by(several.adjust)
+        else:
+            parts = OneCluster(settings, actions_of, stop)
+        server = Server(server_config(parts.app, settings.serve), parts.close_events)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         host, port = listener.getsockname()[:2]
         scheme = "http" if settings.serve.tls_certificate_file is None else "https"
         log.info("serve_started", url=f"{scheme}://{host}:{port}/", tables=settings.storage.tables)
         _put_answers_first()
-        parts: list[Refresher | Notifier] = [*refreshers.values(), *notifiers]
-        for part in parts:
-            part.start()
+        parts.start()
         try:
             server.run(sockets=[listener])
         finally:
-            for part in parts:
-                part.stop()
-    for refresher in refreshers.values():
-        if refresher.failure is not None:
-            raise refresher.failure
+            parts.stop()
+    if isinstance(parts, OneCluster) and parts.refresher.failure is not None:
+        raise parts.refresher.failure
     log.info("serve_stopped")
     return 0
 
@@ -94,38 +83,110 @@ def _put_answers_first() -> None:
     gc.freeze()
 
 
-def _notifier(settings: Settings, refresher: "Refresher") -> Notifier:
-    return Notifier(settings, lambda: refresher.snapshot().groups.topics, clocks.now_ms)
+class OneCluster:
+    """What serve does for a cluster: refreshes its snapshot, notifies, answers requests about it."""
 
-
-def _app(
-    settings: Settings, refreshers: Mapping[str, "Refresher"], actions_of: ActionsOf
-) -> tuple[ASGIApp, list[Events]]:
-    """Returns the application of the one cluster, and its streams of events."""
-    (refresher,) = refreshers.values()
-    app = build_app(refresher.snapshot, refresher.exposition, settings, clocks.now_ms, actions_of(settings))
-    return app, [app.state.events]
-
-
-def _apps(
-    clusters: Mapping[str, Settings], refreshers: Mapping[str, "Refresher"], actions_of: ActionsOf
-) -> tuple[ASGIApp, list[Events]]:
-    """Returns the application of several clusters, and their streams of events."""
-    door = Door.of(next(iter(clusters.values())).serve, clocks.now_ms)
-
-    def of_all() -> list[Snapshot]:
-        return [refresher.snapshot() for refresher in refreshers.values()]
-
-    apps = {
-        name: build_app(
-            refreshers[name].snapshot, refreshers[name].exposition, settings, clocks.now_ms, actions_of(settings),
+    def __init__(
+        self,
+        settings: Settings,
+        actions_of: ActionsOf,
+        on_failure: Callable[[], None] | None,
+        *,
+        door: Door | None = None,
+        of_all: Callable[[], Sequence[Snapshot]] | None = None,
+    ) -> None:
+        """`on_failure` is called after a bug, if this cluster is the only one. `door` and `of_all`, the snapshots of
+        all clusters, are given if it is one of several.
+        """
+        self.settings = settings
+        forms = FORMS if of_all is None else ()  # nobody asks for those of each of many clusters all the time
+        self.refresher = Refresher(settings, on_failure, clocks.now_ms, forms)
+        self._notifier = Notifier(settings, lambda: self.refresher.snapshot().groups.topics, clocks.now_ms)
+        self.app = build_app(
+            self.refresher.snapshot, self.refresher.exposition, settings, clocks.now_ms, actions_of(settings),
             door=door, of_all=of_all,
-        )
-        for name, settings in clusters.items()
-    }  # fmt: skip
-    parts = [(refreshers[name].snapshot, settings) for name, settings in clusters.items()]
-    shared = build_shared_app(parts, ExpositionOfAll(parts), clocks.now_ms, door)
-    return ClusterRouter(shared, apps), [app.state.events for app in apps.values()]
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Starts its threads."""
+        self.refresher.start()
+        self._notifier.start()
+
+    def close_events(self) -> None:
+        """Ends streams of events, which requests may be waiting for."""
+        events: Events = self.app.state.events
+        events.close()
+
+    def stop(self) -> None:
+        """Ends its threads and waits for them."""
+        self.refresher.stop()
+        self._notifier.stop()
+
+
+class ClusterParts:
+    """What serve does for several clusters, which may change while it runs. One door stands before all of them."""
+
+    def __init__(self, clusters: Mapping[str, Settings], actions_of: ActionsOf) -> None:
+        self._actions_of = actions_of
+        self._door = Door.of(next(iter(clusters.values())).serve, clocks.now_ms)
+        self._lock = threading.Lock()
+        self._runs = False
+        self._parts: dict[str, OneCluster] = {}
+        self.app = ClusterRouter()
+        self._put_up(clusters)
+
+    def start(self) -> None:
+        """Starts the threads of all clusters."""
+        with self._lock:
+            self._runs = True
+            for part in self._parts.values():
+                part.start()
+
+    def adjust(self, clusters: Mapping[str, Settings]) -> None:
+        """Begin to serve what is new among these clusters, and end what is not among them. A cluster whose settings
+        have changed is served by those of before until the new ones are ready.
+        """
+        with self._lock:
+            before = self._parts
+            self._put_up(clusters)
+            for name, part in before.items():
+                if self._runs and self._parts.get(name) is not part:
+                    part.close_events()
+                    part.stop()
+            for name, part in self._parts.items():
+                if self._runs and before.get(name) is not part:
+                    part.start()
+
+    def close_events(self) -> None:
+        """Ends all streams of events."""
+        for part in [*self._parts.values()]:
+            part.close_events()
+
+    def stop(self) -> None:
+        """Ends all threads and waits for them."""
+        with self._lock:
+            self._runs = False
+            for part in self._parts.values():
+                part.stop()
+
+    def _put_up(self, clusters: Mapping[str, Settings]) -> None:
+        self._parts = {
+            name: self._kept(name, settings) or self._new(name, settings) for name, settings in clusters.items()
+        }
+        shown = [(part.refresher.snapshot, part.settings) for part in self._parts.values()]
+        shared = build_shared_app(shown, ExpositionOfAll(shown), clocks.now_ms, self._door)
+        self.app.replace(shared, {name: part.app for name, part in self._parts.items()})
+
+    def _kept(self, name: str, settings: Settings) -> OneCluster | None:
+        part = self._parts.get(name)
+        return part if part is not None and reads_the_same("serve", part.settings, settings) else None
+
+    def _new(self, name: str, settings: Settings) -> OneCluster:
+        with structlog.contextvars.bound_contextvars(kafka_cluster=name):  # log lines of its threads name the cluster
+            return OneCluster(settings, self._actions_of, None, door=self._door, of_all=self._snapshots)
+
+    def _snapshots(self) -> list[Snapshot]:
+        return [part.refresher.snapshot() for part in self._parts.values()]
 
 
 class Refresher:

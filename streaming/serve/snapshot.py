@@ -14,6 +14,7 @@ import structlog
 
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
+from streaming.settings.clusters import PAUSED_MODE, is_paused
 from streaming.tables import TableReader, TableState, unfit_as_unavailable
 from streaming.views.broker_load import LoadPart, LoadReader
 from streaming.views.control import ControlPart, ControlReader
@@ -119,7 +120,7 @@ class SnapshotReader:
         values["webhooks"] = tuple(row.state(give_up_ms, now_ms=now_ms) for row in values["webhooks"])
         return Snapshot(
             kafka_cluster=settings.kafka.cluster_name,
-            mode=settings.control.mode,
+            mode=PAUSED_MODE if is_paused(settings) else settings.control.mode,
             threshold_enter=settings.trigger.enter_ratio,
             threshold_exit=settings.trigger.exit_ratio,
             trigger_resources=tuple(settings.trigger.resources),

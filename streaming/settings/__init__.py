@@ -4,7 +4,7 @@ Unknown keys are refused. Nothing is read here: `streaming.config` loads setting
 """
 
 import re
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -174,6 +174,14 @@ def _options_of_java(options: str) -> str:
     return options
 
 
+def _own_process(role: str) -> Any:
+    return Field(
+        True,
+        description=f"true: each of several clusters has a {role} process of its own; false: one process works for all "
+        "clusters that have false here, in a thread for each, which saves memory where clusters are small.",
+    )
+
+
 class CollectSettings(PrometheusFields):
     """The sampler of brokers and groups."""
 
@@ -209,6 +217,7 @@ class CollectSettings(PrometheusFields):
         "1/1",
         description="The part of the brokers and groups that this collector reports: 1/2 and 2/2 are two collectors.",
     )
+    own_process: bool = _own_process("collect")
 
 
 class PipelineSettings(Section):
@@ -370,6 +379,7 @@ class ControlSettings(Section):
         le=RETENTION_MAX_MS,
         description="How long executions with their plans, and outdated notes on brokers, stay stored. Unit: ms.",
     )
+    own_process: bool = _own_process("control")
 
 
 def _patterns(values: dict[str, Item]) -> dict[str, Item]:

@@ -33,6 +33,16 @@ FOLDER = "clusters"
 """Folder below `storage.tables` and `storage.checkpoints` in which each cluster has a folder of its own."""
 
 
+PAUSED: bool = Field(
+    False,
+    description="Whether nothing of the cluster runs: no collect, no control, no part of the pipeline. serve still "
+    "shows its tables.",
+)
+
+PAUSED_MODE = "paused"
+"""The mode that is shown of a paused cluster, in the place of `control.mode`."""
+
+
 class ClusterStorage(Section):
     """The places of one cluster's tables and checkpoints."""
 
@@ -59,6 +69,13 @@ class ClusterSettings(Section):
     planner: PlannerSettings = PlannerSettings()
     control: ControlSettings = ControlSettings()
     lag: LagSettings = LagSettings()
+    paused: bool = PAUSED
+
+
+class NamedClusterSettings(Settings):
+    """Whole settings of a cluster that the settings file names."""
+
+    paused: bool = PAUSED
 
 
 class DeploymentSettings(Settings):
@@ -67,6 +84,11 @@ class DeploymentSettings(Settings):
     clusters: dict[str, ClusterSettings] = Field(
         default={}, description="name: sections of one of several clusters, which override those at the top."
     )
+
+
+def is_paused(settings: Settings) -> bool:
+    """Returns whether nothing of this cluster is to run. Only a cluster that the settings file names can be paused."""
+    return isinstance(settings, NamedClusterSettings) and settings.paused
 
 
 def spelling_in_environment(name: str) -> str:

@@ -13,8 +13,10 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from streaming.config import load_settings
+from streaming.config import load_clusters, load_settings
 from streaming.settings import Settings
+from streaming.settings.changes import READ_BY
+from streaming.settings.clusters import is_paused, name_problems
 from tests.deploy.objects import (
     CHART,
     EXAMPLES,
@@ -35,6 +37,7 @@ from tests.shell.test_levels import granted, rows_of
 
 KUBERNETES = ("1.25", "1.37")
 """The oldest release that the chart allows, and the newest that there are schemas of."""
+OF_ONE_CLUSTER = [example for example in EXAMPLES if example != "clusters"]
 CUSTOM: dict[str, type[BaseModel]] = {"ServiceMonitor": ServiceMonitor, "PrometheusRule": PrometheusRule}
 
 
@@ -180,7 +183,7 @@ def test_a_batch_under_way_can_be_finished() -> None:
     assert least_s > grace_s
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", OF_ONE_CLUSTER)
 def test_the_product_reads_the_settings_of_every_role(example: str, tmp_path: Path) -> None:
     objects = golden(example)
     (data,) = [made["data"] for made in of_kind(objects, "ConfigMap") if "serve.yaml" in made["data"]]
@@ -200,6 +203,84 @@ def test_the_product_reads_the_settings_of_every_role(example: str, tmp_path: Pa
             assert {service["metadata"]["name"], f"{service['metadata']['name']}.kafka-tools.svc"} <= set(
                 settings.serve.allowed_hosts
             )
+
+
+def test_each_cluster_has_pods_of_its_own_but_for_pipeline_and_serve() -> None:
+    found: dict[tuple[str, ...], Json] = {}
+    for made in of_kind(golden("clusters"), "Deployment", "StatefulSet"):
+        (container,) = made["spec"]["template"]["spec"]["containers"]
+        found[tuple(container["args"])] = made
+    assert found.keys() == {
+        ("collect", "--cluster", "east", "--set", "collect.shard=1/2"),
+        ("collect", "--cluster", "east", "--set", "collect.shard=2/2"),
+        ("collect", "--cluster", "west-2", "--set", "collect.shard=1/1"),
+        ("control", "--cluster", "east"),
+        ("control", "--cluster", "west-2"),
+        ("pipeline",),
+        ("serve",),
+    }, "lab is paused"
+    east, west = (found["control", "--cluster", name]["spec"] for name in ("east", "west-2"))
+    assert east["selector"] != west["selector"]
+    for spec in (east, west):  # each pair of controls shares no node, and loses one of them at a time
+        (term,) = spec["template"]["spec"]["affinity"]["podAntiAffinity"][
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ]
+        assert term["labelSelector"] == spec["selector"]
+        budgets = [row["spec"] for row in of_kind(golden("clusters"), "PodDisruptionBudget")]
+        assert [row["maxUnavailable"] for row in budgets if row["selector"] == spec["selector"]] == [1]
+
+
+def test_the_product_reads_the_settings_of_each_clusters_pods(tmp_path: Path) -> None:
+    objects = golden("clusters")
+    (data,) = [made["data"] for made in of_kind(objects, "ConfigMap") if "serve.yaml" in made["data"]]
+    used = set()
+    for role, pod in pods(objects):
+        (key,) = {item["key"] for volume in pod["volumes"] for item in volume.get("configMap", {}).get("items", ())}
+        used.add(key)
+        file = tmp_path / key
+        file.write_text(data[key], encoding="utf-8")
+        clusters = {name: effective.settings for name, effective in load_clusters(file, None, {}).items()}
+        args = pod["containers"][0]["args"]
+        assert [*clusters] == ([args[2]] if "--cluster" in args else ["east", "lab", "west-2"])
+        assert [name for name, settings in clusters.items() if is_paused(settings)] == ["lab"][: len(clusters) // 3]
+        files = {file for settings in clusters.values() for file in files_of(settings)}
+        assert files == mounted_secrets(pod), role
+        assert not [file for file in files if role == "serve"], "serve never logs in to Kafka"
+        for name, settings in clusters.items():
+            assert settings.storage.tables == f"/var/lib/rebalancer/tables/clusters/{name}"
+            if role == "control":
+                assert settings.control.mode == ("apply" if name == "east" else "propose")
+    assert used == data.keys()
+
+
+def test_a_change_of_one_cluster_starts_no_pods_that_do_not_read_it() -> None:
+    """The checksum is over the settings of the pod, without those of other clusters and of roles beside it."""
+    (data,) = [made["data"] for made in of_kind(golden("clusters"), "ConfigMap") if "serve.yaml" in made["data"]]
+    own = {key: yaml.safe_load(text)["clusters"] for key, text in data.items()}
+    assert own["control-east.yaml"].keys() == own["collect-east.yaml"].keys() == {"east"}
+    for name in ("east", "lab", "west-2"):
+        assert (
+            own["pipeline.yaml"][name].keys()
+            <= {"kafka", "topics", "storage", "paused"}
+            <= READ_BY["pipeline"] | {"paused"}
+        )
+    assert "control" not in own["collect-east.yaml"]["east"]
+
+
+def test_names_of_clusters_can_be_those_of_objects() -> None:
+    """The product takes more of them."""
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    names = schema["properties"]["clusters"]["propertyNames"]
+    for name, is_taken in (
+        ("east", True),
+        ("eu-west-2", True),
+        ("eu_west", False),
+        ("East", False),
+        ("-a", False),
+        ("a.b", False),
+    ):
+        assert bool(re.search(names["pattern"], name)) == is_taken, name
+        assert not is_taken or not [*name_problems([name])]
 
 
 def test_tables_in_a_bucket_need_no_volume_but_credentials_and_a_way_there() -> None:
@@ -284,7 +365,7 @@ def test_secrets_of_a_webhook_go_to_serve_alone(tmp_path: Path) -> None:
 
 def files_of(settings: Settings) -> set[str]:
     """Files that the settings name as their secrets."""
-    sections = settings.model_dump(mode="json").values()
+    sections = settings.model_dump(mode="json", exclude={"paused"}).values()
     return {value for section in sections for key, value in section.items() if key.endswith("_file") and value}
 
 
@@ -307,7 +388,7 @@ def test_each_collector_reports_a_part_of_its_own() -> None:
             assert made["spec"]["strategy"] == {"type": "Recreate"}, "two of one part would count it twice"
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", OF_ONE_CLUSTER)
 def test_another_number_of_shards_can_be_installed(example: str) -> None:
     """A selector can't be changed, so that of a collector holds its number, not how many there are."""
     collectors = [made for made in of_kind(golden(example), "Deployment") if "-collect-" in made["metadata"]["name"]]
@@ -333,7 +414,7 @@ def test_controls_share_no_node_unless_the_volume_is_on_one() -> None:
     assert [pod["affinity"] for _, pod in pods(golden("one-node"))] == [affinity("one-node")] * 4
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", OF_ONE_CLUSTER)
 def test_pods_may_reach_the_brokers_and_serve_alone_is_reached(example: str) -> None:
     objects = golden(example)
     policies = {
@@ -380,7 +461,10 @@ def test_values_fit_their_schema_and_slips_do_not() -> None:
         assert not list(judge.iter_errors(yaml.safe_load(file.read_text(encoding="utf-8")))), file
     slips: list[Json] = [
         {"settings": {"kafka": {"sasl_password": "x"}}}, {"settings": {"collect": {"shard": "1/2"}}},
-        {"settings": {"control": {"mode": "aply"}}}, {"secretFiles": {"kafka.sasl_password": {}}}, {"replicas": 2},
+        {"settings": {"control": {"mode": "aply"}}}, {"clusters": {"east": {"settings": {"serve": {}}}}},
+        {"clusters": {"Ea.st": {}}}, {"clusters": {"east": {"secretFiles": {"serve.users_file": {}}}}},
+        {"clusters": {"east": {"settings": {"kafka": {"sasl_password": "x"}}}}},
+        {"secretFiles": {"kafka.sasl_password": {}}}, {"replicas": 2},
     ]  # fmt: skip
     assert all(list(judge.iter_errors(slip)) for slip in slips)
 

@@ -16,7 +16,11 @@ from tests.deploy.objects import ROLES, ROOT
 UNITS = ROOT / "deploy" / "systemd"
 SYSTEM = Path("/usr/lib/systemd/system")
 PROGRAM = "/opt/rebalancer/.venv/bin/rebalancer"
-SERVICES = ("rebalancer-collect@1-2", "rebalancer-pipeline", "rebalancer-control", "rebalancer-serve")
+SERVICES = (
+    "rebalancer-collect@1-2", "rebalancer-pipeline", "rebalancer-control", "rebalancer-serve",
+    "rebalancer-collect-cluster@eu-west", "rebalancer-control-cluster@eu-west",
+)  # fmt: skip
+TARGETS = ("rebalancer", "rebalancer-clusters", "rebalancer-cluster@eu-west")
 EXPOSURE_MAX = 1.3
 """Of 10; the page has the figures."""
 TIMEOUT_S = 300
@@ -36,10 +40,11 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for target in SYSTEM.glob("*.target"):
         if not target.is_symlink():
             shutil.copy(target, targets)
-    program = root / PROGRAM.removeprefix("/")
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
+    for path in (PROGRAM, "/bin/kill"):
+        program = root / path.removeprefix("/")
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
     return root
 
 
@@ -51,13 +56,13 @@ def analyze(machine: Path, *arguments: str) -> "subprocess.CompletedProcess[str]
 def test_who_makes_plans_may_load_machine_code() -> None:
     """With it the rule makes each plan fail: `PermissionError: cannot allocate executable memory`."""
     strict = {file.stem for file in UNITS.glob("*.service") if "\nMemoryDenyWriteExecute=yes\n" in file.read_text()}
-    assert strict == {"rebalancer-collect@"}
+    assert strict == {"rebalancer-collect@", "rebalancer-collect-cluster@"}
 
 
 @needs_systemd
 def test_systemd_has_nothing_against_the_units(machine: Path) -> None:
     files = [str(machine / f"etc/systemd/system/{name}.service") for name in SERVICES]
-    files.append(str(machine / "etc/systemd/system/rebalancer.target"))
+    files += [str(machine / f"etc/systemd/system/{name}.target") for name in TARGETS]
     done = analyze(machine, "verify", "--man=no", *files)
     ours = [line for line in done.stderr.splitlines() if "rebalancer" in line or "10-common" in line]
     assert (done.returncode, ours) == (0, []), done.stderr
@@ -92,19 +97,40 @@ def unit(file: Path) -> ConfigParser:
     return parser
 
 
-def test_each_role_has_a_unit_that_starts_it_and_the_target_starts_all() -> None:
-    roles = {}
-    for file in UNITS.glob("rebalancer-*.service"):
-        role = re.split(r"[-@.]", file.name)[1]
-        start = unit(file)["Service"]["ExecStart"].split()
-        assert start[:2] == [PROGRAM, role]
+def roles_wanted(target: str) -> list[tuple[str, bool]]:
+    """(Role, whether it is that of one of several clusters) of each service that a target starts."""
+    found = []
+    for name in unit(UNITS / target)["Unit"]["Wants"].split():
+        file = re.sub("@.*", "@.service", name) if "@" in name else name
+        start = unit(UNITS / file)["Service"]["ExecStart"].split()
+        assert start[0] == PROGRAM
         options = [argument for argument in start[2:] if argument.startswith("--")]
-        shown = CliRunner().invoke(rebalancer, [role, "--help"]).output
+        shown = CliRunner().invoke(rebalancer, [start[1], "--help"]).output
         assert all(option in shown for option in options)
-        roles[role] = file.name
-    assert roles.keys() == set(ROLES)
-    wanted = unit(UNITS / "rebalancer.target")["Unit"]["Wants"].split()
-    assert {name.replace("@1-1", "@") for name in wanted} == set(roles.values())
+        if "--cluster" in options:
+            assert name.endswith("@%i.service"), "%I would make a slash of the hyphen in a name"
+            assert start[-1] == "%i"
+        found.append((start[1], "--cluster" in options))
+    return found
+
+
+def test_each_role_has_a_unit_that_starts_it_and_the_target_starts_all() -> None:
+    assert sorted(roles_wanted("rebalancer.target")) == [(role, False) for role in sorted(ROLES)]
+
+
+def test_each_of_several_clusters_has_a_collector_and_a_control_beside_what_works_for_all() -> None:
+    assert roles_wanted("rebalancer-clusters.target") == [("pipeline", False), ("serve", False)]
+    assert roles_wanted("rebalancer-cluster@.target") == [("collect", True), ("control", True)]
+    assert unit(UNITS / "rebalancer-cluster@.target")["Unit"]["PartOf"] == "rebalancer-clusters.target"
+    for role in ("collect", "control"):
+        part_of = unit(UNITS / f"rebalancer-{role}-cluster@.service")["Unit"]["PartOf"]
+        assert part_of == "rebalancer-cluster@%i.target"
+
+
+def test_a_reload_sends_the_signal_that_lets_roles_read_their_settings_again() -> None:
+    common = unit(UNITS / "rebalancer-.service.d" / "10-common.conf")["Service"]
+    assert common["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert "signal.SIGHUP" in (ROOT / "streaming" / "commands" / "reloading.py").read_text(encoding="utf-8")
 
 
 def test_a_batch_under_way_can_be_finished() -> None:

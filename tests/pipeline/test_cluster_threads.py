@@ -7,10 +7,11 @@ import pytest
 import structlog
 
 from streaming.errors import ClusterUnreachable, SetUpIncomplete
-from streaming.pipeline import cluster_threads
-from streaming.pipeline.cluster_threads import ClusterThreads
+from streaming.runtime import cluster_threads
+from streaming.runtime.cluster_threads import ClusterThreads
 from streaming.settings import Settings
-from tests.waiting import DEADLINE_S
+from streaming.settings.clusters import NamedClusterSettings
+from tests.waiting import DEADLINE_S, until
 
 
 class Spark:
@@ -34,7 +35,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_threads, "RETRY_WAIT_S", 0.0)
 
 
-def run_with(spark: Spark, run_one: Callable[[str, threading.Event], int]) -> int:
+def run_with(spark: Spark | None, run_one: Callable[[str, threading.Event], int]) -> int:
     """Run two clusters with this pipeline, whose first run begins once both have begun."""
     stopping, both, begun = threading.Event(), threading.Barrier(2, timeout=DEADLINE_S), set[str]()
 
@@ -130,3 +131,76 @@ def test_pauses_grow_while_a_cluster_fails_soon_after_its_start(monkeypatch: pyt
         0.004,
         0.004,
     ]
+
+
+def test_clusters_come_go_and_change_while_the_others_run_on() -> None:
+    """A changed cluster's next pipeline begins when the one before has ended: both write the same tables."""
+    stopping, runs, alive = threading.Event(), list[str](), set[str]()
+
+    def run_one(settings: Settings) -> int:
+        name = settings.kafka.cluster_name
+        assert name not in alive
+        alive.add(name)
+        runs.append(name)
+        assert threads.stopping_of(name).wait(DEADLINE_S)
+        alive.discard(name)
+        return 0
+
+    threads = ClusterThreads(settings_of("east", "west", "north"), Spark(), run_one, stopping)
+    running = threading.Thread(target=threads.run)
+    running.start()
+    try:
+        until("all run", lambda: alive == {"east", "west", "north"})
+        west = Settings.model_validate({"kafka": {"cluster_name": "west", "request_timeout_ms": 7_000}})
+        threads.adjust(settings_of("east", "south") | {"west": west})
+        until("the new ones run", lambda: len(runs) == 5 and alive == {"east", "west", "south"})
+    finally:
+        stopping.set()
+        running.join(DEADLINE_S)
+    assert not running.is_alive()
+    assert sorted(runs[:3]) == ["east", "north", "west"]
+    assert sorted(runs[3:]) == ["south", "west"]
+    assert not alive
+
+
+def test_a_paused_cluster_has_no_pipeline_and_what_a_pipeline_does_not_read_disturbs_none() -> None:
+    stopping, runs = threading.Event(), list[str]()
+
+    def named(name: str, **own: object) -> dict[str, Settings]:
+        return {name: NamedClusterSettings.model_validate({"kafka": {"cluster_name": name}, **own})}
+
+    def run_one(settings: Settings) -> int:
+        runs.append(settings.kafka.cluster_name)
+        assert threads.stopping_of(settings.kafka.cluster_name).wait(DEADLINE_S)
+        return 0
+
+    threads = ClusterThreads(named("east", paused=True) | named("west"), Spark(), run_one, stopping)
+    running = threading.Thread(target=threads.run)
+    running.start()
+    try:
+        until("west runs", lambda: runs == ["west"])
+        threads.adjust(named("east") | named("west", trigger={"enter_ratio": 3.0}))
+        until("east runs", lambda: len(runs) == 2)
+    finally:
+        stopping.set()
+        running.join(DEADLINE_S)
+    assert runs == ["west", "east"]
+
+
+def test_a_cluster_that_hangs_keeps_no_other_and_no_end_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_threads, "END_WAIT_S", 0.05)
+    released, runs = threading.Event(), list[str]()
+
+    def run_one(name: str, stopping: threading.Event) -> int:
+        runs.append(name)
+        if name == "east":
+            assert released.wait(DEADLINE_S)  # and hears of no end
+        if runs.count("west") == 3:
+            stopping.set()
+        return 0
+
+    with structlog.testing.capture_logs() as logged:
+        assert run_with(None, run_one) == 0
+    released.set()
+    assert sorted(runs) == ["east", "west", "west", "west"]
+    assert [row["threads"] for row in logged if row["event"] == "clusters_hang"] == [["cluster-east"]]

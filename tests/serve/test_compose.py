@@ -12,13 +12,13 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from streaming.cli import run
-from streaming.config import load_settings
+from streaming.config import load_clusters, load_settings
 from streaming.runtime import jars, processes
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-COMPOSE = DEPLOY / "compose.yml"
+COMPOSE, TWO_CLUSTERS = DEPLOY / "compose.yml", DEPLOY / "compose" / "two-clusters.yml"
 PORT = re.compile(r"127\.0\.0\.1:\d+:\d+")
 DEFAULTS = re.compile(r"\$\{(\w+):-([^}]*)\}")
 PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+")
@@ -73,11 +73,31 @@ class Compose(Strict):
     volumes: dict[str, None]
 
 
+def loaded(file: Path) -> dict[str, Any]:
+    """As Compose reads it where nothing is set in the environment."""
+    content = yaml.safe_load(DEFAULTS.sub(r"\2", file.read_text()))
+    return {key: value for key, value in content.items() if not key.startswith("x-")}
+
+
 @pytest.fixture(scope="module")
 def compose() -> Compose:
-    """As Compose reads it where nothing is set in the environment."""
-    loaded = yaml.safe_load(DEFAULTS.sub(r"\2", COMPOSE.read_text()))
-    return Compose.model_validate({key: value for key, value in loaded.items() if not key.startswith("x-")})
+    return Compose.model_validate(loaded(COMPOSE))
+
+
+@pytest.fixture(scope="module")
+def two_clusters() -> Compose:
+    """Both files, merged as the Compose Specification has it: lists are added up, what is mounted last counts."""
+    both = loaded(COMPOSE)
+    more = loaded(TWO_CLUSTERS)
+    both["volumes"] |= more["volumes"]
+    for name, service in more["services"].items():
+        merged = both["services"].setdefault(name, {})
+        for key, value in service.items():
+            if isinstance(value, list):
+                merged[key] = [*merged.get(key, []), *value]
+            else:
+                merged[key] = {**merged.get(key, {}), **value} if isinstance(value, dict) else value
+    return Compose.model_validate(both)
 
 
 def brokers(compose: Compose) -> dict[str, Service]:
@@ -185,6 +205,41 @@ def test_the_product_is_started_as_everywhere_with_settings_that_are_valid(
     assert product.ports == [f"127.0.0.1:{settings.serve.port}:{settings.serve.port}"]
     dockerfile = (DEPLOY / "compose" / "Dockerfile").read_text()
     assert 'ENTRYPOINT ["rebalancer"]' in dockerfile
+
+
+def test_one_rebalancer_works_for_two_clusters_if_the_second_file_is_given(
+    compose: Compose, two_clusters: Compose
+) -> None:
+    added = two_clusters.services.keys() - compose.services.keys()
+    assert added == {"west-1"}
+    west, kafka_1 = two_clusters.services["west-1"], two_clusters.services["kafka-1"]
+    assert west.environment["CLUSTER_ID"] != kafka_1.environment["CLUSTER_ID"]
+    assert (west.image, west.healthcheck) == (kafka_1.image, kafka_1.healthcheck)
+    assert agent_and_rules(west) == agent_and_rules(kafka_1)
+    published = [port.split(":")[1] for service in two_clusters.services.values() for port in service.ports]
+    assert len(published) == len(set(published))
+    assert all(PORT.fullmatch(port) for port in west.ports)
+    product = two_clusters.services["rebalancer"]
+    assert product.command == compose.services["rebalancer"].command
+    for source in mounts(west).values():
+        assert source in two_clusters.volumes or (DEPLOY / source).exists()
+    settings_file = DEPLOY / mounts(product)[PurePosixPath(product.command[-1])]
+    assert settings_file.name == "two-clusters.yaml"
+    alone = load_settings(DEPLOY / "compose" / "rebalancer.yaml")
+    clusters = {name: effective.settings for name, effective in load_clusters(settings_file, None, {}).items()}
+    assert clusters.keys() == {alone.kafka.cluster_name, "west"}
+    own = clusters[alone.kafka.cluster_name]
+    assert (own.storage, own.serve, own.collect) == (alone.storage, alone.serve, alone.collect), "it goes on as it was"
+    for settings in clusters.values():
+        hosts = {address.partition(":")[0] for address in settings.kafka.bootstrap_servers}
+        assert hosts <= two_clusters.services.keys() & product.depends_on.keys()
+        assert {str(url).split("/")[2].partition(":")[0] for url in settings.collect.jmx_endpoints.values()} == hosts
+
+
+def agent_and_rules(service: Service) -> tuple[Any, ...]:
+    return service.environment["KAFKA_OPTS"], {
+        path: source for path, source in mounts(service).items() if "jmx" in source
+    }
 
 
 def test_the_image_holds_all_that_its_set_up_reads() -> None:

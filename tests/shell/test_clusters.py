@@ -13,12 +13,13 @@ from streaming import tables
 from streaming.cli import run
 from streaming.commands.config import config
 from streaming.commands.options import in_use, settings_from, settings_options, shared_settings_from
-from streaming.commands.roles import check_places
+from streaming.commands.places import check_places
 from streaming.config import Effective, load_clusters, load_effective
 from streaming.control.policies import planner_policy
 from streaming.errors import RefusedForSafety, SettingsRefused, UsageProblem
-from streaming.runtime.logs import configure_logging
+from streaming.runtime.logs import configure_logging, mask_too
 from streaming.settings import LogSettings
+from streaming.settings.clusters import is_paused
 
 TWO = """
 storage: {tables: /srv/tables, checkpoints: /srv/checkpoints}
@@ -218,6 +219,28 @@ def test_log_lines_of_a_role_name_its_cluster_where_there_are_several(capsys: py
     structlog.get_logger().info("said_of_another", kafka_cluster="west")
     rows = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [row["kafka_cluster"] for row in rows] == ["east", "west"]
+
+
+def test_secrets_of_a_cluster_that_comes_later_are_in_no_log_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogSettings(format="json"), frozenset({"password-of-east"}))
+    mask_too(frozenset({"password-of-west"}))
+    structlog.get_logger().info("said", text="password-of-east, password-of-west, password-of-north")
+    (row,) = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert row["text"] == "**********, **********, password-of-north"
+
+
+def test_a_paused_cluster_is_one_by_its_own_key_or_by_that_of_all(tmp_path: Path) -> None:
+    def paused(text: str, flags: Mapping[str, object] | None = None, **environment: str) -> list[str]:
+        clusters = loaded(tmp_path, text, flags, environment)
+        return [name for name, each in clusters.items() if is_paused(each.settings)]
+
+    own = PLAIN.replace('"east:9092"]}', '"east:9092"]}, paused: true')
+    assert paused(PLAIN) == []
+    assert paused(own) == ["east"]
+    assert paused("paused: true\n" + own.replace('"west:9092"]}', '"west:9092"]}, paused: false')) == ["east"]
+    assert paused(PLAIN, {"clusters.west.paused": "true"}) == ["west"]
+    assert paused(own, REBALANCER_CLUSTERS__EAST__PAUSED="false") == []
+    assert "paused: unknown key" in problems(tmp_path, "paused: true"), "who has one cluster stops the service"
 
 
 def test_a_query_reads_the_tables_of_all_clusters_or_of_the_one_that_is_named(

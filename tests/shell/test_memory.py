@@ -18,7 +18,7 @@ def shown(*_arguments):
     return 0
 
 assert "pyarrow" not in sys.modules
-sys.modules["streaming.control.run"] = types.SimpleNamespace(run_control=shown)
+sys.modules["streaming.control.run"] = types.SimpleNamespace(run_control=shown, run_controls=shown)
 control.main([], standalone_mode=False)
 """
 

@@ -2,13 +2,18 @@
 
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
 from streaming.runtime import supervisor
 from streaming.runtime.supervisor import Supervisor
+from streaming.settings import Settings
+from streaming.settings.changes import Changes, RoleOf, changes, roles_of
+from streaming.settings.clusters import NamedClusterSettings
 from tests.waiting import DEADLINE_S, until
 
 
@@ -16,7 +21,7 @@ class Failing(Supervisor):
     """Its role is a process that ends at once, in a way of its own; the others live."""
 
     def __init__(self, script: str, folder: Path, *others: str) -> None:
-        super().__init__((), roles=("role", *others), log_folder=str(folder))
+        super().__init__((), roles=[*map(RoleOf, ("role", *others))], log_folder=str(folder))
         self._script = script
 
     def _launch(self, supervised: supervisor.RoleProcess) -> None:
@@ -154,23 +159,67 @@ def test_a_role_that_does_not_end_in_time_is_killed_and_named(tmp_path: Path, mo
     assert [row["event"] for row in logged] == ["stopping", "roles_killed"]
 
 
-class OfTwoClusters(Supervisor):
-    """Roles of two clusters that only live, but for the collect of east, which ends with the code of wrong input."""
+class OfClusters(Supervisor):
+    """Roles that only live, and write down each SIGHUP; but for the collect of east, which ends with the code of wrong
+    input. Those of north take no SIGTERM.
+    """
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(("--config", "f"), log_folder=str(folder), clusters=("east", "west"))
+    def __init__(self, folder: Path, clusters: Mapping[str, Settings]) -> None:
+        super().__init__(("--config", "f"), roles_of(clusters), str(folder))
         self.commands: list[list[str]] = []
+        self.folder = folder
 
     def _launch(self, supervised: supervisor.RoleProcess) -> None:
         if supervised.starts == 0:
             self.commands.append(supervised.command[3:])
-        script = "raise SystemExit(2)" if supervised.name == "collect-east" else "import signal; signal.pause()"
-        supervised.command = [sys.executable, "-c", script]
+        is_deaf = str(supervised.of.cluster == "north")
+        script = "raise SystemExit(2)" if supervised.name == "collect-east" else LIVES
+        arguments = [str(self.folder / supervised.name), is_deaf]
+        supervised.command = [sys.executable, "-c", script, *arguments]
         super()._launch(supervised)
+
+    def process_ids(self) -> dict[str, int]:
+        """By name of the role, without those whose process has ended."""
+        return {row.name: row.process.pid for row in self._running if row.process is not None and row.is_alive}
+
+    def wait_until_ready(self, *names: str) -> None:
+        """Until these roles take signals."""
+        for name in names:
+            until(f"{name} is ready", (self.folder / name).exists, pause_s=0.01)
+
+    def settle(self, changes: Changes, *names: str) -> None:
+        """Change the roles, and wait until these are all that run."""
+        self.change(changes)
+
+        def is_settled() -> bool:
+            assert self.poll() is None
+            return self.process_ids().keys() == {*names} and all(row.afterwards is None for row in self._running)
+
+        until(f"{names} run", is_settled, pause_s=0.01)
+
+
+LIVES = """
+import pathlib, signal, sys
+file = pathlib.Path(sys.argv[1])
+def note(*_): file.open("a").write("hup ")
+signal.signal(signal.SIGHUP, note)
+if sys.argv[2] == "True":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+file.touch()
+while True:
+    signal.pause()
+"""
+
+
+def of_clusters(**clusters: Any) -> dict[str, Settings]:
+    return {
+        name: NamedClusterSettings.model_validate({"kafka": {"cluster_name": name}, **own})
+        for name, own in clusters.items()
+    }
 
 
 def test_each_of_several_clusters_has_a_collect_and_a_control_that_end_no_other(tmp_path: Path) -> None:
-    supervised = OfTwoClusters(tmp_path)
+    supervised = OfClusters(tmp_path, of_clusters(east={}, west={}))
     with structlog.testing.capture_logs() as logged:
         supervised.start()
         before = {row.name: row.process and row.process.pid for row in supervised._running}
@@ -196,3 +245,91 @@ def test_each_of_several_clusters_has_a_collect_and_a_control_that_end_no_other(
     assert {name for name in before if before[name] != after[name]} == {"collect-east"}
     ended = next(row for row in logged if row["event"] == "role_ended")
     assert (ended["role"], ended["kafka_cluster"], ended["exit_code"]) == ("collect", "east", 2)
+
+
+def test_clusters_come_go_and_change_while_the_processes_of_others_run_on(tmp_path: Path) -> None:
+    old = of_clusters(south={}, west={}, main={})
+    new = of_clusters(main={}, west={"trigger": {"enter_ratio": 3.0}}, xeno={})
+    supervised = OfClusters(tmp_path, old)
+    supervised.start()
+    try:
+        supervised.wait_until_ready("pipeline", "serve")
+        before = supervised.process_ids()
+        names = {f"{role}-{name}" for role in ("collect", "control") for name in new} | {"pipeline", "serve"}
+        supervised.settle(changes(old, new), *names)
+        after = supervised.process_ids()
+        assert {name for name in before if before[name] == after.get(name)} == {
+            "collect-west", "collect-main", "control-main", "pipeline", "serve",
+        }  # fmt: skip
+        assert after["control-west"] != before["control-west"]
+        until(
+            "both have heard of it",
+            lambda: {(tmp_path / name).read_text() for name in ("pipeline", "serve")} == {"hup "},
+        )
+    finally:
+        supervised.stop()
+
+
+def test_a_role_of_a_cluster_that_comes_back_while_it_still_ends_is_started_anew(tmp_path: Path) -> None:
+    """With the grace over, it is killed."""
+    both, west = of_clusters(north={}, west={}, main={}), of_clusters(west={}, main={})
+    supervised = OfClusters(tmp_path, both)
+    names = [role.name for role in roles_of(both)]
+    supervised.start()
+    try:
+        supervised.wait_until_ready(*names)
+        before = supervised.process_ids()
+        supervised.change(changes(both, west))
+        assert supervised.poll() is None
+        assert supervised.process_ids() == before, "those of north take their time"
+        for row in supervised._running:
+            row.kill_at_s = 0.0
+        with structlog.testing.capture_logs() as logged:
+            supervised.settle(changes(west, both), *names)
+        assert {row["event"] for row in logged} == {"roles_killed", "role_restarted"}
+        after = supervised.process_ids()
+        assert {name for name in before if after[name] != before[name]} == {"collect-north", "control-north"}
+    finally:
+        for row in supervised._running:
+            if row.process is not None and row.of.cluster == "north":
+                row.process.kill()
+        supervised.stop()
+
+
+def test_a_role_that_waits_for_its_next_start_can_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "RESTART_WAIT_S", 3_600.0)
+    old, new = of_clusters(east={}, west={}, main={}), of_clusters(west={}, main={})
+    supervised = OfClusters(tmp_path, old)
+    supervised.start()
+    try:
+
+        def waits() -> bool:
+            assert supervised.poll() is None
+            return any(row.name == "collect-east" and row.process is None for row in supervised._running)
+
+        until("the collect of east waits", waits, pause_s=0.01)
+        supervised.settle(changes(old, new), *(role.name for role in roles_of(new)))
+    finally:
+        supervised.stop()
+
+
+@pytest.mark.parametrize(
+    ("together", "clusters"),
+    [
+        ({"west"}, [["--cluster", "east"], []]),
+        ({"east", "west"}, [[]]),
+        (set(), [["--cluster", "east"], ["--cluster", "west"]]),
+    ],
+)
+def test_clusters_that_share_a_process_have_one_beside_those_of_the_others(
+    tmp_path: Path, together: set[str], clusters: list[list[str]]
+) -> None:
+    own = {name: {"control": {"own_process": name not in together}} for name in ("east", "west")}
+    supervised = OfClusters(tmp_path, of_clusters(**own))
+    supervised.start()
+    supervised.stop()
+    assert [row[3:] for row in supervised.commands if row[0] == "control"] == clusters
+    assert [row[3:] for row in supervised.commands if row[0] == "collect"] == [
+        ["--cluster", "east"],
+        ["--cluster", "west"],
+    ]

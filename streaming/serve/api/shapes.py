@@ -77,7 +77,7 @@ def of_table(name: str) -> Shape:
 NAMES_AND_NUMBERS = {"type": "object", "additionalProperties": {"type": "number"}}
 CLUSTER: Shape = {
     "kafka_cluster": text(nullable=False),
-    "mode": text("observe, propose or apply", nullable=False),
+    "mode": text("observe, propose, apply or paused", nullable=False),
     "window_end_ms": integer("End of the newest closed window; ms since 1970"),
     "is_stale": {"type": "boolean", "description": "Whether there is no window, or it is too old to plan on"},
     "failures": texts("Parts of the snapshot that can't be read now"),

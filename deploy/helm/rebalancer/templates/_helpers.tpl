@@ -35,7 +35,66 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{/* Settings file of a role. Arguments: root, role. serve reads tables only, so it gets no login to Kafka. */}}
+{{/* Names of the clusters whose roles run, as JSON: [""] where `clusters` names none, [] where all are paused. */}}
+{{- define "rebalancer.clusterNames" -}}
+{{- $names := list -}}
+{{- range $name := keys .Values.clusters | sortAlpha -}}
+  {{- if not ((index $.Values.clusters $name).settings).paused -}}{{- $names = append $names $name -}}{{- end -}}
+{{- end -}}
+{{ toJson (ternary $names (list "") (gt (len .Values.clusters) 0)) }}
+{{- end }}
+
+{{/* Adds `-NAME` to names of objects of one cluster. Argument: name of the cluster, or nothing. */}}
+{{- define "rebalancer.ofCluster" -}}
+{{- with . -}}-{{ . }}{{- end -}}
+{{- end }}
+
+{{/* Sets each setting that names a file to its path in the pod. Arguments: settings, files, folder. Gives no text. */}}
+{{- define "rebalancer.setFiles" -}}
+{{- range $setting, $_ := .files -}}
+  {{- $section := $.settings -}}
+  {{- range splitList "." $setting | initial -}}
+    {{- $inner := default dict (get $section .) -}}
+    {{- $_ := set $section . $inner -}}
+    {{- $section = $inner -}}
+  {{- end -}}
+  {{- $_ := set $section (splitList "." $setting | last) (printf "%s/%s" $.folder $setting) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Sections of single clusters in the settings file of a role. Arguments: root, role, cluster (all, if it is empty). */}}
+{{- define "rebalancer.clusters" -}}
+{{- $clusters := dict -}}
+{{- range $name, $values := .root.Values.clusters -}}
+{{- if or (not $.cluster) (eq $name $.cluster) -}}
+  {{- $own := deepCopy (default dict $values.settings) -}}
+  {{/* What a role does not read starts no new pods of it: those of the pipeline work for all clusters. */}}
+  {{- if eq $.role "pipeline" -}}{{- $own = pick $own "kafka" "topics" "storage" "paused" -}}{{- end -}}
+  {{- if eq $.role "collect" -}}{{- $own = pick $own "kafka" "topics" "storage" "collect" -}}{{- end -}}
+  {{- if eq $.role "serve" -}}
+    {{- $_ := set $own "kafka" (pick (default dict $own.kafka) "bootstrap_servers" "cluster_id") -}}
+    {{- $_ := set $own "collect" (pick (default dict $own.collect) "sample_interval_ms") -}}
+  {{- end -}}
+  {{- $files := include "rebalancer.clusterSecretFiles" (dict "role" $.role "files" $values.secretFiles) | fromYaml -}}
+  {{- include "rebalancer.setFiles" (dict "settings" $own "files" $files "folder" (printf "/etc/rebalancer/secrets/%s" $name)) -}}
+  {{- $_ := set $clusters $name $own -}}
+{{- end -}}
+{{- end -}}
+{{ toYaml $clusters }}
+{{- end }}
+
+{{/* Files of one cluster's Secrets that a role gets. Arguments: role, files. */}}
+{{- define "rebalancer.clusterSecretFiles" -}}
+{{- $files := dict -}}
+{{- range $setting, $file := .files -}}
+  {{- $section := splitList "." $setting | first -}}
+  {{- if or (eq $section $.role) (and (eq $section "kafka") (ne $.role "serve")) -}}{{- $_ := set $files $setting $file -}}{{- end -}}
+{{- end -}}
+{{ toYaml $files }}
+{{- end }}
+
+{{/* Settings file of a role. Arguments: root, role, and of a role of one cluster its name as cluster. serve reads tables
+only, so it gets no login to Kafka. */}}
 {{- define "rebalancer.settings" -}}
 {{- $values := index .root.Values .role -}}
 {{- $settings := mergeOverwrite (deepCopy .root.Values.settings) (deepCopy $values.settings) -}}
@@ -48,21 +107,20 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   {{- $hosts := concat $names $values.allowedHosts (list $values.ingress.host | compact) | uniq -}}
   {{- $serve := dict "host" "0.0.0.0" "port" 9464 "allowed_hosts" $hosts -}}
   {{- $_ := set $settings "serve" (mergeOverwrite (deepCopy $own) $serve) -}}
-  {{- $_ := set $settings "kafka" (pick (default dict $settings.kafka) "cluster_name" "cluster_id") -}}
+  {{- $keys := ternary (list) (list "cluster_name" "cluster_id") (gt (len .root.Values.clusters) 0) -}}
+  {{- $kafka := dict -}}
+  {{- range $keys -}}{{- if hasKey (default dict $settings.kafka) . -}}{{- $_ := set $kafka . (get $settings.kafka .) -}}{{- end -}}{{- end -}}
+  {{- $_ := set $settings "kafka" $kafka -}}
   {{- $_ := set $settings "collect" (pick (default dict $settings.collect) "sample_interval_ms") -}}
 {{- end -}}
 {{- if ne .role "serve" -}}
   {{/* serve alone has their secrets, without which they may not be valid. */}}
   {{- $settings = omit $settings "serve" "notify" -}}
 {{- end -}}
-{{- range $setting, $_ := include "rebalancer.secretFiles" . | fromYaml -}}
-  {{- $section := $settings -}}
-  {{- range splitList "." $setting | initial -}}
-    {{- $inner := default dict (get $section .) -}}
-    {{- $_ := set $section . $inner -}}
-    {{- $section = $inner -}}
-  {{- end -}}
-  {{- $_ := set $section (splitList "." $setting | last) (printf "/etc/rebalancer/secrets/%s" $setting) -}}
+{{- $files := include "rebalancer.secretFiles" . | fromYaml -}}
+{{- include "rebalancer.setFiles" (dict "settings" $settings "files" $files "folder" "/etc/rebalancer/secrets") -}}
+{{- with include "rebalancer.clusters" . | fromYaml -}}
+  {{- $_ := set $settings "clusters" . -}}
 {{- end -}}
 {{ toYaml $settings }}
 {{- end }}
@@ -81,16 +139,31 @@ for serve. */}}
 {{ toYaml $files }}
 {{- end }}
 
-{{/* Whether a role uses an object store: for its tables or, as the pipeline, for its checkpoints. Arguments: root, role. */}}
-{{- define "rebalancer.usesStore" -}}
-{{- $storage := (include "rebalancer.settings" . | fromYaml).storage -}}
-{{- if or (contains "://" $storage.tables) (and (eq .role "pipeline") (contains "://" $storage.checkpoints)) -}}true{{- end -}}
+{{/* Places that a role uses, as JSON: of its tables and, for the pipeline, of its checkpoints. Arguments as for settings. */}}
+{{- define "rebalancer.places" -}}
+{{- $settings := include "rebalancer.settings" . | fromYaml -}}
+{{- $storages := list $settings.storage -}}
+{{- range $settings.clusters -}}{{- with .storage -}}{{- $storages = append $storages . -}}{{- end -}}{{- end -}}
+{{- $places := list -}}
+{{- range $storages -}}
+  {{- $places = append $places .tables -}}
+  {{- if eq $.role "pipeline" -}}{{- $places = append $places .checkpoints -}}{{- end -}}
+{{- end -}}
+{{ compact $places | toJson }}
 {{- end }}
 
-{{/* Whether a role mounts the volume: for its tables or, as the pipeline, for its checkpoints. Arguments: root, role. */}}
+{{/* Whether a role uses an object store for any of its places. Arguments as for settings. */}}
+{{- define "rebalancer.usesStore" -}}
+{{- $found := "" -}}
+{{- range include "rebalancer.places" . | fromJsonArray -}}{{- if contains "://" . -}}{{- $found = "true" -}}{{- end -}}{{- end -}}
+{{ $found }}
+{{- end }}
+
+{{/* Whether a role mounts the volume for any of its places. Arguments as for settings. */}}
 {{- define "rebalancer.usesVolume" -}}
-{{- $storage := (include "rebalancer.settings" . | fromYaml).storage -}}
-{{- if or (not (contains "://" $storage.tables)) (and (eq .role "pipeline") (not (contains "://" $storage.checkpoints))) -}}true{{- end -}}
+{{- $found := "" -}}
+{{- range include "rebalancer.places" . | fromJsonArray -}}{{- if not (contains "://" .) -}}{{- $found = "true" -}}{{- end -}}{{- end -}}
+{{ $found }}
 {{- end }}
 
 {{/* Whether any role mounts the volume. */}}
@@ -116,8 +189,11 @@ or programs may act through it (audit, execution). Arguments: root, role. */}}
 {{- if $writes -}}true{{- end -}}
 {{- end }}
 
-{{/* Labels of a role's pods. Arguments: root, role. */}}
+{{/* Labels of a role's pods. Arguments: root, role, and of a role of one cluster its name as cluster. */}}
 {{- define "rebalancer.roleLabels" -}}
 {{ include "rebalancer.selectorLabels" .root }}
 app.kubernetes.io/component: {{ .role }}
+{{- with .cluster }}
+rebalancer/cluster: {{ . }}
+{{- end }}
 {{- end }}

@@ -1,7 +1,15 @@
-{{/* Template of a role's pod. Arguments: root, role, and only of collect shard (1/2) and shardNumber (1). */}}
+{{/* Template of a role's pod. Arguments: root, role, cluster of a role of one cluster, and only of collect shard (1/2) and
+shardNumber (1). */}}
 {{- define "rebalancer.pod" -}}
 {{- $values := index .root.Values .role -}}
 {{- $secretFiles := include "rebalancer.secretFiles" . | fromYaml -}}
+{{- range $name, $own := .root.Values.clusters -}}
+  {{- if or (not $.cluster) (eq $name $.cluster) -}}
+    {{- range $setting, $file := include "rebalancer.clusterSecretFiles" (dict "role" $.role "files" $own.secretFiles) | fromYaml -}}
+      {{- $_ := set $secretFiles (printf "%s/%s" $name $setting) $file -}}
+    {{- end -}}
+  {{- end -}}
+{{- end }}
 metadata:
   annotations:
     # New settings start new pods.
@@ -54,6 +62,10 @@ spec:
       imagePullPolicy: {{ .root.Values.image.pullPolicy }}
       args:
         - {{ .role }}
+        {{- with .cluster }}
+        - --cluster
+        - {{ . }}
+        {{- end }}
         {{- with .shard }}
         - --set
         - collect.shard={{ . }}
@@ -123,7 +135,7 @@ spec:
       configMap:
         name: {{ include "rebalancer.fullname" .root }}
         items:
-          - key: {{ .role }}.yaml
+          - key: {{ .role }}{{ include "rebalancer.ofCluster" .cluster }}.yaml
             path: rebalancer.yaml
     {{- if $secretFiles }}
     - name: secrets

@@ -1,0 +1,270 @@
+"""Settings that are read again while a role runs, on SIGHUP or because the file has changed.
+
+A role that can't take the new settings in its stride ends in order, as at SIGTERM, and begins anew in its process: the
+process id stays, and what supervises it notices nothing. Roles of all clusters start and end the parts of single
+clusters instead. Settings that are refused are logged, and those of before stay in force.
+"""
+
+import dataclasses
+import os
+import queue
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import structlog
+
+from streaming.commands.options import cluster_named, flags_of
+from streaming.commands.places import check_places
+from streaming.config import chosen, load_clusters
+from streaming.errors import RebalancerError, RefusedForSafety, UsageProblem
+from streaming.runtime.logs import mask_too
+from streaming.runtime.own_process import has_own_terminal
+from streaming.runtime.secrets import secrets_of
+from streaming.runtime.settings_file import SettingsFile
+from streaming.settings import Settings
+from streaming.settings.changes import (
+    OF_ONE_CLUSTER,
+    Adjust,
+    Changes,
+    Clusters,
+    RoleOf,
+    changes,
+    must_adjust,
+    must_restart,
+    roles_of,
+    sharing,
+)
+from streaming.settings.clusters import is_paused
+
+log = structlog.get_logger()
+
+RETRY_S = 0.5
+"""Time between two tries to end a role, which may not have begun its work yet."""
+
+
+class Source:
+    """The file, flags and cluster of a command line, from which its settings are read again and again."""
+
+    def __init__(self, config_file: Path | None, assignments: tuple[str, ...], role: str | None = None) -> None:
+        """`role` is the one that the command runs; None if it runs all roles, or none."""
+        self.file = config_file
+        self._flags = flags_of(assignments)
+        self._cluster = cluster_named()
+        self._role = role
+
+    def read(self) -> tuple[dict[str, Settings], dict[str, Settings]]:
+        """Returns the settings of all clusters, and of those among them that the command line means. Raises
+        SettingsRefused, UsageProblem, RefusedForSafety.
+        """
+        clusters = {
+            name: effective.settings for name, effective in load_clusters(self.file, self._flags, os.environ).items()
+        }
+        check_places(clusters)
+        return clusters, self.meant(clusters)
+
+    def meant(self, clusters: Clusters) -> dict[str, Settings]:
+        """Returns those of the clusters that the command line means, or all if some of several share a process of the
+        role. Raises UsageProblem.
+        """
+        is_of_one = self._role in OF_ONE_CLUSTER and not sharing(str(self._role), clusters)
+        if self._cluster is None and not is_of_one:
+            return {**clusters}
+        settings = chosen(clusters, self._cluster)
+        return {settings.kafka.cluster_name: settings}
+
+
+class Reloading:
+    """Lets one role follow its settings on SIGHUP. Build it in the main thread, before the settings are read: a signal
+    before that ends the process, whose next start reads them.
+    """
+
+    def __init__(self, role: str) -> None:
+        self.begins_anew = False
+        """Whether the role has been ended in order to begin anew."""
+        self._role = RoleOf(role)
+        self._adjust: Adjust | None = None
+        self._must_end = self._is_ending = False
+        self._asked = queue.SimpleQueue[None]()  # alone safe to use in a signal handler
+        self._has_terminal = has_own_terminal()
+        signal.signal(signal.SIGHUP, self._on_signal)
+
+    def adjust_by(self, adjust: Adjust) -> None:
+        """The role takes changed clusters by `adjust`, called in another thread than the main one."""
+        self._adjust = adjust
+
+    def follow(self, source: Source, clusters: Clusters) -> None:
+        """From now on settings that differ from those of these clusters count."""
+        threading.Thread(target=self._follow, args=(source, clusters), name="settings", daemon=True).start()
+
+    def _on_signal(self, _number: int, frame: FrameType | None) -> None:
+        if self._has_terminal and not has_own_terminal():  # the terminal is closed, and means that all is to end
+            signal.raise_signal(signal.SIGTERM)
+        elif self._must_end:
+            self._end_role(frame)
+        else:
+            self._asked.put(None)
+
+    def _follow(self, source: Source, clusters: Clusters) -> None:
+        while True:
+            self._asked.get()
+            while not self._asked.empty():
+                self._asked.get()
+            new = _read(source)
+            if new is None:
+                continue
+            needs_restart = must_restart(self._role, clusters, new)
+            if not needs_restart and not must_adjust(self._role, clusters, new):
+                log.info("settings_unchanged", role=self._role.role)
+            elif needs_restart or self._adjust is None:
+                log.info("settings_changed", restarted=[self._role.role])
+                self._begin_anew()
+                return
+            else:
+                mask_too(frozenset(secret for settings in new.values() for secret in secrets_of(settings)))
+                try:
+                    self._adjust(new)
+                except Exception as error:  # noqa: BLE001 - the role does its work by the settings of before
+                    _refused(error)
+                    continue
+                log.info("settings_changed", adjusted=[self._role.role], clusters=[*new])
+                clusters = new
+
+    def _begin_anew(self) -> None:
+        """Let the main thread, in which signals are handled, end the role."""
+        self._must_end = True
+        pause = threading.Event()
+        while not self._is_ending:
+            os.kill(os.getpid(), signal.SIGHUP)
+            pause.wait(RETRY_S)
+
+    def _end_role(self, frame: FrameType | None) -> None:
+        """End it as SIGTERM does. A signal that comes meanwhile means an end for good."""
+        end = signal.getsignal(signal.SIGTERM)
+        if self._is_ending or not callable(end):  # it has not begun its work
+            return
+        self._is_ending = self.begins_anew = True
+
+        def end_for_good(number: int, frame: FrameType | None) -> None:
+            if not self.begins_anew:
+                end(number, frame)
+            self.begins_anew = False
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, end_for_good)
+        end(signal.SIGTERM, frame)
+
+
+class RunSettings:
+    """The settings in force of `rebalancer run`, and its locks on the tables of all clusters."""
+
+    def __init__(self, source: Source) -> None:
+        """Build it before the settings are read: a file that changes in between has then changed."""
+        self._source = source
+        self._file = SettingsFile(source.file)
+        self._locks: dict[str, ExitStack] = {}
+        self.clusters: Clusters = {}
+
+    @contextmanager
+    def locked(self, clusters: Clusters) -> Iterator[None]:
+        """Puts the settings of these clusters in force; gives all locks back at the end."""
+        self.clusters = clusters
+        try:
+            yield
+        finally:
+            self._unlock([*self._locks])
+
+    def lock(self) -> None:
+        """Take the lock of each cluster's tables. Raises RefusedForSafety if another run has one."""
+        self._lock(self.clusters)
+
+    def roles(self) -> list[RoleOf]:
+        """Returns the roles that these settings need."""
+        return roles_of(self.clusters)
+
+    def reload(self, *, asked: bool) -> Changes | None:
+        """See `streaming.runtime.supervisor.Settled`."""
+        if not asked and not self._file.has_changed():
+            return None
+        self._file.note_read()
+        new = _read(self._source)
+        if new is None:
+            return None
+        try:
+            self._lock(new)
+        except RebalancerError as error:
+            _refused(error)
+            return None
+        found = changes(self.clusters, new)
+        mask_too(frozenset(secret for settings in new.values() for secret in secrets_of(settings)))
+        _log_changes(found, self.clusters, new)
+        self._unlock(self._locks.keys() - _roots(new))
+        self.clusters = new
+        return found
+
+    def _lock(self, clusters: Clusters) -> None:
+        from streaming.runtime.locks import exclusive, holder  # loads Arrow, for which control has a wish of its own
+
+        taken: list[str] = []
+        for root in _roots(clusters) - self._locks.keys():
+            held = ExitStack()
+            try:
+                if not held.enter_context(exclusive(root, "run")):
+                    raise RefusedForSafety(f"rebalancer run uses the tables in {root} already: {holder(root, 'run')}")
+            except RebalancerError:
+                held.close()
+                self._unlock(taken)
+                raise
+            self._locks[root] = held
+            taken.append(root)
+
+    def _unlock(self, roots: "Sequence[str] | set[str]") -> None:
+        for root in roots:
+            self._locks.pop(root).close()
+
+
+def _roots(clusters: Clusters) -> set[str]:
+    return {settings.storage.tables for settings in clusters.values()}
+
+
+def _read(source: Source) -> dict[str, Settings] | None:
+    """The clusters that are meant; None if the settings are refused."""
+    try:
+        if source.file is not None and not source.file.read_bytes().strip():
+            raise UsageProblem(f"settings file {source.file}: is empty; whoever means that starts the roles again")
+        clusters, meant = source.read()
+        if any(":" in each.storage.tables for each in clusters.values()):  # no plain folder
+            from streaming.tables.object_stores import use_object_store
+
+            use_object_store(*(each.storage for each in clusters.values()))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the roles that run must not end by it
+        _refused(error)
+        return None
+    return meant
+
+
+def _refused(error: Exception) -> None:
+    named = str(error) if isinstance(error, RebalancerError) else f"{type(error).__name__}: {error}"
+    log.error("settings_refused", error=named, hint="the settings of before stay in force")
+
+
+def _log_changes(found: Changes, old: Clusters, new: Clusters) -> None:
+    if not found:
+        log.info("settings_unchanged", role="run")
+        return
+    fields: dict[str, Any] = {
+        kind.name: [role.name for role in getattr(found, kind.name)]
+        for kind in dataclasses.fields(found)
+        if kind.name != "shared_sections"
+    }
+    fields |= {
+        "clusters_added": [name for name in new if name not in old],
+        "clusters_removed": [name for name in old if name not in new],
+        "clusters_paused": [name for name, settings in new.items() if is_paused(settings)],
+        "shared_sections": list(found.shared_sections),
+    }
+    log.info("settings_changed", **{name: value for name, value in fields.items() if value})
