@@ -6,6 +6,7 @@ rollup whose folder is removed is made again from the windows there are. A day o
 windows are read `ROWS_AT_A_TIME` at a time, and what was read becomes one row per key.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -178,14 +179,22 @@ def rolled_up(windows: ds.Dataset, rollup: Rollup, period_start_ms: int, *, now_
 
 
 def _pieces(windows: ds.Dataset, since_ms: int, until_ms: int) -> Iterator[tuple[int, int]]:
-    """The time from `since_ms` to `until_ms` in pieces that hold some `ROWS_AT_A_TIME` rows at most, an hour each at
-    most. A window lies in the piece in which it starts.
+    """The time from `since_ms` to `until_ms` in pieces of at most `ROWS_AT_A_TIME` rows, or of one window if it has
+    more; a window lies in the piece in which it starts. Each piece is as long as it may be: files that upkeep has
+    joined are in the order of time only from one stretch of rows to the next, so a piece may read neighbours, too.
     """
-    for hour_ms in range(since_ms, until_ms, HOUR_MS):
-        rows = windows.count_rows(filter=_starts_between(hour_ms, hour_ms + HOUR_MS))
-        step_ms = HOUR_MS // max(1, -(-rows // ROWS_AT_A_TIME))
-        for begin_ms in range(hour_ms, hour_ms + HOUR_MS if rows else hour_ms, step_ms):
-            yield begin_ms, min(begin_ms + step_ms, hour_ms + HOUR_MS)
+    rows_of: Counter[int] = Counter()
+    for batch in windows.to_batches(columns=["window_start"], filter=_starts_between(since_ms, until_ms)):
+        for start in batch["window_start"].value_counts():
+            rows_of[tables.to_ms(start["values"].as_py())] += start["counts"].as_py()
+    begin_ms, rows = since_ms, 0
+    for start_ms in sorted(rows_of):
+        if rows and rows + rows_of[start_ms] > ROWS_AT_A_TIME:
+            yield begin_ms, start_ms
+            begin_ms, rows = start_ms, 0
+        rows += rows_of[start_ms]
+    if rows:
+        yield begin_ms, until_ms
 
 
 def _starts_between(since_ms: int, until_ms: int) -> pc.Expression:
