@@ -120,7 +120,7 @@ class RollingUp:
         `now_ms` becomes the rows' `updated_at`. Raises TableUnavailable, DeltaError, OSError or ArrowException.
         """
         target = tables.create_table(self._root, self.target)
-        source = tables.open_table(self._root, self._rollup.source.name)
+        source = tables.current_table(self._root, self._rollup.source.name)
         newest_ms = None if source is None else _newest_event_ms(source)
         if source is None or newest_ms is None:
             return False
@@ -143,7 +143,7 @@ class RollingUp:
     def needed_since(self, source: DeltaTable) -> datetime:
         """Start of the first period that may still be made: windows from there on must stay. Raises as `make_next`."""
         newest_ms = _newest_event_ms(source)
-        target = tables.open_table(self._root, self.target)
+        target = tables.current_table(self._root, self.target)
         return tables.utc(0 if newest_ms is None or target is None else self._since_ms(target, newest_ms))
 
     def _since_ms(self, target: DeltaTable, newest_ms: int) -> int:
@@ -183,6 +183,9 @@ def _pieces(windows: ds.Dataset, since_ms: int, until_ms: int) -> Iterator[tuple
     more; a window lies in the piece in which it starts. Each piece is as long as it may be: files that upkeep has
     joined are in the order of time only from one stretch of rows to the next, so a piece may read neighbours, too.
     """
+    if windows.count_rows() <= ROWS_AT_A_TIME:  # of all files that are opened in any case, by their footers
+        yield since_ms, until_ms
+        return
     rows_of: Counter[int] = Counter()
     for batch in windows.to_batches(columns=["window_start"], filter=_starts_between(since_ms, until_ms)):
         for start in batch["window_start"].value_counts():

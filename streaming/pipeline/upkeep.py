@@ -42,11 +42,11 @@ from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
 from streaming.settings import DAY_MS, PipelineSettings
 from streaming.tables import (
     TableReader,
+    current_table,
     file_statistics,
     first_line,
     instant,
     join_next,
-    open_table,
     proven_ms,
     remove_old_files,
     table_uri,
@@ -221,6 +221,7 @@ class _Tidying:
 
     def __init__(self, root: str, table: Table, settings: PipelineSettings) -> None:
         self._root, self._table = root, table
+        self._reader = TableReader(root)
         self._retention_ms = retention_ms(table, settings)
         self.rollups = [
             RollingUp(root, rollup, watermark_ms=settings.watermark_ms, kept_ms=retention_ms(rollup.target, settings))
@@ -231,12 +232,13 @@ class _Tidying:
         """Delete rows beyond retention, whatever a clock that is ahead shows; no commit where there are none. Windows
         of which an hour or a day is still to be made stay.
         """
-        delta = open_table(self._root, self._table.name)
+        delta = current_table(self._root, self._table.name)
         if delta is None:
             return
         times = {table.name: table.time_column for table in (self._table, PIPELINE_BATCH)}
         after_ms = expiry_step_ms(self._retention_ms)
-        proven = proven_ms(TableReader(self._root), times, after_ms=after_ms, now_ms=now_ms)
+        self._reader.look_again()
+        proven = proven_ms(self._reader, times, after_ms=after_ms, now_ms=now_ms)
         if proven is None:
             return
         kept_since = utc(kept_since_ms(self._retention_ms, proven))
@@ -253,14 +255,15 @@ class _Tidying:
         began = monotonic()
         is_more_left = join_next(self._root, self._table, alone=self._lock())
         elapsed_ms = round((monotonic() - began) * 1000)
-        state = None if is_more_left else TableReader(self._root).state(self._table.name)
+        self._reader.look_again()
+        state = None if is_more_left else self._reader.state(self._table.name)
         if state is not None:
             log.info("maintained", table=self._table.name, files=state.files, elapsed_ms=elapsed_ms)
         return is_more_left
 
     def remove(self, _now_ms: int) -> None:
         """Remove files and log entries that no reader needs. It commits no rows, so nothing conflicts with it."""
-        delta = open_table(self._root, self._table.name)
+        delta = current_table(self._root, self._table.name)
         if delta is not None:
             remove_old_files(delta)
 

@@ -77,7 +77,7 @@ def root(written: Path, tmp_path: Path) -> str:
 def in_small_steps(monkeypatch: pytest.MonkeyPatch, root: str) -> int:
     """Tiers so small that the table is a backlog of several steps; returns the bytes of the largest."""
     sizes = pa.table(opened(root, "partition_load").get_add_actions())["size_bytes"].to_pylist()
-    tier = 4 * max(sizes)
+    tier: int = 4 * max(sizes)
     monkeypatch.setattr(joining, "TIERS_BYTES", (tier,))
     return tier
 
