@@ -34,9 +34,11 @@ class GroupEventKeeper:
         self._window_ms = settings.window_ms
         self._compared: datetime | None = None
         self._looks = GroupSamples.empty()
+        self._reader = tables.TableReader(root)
 
     def keep(self) -> int:
         """Compare windows that have closed since the last call that succeeded; returns the number of new events."""
+        self._reader.look_again()
         span = self._span()
         if span is None:
             return 0
@@ -47,12 +49,11 @@ class GroupEventKeeper:
             # Also after a long silence, or its events would be lost for good: so many windows at each call.
             start = max(oldest, self._compared + window)
             newest = min(newest, start + LOOK_BACK_WINDOWS * window)
-        reader = tables.TableReader(self._root)
         looks, events, compared = self._looks, list[Row](), self._compared
         while start <= newest:
             # One at a time: a window of a large cluster is all that is ever in memory.
             where = tables.of_cluster(self._cluster) & tables.equal("window_start", start)
-            rows = reader.encoded(GROUP_LAG.name, columns=_COLUMNS, where=where)
+            rows = self._reader.encoded(GROUP_LAG.name, columns=_COLUMNS, where=where)
             if not pc.all(pc.fill_null(rows["is_final"], False), min_count=0).as_py():
                 break
             # Without groups last seen too long before: names come and go, and would be kept for good.
@@ -86,11 +87,11 @@ class GroupEventKeeper:
 
         Another cluster may be ahead: windows that this one has not yet written would count as compared.
         """
-        delta = tables.open_table(self._root, GROUP_LAG.name)
+        delta = tables.current_table(self._root, GROUP_LAG.name)
         if delta is None:
             return None
         oldest = pc.min(tables.file_statistics(delta, "window_start")["least"]).as_py()
-        newest = tables.TableReader(self._root).newest_of_cluster(GROUP_LAG.name, "window_start", self._cluster)
+        newest = self._reader.newest_of_cluster(GROUP_LAG.name, "window_start", self._cluster)
         return None if oldest is None or newest is None else (oldest, newest)
 
     def _not_kept(self, events: Sequence[Row]) -> Sequence[Row]:

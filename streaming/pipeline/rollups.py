@@ -6,6 +6,7 @@ rollup whose folder is removed is made again from the windows there are. A day o
 windows are read `ROWS_AT_A_TIME` at a time, and what was read becomes one row per key.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -119,7 +120,7 @@ class RollingUp:
         `now_ms` becomes the rows' `updated_at`. Raises TableUnavailable, DeltaError, OSError or ArrowException.
         """
         target = tables.create_table(self._root, self.target)
-        source = tables.open_table(self._root, self._rollup.source.name)
+        source = tables.current_table(self._root, self._rollup.source.name)
         newest_ms = None if source is None else _newest_event_ms(source)
         if source is None or newest_ms is None:
             return False
@@ -142,7 +143,7 @@ class RollingUp:
     def needed_since(self, source: DeltaTable) -> datetime:
         """Start of the first period that may still be made: windows from there on must stay. Raises as `make_next`."""
         newest_ms = _newest_event_ms(source)
-        target = tables.open_table(self._root, self.target)
+        target = tables.current_table(self._root, self.target)
         return tables.utc(0 if newest_ms is None or target is None else self._since_ms(target, newest_ms))
 
     def _since_ms(self, target: DeltaTable, newest_ms: int) -> int:
@@ -178,14 +179,25 @@ def rolled_up(windows: ds.Dataset, rollup: Rollup, period_start_ms: int, *, now_
 
 
 def _pieces(windows: ds.Dataset, since_ms: int, until_ms: int) -> Iterator[tuple[int, int]]:
-    """The time from `since_ms` to `until_ms` in pieces that hold some `ROWS_AT_A_TIME` rows at most, an hour each at
-    most. A window lies in the piece in which it starts.
+    """The time from `since_ms` to `until_ms` in pieces of at most `ROWS_AT_A_TIME` rows, or of one window if it has
+    more; a window lies in the piece in which it starts. Each piece is as long as it may be: files that upkeep has
+    joined are in the order of time only from one stretch of rows to the next, so a piece may read neighbours, too.
     """
-    for hour_ms in range(since_ms, until_ms, HOUR_MS):
-        rows = windows.count_rows(filter=_starts_between(hour_ms, hour_ms + HOUR_MS))
-        step_ms = HOUR_MS // max(1, -(-rows // ROWS_AT_A_TIME))
-        for begin_ms in range(hour_ms, hour_ms + HOUR_MS if rows else hour_ms, step_ms):
-            yield begin_ms, min(begin_ms + step_ms, hour_ms + HOUR_MS)
+    if windows.count_rows() <= ROWS_AT_A_TIME:  # of all files that are opened in any case, by their footers
+        yield since_ms, until_ms
+        return
+    rows_of: Counter[int] = Counter()
+    for batch in windows.to_batches(columns=["window_start"], filter=_starts_between(since_ms, until_ms)):
+        for start in batch["window_start"].value_counts():
+            rows_of[tables.to_ms(start["values"].as_py())] += start["counts"].as_py()
+    begin_ms, rows = since_ms, 0
+    for start_ms in sorted(rows_of):
+        if rows and rows + rows_of[start_ms] > ROWS_AT_A_TIME:
+            yield begin_ms, start_ms
+            begin_ms, rows = start_ms, 0
+        rows += rows_of[start_ms]
+    if rows:
+        yield begin_ms, until_ms
 
 
 def _starts_between(since_ms: int, until_ms: int) -> pc.Expression:

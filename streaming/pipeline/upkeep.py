@@ -8,9 +8,9 @@ windows, deletes rows beyond their retention, joins small files, or removes old 
 2. A step that fails is logged, counted in `failing`, and tried again when the job is next due. No other job waits for
    it, and no query ends. One order is kept: windows are deleted once every hour and day that they belong to is made.
 3. Delta refuses a commit that rewrites files while another commit removes files. So a step that rewrites files of a
-   window table holds the lock of that table, as each batch does while it writes (`delta_tables.write_lock`). No other
-   step needs a lock: nobody else writes hours, days and events, and appends conflict with nothing. A step that joins
-   files rewrites about one tier of files (100 MB), so a batch waits for seconds at most.
+   window table holds the lock of that table, as each batch does while it writes (`delta_tables.write_lock`): one that
+   joins files for its commit alone, since it writes the joined file before. No other step needs a lock: nobody else
+   writes hours, days and events, and appends conflict with nothing.
 """
 
 import threading
@@ -23,7 +23,6 @@ from types import TracebackType
 from typing import Self
 
 import structlog
-from deltalake import DeltaTable
 from pyarrow import compute as pc
 
 from assignor_core.intervals import is_due
@@ -43,11 +42,11 @@ from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
 from streaming.settings import DAY_MS, PipelineSettings
 from streaming.tables import (
     TableReader,
+    current_table,
     file_statistics,
     first_line,
     instant,
-    join_small_files,
-    open_table,
+    join_next,
     proven_ms,
     remove_old_files,
     table_uri,
@@ -222,6 +221,7 @@ class _Tidying:
 
     def __init__(self, root: str, table: Table, settings: PipelineSettings) -> None:
         self._root, self._table = root, table
+        self._reader = TableReader(root)
         self._retention_ms = retention_ms(table, settings)
         self.rollups = [
             RollingUp(root, rollup, watermark_ms=settings.watermark_ms, kept_ms=retention_ms(rollup.target, settings))
@@ -232,12 +232,13 @@ class _Tidying:
         """Delete rows beyond retention, whatever a clock that is ahead shows; no commit where there are none. Windows
         of which an hour or a day is still to be made stay.
         """
-        delta = open_table(self._root, self._table.name)
+        delta = current_table(self._root, self._table.name)
         if delta is None:
             return
         times = {table.name: table.time_column for table in (self._table, PIPELINE_BATCH)}
         after_ms = expiry_step_ms(self._retention_ms)
-        proven = proven_ms(TableReader(self._root), times, after_ms=after_ms, now_ms=now_ms)
+        self._reader.look_again()
+        proven = proven_ms(self._reader, times, after_ms=after_ms, now_ms=now_ms)
         if proven is None:
             return
         kept_since = utc(kept_since_ms(self._retention_ms, proven))
@@ -245,37 +246,35 @@ class _Tidying:
         column = self._table.time_column
         oldest = pc.min(file_statistics(delta, column)["least"]).as_py()
         if oldest is not None and oldest < oldest_kept:
-            with self._alone() as newest:
-                if newest is not None:
-                    newest.delete(f"{column} < {instant(oldest_kept)}")
+            with self._lock():
+                delta.update_incremental()
+                delta.delete(f"{column} < {instant(oldest_kept)}")
 
-    def join(self, _now_ms: int) -> None:
-        """Join small files."""
+    def join(self, _now_ms: int) -> bool:
+        """Join one run of small files."""
         began = monotonic()
-        with self._alone() as delta:
-            if delta is None:
-                return
-            join_small_files(delta)
+        is_more_left = join_next(self._root, self._table, alone=self._lock())
         elapsed_ms = round((monotonic() - began) * 1000)
-        log.info("maintained", table=self._table.name, files=len(delta.file_uris()), elapsed_ms=elapsed_ms)
+        self._reader.look_again()
+        state = None if is_more_left else self._reader.state(self._table.name)
+        if state is not None:
+            log.info("maintained", table=self._table.name, files=state.files, elapsed_ms=elapsed_ms)
+        return is_more_left
 
     def remove(self, _now_ms: int) -> None:
         """Remove files and log entries that no reader needs. It commits no rows, so nothing conflicts with it."""
-        delta = open_table(self._root, self._table.name)
+        delta = current_table(self._root, self._table.name)
         if delta is not None:
             remove_old_files(delta)
 
     @contextmanager
-    def _alone(self) -> Iterator[DeltaTable | None]:
-        """The table as it is now, and as it stays while its files are rewritten; None if it isn't there yet. Raises
-        TimeoutError.
-        """
-        uri = table_uri(self._root, self._table.name)
-        lock = write_lock(uri) if self._table in WINDOW_TABLES else None
+    def _lock(self) -> Iterator[None]:
+        """The table as it stays while its files are replaced: no batch writes. Raises TimeoutError."""
+        lock = write_lock(table_uri(self._root, self._table.name)) if self._table in WINDOW_TABLES else None
         if lock is not None and not lock.acquire(timeout=LOCK_PATIENCE_S):
             raise TimeoutError(f"table {self._table.name} is being written for {LOCK_PATIENCE_S:.0f} s")
         try:
-            yield open_table(self._root, self._table.name)
+            yield
         finally:
             if lock is not None:
                 lock.release()

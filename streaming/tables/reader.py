@@ -74,6 +74,10 @@ STEPS_BACK_FILES = (4, 64)
 
 OPERATIONS_OF_UPKEEP = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 """Commits that change no row, as Delta names them."""
+JOINED = "rebalancer.joinedFiles"
+"""Key of a commit's own metadata, with the number of files that it has joined (`streaming.tables.joining`). Such a
+commit changes no row either; delta-rs names it a write.
+"""
 
 
 def with_texts_once(schema: pa.Schema) -> pa.Schema:
@@ -302,7 +306,7 @@ class TableReader:
             return False
         with self._as_unavailable(name):
             commits = delta.history(max(0, delta.version() - version))
-        return all(commit.get("operation") in OPERATIONS_OF_UPKEEP for commit in commits)
+        return all(JOINED in commit or commit.get("operation") in OPERATIONS_OF_UPKEEP for commit in commits)
 
     def newest(self, name: str, column: str, *, where: Condition = ALL_ROWS) -> datetime | None:
         """Greatest value of a time column among rows that fulfil `where`; None where there are none.

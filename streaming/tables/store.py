@@ -20,6 +20,7 @@ from streaming.tables.definitions import (
     Differences,
     arrow_schema,
     bring_up_to_date,
+    check_format,
     configuration,
     differences,
     other_types,
@@ -61,6 +62,21 @@ def create_table(root: str, name: str) -> DeltaTable:
             _keep(uri, delta)
     except (DeltaError, OSError) as error:
         raise TableUnavailable(f"table {name} at {uri} can't be made: {first_line(error)}") from None
+    return delta
+
+
+def current_table(root: str, name: str) -> DeltaTable | None:
+    """The table as it is now, or None where it isn't there yet, for a thread that comes back to it: the thread keeps it
+    open, as it keeps tables that it writes. Raises TableUnavailable.
+    """
+    uri = table_uri(root, name)
+    delta = _kept(uri)
+    if delta is None:
+        delta = open_table(root, name)
+    else:
+        check_format(delta, name)
+    if delta is not None:
+        _keep(uri, delta)
     return delta
 
 

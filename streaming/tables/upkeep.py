@@ -5,23 +5,21 @@ upkeep, and rows that were written meanwhile carry its times. So a time counts o
 after it. What is right for longer than that expires at most that much later.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from streaming.contract import TABLES, Table
 from streaming.errors import TableUnavailable
 from streaming.tables.conditions import ALL_ROWS, Condition, at_most
+from streaming.tables.joining import join_next
 from streaming.tables.opening import first_line, open_table
 from streaming.tables.reader import TableReader
 from streaming.tables.stand_ins import stand_in_of
 from streaming.tables.times import to_ms
-
-TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
-"""Sizes up to which files are joined, largest first."""
 
 
 def tidy(root: str, name: str) -> None:
@@ -31,43 +29,21 @@ def tidy(root: str, name: str) -> None:
     delta = open_table(root, name)
     try:
         if delta is not None:
-            join_small_files(delta)
+            join_small_files(root, TABLES[name])
             remove_old_files(delta)
-    except (DeltaError, OSError) as error:
+    except (DeltaError, OSError, pa.ArrowException) as error:
         raise TableUnavailable(f"table {name} can't be tidied: {first_line(error)}") from None
 
 
-def join_small_files(delta: DeltaTable) -> None:
-    """Join neighbouring small files of each partition up to the tier that is due; no commit if none can be joined.
+def join_small_files(root: str, table: Table) -> None:
+    """Join small files until none are due, in a commit for each run of them; raises as `join_next`.
 
-    Readers of older versions keep their files until `remove_old_files` removes them. After a run each partition holds
-    at most about forty files below half of the largest tier, however many commits it has taken: twenty of the two
-    smaller tiers each (tests/tables/test_file_sizes.py).
+    Readers of older versions keep their files until `remove_old_files` removes them. After a run the table holds at
+    most about forty files below half of the largest tier, however many commits it has taken: twenty of the two smaller
+    tiers each (tests/tables/test_file_sizes.py).
     """
-    actions = pa.table(delta.get_add_actions(flatten=True))
-    by_partition: dict[tuple[Any, ...], list[int]] = {}
-    columns = [actions["size_bytes"], *(actions[f"partition.{name}"] for name in delta.metadata().partition_columns)]
-    for size, *partition in zip(*(column.to_pylist() for column in columns), strict=True):
-        by_partition.setdefault(tuple(partition), []).append(size)
-    delta.optimize.compact(target_size=max(map(tier_due, by_partition.values()), default=TIERS_BYTES[-1]))
-
-
-def tier_due(sizes: Sequence[int]) -> int:
-    """Return the size in bytes up to which files of these sizes, all of one partition, are to be joined.
-
-    A tier is due once the files below half of it could fill a file of its size together. Half, since a joined file is
-    somewhat smaller than its parts: if only files of nearly full size counted, no joined file would ever count for the
-    next tier. The smallest tier is always due. One tier for all files would rewrite up to 100 MB in each run, and
-    replaced files stay for the days of time travel: 5 GB a day.
-
-    >>> tier_due([900_000] * 11 + [50_000] * 100), tier_due([900_000] * 12), tier_due([])
-    (10000000, 10000000, 1000000)
-    >>> tier_due([6_000_000] * 8), tier_due([6_000_000] * 17)
-    (1000000, 100000000)
-    """
-    return next(
-        (tier for tier in TIERS_BYTES if sum(size for size in sizes if size < tier // 2) >= tier), TIERS_BYTES[-1]
-    )
+    while join_next(root, table):
+        pass
 
 
 def remove_old_files(delta: DeltaTable) -> None:

@@ -54,7 +54,7 @@ def _written(root: str, windows: int, topics: int, partitions: int) -> DeltaTabl
         rows = _with(one, {"window_start": start, "window_end": end} | rates)
         write_deltalake(uri, rows, mode="append")
         if index % UPKEEP_EVERY == UPKEEP_EVERY - 1:
-            tables.join_small_files(tables.opened(uri))
+            tables.join_small_files(root, PARTITION_LOAD)
     return tables.opened(uri)
 
 

@@ -21,6 +21,8 @@ from streaming.pipeline.delta_tables import WindowTable, create_window_table, wr
 from streaming.pipeline.rollups import rolled_up
 from streaming.pipeline.upkeep import Job, UpkeepThread, jobs_of_pipeline
 from streaming.settings import DAY_MS, HOUR_MS, PipelineSettings
+from streaming.tables import joining
+from streaming.tables.reader import JOINED
 from tests.pipeline.table_upkeep import TableUpkeep
 from tests.pipeline.test_delta_tables import arrow, window
 from tests.pipeline.test_upkeep import time_goes_on
@@ -91,7 +93,7 @@ class Fault:
         for module, name in (
             (rollups, "write_deltalake"),
             (tables, "create_table"),
-            (upkeep, "join_small_files"),
+            (upkeep, "join_next"),
             (upkeep, "remove_old_files"),
         ):
             monkeypatch.setattr(module, name, self._breaking(getattr(module, name)))
@@ -236,30 +238,39 @@ def test_batches_go_on_while_an_hour_is_slow(tmp_path: Path, monkeypatch: pytest
         running.end_soon()
 
 
-def test_a_batch_waits_for_files_that_are_being_joined_and_is_then_written(
+def test_a_batch_is_written_while_files_are_joined_and_its_lock_holds_back_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = open_windows(tmp_path)
-    write_window(table, 0)
+    for number in range(3):
+        write_window(table, number)
     begun, may_go_on = threading.Event(), threading.Event()
+    whole = joining._write_joined
 
-    def slow(_delta: object) -> None:
+    def slow(*arguments: Any) -> Any:
+        added = whole(*arguments)
         begun.set()
         assert may_go_on.wait(DEADLINE_S)
+        return added
 
-    monkeypatch.setattr(upkeep, "join_small_files", slow)
+    monkeypatch.setattr(joining, "_write_joined", slow)
     thread = threading.Thread(
         target=lambda: TableUpkeep(str(tmp_path), BROKER_LOAD, SETTINGS).run_if_due(now_ms=NOW_MS)
     )
     thread.start()
     assert begun.wait(DEADLINE_S)
-    assert write_lock(tables.table_uri(str(tmp_path), "broker_load")).locked()
-    batch = threading.Thread(target=write_window, args=(table, 1))
-    batch.start()
-    may_go_on.set()
-    batch.join(DEADLINE_S)
+    write_window(table, 3)  # here, in the thread of the batches: a wait would never end
+    lock = write_lock(tables.table_uri(str(tmp_path), "broker_load"))
+    with lock:
+        may_go_on.set()
+        version = tables.opened(tables.table_uri(str(tmp_path), "broker_load")).version()
+        thread.join(0.2)
+        assert thread.is_alive(), "it waits for its turn to commit"
+        assert tables.opened(tables.table_uri(str(tmp_path), "broker_load")).version() == version
     thread.join(DEADLINE_S)
-    assert len(tables.read(str(tmp_path), "broker_load")) == 2 * len(BROKERS)
+    rows = tables.read(str(tmp_path), "broker_load")
+    assert len(rows) == len({(row["window_start"], row["broker"]) for row in rows}) == 4 * len(BROKERS)
+    assert [commit.get(JOINED) for commit in tables.opened(str(tmp_path / "broker_load")).history(1)] == [2]
 
 
 @pytest.mark.long

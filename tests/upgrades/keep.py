@@ -94,10 +94,11 @@ def _keep_demo(made: Path) -> dict[str, Any]:
     root = made / "demo" / "tables"
     shutil.copytree(home / "tables", root)
     shutil.rmtree(home)
-    for name in TABLES:  # thousands of small files would make a large archive
+    for name, table in TABLES.items():  # thousands of small files would make a large archive
         delta = tables.open_table(str(root), name)
         if delta is not None:
-            tables.join_small_files(delta)
+            tables.join_small_files(str(root), table)
+            delta.update_incremental()
             delta.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
     events = sorted(tables.read(str(root), "execution"), key=lambda row: (row["event_time"], row["sequence"]))
     return {

@@ -1,0 +1,320 @@
+"""Files are joined a bounded step at a time: no row is lost or doubled, no writer waits, and queries read less."""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import TableFeatures, write_deltalake
+from pyarrow import compute as pc
+from pyarrow import dataset as ds
+
+from streaming import tables
+from streaming.contract import BROKER_LOAD, PARTITION_LOAD, TABLES
+from streaming.errors import TableUnavailable
+from streaming.tables import joining
+from streaming.tables.definitions import row_schema
+from streaming.tables.reader import JOINED
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, skewed_cluster
+from tests.tables.test_readers import opened
+
+BROKERS = 5
+TOPICS = 8
+WINDOWS = 40
+CUT_OFF = 64
+"""Characters of a text that delta-rs keeps in statistics."""
+
+
+class Killed(BaseException):
+    """kill -9: no code of the process sees it."""
+
+
+def rows_of(root: str, name: str) -> list[str]:
+    """Rows of the table in an order of their own, as texts: some hold lists."""
+    return sorted(repr(sorted(row.items())) for row in tables.read(root, name))
+
+
+def write_windows(root: str) -> None:
+    """Windows of a load with a leader for each partition, in a commit each, all closed."""
+    made = Synthetic(root)
+    for number in range(WINDOWS):
+        made.partition_load(
+            NOW_MS + number * WINDOW_MS,
+            [
+                ((topic * 3 + partition) % BROKERS, f"topic-{topic}", partition, "leader", float(number))
+                for topic in range(TOPICS)
+                for partition in range(6)
+            ],
+        )
+
+
+def write_another(root: str) -> None:
+    """One more row in a file of its own, as a batch commits them."""
+    rows = opened(root, "partition_load").to_pyarrow_table()
+    write_deltalake(tables.table_uri(root, "partition_load"), rows.slice(0, 1), mode="append")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty windows in as many files; only to be copied."""
+    root = tmp_path_factory.mktemp("written")
+    write_windows(str(root))
+    return root
+
+
+@pytest.fixture
+def root(written: Path, tmp_path: Path) -> str:
+    shutil.copytree(written, tmp_path / "tables")
+    return str(tmp_path / "tables")
+
+
+@pytest.fixture
+def in_small_steps(monkeypatch: pytest.MonkeyPatch, root: str) -> int:
+    """Tiers so small that the table is a backlog of several steps; returns the bytes of the largest."""
+    sizes = pa.table(opened(root, "partition_load").get_add_actions())["size_bytes"].to_pylist()
+    tier: int = 4 * max(sizes)
+    monkeypatch.setattr(joining, "TIERS_BYTES", (tier,))
+    return tier
+
+
+def test_a_backlog_is_worked_off_in_steps_of_bounded_size(root: str, in_small_steps: int) -> None:
+    before = rows_of(root, "partition_load")
+    steps = 0
+    while joining.join_next(root, PARTITION_LOAD):
+        steps += 1
+        assert 2 <= opened(root, "partition_load").history(1)[0][JOINED] <= 8
+        assert rows_of(root, "partition_load") == before
+    assert steps >= WINDOWS // 8
+    sizes = pa.table(opened(root, "partition_load").get_add_actions())["size_bytes"].to_pylist()
+    assert max(sizes) <= in_small_steps
+    assert len([size for size in sizes if size < in_small_steps // 2]) <= 1
+
+
+@pytest.mark.parametrize("step", ["_write_joined", "_commit"])
+@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.usefixtures("in_small_steps")
+def test_killed_between_two_steps_no_row_is_lost(
+    root: str, monkeypatch: pytest.MonkeyPatch, step: str, is_after: bool
+) -> None:
+    before = rows_of(root, "partition_load")
+    whole = getattr(joining, step)
+    for _ in range(3):
+
+        def breaks(*arguments: Any) -> Any:
+            if is_after:
+                whole(*arguments)
+            raise Killed
+
+        with monkeypatch.context() as broken:
+            broken.setattr(joining, step, breaks)
+            broken.setattr(joining, "_remove", lambda *_: None)
+            with pytest.raises(Killed):
+                joining.join_next(root, PARTITION_LOAD)
+        assert rows_of(root, "partition_load") == before
+    tables.join_small_files(root, PARTITION_LOAD)
+    assert rows_of(root, "partition_load") == before
+
+
+def parquet_files(root: str, name: str) -> set[str]:
+    """All data files in the table's folder."""
+    return {path.name for path in (Path(root) / name).rglob("*.parquet")}
+
+
+def there(root: str) -> set[str]:
+    """Data files of the newest version."""
+    return {Path(uri).name for uri in opened(root, "partition_load").file_uris()}
+
+
+@pytest.mark.parametrize("error", [OSError("No space left on device"), Killed()])
+def test_a_step_that_fails_leaves_no_file(root: str, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """A full disk would otherwise get a file more at each try."""
+    before = parquet_files(root, "partition_load")
+
+    def groups(*_: object) -> Iterator[pa.Table]:
+        raise error
+
+    monkeypatch.setattr(joining, "_groups", groups)
+    with pytest.raises(type(error)):
+        joining.join_next(root, PARTITION_LOAD)
+    assert parquet_files(root, "partition_load") == before
+
+
+def test_a_writer_goes_on_while_files_are_joined_and_waits_for_the_commit_alone(root: str) -> None:
+    lock, held = threading.Lock(), list[str]()
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        held.append("commit")
+        with lock:
+            yield
+
+    whole = joining._write_joined
+
+    def slowly(*arguments: Any) -> Any:
+        added = whole(*arguments)
+        with lock:  # a batch, which holds the lock as long as it likes
+            write_another(root)
+            held.append("batch")
+        return added
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(joining, "_write_joined", slowly)
+        joining.join_next(root, PARTITION_LOAD, alone=alone())
+    assert held == ["batch", "commit"]
+    assert len(rows_of(root, "partition_load")) == WINDOWS * TOPICS * 6 + 1
+    assert len(opened(root, "partition_load").file_uris()) == 2
+
+
+def test_parts_that_somebody_else_replaced_are_left_to_the_next_step(root: str) -> None:
+    whole, before = joining._write_joined, parquet_files(root, "partition_load")
+
+    def meanwhile(*arguments: Any) -> Any:
+        added = whole(*arguments)
+        tables.delete(root, "partition_load", tables.equal("topic", "topic-3"))
+        return added
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(joining, "_write_joined", meanwhile)
+        assert not joining.join_next(root, PARTITION_LOAD), "a table that others change all the time is never done"
+    left = rows_of(root, "partition_load")
+    assert len(left) == WINDOWS * (TOPICS - 1) * 6
+    assert not any("topic-3" in row for row in left)
+    assert opened(root, "partition_load").history(1)[0]["operation"] == "DELETE"
+    assert parquet_files(root, "partition_load") == before | there(root)
+    tables.join_small_files(root, PARTITION_LOAD)
+    assert rows_of(root, "partition_load") == left
+    assert len(opened(root, "partition_load").file_uris()) == 1
+
+
+def test_readers_who_follow_a_table_see_that_no_row_has_changed(root: str) -> None:
+    reader = tables.TableReader(root)
+    version = reader.version("partition_load")
+    assert version is not None
+    tables.join_small_files(root, PARTITION_LOAD)
+    reader.look_again()
+    assert reader.has_same_rows_since("partition_load", version)
+    write_another(root)
+    reader.look_again()
+    assert not reader.has_same_rows_since("partition_load", version)
+
+
+def test_open_windows_are_left_to_the_batches(root: str) -> None:
+    made = Synthetic(root)
+    for number in range(3):
+        made.broker_load(NOW_MS + number * WINDOW_MS, {1: 1.0})
+    uri = tables.table_uri(root, "broker_load")
+    closed = tables.opened(uri).to_pyarrow_table()
+    index = closed.column_names.index("is_final")
+    is_open = closed.set_column(index, closed.schema.field(index), pa.array([False] * closed.num_rows))
+    for row in range(3):
+        write_deltalake(uri, is_open.slice(row, 1), mode="append")
+    tables.join_small_files(root, BROKER_LOAD)
+    states = pa.table(tables.opened(uri).get_add_actions(flatten=True))["partition.is_final"].to_pylist()
+    assert sorted(states) == [False, False, False, True]
+
+
+@pytest.fixture(scope="module")
+def of_every_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every table as the product makes it; most have rows, in two files each. Only to be copied."""
+    root = tmp_path_factory.mktemp("tables")
+    for name in TABLES:
+        tables.create_table(str(root), name)
+    skewed_cluster(Synthetic(str(root)), NOW_MS)
+    for name in TABLES:
+        rows = opened(str(root), name).to_pyarrow_table()
+        if rows.num_rows:
+            write_deltalake(tables.table_uri(str(root), name), rows, mode="append")
+    return root
+
+
+def file_facts(delta: Any) -> dict[str, Any]:
+    """Statistics of the table's only file, by name."""
+    (facts,) = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+    of_statistics = ("min.", "max.", "null_count.", "num_records", "partition.")
+    return {
+        name: value
+        for name, value in facts.items()
+        if name.startswith(of_statistics) and value is not None and len(str(value)) < CUT_OFF
+    }
+
+
+def test_the_log_has_the_statistics_that_delta_itself_would_write(of_every_table: Path, tmp_path: Path) -> None:
+    """For each table, of the same rows joined by delta-rs; long texts aside, of which it writes a part."""
+    compared = 0
+    for place in ("ours", "theirs"):
+        shutil.copytree(of_every_table, tmp_path / place)
+    for name, table in TABLES.items():
+        before = rows_of(str(tmp_path / "ours"), name)
+        tables.join_small_files(str(tmp_path / "ours"), table)
+        assert rows_of(str(tmp_path / "ours"), name) == before
+        ours, theirs = opened(str(tmp_path / "ours"), name), opened(str(tmp_path / "theirs"), name)
+        theirs.optimize.compact()
+        if len(ours.file_uris()) != 1 or not before:
+            continue
+        compared += 1
+        assert file_facts(theirs).items() <= file_facts(ours).items()
+    assert compared > 8
+
+
+def test_a_joined_file_is_read_in_part_for_a_topic_a_broker_a_cluster_and_an_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the statistics of its row groups; on a scale at which a test takes a second."""
+    monkeypatch.setattr(joining, "STRETCH_ROWS", 40_000)
+    monkeypatch.setattr(joining, "GROUP_ROWS", 1_000)
+    count = 160 * 600
+    number = np.arange(count)
+    window, replica = number // 600, number % 600
+    topic, partition = replica // 12, replica % 12
+    times = {"window_start": window * WINDOW_MS, "window_end": (window + 1) * WINDOW_MS}
+    columns: dict[str, Any] = {
+        "kafka_cluster": np.where(topic < 10, "other", "main"),
+        "topic": [f"topic-{name:02}" for name in topic],
+        "partition": pa.array(partition, pa.int32()),
+        "broker": pa.array((topic * 5 + partition) % 8, pa.int32()),
+        **{name: pa.array((NOW_MS + at) * 1_000, pa.timestamp("us", tz="UTC")) for name, at in times.items()},
+    }
+    fallback: dict[str, Any] = {"is_final": True, "role": "leader", "query_id": "q", "updated_at": tables.utc(NOW_MS)}
+    schema = row_schema(PARTITION_LOAD)
+    for field in schema:
+        if field.name not in columns:
+            value = fallback.get(field.name, None if field.nullable else 1)
+            columns[field.name] = pa.repeat(pa.scalar(value, field.type), count)
+    rows = pa.table({field.name: columns[field.name] for field in schema}, schema)
+    delta = tables.create_table(str(tmp_path), "partition_load")
+    for part in range(4):
+        write_deltalake(delta, rows.slice(part * count // 4, count // 4), mode="append")
+    tables.join_small_files(str(tmp_path), PARTITION_LOAD)
+    joined = opened(str(tmp_path), "partition_load").to_pyarrow_dataset()
+    (fragment,) = joined.get_fragments()
+    groups = len(fragment.row_groups)
+
+    def share(where: ds.Expression) -> float:
+        return len(fragment.subset(filter=where).row_groups) / groups
+
+    assert (
+        joined.to_table()
+        .sort_by([(name, "ascending") for name in PARTITION_LOAD.key])
+        .equals(rows.select(joined.schema.names).sort_by([(name, "ascending") for name in PARTITION_LOAD.key]))
+    )
+    assert share(pc.field("topic") == "topic-30") < 0.35
+    assert share(pc.field("broker") == 3) < 0.5
+    assert share(pc.field("kafka_cluster") == "other") < 0.4
+    assert share(pc.field("window_start") >= tables.utc(NOW_MS + 134 * WINDOW_MS)) < 0.3
+
+
+def test_a_table_with_features_of_another_program_is_left_alone_and_named(root: str) -> None:
+    tables.opened(tables.table_uri(root, "partition_load")).alter.add_feature(
+        [TableFeatures.DeletionVectors], allow_protocol_versions_increase=True
+    )
+    with pytest.raises(TableUnavailable, match="table partition_load has features that another program has added"):
+        joining.join_next(root, PARTITION_LOAD)
+
+
+def test_a_table_that_is_not_there_has_nothing_to_join(tmp_path: Path) -> None:
+    assert not joining.join_next(str(tmp_path), PARTITION_LOAD)
