@@ -193,6 +193,14 @@ ROLL = Table(
         text("detail", "What happened, in a sentence", nullable=False),
         integers("brokers", "Of the event started: all brokers, in the order of their turns; null of others"),
         text("by", "Who asked for it, or the process that carries it out", nullable=False),
+        integer(
+            "margin",
+            "Of the event started: replicas in sync that each partition keeps above min.insync.replicas; null for 0",
+        ),
+        flag(
+            "accepts_single",
+            "Of the event started: whether partitions without a second replica may be offline; null for no",
+        ),
     ),
 )
 

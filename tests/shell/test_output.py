@@ -16,7 +16,6 @@ from assignor_core.model import cluster_to_json
 from assignor_core.plan import plan_to_json
 from assignor_core.planner import propose
 from assignor_core.restart import restart_check
-from assignor_core.roll import RollPolicy
 from streaming.cli import COMMANDS, rebalancer, run
 from streaming.commands import demotion, lifecycle
 from streaming.commands import plan as plan_module
@@ -84,9 +83,9 @@ def called_there(folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.
         yield SimulatedClient(cluster_with_disks(), errors=ERRORS)
 
     @contextmanager
-    def with_no_brokers(settings: Settings, policy: RollPolicy) -> Iterator[roll_module._Session]:
+    def with_no_brokers(settings: Settings) -> Iterator[roll_module._Session]:
         journal = RollJournal(settings.storage.tables, settings.kafka.cluster_name)
-        yield roll_module._Session(settings, policy, SimpleNamespace(), skewed(), journal)
+        yield roll_module._Session(settings, SimpleNamespace(), skewed(), journal)
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))

@@ -78,7 +78,8 @@ class RollStory:
         old = SimulatedClient(self.cluster, errors=ERRORS)
         old.faults.metadata_lag_ms = METADATA_AGE_MAX_MS
         self.clients = (SimulatedClient(self.cluster, errors=ERRORS), old)
-        self.roll = Roll("r", roll_order(brokers, self.racks, controller=1))
+        self.begun = Roll("r", roll_order(brokers, self.racks, controller=1), RollPolicy(self.margin))
+        self.roll = self.begun
         self.events: list[RollEvent] = []
         self.demoted: set[int] = set()
         self.before: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -95,18 +96,17 @@ class RollStory:
 
     def run(self) -> int:
         """Roll to the end; how long it took, ms."""
-        policy = RollPolicy(self.margin, has_command=True)
         for _ in range(TURNS_MAX_PER_BROKER * self.broker_count):
             if self.roll.end is not None:
                 return self.cluster.now_ms
             self._pass()
             try:
                 self._kill_perhaps()
-                self._take(policy)
+                self._take()
             except ClusterUnreachable:
                 continue
             except Killed:
-                self.roll = folded_roll("r", self.roll.brokers, self.events)
+                self.roll = folded_roll(self.begun, self.events)
                 self.view = self.command_ends_ms = None
         raise AssertionError(f"seed {self.seed}: not at its end: {self.roll}, {self.view}")
 
@@ -150,12 +150,12 @@ class RollStory:
         if self.random.random() < self.kills:
             raise Killed
 
-    def _take(self, policy: RollPolicy) -> None:
+    def _take(self) -> None:
         if self.random.random() < 0.02:
             raise ClusterUnreachable("no answer")
         broker = self.roll.next_broker
         seen = None if broker is None else self._seen(broker)
-        step = next_step(self.roll, seen, policy)
+        step = next_step(self.roll, seen, has_command=True)
         noted = {
             RollAct.DEMOTE: RollEvent.DEMOTING, RollAct.RESTART: RollEvent.RESTARTING,
             RollAct.NOTE_AWAY: RollEvent.AWAY, RollAct.UNDEMOTE: RollEvent.UNDEMOTING,
