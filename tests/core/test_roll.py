@@ -156,15 +156,16 @@ def test_racks_are_restarted_one_after_the_other_and_the_controller_last(
 
 def test_what_waiting_does_not_make_safe_is_named() -> None:
     live = LiveCluster("c", BROKERS, {("t", 0): BEHIND, ("alone", 0): LivePartition((1,), 1, (1,))})
-    assert standing_obstacle(2, live, {"t": 2}, RollPolicy()) is None, "broker 1 can catch up"
-    assert standing_obstacle(2, live, {"t": 2}, RollPolicy(margin=1)) == (
+    needed = {"t": 2, "alone": 1}
+    assert standing_obstacle(2, live, needed, RollPolicy()) is None, "broker 1 can catch up"
+    assert standing_obstacle(2, live, needed, RollPolicy(margin=1)) == (
         "1 partition without margin: one more broker that fails stops their writes"
     )
     assert (
-        standing_obstacle(1, live, {"t": 2}, RollPolicy())
-        == "1 partition without a leader: no other replica is in sync"
+        standing_obstacle(1, live, needed, RollPolicy()) == "1 partition without a leader: no other replica is in sync"
     )
-    assert standing_obstacle(1, live, {"t": 2}, RollPolicy(accepts_single=True)) is None
+    assert standing_obstacle(1, live, needed, RollPolicy(accepts_single=True)) is None
     assert "too few replicas stay in sync" in (
-        standing_obstacle(1, live, {"t": 3}, RollPolicy(accepts_single=True)) or ""
+        standing_obstacle(1, live, needed | {"t": 3}, RollPolicy(accepts_single=True)) or ""
     )
+    assert "min.insync.replicas unknown" in (standing_obstacle(2, live, {}, RollPolicy()) or "")

@@ -32,7 +32,7 @@ class Looked(Acted):
         self.looked.append(broker)
         if self.fails is not None:
             raise self.fails
-        return restart_check(broker, LIVE, {})
+        return restart_check(broker, LIVE, {"t": 1})
 
 
 def test_a_viewer_reads_a_check_and_nobody_else_does(tmp_path: Path, tables_in_memory: str) -> None:

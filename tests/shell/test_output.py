@@ -90,7 +90,11 @@ def called_there(folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.
     monkeypatch.chdir(folder)
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     monkeypatch.setattr(plan_module, "live_cluster", described)
-    monkeypatch.setattr(restart_module, "checked", lambda _, broker: restart_check(broker, skewed().live, {}))
+    monkeypatch.setattr(
+        restart_module,
+        "checked",
+        lambda _, broker: restart_check(broker, skewed().live, {topic: 1 for topic, _ in skewed().live.partitions}),
+    )
     monkeypatch.setattr(roll_module._Session, "opened", with_no_brokers)
     call = request.node.callspec.params["call"] if hasattr(request.node, "callspec") else ""
     monkeypatch.setattr(lifecycle, "live_cluster", with_disks if "--log-dir" in call else described)

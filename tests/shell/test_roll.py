@@ -51,7 +51,7 @@ class Rolled:
         monkeypatch.setattr(roll_module, "time", SimpleNamespace(sleep=self.sleep, monotonic=lambda: self.now_s))
         monkeypatch.setattr(roll_module, "_hosts", lambda _session: {broker: f"host-{broker}" for broker in RACKS})
         monkeypatch.setattr(roll_module._Session, "opened", self.opened)
-        monkeypatch.setattr(roll_module._Session, "in_sync_min", lambda *_: {"t": 2})
+        monkeypatch.setattr(roll_module._Session, "in_sync_min", lambda *_: {"t": 2, "single": 1, "alone": 1})
         monkeypatch.setattr(roll_module, "RestartCommand", self.command)
         monkeypatch.setattr("streaming.cluster.broker_hosts.quorum_leader", lambda _admin: 2)
         monkeypatch.setattr("streaming.cluster.permissions.check_may_execute", lambda _admin: None)

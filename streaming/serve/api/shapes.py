@@ -176,6 +176,7 @@ RESTART_CHECK: Shape = {
     "at_edge": one(_PARTITIONS, "They would have just as many replicas in sync as they need"),
     "behind": one(_PARTITIONS, "Their replica on the broker is not in sync"),
     "moving": one(_PARTITIONS, "They are being reassigned"),
+    "unknown": one(_PARTITIONS, "min.insync.replicas of their topic is hidden from serve's login"),
     "is_blind": {"type": "boolean", "description": "Whether reassignments or topics are hidden from serve's login"},
     "replicas": integer("Replicas on the broker", nullable=False),
     "leaders": integer("Leaders that would move", nullable=False),
