@@ -1,6 +1,7 @@
 """What control writes down of restarts: how often it asks the cluster, and what it leaves out."""
 
 from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from streaming.control.run import ControlLoop
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
 from streaming.tables import TableReader
-from streaming.views.restarts import read_restarts
+from streaming.views.restarts import SHOWN_MAX_MS, read_restarts
 from tests.control.test_movements_within_brokers import ERRORS, MB
 from tests.simulated_cluster import SimulatedClient, SimulatedCluster
 
@@ -122,6 +123,20 @@ def test_the_cluster_is_looked_at_for_this_alone_only_if_nothing_else_did(
     loop.tick(now_ms=NOW_MS + LOOK_INTERVAL_MS)
     assert looks == 2
     assert [row.is_safe for row in read_restarts(TableReader(tables_in_memory), CLUSTER)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("phrase", "limit", "value"),
+    [
+        ("of at most 2,000 topics at a time", TOPICS_PER_LOOK, 2_000),
+        ("of each topic every ten minutes", ASKED_AGAIN_MS, 600_000),
+        ("if control has not looked for five minutes", SHOWN_MAX_MS, 300_000),
+    ],
+)
+def test_limits_are_as_documented(phrase: str, limit: int, value: int) -> None:
+    page = Path(__file__).parents[2] / "docs/drain-and-add.md"
+    assert phrase in " ".join(page.read_text().split())
+    assert limit == value
 
 
 def test_a_decision_gives_its_look(tables_in_memory: str) -> None:
