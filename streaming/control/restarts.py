@@ -68,10 +68,13 @@ class InSyncMins:
     def _shown(self, topics: Collection[str]) -> Mapping[str, int] | None:
         """None if nobody answered: what was known stays, and is asked for again at the next look."""
         try:
-            return self._read(topics)
+            shown = self._read(topics)
         except (ClusterRequestFailed, ClusterUnreachable) as error:
             log.warning("in_sync_min_unread", error=str(error))
             return None
+        if len(shown) < len(topics):
+            log.info("in_sync_min_hidden", topics=len(topics) - len(shown), needs="DESCRIBE_CONFIGS on topics")
+        return shown
 
 
 class RestartReports:
