@@ -10,11 +10,11 @@ Groups and transactions have their coordinators where the partitions of two inte
 restarts that broker moves these coordinators. The module reads a description of the cluster and changes nothing.
 """
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
 
 GROUPS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
 
@@ -38,6 +38,8 @@ class RestartCheck:
     """Partitions whose replica on the broker is not in sync: it has not caught up yet."""
     moving: tuple[PartitionKey, ...]
     """Reassignments under way that the broker takes part in, or that take away another replica in sync."""
+    unknown: tuple[PartitionKey, ...]
+    """Partitions of topics whose `min.insync.replicas` is not known; what they refuse can't be judged."""
     is_blind: bool
     """Whether the cluster refused to list reassignments, or hides topics: what is not seen can't be judged."""
     replicas: int
@@ -61,6 +63,7 @@ class RestartCheck:
             (len(self.refusing), "refusing writes with acks=all: too few replicas stay in sync"),
             (len(self.behind), "behind on this broker: its replica has to catch up first"),
             (len(self.moving), "being reassigned: wait until that is over"),
+            (len(self.unknown), "with min.insync.replicas unknown: the login may not read settings of the topic"),
         )
         lines = tuple(f"{count} partition{'' if count == 1 else 's'} {words}" for count, words in rows if count)
         return (*lines, *blind) if self.is_blind else lines
@@ -68,7 +71,7 @@ class RestartCheck:
 
 def restart_check(broker: int, cluster: LiveCluster, in_sync_min: Mapping[str, int]) -> RestartCheck:
     """What a restart of `broker` would do to the partitions of `cluster`; `in_sync_min` is `min.insync.replicas` by
-    topic, 1 where a topic is not in it.
+    topic, as far as it is known.
 
     >>> from assignor_core.live import LivePartition
     >>> rows = {("t", 0): LivePartition((1, 2), 1, (1, 2)), ("t", 1): LivePartition((2, 1), 2, (2,))}
@@ -76,16 +79,42 @@ def restart_check(broker: int, cluster: LiveCluster, in_sync_min: Mapping[str, i
     >>> check.offline, check.at_edge, check.leaders
     ((('t', 1),), (('t', 0),), 1)
     """
-    offline, single, refusing, at_edge, behind, moving = [], [], [], [], [], []
+    rows = [(key, row) for key, row in cluster.partitions.items() if broker in row.replicas]
+    return _checked(broker, rows, cluster, in_sync_min)
+
+
+def restart_checks(cluster: LiveCluster, in_sync_min: Mapping[str, int]) -> dict[int, RestartCheck]:
+    """The check of each broker that is alive, by one walk over the replicas.
+
+    >>> from assignor_core.live import LivePartition
+    >>> rows = {("t", 0): LivePartition((1, 2), 1, (1, 2))}
+    >>> checks = restart_checks(LiveCluster("c", {1: None, 2: None, 3: None}, rows), {"t": 2})
+    >>> {broker: len(check.refusing) for broker, check in checks.items()}
+    {1: 1, 2: 1, 3: 0}
+    """
+    rows: dict[int, list[tuple[PartitionKey, LivePartition]]] = defaultdict(list)
+    for key, row in cluster.partitions.items():
+        for broker in row.replicas:
+            rows[broker].append((key, row))
+    return {broker: _checked(broker, rows[broker], cluster, in_sync_min) for broker in sorted(cluster.broker_racks)}
+
+
+def _checked(
+    broker: int,
+    rows: Iterable[tuple[PartitionKey, LivePartition]],
+    cluster: LiveCluster,
+    in_sync_min: Mapping[str, int],
+) -> RestartCheck:
+    """The check by the partitions of which the broker holds a replica."""
+    offline, single, refusing, at_edge, behind, moving, unknown = [], [], [], [], [], [], []
     replicas, led = 0, Counter[str]()
-    for key, row in sorted(cluster.partitions.items()):
-        if broker not in row.replicas:
-            continue
+    for key, row in sorted(rows):
         replicas += 1
         # A broker that has just died stays in sync in the metadata until it is fenced.
         left = len([one for one in row.isr if one != broker and one in cluster.broker_racks])
         # Kafka asks for no more replicas in sync than a partition has (KIP-966).
         needed = min(in_sync_min.get(key[0], 1), len(row.replicas))
+        unknown += [] if key[0] in in_sync_min else [key]
         if left == 0 or row.leader == NO_LEADER:
             offline.append(key)
             # One that is offline though its broker is alive, as with a failed log dir, is a fault to look at first.
@@ -114,6 +143,7 @@ def restart_check(broker: int, cluster: LiveCluster, in_sync_min: Mapping[str, i
         at_edge=tuple(at_edge),
         behind=tuple(behind),
         moving=(*moving, *hidden),
+        unknown=tuple(unknown),
         is_blind=cluster.reassignments_hidden or bool(cluster.hidden_topics),
         replicas=replicas,
         leaders=led.total(),

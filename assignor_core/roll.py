@@ -65,12 +65,34 @@ _FOLLOWS: Mapping[RollEvent | None, frozenset[RollEvent]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class RollPolicy:
+    """What a person asked for when the roll began; each process that continues the roll keeps to it."""
+
+    margin: int = 0
+    accepts_single: bool = False
+
+    def differences(self, margin: int | None, accepts_single: bool | None) -> tuple[str, ...]:
+        """Which of these values differ from the policy, a line each; None agrees with everything.
+
+        >>> RollPolicy(margin=1).differences(0, None)
+        ('--margin is 1, not 0',)
+        """
+        found = []
+        if margin not in (None, self.margin):
+            found.append(f"--margin is {self.margin}, not {margin}")
+        if accepts_single not in (None, self.accepts_single):
+            found.append(f"--accept-single is {'set' if self.accepts_single else 'not set'}")
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
 class Roll:
     """A roll as its events show it."""
 
     roll_id: str
     brokers: tuple[int, ...]
     """All brokers of the roll, in the order of their turns."""
+    policy: RollPolicy = RollPolicy()
     restarted: tuple[int, ...] = ()
     broker: int | None = None
     """The broker whose turn it is; None between two turns."""
@@ -114,9 +136,9 @@ class Roll:
         return replace(counted_on, broker=broker, phase=event, is_demoted_by_roll=is_ours)
 
 
-def folded_roll(roll_id: str, brokers: Iterable[int], events: Iterable[RollEvent]) -> Roll:
-    """The roll after its events, oldest first, without the first one; raises IllegalTransition."""
-    roll = Roll(roll_id, tuple(brokers))
+def folded_roll(begun: Roll, events: Iterable[RollEvent]) -> Roll:
+    """The roll after its events, oldest first; `begun` is the roll after the first one. Raises IllegalTransition."""
+    roll = begun
     for event in events:
         roll = roll.after(event)
     return roll
@@ -137,16 +159,6 @@ def roll_order(
         return (last is not None and rack == last, rack or "", broker == controller, broker)
 
     return tuple(sorted(set(brokers), key=place))
-
-
-@dataclass(frozen=True, slots=True)
-class RollPolicy:
-    """What a person asked for with this start of the roll."""
-
-    margin: int = 0
-    accepts_single: bool = False
-    has_command: bool = False
-    """Whether a command restarts the brokers; without one a person does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +241,8 @@ def turn_view(
     )
 
 
-def next_step(roll: Roll, seen: TurnView | None, policy: RollPolicy) -> RollStep:
-    """The one next step; `seen` is None if no broker is left.
+def next_step(roll: Roll, seen: TurnView | None, *, has_command: bool) -> RollStep:
+    """The one next step; `seen` is None if no broker is left. Without a command a person restarts the brokers.
 
     Order of the rules: end an aborted roll, finish, then by the phase of the broker in turn. Before a broker goes away
     `_obstacle` must find nothing, once before the demotion and again right before the restart.
@@ -240,11 +252,11 @@ def next_step(roll: Roll, seen: TurnView | None, policy: RollPolicy) -> RollStep
     if seen is None:
         return RollStep(RollAct.FINISH, f"{counted(len(roll.restarted), 'broker is', 'brokers are')} restarted")
     if roll.phase is None:
-        return _first_step(seen, policy)
+        return _first_step(seen, roll.policy)
     if roll.phase is RollEvent.DEMOTING:
-        return _demoting_step(seen, policy)
+        return _demoting_step(seen, roll.policy)
     if roll.phase is RollEvent.RESTARTING:
-        return _restarting_step(seen, policy)
+        return _restarting_step(seen, roll.policy, has_command=has_command)
     if roll.phase is RollEvent.AWAY:
         return _away_step(roll, seen)
     if seen.is_noted:
@@ -273,7 +285,7 @@ def _demoting_step(seen: TurnView, policy: RollPolicy) -> RollStep:
     return RollStep(RollAct.RESTART, "the broker leads nothing that another broker can lead")
 
 
-def _restarting_step(seen: TurnView, policy: RollPolicy) -> RollStep:
+def _restarting_step(seen: TurnView, policy: RollPolicy, *, has_command: bool) -> RollStep:
     if not seen.check.is_alive:
         return RollStep(RollAct.NOTE_AWAY, "the broker is away")
     if seen.command_code:
@@ -285,7 +297,7 @@ def _restarting_step(seen: TurnView, policy: RollPolicy) -> RollStep:
     obstacle = _obstacle(seen, policy)
     if obstacle is not None:
         return RollStep(RollAct.WAIT, f"do not restart the broker yet: {obstacle}")
-    if policy.has_command:
+    if has_command:
         return RollStep(RollAct.RESTART, "the broker was not seen away yet")
     return RollStep(RollAct.WAIT, "restart the broker now: the roll continues once it was away and is back")
 

@@ -83,7 +83,7 @@ NEEDS = (
     Need("control", Resource.CLUSTER, "ALTER", "reassigns partitions, elects leaders", Level.EXECUTE),
     Need("control", Resource.CLUSTER, "ALTER_CONFIGS", "throttle rates of brokers, cordons of log dirs", Level.EXECUTE),
     Need("control", Resource.TOPICS, "DESCRIBE", "placement and leaders", Level.PLAN),
-    Need("control", Resource.TOPICS, "DESCRIBE_CONFIGS", "throttles that others have set on topics", Level.EXECUTE),
+    Need("control", Resource.TOPICS, "DESCRIBE_CONFIGS", "throttles set by others, min.insync.replicas", Level.EXECUTE),
     Need("control", Resource.TOPICS, "ALTER_CONFIGS", "throttled replicas of topics", Level.EXECUTE),
 )
 """The least rights of each role; in mode observe control needs none that alters."""

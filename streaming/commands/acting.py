@@ -208,12 +208,13 @@ class JournalActions:
         """
         from streaming.control.cordons import to_cordon
         from streaming.control.intents import note_intent
-        from streaming.views.intents import Intent
+        from streaming.views.intents import Intent, newest_intents
 
         cordons: tuple[str, ...] = ()
         if intent is Intent.DRAIN:
+            before = newest_intents(self._reader(), self._cluster)
             with live_cluster(self._settings) as cluster:
-                cordons = to_cordon(cluster, (broker,)).get(broker, ())
+                cordons = to_cordon(cluster, before, (broker,)).get(broker, ())
         root = self._settings.storage.tables
         note_intent(root, self._cluster, broker, intent, by, now_ms=now_ms, cordons=cordons, demotions=demotions)
         if not proposed.plan.movement_count:

@@ -90,7 +90,7 @@ def _run(
     why_not = unfit(action, brokers, proposed)
     answer = show_and_carry_out(context, settings, proposed, named, why_not, prepare, **how)
     if answer == 0 and how["carry_out"] and action == "undemote":
-        _forget_orders(settings, brokers)
+        _forget_orders(settings, orders)
     return answer
 
 
@@ -120,7 +120,7 @@ def reorder(settings: Settings, action: str, broker: int, wait_s: float) -> str 
         if end.event is not Event.DONE:
             return f"{end.event}: {end.detail}"
     if action == "undemote":
-        _forget_orders(settings, (broker,))
+        _forget_orders(settings, orders)
     return None
 
 
@@ -245,12 +245,9 @@ def _note(settings: Settings, intent: "Intent", action: str, orders: "Orders") -
         echo(done, err=True)
 
 
-def _forget_orders(settings: Settings, brokers: Collection[int]) -> None:
-    """Note that nothing is left to bring back."""
-    from streaming.commands.acting import person
-    from streaming.control.intents import note_intent
-    from streaming.views.intents import Intent
+def _forget_orders(settings: Settings, orders: "Orders") -> None:
+    """Note that nothing of these orders is left to bring back."""
+    from streaming.control.intents import note_restored
 
-    root, cluster_name = settings.storage.tables, settings.kafka.cluster_name
-    for broker in brokers:
-        note_intent(root, cluster_name, broker, Intent.USE, person(), now_ms=clocks.now_ms(), demotions=())
+    for broker, plans in orders.items():
+        note_restored(settings.storage.tables, settings.kafka.cluster_name, broker, plans)

@@ -6,7 +6,7 @@ broker is for, so that a drained one stays empty until it is added again. Draine
 
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -155,28 +155,37 @@ def _run(
 def _note(settings: Settings, brokers: tuple[int, ...], intent: "Intent", action: str) -> None:
     """Note what the brokers are for, and cordon or uncordon them as that wants."""
     from streaming.commands.acting import noted, person
-    from streaming.control.cordons import settle, to_cordon
+    from streaming.control.cordons import STILL_CORDONED, settle, to_cordon
     from streaming.control.intents import note_intent
     from streaming.serve.api.audit import Outcome
     from streaming.tables import TableReader
     from streaming.views.intents import Intent, cordons_of, newest_intents
 
     root, cluster_name = settings.storage.tables, settings.kafka.cluster_name
-    cordons: Mapping[int, Collection[str]] = {}
+    reader, cordons = TableReader(root), dict[int, tuple[str, ...]]()
     if intent is Intent.DRAIN:
+        before = newest_intents(reader, cluster_name)
         with live_cluster(settings) as cluster:
-            cordons = to_cordon(cluster, brokers)
+            cordons = to_cordon(cluster, before, brokers)
     for broker in brokers:
         done, ours = f"broker {broker} is noted for {intent.value}", cordons.get(broker, ())
         with noted(settings, action, str(broker), Outcome("noted", done)):
             note_intent(root, cluster_name, broker, intent, person(), now_ms=clocks.now_ms(), cordons=ours)
         echo(done, err=True)
-    reader = TableReader(root)
+    reader.look_again()
     newest = newest_intents(reader, cluster_name)
     if not any(cordons_of(newest[broker]) for broker in brokers):
         return
     with live_cluster(settings) as cluster:
         problems = settle(cluster, reader, cluster_name, brokers)
+        for _ in range(CORDON_LOOKS):
+            late = [broker for broker, why in problems.items() if why == STILL_CORDONED]
+            if not late:
+                break
+            time.sleep(CORDON_PAUSE_S)
+            reader.look_again()
+            problems = {broker: why for broker, why in problems.items() if broker not in late}
+            problems |= settle(cluster, reader, cluster_name, late)
     for broker, why in problems.items():
         what = "cordoned" if intent is Intent.DRAIN else "uncordoned"
         echo(f"broker {broker} could not be {what}, control tries again: {why}", err=True)

@@ -131,6 +131,7 @@ def _print(check: RestartCheck, *, accepts_single: bool) -> None:
         ("at the edge: one more broker that fails stops their writes", check.at_edge),
         ("not caught up on this broker", check.behind),
         ("being reassigned", check.moving),
+        ("of topics whose min.insync.replicas is hidden from this login", check.unknown),
     )
     for words, keys in rows:
         if keys:

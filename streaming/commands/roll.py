@@ -76,15 +76,14 @@ NAMED_MAX = 3
 @click.option(
     "--margin",
     type=click.Choice([str(margin) for margin in MARGINS]),
-    default="0",
-    show_default=True,
-    help="Replicas in sync that each partition keeps above min.insync.replicas while a broker is away.",
+    help="Replicas in sync that each partition keeps above min.insync.replicas while a broker is away. An open roll "
+    "keeps its own.  [default: 0]",
 )
 @click.option(
     "--accept-single",
     "accepts_single",
     is_flag=True,
-    help="Partitions without a second replica may be offline meanwhile.",
+    help="Partitions without a second replica may be offline meanwhile. An open roll keeps its own.",
 )
 @click.option("--dry-run", "is_dry", is_flag=True, help="Show the order and what would be waited for; change nothing.")
 @click.option("--status", "is_status", is_flag=True, help="Show the open roll and what it waits for.")
@@ -96,7 +95,7 @@ def roll(
     brokers: tuple[int, ...],
     command: str | None,
     wait_s: int,
-    margin: str,
+    margin: str | None,
     accepts_single: bool,
     is_dry: bool,
     is_status: bool,
@@ -120,16 +119,16 @@ def roll(
             f"control.approvals is {settings.control.approvals}, and roll approves the demotion of each broker alone: "
             "restart brokers by hand, with restart-check, demote and undemote"
         )
-    policy = RollPolicy(int(margin), accepts_single, template is not None)
-    with redirect_stdout(sys.stderr) if as_json else nullcontext(), _Session.opened(settings, policy) as session:
+    asked = _Asked(None if margin is None else int(margin), accepts_single or None)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext(), _Session.opened(settings) as session:
         if is_status:
             answer = _status(session)
         elif is_dry:
-            answer = _dry_run(session, brokers)
+            answer = _dry_run(session, brokers, asked.policy)
         elif is_abort:
             answer = _aborted(session, wait_s)
         else:
-            answer = _rolled(session, brokers, template, wait_s, yes=yes)
+            answer = _rolled(session, brokers, asked, template, wait_s, yes=yes)
     if as_json and answer.content is not None:
         click.echo(json.dumps(answer.content))
     return answer.code
@@ -143,12 +142,33 @@ class _RollAnswer:
     content: dict[str, Any] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Options of this call that a roll keeps from its beginning; None where the option is not given."""
+
+    margin: int | None
+    accepts_single: bool | None
+
+    @property
+    def policy(self) -> RollPolicy:
+        """What a roll that begins now is to keep to."""
+        return RollPolicy(self.margin or 0, bool(self.accepts_single))
+
+    def check(self, roll: Roll) -> None:
+        """Raises RefusedForSafety if an option differs from what the open roll began with."""
+        found = roll.policy.differences(self.margin, self.accepts_single)
+        if found:
+            raise RefusedForSafety(
+                f"roll {roll.roll_id} is open, and {' and '.join(found)}: leave the option out to continue the roll as "
+                f"it began, or end the roll: rebalancer roll --abort{in_use()}"
+            )
+
+
 @dataclass(slots=True)
 class _Session:
     """The cluster and the tables, for one call of the command."""
 
     settings: Settings
-    policy: RollPolicy
     admin: Any
     """An admin client of kafka-python, which only the room `cluster` imports."""
     cluster: "ClusterReader"
@@ -159,7 +179,7 @@ class _Session:
 
     @classmethod
     @contextmanager
-    def opened(cls, settings: Settings, policy: RollPolicy) -> "Iterator[_Session]":
+    def opened(cls, settings: Settings) -> "Iterator[_Session]":
         from streaming.cluster.clients import admin_client
         from streaming.control.identity import cluster_of
         from streaming.control.rolls import RollJournal
@@ -171,7 +191,7 @@ class _Session:
         admin = admin_client(settings.kafka)
         try:
             journal = RollJournal(settings.storage.tables, settings.kafka.cluster_name)
-            yield cls(settings, policy, admin, cluster_of(admin, settings), journal)
+            yield cls(settings, admin, cluster_of(admin, settings), journal)
         finally:
             admin.close()
 
@@ -223,7 +243,7 @@ class _Session:
         return self._last_view
 
 
-def _dry_run(session: _Session, named: tuple[int, ...]) -> _RollAnswer:
+def _dry_run(session: _Session, named: tuple[int, ...], policy: RollPolicy) -> _RollAnswer:
     live, order = _order(session, named)
     hosts = _hosts(session)
     in_sync_min = session.in_sync_min({topic for topic, _ in live.partitions})
@@ -231,8 +251,8 @@ def _dry_run(session: _Session, named: tuple[int, ...]) -> _RollAnswer:
     echo(f"order of {counted(len(order), 'broker', 'brokers')}:")
     for place, broker in enumerate(order, start=1):
         view = turn_view(broker, live, in_sync_min)
-        stops = view.check.stops(accepts_single=session.policy.accepts_single)
-        never = standing_obstacle(broker, live, in_sync_min, session.policy)
+        stops = view.check.stops(accepts_single=policy.accepts_single)
+        never = standing_obstacle(broker, live, in_sync_min, policy)
         rack = live.broker_racks.get(broker)
         leaders = counted(view.check.leaders, "leader", "leaders")
         state = f"can't be restarted: {never}" if never else f"waits: {'; '.join(stops)}" if stops else "safe now"
@@ -267,50 +287,48 @@ def _hosts(session: _Session) -> dict[int, str]:
 def _status(session: _Session) -> _RollAnswer:
     """The open roll, with what it waits for by a look of now."""
     from streaming.tables import TableReader
-    from streaming.views.rolls import last_detail
+    from streaming.views.rolls import last_event, roll_content
 
     open_roll = session.open_roll()
     if open_roll is None:
         echo("no roll is open")
         return _RollAnswer(0, {"roll_id": None})
     # A command that another process runs is not seen here: a roll with one never asks a person to restart.
-    policy = RollPolicy(session.policy.margin, session.policy.accepts_single, has_command=True)
-    step = next_step(open_roll, session.view(open_roll), policy)
-    last = last_detail(TableReader(session.settings.storage.tables), open_roll.roll_id)
-    echo(f"roll {open_roll.roll_id}: {len(open_roll.restarted)} of {len(open_roll.brokers)} brokers are restarted")
+    step = next_step(open_roll, session.view(open_roll), has_command=True)
+    at, last = last_event(TableReader(session.settings.storage.tables), open_roll.roll_id)
+    single = ", partitions without a second replica may be offline" if open_roll.policy.accepts_single else ""
+    echo(f"roll {open_roll.roll_id}: {len(open_roll.restarted)} of {len(open_roll.brokers)} brokers are restarted; "
+         f"margin {open_roll.policy.margin}{single}")  # fmt: skip
     if open_roll.next_broker is not None:
         phase = "waits for its turn" if open_roll.phase is None else open_roll.phase.value
         echo(f"broker {open_roll.next_broker}: {phase}; {step.detail}")
-    echo(f"newest event, {last}")
+    echo(f"newest event, {at:%Y-%m-%d %H:%M} UTC: {last}")
     echo(_how_to_continue())
-    content = _content(open_roll) | {"phase": open_roll.phase, "detail": step.detail, "broker": open_roll.next_broker}
-    return _RollAnswer(0, content)
-
-
-def _content(roll: Roll) -> dict[str, Any]:
-    return {
-        "roll_id": roll.roll_id,
-        "event": roll.end,
-        "brokers": list(roll.brokers),
-        "restarted": list(roll.restarted),
-    }
+    return _RollAnswer(0, roll_content(open_roll) | {"detail": step.detail})
 
 
 def _how_to_continue() -> str:
     return (
-        f"to continue it, with its --exec, --margin and --accept-single again: rebalancer roll{in_use()}; "
+        f"to continue it, with its --exec again: rebalancer roll{in_use()}; "
         f"to end it: rebalancer roll --abort{in_use()}"
     )
 
 
 def _rolled(
-    session: _Session, named: tuple[int, ...], template: tuple[str, ...] | None, wait_s: int, *, yes: bool
+    session: _Session,
+    named: tuple[int, ...],
+    asked: _Asked,
+    template: tuple[str, ...] | None,
+    wait_s: int,
+    *,
+    yes: bool,
 ) -> _RollAnswer:
     """Begin a roll, or continue the open one, to its end."""
     from streaming import tables
     from streaming.cluster.permissions import check_may_execute
     from streaming.contract import ROLL_LEASE
     from streaming.control.rolls import roll_lease
+    from streaming.views.rolls import roll_content
 
     check_may_execute(session.admin)
     lease = roll_lease(session.settings)
@@ -321,20 +339,22 @@ def _rolled(
         if roll is not None and named and set(named) != set(roll.brokers):
             of = first_named(roll.brokers, NAMED_MAX)
             raise RefusedForSafety(f"roll {roll.roll_id} of brokers {of} is open; {_how_to_continue()}")
-        order = _order_without_obstacle(session, named) if roll is None else roll.brokers
+        if roll is not None:
+            asked.check(roll)
+        order = _order_without_obstacle(session, named, asked.policy) if roll is None else roll.brokers
         left = order if roll is None else [broker for broker in order if broker not in roll.restarted]
         how = "by a person" if template is None else f"by {shlex.join(template)}"
         echo(f"{'begins' if roll is None else f'continues roll {roll.roll_id}'}: brokers {', '.join(map(str, left))}, "
              f"restarted {how}", err=True)  # fmt: skip
         if not confirmed(f"Restart {counted(len(left), 'broker', 'brokers')}, one by one?", yes=yes, err=True):
             return _RollAnswer(3)
-        roll = roll or _begun(session, order)
+        roll = roll or _begun(session, order, asked.policy)
         ended = _Rolling(session, lease, roll, template, wait_s).to_the_end()
     if ended.end is RollEvent.ABORTED:
         echo(f"roll {ended.roll_id} was aborted", err=True)
-        return _RollAnswer(1, _content(ended))
+        return _RollAnswer(1, roll_content(ended))
     echo(f"roll {ended.roll_id}: {counted(len(ended.restarted), 'broker is', 'brokers are')} restarted")
-    return _RollAnswer(0, _content(ended))
+    return _RollAnswer(0, roll_content(ended))
 
 
 def _take(lease: "Lease") -> None:
@@ -352,24 +372,24 @@ def _take(lease: "Lease") -> None:
         time.sleep(LOOK_INTERVAL_S)
 
 
-def _order_without_obstacle(session: _Session, named: tuple[int, ...]) -> tuple[int, ...]:
+def _order_without_obstacle(session: _Session, named: tuple[int, ...], policy: RollPolicy) -> tuple[int, ...]:
     """Order of a new roll; raises RefusedForSafety if one of the brokers could never be restarted."""
     live, order = _order(session, named)
     in_sync_min = session.in_sync_min({topic for topic, _ in live.partitions})
-    found = {broker: standing_obstacle(broker, live, in_sync_min, session.policy) for broker in order}
+    found = {broker: standing_obstacle(broker, live, in_sync_min, policy) for broker in order}
     problems = [f"broker {broker}: {why}" for broker, why in found.items() if why is not None]
     if problems:
         raise RefusedForSafety(f"waiting would not make these restarts safe: {first_named(problems, NAMED_MAX)}")
     return order
 
 
-def _begun(session: _Session, order: tuple[int, ...]) -> Roll:
+def _begun(session: _Session, order: tuple[int, ...], policy: RollPolicy) -> Roll:
     from streaming.commands.acting import noted, person
     from streaming.serve.api.audit import Outcome
 
     named = " ".join(map(str, order))
     with noted(session.settings, "roll", named, Outcome("begun", f"brokers {named} are restarted in this order")):
-        return session.journal.begin(order, person(), now_ms=clocks.now_ms())
+        return session.journal.begin(order, person(), policy, now_ms=clocks.now_ms())
 
 
 def _aborted(session: _Session, wait_s: int) -> _RollAnswer:
@@ -377,6 +397,7 @@ def _aborted(session: _Session, wait_s: int) -> _RollAnswer:
     from streaming.commands.acting import noted, person
     from streaming.control.rolls import roll_lease
     from streaming.serve.api.audit import Outcome
+    from streaming.views.rolls import roll_content
 
     roll = session.open_roll()
     if roll is None:
@@ -395,7 +416,7 @@ def _aborted(session: _Session, wait_s: int) -> _RollAnswer:
         if roll.end is None:
             roll = _Rolling(session, lease, roll, None, wait_s).to_the_end()
     echo(f"roll {roll.roll_id}: {roll.end}")
-    return _RollAnswer(0, _content(roll))
+    return _RollAnswer(0, roll_content(roll))
 
 
 class _Rolling:
@@ -463,7 +484,8 @@ class _Rolling:
         self._roll = newest
 
     def _next(self) -> RollStep:
-        return next_step(self._roll, self._session.view(self._roll, self._command), self._session.policy)
+        seen = self._session.view(self._roll, self._command)
+        return next_step(self._roll, seen, has_command=self._template is not None)
 
     def _take(self, step: RollStep) -> None:
         noted = {

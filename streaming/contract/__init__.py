@@ -10,6 +10,7 @@ from streaming.contract.columns import Column, ColumnType, Table
 from streaming.contract.control_tables import (
     AUDIT,
     BROKER_INTENT,
+    BROKER_RESTART,
     DECISION,
     EXECUTION,
     LEASE,
@@ -58,6 +59,7 @@ TABLES: dict[str, Table] = {
         ROLL,
         ROLL_LEASE,
         LOG_DIR,
+        BROKER_RESTART,
         LOAD_MEMORY,
         RECURRING_LOAD,
         AUDIT,
@@ -78,6 +80,7 @@ __all__ = [
     "BROKER_LOAD",
     "BROKER_LOAD_DAILY",
     "BROKER_LOAD_HOURLY",
+    "BROKER_RESTART",
     "DECISION",
     "EXECUTION",
     "GROUP_EVENT",

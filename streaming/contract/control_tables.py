@@ -193,6 +193,14 @@ ROLL = Table(
         text("detail", "What happened, in a sentence", nullable=False),
         integers("brokers", "Of the event started: all brokers, in the order of their turns; null of others"),
         text("by", "Who asked for it, or the process that carries it out", nullable=False),
+        integer(
+            "margin",
+            "Of the event started: replicas in sync that each partition keeps above min.insync.replicas; null for 0",
+        ),
+        flag(
+            "accepts_single",
+            "Of the event started: whether partitions without a second replica may be offline; null for no",
+        ),
     ),
 )
 
@@ -274,6 +282,25 @@ LOG_DIR = Table(
         long("usable_bytes", "What is free on its volume, bytes; null where the broker does not show it"),
     ),
     SHORT_HISTORY,  # replaced every minute
+)
+
+BROKER_RESTART = Table(
+    "broker_restart",
+    "What a restart of each broker would do, as control saw it last: one row each, replaced every minute or two",
+    ("kafka_cluster", "broker"),
+    "event_time",
+    (
+        CLUSTER,
+        integer("broker", "Broker id; no row if settings or partitions of the broker are hidden", nullable=False),
+        timestamp("event_time", "When control looked, UTC", nullable=False),
+        flag("is_safe", "Whether restart-check would find the broker safe to restart", nullable=False),
+        integer("offline", "Partitions that would have no leader, or have none already", nullable=False),
+        integer("refusing", "Partitions that would refuse writes with acks=all, or do so already", nullable=False),
+        integer("at_edge", "Partitions that would have just as many replicas in sync as they need", nullable=False),
+        integer("behind", "Partitions whose replica on the broker is not in sync", nullable=False),
+        integer("moving", "Partitions that are being reassigned, in a way that a restart would hinder", nullable=False),
+    ),
+    SHORT_HISTORY,
 )
 
 AUDIT = Table(

@@ -16,6 +16,7 @@ from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
 from assignor_core.deciding.state import TriggerState
 from assignor_core.deciding.step import Decision, step
 from assignor_core.disks import LogDirs
+from assignor_core.live import LiveCluster
 from assignor_core.load_history.windows import ClosedWindow, skew_figures
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
@@ -60,15 +61,18 @@ class Decider:
         self._memory = KeptMemory(window_tables)
         self._recurring = KeptRecurringLoad(window_tables)
         self._evaluated_ms: int | None = None
+        self.live: LiveCluster | None = None
+        """The cluster that the newest tick has read; None if it decided nothing."""
 
     def tick(self, *, now_ms: int) -> ProposedPlan | None:
         """Evaluate if a window has closed since the last tick; returns a plan that may be carried out now."""
+        self.live = None
         if self._evaluated_ms is None:
             self._evaluated_ms = self._evaluated_before(now_ms)
         windows = self._windows.newest(now_ms=now_ms)
         if not windows or windows[-1].end_ms <= self._evaluated_ms:
             return None
-        live = self._cluster.describe()
+        live = self.live = self._cluster.describe()
         self._absences.note(live, now_ms)
         policy = self._policy_for(frozenset(topic for topic, _ in live.partitions))
         considered = policy.trigger.windows_considered

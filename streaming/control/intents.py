@@ -50,27 +50,49 @@ def note_intent(
     raise TableUnavailable(f"table {TABLE}: broker {broker} is not noted for {intent.value}, others write it too")
 
 
+def note_restored(root: str, kafka_cluster: str, broker: int, demotions: Collection[str]) -> None:
+    """Note that the order of before these plans is back, unless somebody has noted otherwise since the broker was to be
+    used: an undemotion takes a while. Raises TableUnavailable.
+    """
+    for _ in range(TRIES_MAX):
+        row = newest_intents(TableReader(root), kafka_cluster).get(broker)
+        if row is None or row["intent"] != Intent.USE or set(demotions_of(row)) != set(demotions) or not demotions:
+            return
+        if _append_behind(root, kafka_cluster, row, cordons_of(row), ()):
+            return
+    raise TableUnavailable(
+        f"table {TABLE}: the end of the demotion of broker {broker} is not noted, others write it too"
+    )
+
+
 def note_uncordoned(root: str, kafka_cluster: str, row: Row) -> None:
     """Note that no log dir is ours any more, as `row` wanted; raises TableUnavailable.
 
     Written right behind the row, this is older than what anybody has noted since.
     """
-    at_ms = tables.to_ms(row["event_time"]) + 1
-    plans = demotions_of(row)
-    _append(root, kafka_cluster, row["broker"], Intent(row["intent"]), row["by"], (), plans, at_ms=at_ms)
+    _append_behind(root, kafka_cluster, row, (), demotions_of(row))
 
 
 def note_own_log_dir(root: str, kafka_cluster: str, broker: int, path: str) -> None:
     """Note that a person decides on the cordon of this log dir alone: a drain of its broker neither sets nor removes it
     from now on. Raises TableUnavailable.
     """
-    row = newest_intents(TableReader(root), kafka_cluster).get(broker)
-    ours = cordons_of(row)
-    if row is None or path not in ours:
-        return
-    at_ms = tables.to_ms(row["event_time"]) + 1
-    intent, plans = Intent(row["intent"]), demotions_of(row)
-    _append(root, kafka_cluster, broker, intent, row["by"], ours - {path}, plans, at_ms=at_ms)
+    for _ in range(TRIES_MAX):
+        row = newest_intents(TableReader(root), kafka_cluster).get(broker)
+        ours = cordons_of(row)
+        if row is None or path not in ours:
+            return
+        if _append_behind(root, kafka_cluster, row, ours - {path}, demotions_of(row)):
+            return
+    raise TableUnavailable(f"table {TABLE}: {path} of broker {broker} is not noted, others write it too")
+
+
+def _append_behind(
+    root: str, kafka_cluster: str, row: Row, cordons: Collection[str], demotions: Collection[str]
+) -> bool:
+    """Write the row again with these cordons and demotions, right behind it: False if anybody has written since."""
+    at_ms, intent = tables.to_ms(row["event_time"]) + 1, Intent(row["intent"])
+    return _append(root, kafka_cluster, row["broker"], intent, row["by"], cordons, demotions, at_ms=at_ms)
 
 
 def _append(
@@ -83,7 +105,7 @@ def _append(
     demotions: Collection[str],
     *,
     at_ms: int,
-) -> None:
+) -> bool:
     row = {
         "kafka_cluster": kafka_cluster,
         "broker": broker,
@@ -93,4 +115,6 @@ def _append(
         "cordons_json": json.dumps(sorted(cordons)) if cordons else None,
         "demotions_json": json.dumps(list(demotions)) if demotions else None,
     }
-    tables.append(root, TABLE, [row], transaction_id=f"intent:{kafka_cluster}:{broker}", transaction_version=at_ms)
+    return tables.append(
+        root, TABLE, [row], transaction_id=f"intent:{kafka_cluster}:{broker}", transaction_version=at_ms
+    )

@@ -47,7 +47,16 @@ from streaming.views.plans import kept_plan, plan_ids
 
 log = structlog.get_logger()
 
-TABLES_WRITTEN = ("decision", "plan", "movement", "execution", "log_dir", "load_memory", "recurring_load")
+TABLES_WRITTEN = (
+    "decision",
+    "plan",
+    "movement",
+    "execution",
+    "log_dir",
+    "broker_restart",
+    "load_memory",
+    "recurring_load",
+)
 PLAN_ID_CHARACTERS_MIN = 6
 PLANS_NAMED = 5
 APPROVAL_TRIES_MAX = 10

@@ -6,7 +6,7 @@ Who carries out a roll holds the lease in `roll_lease`: two processes never act 
 import uuid
 from dataclasses import dataclass
 
-from assignor_core.roll import Roll, RollEvent
+from assignor_core.roll import Roll, RollEvent, RollPolicy
 from streaming import tables
 from streaming.contract import ROLL, ROLL_LEASE
 from streaming.control.journal import owner
@@ -28,9 +28,9 @@ class RollJournal:
     root: str
     kafka_cluster: str
 
-    def begin(self, brokers: tuple[int, ...], by: str, *, now_ms: int) -> Roll:
+    def begin(self, brokers: tuple[int, ...], by: str, policy: RollPolicy, *, now_ms: int) -> Roll:
         """A new roll of these brokers in this order. Raises TableUnavailable."""
-        roll = Roll(uuid.uuid4().hex[:12], brokers)
+        roll = Roll(uuid.uuid4().hex[:12], brokers, policy)
         self._append(roll, RollEvent.STARTED, f"{by} asked for it", by, now_ms=now_ms)
         return roll
 

@@ -15,6 +15,7 @@ from assignor_core.plan import Plan
 from streaming.cluster.clients import admin_client
 from streaming.cluster.permissions import check_may_execute
 from streaming.cluster.ports import ClusterReader, ControlledCluster
+from streaming.cluster.topics import min_in_sync
 from streaming.control.automatic import AutomaticPlans
 from streaming.control.carrier import RETRIED_ERRORS, Carrier
 from streaming.control.cluster_marker import ClusterMarker
@@ -26,6 +27,7 @@ from streaming.control.looks import LookAge
 from streaming.control.measuring import measured_levels, measured_skew
 from streaming.control.policies import EXECUTING_INTERVAL_MS
 from streaming.control.records import ExecutionRecord
+from streaming.control.restarts import InSyncMin, RestartReports
 from streaming.control.sweeping import StrayRates, Sweeper
 from streaming.control.upkeep import Upkeep
 from streaming.control.windows import ClosedWindows
@@ -87,8 +89,11 @@ def _control(settings: Settings, stopping: threading.Event) -> int:
         lease = lease_of(admin, settings)
         with lease.kept():
             shown = cluster_of(admin, settings, logs=True)
-            check_rights = partial(check_may_execute, admin)
-            turns = ControlTurns(leased_cluster(admin, lease), lease, settings, shown=shown, check_rights=check_rights)
+            check_rights, in_sync_min = partial(check_may_execute, admin), partial(min_in_sync, admin)
+            turns = ControlTurns(
+                leased_cluster(admin, lease), lease, settings, shown=shown, check_rights=check_rights,
+                in_sync_min=in_sync_min,
+            )  # fmt: skip
             while not stopping.is_set():
                 stopping.wait(turns.take(now_ms=clocks.now_ms()) / 1000)
     finally:
@@ -108,8 +113,10 @@ class ControlTurns:
         *,
         shown: ClusterReader | None = None,
         check_rights: Callable[[], None] | None = None,
+        in_sync_min: InSyncMin | None = None,
     ) -> None:
         self._check_rights = check_rights
+        self._in_sync_min = in_sync_min
         self._cluster = cluster
         self._shown = shown
         self._lease = lease
@@ -140,7 +147,7 @@ class ControlTurns:
         if self._lease.held or self._lease.try_acquire():
             self._loop = ControlLoop(
                 self._cluster, self._settings, now_ms=now_ms, lease=self._lease, shown=self._shown,
-                check_rights=self._check_rights,
+                check_rights=self._check_rights, in_sync_min=self._in_sync_min,
             )  # fmt: skip
             log.info("control_started", mode=control.mode, kafka_cluster=cluster_name)
             self._standing_by = False
@@ -163,6 +170,7 @@ class ControlLoop:
         lease: Lease | None = None,
         shown: ClusterReader | None = None,
         check_rights: Callable[[], None] | None = None,
+        in_sync_min: InSyncMin | None = None,
     ) -> None:
         """With the `lease`, its marker stands on the cluster while an execution is under way. Decisions and plans rest
         on `shown`, the same cluster with what may be seen of it; None: all may be.
@@ -183,6 +191,9 @@ class ControlLoop:
         marker = None if lease is None else ClusterMarker(cluster, lease)
         executors = executors_of(cluster, self._journal, settings, look_age, absences)
         self._carrier = Carrier(executors, self._journal, marker, check_rights)
+        self._shown = shown or cluster
+        name = settings.kafka.cluster_name
+        self._restarts = None if in_sync_min is None else RestartReports(in_sync_min, settings.storage.tables, name)
         self._cordons = Cordons(cluster, settings.storage.tables, settings.kafka.cluster_name)
         self._executing = False
         self._unmeasured: ExecutionRecord | None = None
@@ -202,6 +213,8 @@ class ControlLoop:
         """One bounded step; True while an execution is under way that does not wait for its time."""
         # First: Kafka refuses a plan that fills a broker as long as that broker is cordoned.
         self._cordons.settle(now_ms=now_ms, executing=self._executing)
+        if self._restarts is not None:
+            self._restarts.look_if_due(self._shown, now_ms=now_ms)
         active = self._carrier.tick(now_ms=now_ms)
         self._executing = active is not None and active.execution.under_way
         if active is not None:
@@ -219,6 +232,8 @@ class ControlLoop:
         self._upkeep.run_if_due(now_ms=now_ms)
         if not self._automatic.are_due:
             self._automatic.decided(self._decider.tick(now_ms=now_ms), now_ms=now_ms)
+            if self._restarts is not None and self._decider.live is not None:
+                self._restarts.note(self._decider.live, now_ms=now_ms)
         return self._automatic.approve(now_ms=now_ms)
 
     def _look_at_ended(self, now_ms: int) -> None:

@@ -15,6 +15,7 @@ from streaming import tables
 from streaming.contract import (
     AUDIT,
     BROKER_INTENT,
+    BROKER_RESTART,
     DECISION,
     EXECUTION,
     LOAD_MEMORY,
@@ -43,6 +44,7 @@ TABLES_KEPT = (
     EXECUTION.name,
     BROKER_INTENT.name,
     LOG_DIR.name,
+    BROKER_RESTART.name,
     LOAD_MEMORY.name,
     RECURRING_LOAD.name,
     AUDIT.name,

@@ -238,6 +238,18 @@ BROKERS = (
         "resource",
     ),
     _gauge("broker_info", "1; rack of the broker", "broker", "rack"),
+    _gauge(
+        "broker_restart_safe",
+        "1 if restart-check would find the broker safe to restart; absent if control does not know it",
+        "broker",
+    ),
+    _gauge(
+        "broker_restart_partitions",
+        "Partitions that a restart of the broker would concern: offline, refusing (writes with acks=all), at_edge, "
+        "behind or moving; absent if control does not know them",
+        "broker",
+        "effect",
+    ),
 )
 LOG_DIRS = (
     _gauge("log_dir_online", "1 if the log dir is online; 0 if it and its replicas are offline", "broker", "log_dir"),

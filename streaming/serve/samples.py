@@ -22,6 +22,7 @@ from streaming.settings import CollectSettings, PlannerSettings, Settings, Trigg
 from streaming.views.group_memberships import GroupMembership
 from streaming.views.group_ranking import GroupTopic, GroupVerdict
 from streaming.views.log_dirs import CORDONED, OFFLINE
+from streaming.views.restarts import SHOWN_MAX_MS
 from streaming.views.streams import StreamQuery
 
 ACTIVE_MIN_MS = 60_000
@@ -57,6 +58,7 @@ def samples(snapshot: Snapshot, settings: Settings, build: tuple[str, str, str])
     yield from _promises(snapshot)
     yield from _brokers(snapshot, settings.planner)
     yield from _log_dirs(snapshot)
+    yield from _restarts(snapshot)
     yield from _webhooks(snapshot)
     yield from _tables(snapshot)
 
@@ -123,6 +125,15 @@ def _log_dirs(snapshot: Snapshot) -> Iterator[Sample]:
         yield Sample("log_dir_online", labels, row.state != OFFLINE)
         yield Sample("log_dir_cordoned", labels, row.state == CORDONED)
         yield from some("log_dir_used_ratio", row.used_share, *labels)
+
+
+def _restarts(snapshot: Snapshot) -> Iterator[Sample]:
+    """Samples of brokers that control has judged lately: a broker that was safe to restart may not be safe now."""
+    for row in snapshot.restarts:
+        if snapshot.read_at_ms - row.event_ms <= SHOWN_MAX_MS:
+            yield Sample("broker_restart_safe", (str(row.broker),), row.is_safe)
+            for effect, count in row.partitions.items():
+                yield Sample("broker_restart_partitions", (str(row.broker), effect), count)
 
 
 def _webhooks(snapshot: Snapshot) -> Iterator[Sample]:

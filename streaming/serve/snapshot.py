@@ -23,11 +23,12 @@ from streaming.views.group_ranking import GroupPart, GroupReader
 from streaming.views.log_dirs import LogDirState, read_log_dirs
 from streaming.views.members_needed import MembersNeeded
 from streaming.views.notifications import WebhookState, read_webhooks
+from streaming.views.restarts import BrokerRestart, read_restarts
 from streaming.views.streams import StreamPart, StreamReader, read_table_states
 
 log = structlog.get_logger()
 
-PARTS = ("load", "groups", "memberships", "control", "log_dirs", "webhooks", "streams", "tables")
+PARTS = ("load", "groups", "memberships", "control", "log_dirs", "restarts", "webhooks", "streams", "tables")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Snapshot:
     memberships: tuple[GroupMembership, ...]
     control: ControlPart
     log_dirs: tuple[LogDirState, ...]
+    restarts: tuple[BrokerRestart, ...]
     webhooks: tuple[WebhookState, ...]
     streams: StreamPart
     tables: tuple[TableState, ...]
@@ -93,6 +95,9 @@ class SnapshotReader:
             "memberships": _Part(("group_lag", "group_event"), memberships.read, ()),
             "control": _Part(("decision", "plan", "execution"), control.read, ControlPart()),
             "log_dirs": _Part(("log_dir",), lambda: read_log_dirs(self._reader, settings.kafka.cluster_name), ()),
+            "restarts": _Part(
+                ("broker_restart",), lambda: read_restarts(self._reader, settings.kafka.cluster_name), ()
+            ),
             "webhooks": _Part(
                 ("notification",), lambda: read_webhooks(self._reader, settings.kafka.cluster_name, settings.notify), ()
             ),

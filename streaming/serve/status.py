@@ -61,6 +61,10 @@ def status_of(snapshot: Snapshot) -> dict[str, Any]:
         "groups.topics": (groups.topics, _topics(groups.topics, worst)),
         "memberships": (snapshot.memberships, _fitting(snapshot.memberships, OTHER_BYTES_MAX)),
         "log_dirs": (snapshot.log_dirs, _log_dirs(snapshot.log_dirs)),
+        "restarts": (
+            snapshot.restarts,
+            _fitting(sorted(snapshot.restarts, key=lambda row: row.is_safe), OTHER_BYTES_MAX),
+        ),
     }
     body = _without_lists(snapshot)
     for path, (_, shown) in lists.items():
@@ -95,6 +99,7 @@ def _without_lists(snapshot: Snapshot) -> dict[str, Any]:
             groups=replace(snapshot.groups, groups=(), topics=()),
             memberships=(),
             log_dirs=(),
+            restarts=(),
         )
     )
     return body

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from assignor_core.roll import ENDS, Roll, RollEvent, folded_roll
+from assignor_core.roll import ENDS, Roll, RollEvent, RollPolicy, folded_roll
 from streaming.contract import ROLL
 from streaming.tables import Row, TableReader, below, equal, of_cluster, one_of
 
@@ -28,18 +28,36 @@ def read_roll(reader: TableReader, roll_id: str) -> Roll | None:
     return _rolled(roll_id, reader.rows(ROLL.name, where=equal("roll_id", roll_id)))
 
 
-def last_detail(reader: TableReader, roll_id: str) -> str:
-    """What the newest event of the roll says, with its time. Raises TableUnavailable."""
+def roll_content(roll: Roll) -> dict[str, Any]:
+    """The roll as JSON for `roll --json` and the API.
+
+    >>> roll_content(Roll("r", (2, 1)).after(RollEvent.DEMOTING))["broker"]
+    2
+    """
+    return {
+        "roll_id": roll.roll_id,
+        "event": roll.end,
+        "brokers": list(roll.brokers),
+        "restarted": list(roll.restarted),
+        "broker": roll.next_broker,
+        "phase": roll.phase,
+        "margin": roll.policy.margin,
+        "accepts_single": roll.policy.accepts_single,
+    }
+
+
+def last_event(reader: TableReader, roll_id: str) -> tuple[datetime, str]:
+    """Time of the newest event of the roll, UTC, and what it says. Raises TableUnavailable."""
     columns = ("event_time", "sequence", "detail")
     rows = reader.rows(ROLL.name, columns=columns, where=equal("roll_id", roll_id))
     row = max(rows, key=lambda row: (row["event_time"], row["sequence"]))
-    return f"{row['event_time']:%Y-%m-%d %H:%M} UTC: {row['detail']}"
+    return row["event_time"], row["detail"]
 
 
 def row_of_roll(
     roll: Roll, event: RollEvent, *, kafka_cluster: str, event_time: datetime, detail: str, by: str
 ) -> dict[str, Any]:
-    """The row of the next event of the roll; the first event has all brokers of the roll."""
+    """The row of the next event of the roll; the first event has all brokers of the roll, and its policy."""
     is_request = event is RollEvent.ABORT_REQUESTED
     is_first = event is RollEvent.STARTED
     return {
@@ -52,6 +70,8 @@ def row_of_roll(
         "detail": detail,
         "brokers": list(roll.brokers) if is_first else None,
         "by": by,
+        "margin": roll.policy.margin if is_first else None,
+        "accepts_single": roll.policy.accepts_single if is_first else None,
     }
 
 
@@ -66,4 +86,7 @@ def _rolled(roll_id: str, rows: Iterable[Row]) -> Roll | None:
     in_order = sorted(rows, key=lambda row: row["sequence"])
     if not in_order or in_order[0]["brokers"] is None:
         return None
-    return folded_roll(roll_id, in_order[0]["brokers"], [RollEvent(row["event"]) for row in in_order[1:]])
+    first = in_order[0]
+    policy = RollPolicy(first["margin"] or 0, bool(first["accepts_single"]))
+    begun = Roll(roll_id, tuple(first["brokers"]), policy)
+    return folded_roll(begun, [RollEvent(row["event"]) for row in in_order[1:]])

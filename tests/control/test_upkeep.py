@@ -262,7 +262,7 @@ def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: py
         else:
             run(root)
     run(root)
-    assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 3, 0]
+    assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 3, 0]
 
 
 def test_a_plan_that_is_made_again_after_its_rows_have_gone_has_its_movements(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, Reassignment
-from assignor_core.restart import RestartCheck, restart_check
+from assignor_core.restart import RestartCheck, restart_check, restart_checks
 
 BROKERS = {1: "a", 2: "b", 3: "c", 4: None}
 
@@ -40,6 +40,8 @@ def test_what_a_restart_does_is_what_a_recount_finds(rows: list[LivePartition], 
     assert (check.replicas, check.leaders) == (len(held), sum(row.leader == broker for row in held.values()))
     is_quiet = not (check.offline or check.refusing or check.behind or check.moving)
     assert (check.stops() == ()) == is_quiet
+    live = LiveCluster("c", BROKERS, {("t", number): row for number, row in enumerate(rows)})
+    assert restart_checks(live, {"t": needed})[broker] == check
 
 
 def test_one_replica_out_of_three_may_go_and_of_two_in_sync_not() -> None:
@@ -92,6 +94,14 @@ def test_what_is_offline_on_a_broker_that_is_alive_is_never_taken_for_granted() 
     check = check_of(1, LivePartition((1,), NO_LEADER, ()))
     assert check.single == ()
     assert check.stops(accepts_single=True)
+
+
+def test_a_topic_whose_settings_are_hidden_is_not_safe() -> None:
+    """Kafka shows a topic to whoever may describe it, and its settings to whoever may describe configs."""
+    check = restart_check(1, LiveCluster("c", BROKERS, {("t", 0): LivePartition((1, 2), 1, (1, 2))}), {"u": 1})
+    assert check.unknown == (("t", 0),)
+    (line,) = check.stops()
+    assert line.startswith("1 partition with min.insync.replicas unknown")
 
 
 def test_what_is_not_seen_is_not_safe() -> None:

@@ -33,7 +33,8 @@ DEMOTING = NOT_STARTED.after(RollEvent.DEMOTING)
 RESTARTING = DEMOTING.after(RollEvent.RESTARTING)
 AWAY = RESTARTING.after(RollEvent.AWAY)
 UNDEMOTING = AWAY.after(RollEvent.UNDEMOTING)
-BY_PERSON, BY_COMMAND = RollPolicy(), RollPolicy(has_command=True)
+BY_PERSON, BY_COMMAND = False, True
+WITH_MARGIN = Roll("r", (1, 2), RollPolicy(margin=1))
 
 
 def seen(
@@ -51,20 +52,20 @@ def test_a_broker_counts_as_back_once_several_looks_in_a_row_show_it() -> None:
     view, acts = None, []
     for racks in (BROKERS, BROKERS, {2: "b", 3: "c"}, BROKERS, BROKERS, BROKERS):
         view = turn_view(1, LiveCluster("c", racks, {("t", 0): WHOLE}), {"t": 2}, earlier=view)
-        acts.append(next_step(AWAY, view, BY_PERSON).act)
+        acts.append(next_step(AWAY, view, has_command=False).act)
     assert acts == [RollAct.WAIT] * 5 + [RollAct.UNDEMOTE]
 
 
 @pytest.mark.parametrize(
-    ("roll", "view", "policy", "act", "why"),
+    ("roll", "view", "has_command", "act", "why"),
     [
         (NOT_STARTED, seen(LED), BY_PERSON, RollAct.DEMOTE, "leadership is taken off"),
         (NOT_STARTED, seen(LED, executing="execution e"), BY_PERSON, RollAct.WAIT, "execution e is under way"),
         (NOT_STARTED, seen(BEHIND), BY_PERSON, RollAct.WAIT, "1 partition behind on this broker"),
         (NOT_STARTED, seen(away=(1,)), BY_PERSON, RollAct.WAIT, "the broker is away"),
         (NOT_STARTED, seen(away=(3,), needed=1), BY_PERSON, RollAct.WAIT, "another broker is away: broker 3"),
-        (NOT_STARTED, seen(LED), RollPolicy(margin=1), RollAct.WAIT, "1 partition without margin"),
-        (NOT_STARTED, seen(LED, needed=1), RollPolicy(margin=1), RollAct.DEMOTE, ""),
+        (WITH_MARGIN, seen(LED), BY_PERSON, RollAct.WAIT, "1 partition without margin"),
+        (WITH_MARGIN, seen(LED, needed=1), BY_PERSON, RollAct.DEMOTE, ""),
         (NOT_STARTED, seen(LED, is_out_of_use=True), BY_PERSON, RollAct.RESTART, "drained or demoted"),
         (DEMOTING, seen(LED, is_noted=True), BY_PERSON, RollAct.DEMOTE, "1 leader is still on the broker"),
         (DEMOTING, seen(), BY_PERSON, RollAct.DEMOTE, "still on the broker"),
@@ -87,14 +88,14 @@ def test_a_broker_counts_as_back_once_several_looks_in_a_row_show_it() -> None:
         (UNDEMOTING, seen(), BY_PERSON, RollAct.NOTE_RESTARTED, ""),
     ],
 )
-def test_the_next_step(roll: Roll, view: TurnView, policy: RollPolicy, act: RollAct, why: str) -> None:
-    step = next_step(roll, view, policy)
+def test_the_next_step(roll: Roll, view: TurnView, has_command: bool, act: RollAct, why: str) -> None:
+    step = next_step(roll, view, has_command=has_command)
     assert (step.act, why in step.detail) == (act, True), step
 
 
 def test_a_broker_that_others_have_taken_out_of_use_stays_so() -> None:
     roll = NOT_STARTED.after(RollEvent.RESTARTING).after(RollEvent.AWAY)
-    assert next_step(roll, seen(is_noted=True, is_out_of_use=True), BY_PERSON).act is RollAct.NOTE_RESTARTED
+    assert next_step(roll, seen(is_noted=True, is_out_of_use=True), has_command=False).act is RollAct.NOTE_RESTARTED
 
 
 @pytest.mark.parametrize(
@@ -110,14 +111,14 @@ def test_a_broker_that_others_have_taken_out_of_use_stays_so() -> None:
     ],
 )
 def test_an_abort_ends_the_demotion_of_the_roll_alone(roll: Roll, view: TurnView, act: RollAct) -> None:
-    assert next_step(roll.after(RollEvent.ABORT_REQUESTED), view, BY_PERSON).act is act
+    assert next_step(roll.after(RollEvent.ABORT_REQUESTED), view, has_command=False).act is act
 
 
 def test_a_whole_roll() -> None:
     turn = (RollEvent.DEMOTING, RollEvent.RESTARTING, RollEvent.AWAY, RollEvent.UNDEMOTING, RollEvent.RESTARTED)
-    roll = folded_roll("r", (2, 1), (*turn, *turn))
+    roll = folded_roll(Roll("r", (2, 1)), (*turn, *turn))
     assert (roll.restarted, roll.next_broker, roll.next_sequence) == ((2, 1), None, 11)
-    assert next_step(roll, None, BY_PERSON).act is RollAct.FINISH
+    assert next_step(roll, None, has_command=False).act is RollAct.FINISH
     ended = roll.after(RollEvent.DONE).after(RollEvent.ABORT_REQUESTED)
     assert (ended.end, ended.is_abort_requested) == (RollEvent.DONE, True), "a request may come just after the end"
 
@@ -128,7 +129,7 @@ def test_events_come_in_the_order_of_a_turn() -> None:
     for first, second in itertools.permutations(set(RollEvent) - {RollEvent.STARTED, RollEvent.ABORT_REQUESTED}, 2):
         for path in ((), (RollEvent.DEMOTING,), (RollEvent.RESTARTING,), (RollEvent.RESTARTING, RollEvent.AWAY)):
             try:
-                folded_roll("r", (1, 2, 3), (*path, first, second))
+                folded_roll(Roll("r", (1, 2, 3)), (*path, first, second))
             except IllegalTransition:
                 continue
             allowed.add((first, second))
@@ -155,14 +156,16 @@ def test_racks_are_restarted_one_after_the_other_and_the_controller_last(
 
 def test_what_waiting_does_not_make_safe_is_named() -> None:
     live = LiveCluster("c", BROKERS, {("t", 0): BEHIND, ("alone", 0): LivePartition((1,), 1, (1,))})
-    assert standing_obstacle(2, live, {"t": 2}, BY_PERSON) is None, "broker 1 can catch up"
-    assert standing_obstacle(2, live, {"t": 2}, RollPolicy(margin=1)) == (
+    needed = {"t": 2, "alone": 1}
+    assert standing_obstacle(2, live, needed, RollPolicy()) is None, "broker 1 can catch up"
+    assert standing_obstacle(2, live, needed, RollPolicy(margin=1)) == (
         "1 partition without margin: one more broker that fails stops their writes"
     )
     assert (
-        standing_obstacle(1, live, {"t": 2}, BY_PERSON) == "1 partition without a leader: no other replica is in sync"
+        standing_obstacle(1, live, needed, RollPolicy()) == "1 partition without a leader: no other replica is in sync"
     )
-    assert standing_obstacle(1, live, {"t": 2}, RollPolicy(accepts_single=True)) is None
+    assert standing_obstacle(1, live, needed, RollPolicy(accepts_single=True)) is None
     assert "too few replicas stay in sync" in (
-        standing_obstacle(1, live, {"t": 3}, RollPolicy(accepts_single=True)) or ""
+        standing_obstacle(1, live, needed | {"t": 3}, RollPolicy(accepts_single=True)) or ""
     )
+    assert "min.insync.replicas unknown" in (standing_obstacle(2, live, {}, RollPolicy()) or "")

@@ -199,7 +199,7 @@ def test_a_broker_that_does_not_return_stops_the_roll_until_it_is_back(
         code, _, errors = commands.run("roll", "2", "--yes", "--wait", "30s", "--exec", restarter.command)
     assert code == FAILED, errors
     assert re.search(r"broker 2: the broker is away, after \d+ s \(--wait\); it stays demoted", errors), errors
-    assert "to continue it, with its --exec, --margin and --accept-single again: rebalancer roll --config" in errors
+    assert "to continue it, with its --exec again: rebalancer roll --config" in errors
     code, output, errors = commands.run("roll", "--status", "--json")
     assert code == DONE, errors
     assert {name: json.loads(output)[name] for name in ("broker", "phase", "detail", "restarted")} == {

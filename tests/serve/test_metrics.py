@@ -32,6 +32,7 @@ from streaming.views.broker_load import LoadPart
 from streaming.views.control import ControlPart
 from streaming.views.group_memberships import GroupMembership
 from streaming.views.group_ranking import GroupPart, GroupTopic, GroupVerdict
+from streaming.views.restarts import SHOWN_MAX_MS, BrokerRestart
 from streaming.views.streams import StreamPart
 from tests.serve.asking import app_of, ask
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
@@ -107,6 +108,20 @@ def test_what_the_tables_say_is_what_is_exported(skewed: Settings, of_skewed: Sn
     assert value(series, "consumergroup_rebalance_duration_seconds", consumergroup="audit") is None
     assert value(series, "delta_table_files", table="decision") == 3
     assert value(series, "snapshot_part_up", part="load") == 1
+
+
+def test_what_a_restart_would_do_is_exported_as_long_as_control_has_seen_it_lately() -> None:
+    effects = {"offline": 1, "refusing": 0, "at_edge": 7, "behind": 0, "moving": 0}
+    seen = BrokerRestart(1, NOW_MS - SHOWN_MAX_MS, is_safe=False, partitions=effects)
+    old = BrokerRestart(2, NOW_MS - SHOWN_MAX_MS - 1, is_safe=True, partitions=effects)
+    snapshot = replace(EMPTY, kafka_cluster="test", restarts=(seen, old))
+    series = series_of(generate_latest(registry_of(lambda: snapshot, settings_for(Path("none")))).decode())
+    assert value(series, "broker_restart_safe", broker="1") == 0
+    assert {
+        effect: value(series, "broker_restart_partitions", broker="1", effect=effect) for effect in effects
+    } == effects
+    assert value(series, "broker_restart_safe", broker="2") is None
+    assert value(series, "broker_restart_partitions", broker="2", effect="offline") is None
 
 
 @pytest.mark.parametrize(
@@ -454,6 +469,7 @@ EMPTY = Snapshot(
     memberships=(),
     control=ControlPart(),
     log_dirs=(),
+    restarts=(),
     webhooks=(),
     streams=StreamPart(),
     tables=(),

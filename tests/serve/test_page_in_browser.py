@@ -4,6 +4,7 @@ Skipped without Chromium on the path or without Playwright (`deploy/extras/brows
 """
 
 import os
+import re
 import shutil
 import threading
 import time
@@ -17,7 +18,9 @@ import uvicorn
 from assignor_core.plan import Movement, Plan, Wave
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.roll import RollEvent, RollPolicy
 from streaming.commands.acting import JournalActions
+from streaming.control.rolls import RollJournal
 from streaming.control.wiring import journal_of
 from streaming.runtime import accounts
 from streaming.runtime.processes import free_port
@@ -235,6 +238,42 @@ def test_a_second_person_sees_who_has_approved_and_when_it_begins(page: Any, sit
     section.get_by_role("button", name="Approve", exact=True).click()
     section.get_by_text(f"is approved and begins at {instant_text(begins_ms)} or later").wait_for()
     section.get_by_text(f": it begins at {instant_text(begins_ms)} or later").wait_for()
+
+
+def test_a_plan_is_approved_for_a_time_and_one_too_far_ahead_is_explained(page: Any, site: Site) -> None:
+    """The field is reached by the keyboard, and names the time zone of the browser."""
+    plan_id = site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0),)))
+    sign_in(page, site, "ada", plan_id)
+    section = page.locator("#plan-look")
+    begins_ms = (now_ms() // 60_000 + 600) * 60_000
+
+    def approve(at_ms: int) -> None:
+        section.get_by_role("button", name="Approve…").click()
+        page.keyboard.type("5 B")
+        page.keyboard.press("Shift+Tab")
+        assert page.evaluate("document.activeElement.type") == "datetime-local"
+        shown = "ms => new Date(ms - 60000 * new Date(ms).getTimezoneOffset()).toISOString().slice(0, 16)"
+        section.get_by_label(re.compile(r"Begin no earlier than \(.*UTC")).fill(page.evaluate(shown, at_ms))
+        page.keyboard.press("Enter")
+
+    approve(now_ms() + 15 * 86_400_000)
+    section.get_by_text(re.compile("Refused: .*14 days")).wait_for()
+    assert site.served.journal.open_executions(now_ms=now_ms()) == []
+    approve(begins_ms)
+    section.get_by_text(f"begins at {instant_text(begins_ms)} or later").first.wait_for()
+    assert [row.begins_ms for row in site.served.journal.open_executions(now_ms=now_ms())] == [begins_ms]
+
+
+def test_the_open_roll_is_shown_with_what_it_keeps_to(page: Any, site: Site) -> None:
+    settings = site.served.settings
+    journal = RollJournal(settings.storage.tables, settings.kafka.cluster_name)
+    roll = journal.begin((2, 1), "a person", RollPolicy(margin=1, accepts_single=True), now_ms=now_ms())
+    journal.write(roll, RollEvent.DEMOTING, "its leadership goes", now_ms=now_ms())
+    page.goto(f"{site.url}#executions")
+    view = page.locator("#view-body")
+    view.get_by_text("0 of 2 brokers are restarted · broker 2: demoting").wait_for()
+    view.get_by_text("margin 1 · partitions without a second replica may be offline").wait_for()
+    view.get_by_text(": its leadership goes").wait_for()
 
 
 def test_an_answer_is_still_there_when_another_plan_is_looked_at_already(page: Any, site: Site) -> None:

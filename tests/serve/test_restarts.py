@@ -6,7 +6,9 @@ import pytest
 
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.restart import RestartCheck, restart_check
+from assignor_core.roll import RollEvent, RollPolicy
 from streaming.commands.acting import JournalActions
+from streaming.control.rolls import RollJournal
 from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.runtime.accounts import Role
 from streaming.serve.api.problems import Problem
@@ -30,7 +32,7 @@ class Looked(Acted):
         self.looked.append(broker)
         if self.fails is not None:
             raise self.fails
-        return restart_check(broker, LIVE, {})
+        return restart_check(broker, LIVE, {"t": 1})
 
 
 def test_a_viewer_reads_a_check_and_nobody_else_does(tmp_path: Path, tables_in_memory: str) -> None:
@@ -51,6 +53,20 @@ def test_a_viewer_reads_a_check_and_nobody_else_does(tmp_path: Path, tables_in_m
     assert served.get("/api/v1/brokers/9/restart-check").status_code == 404
     acts.fails = ClusterUnreachable("no answer")
     assert served.get("/api/v1/brokers/2/restart-check").status_code == 503
+
+
+def test_the_open_roll_is_shown_with_what_it_keeps_to(tmp_path: Path, tables_in_memory: str) -> None:
+    served = Served(tmp_path, tables_in_memory)
+    assert served.get("/api/v1/roll").json() == {"roll": None}
+    journal = RollJournal(tables_in_memory, served.settings.kafka.cluster_name)
+    begun = journal.begin((2, 1), "a person", RollPolicy(margin=1, accepts_single=True), now_ms=1)
+    roll = journal.write(begun, RollEvent.DEMOTING, "its leadership goes", now_ms=2)
+    assert served.get("/api/v1/roll").json()["roll"] == {
+        "roll_id": begun.roll_id, "event": None, "brokers": [2, 1], "restarted": [], "broker": 2, "phase": "demoting",
+        "margin": 1, "accepts_single": True, "event_ms": 2, "detail": "its leadership goes",
+    }  # fmt: skip
+    journal.write(roll, RollEvent.ABORTED, "", now_ms=3)
+    assert served.get("/api/v1/roll").json() == {"roll": None}
 
 
 def test_without_a_way_to_sign_in_nobody_can_ask(tmp_path: Path, tables_in_memory: str) -> None:

@@ -16,6 +16,7 @@ from streaming.views.group_ranking import GroupPart, GroupTopic, GroupVerdict
 from streaming.views.json_values import to_json
 from streaming.views.log_dirs import LogDirState
 from streaming.views.partition_loads import HotPartition
+from streaming.views.restarts import EFFECTS, BrokerRestart
 from tests.serve.asking import app_of, get
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for, skewed_cluster
 
@@ -46,8 +47,10 @@ def large(small: Snapshot) -> Snapshot:
     log_dirs = tuple(
         LogDirState(number % BROKERS, f"/{number:05}", NOW_MS, "online", 12_000, number) for number in range(LOG_DIRS)
     )
+    effects = dict.fromkeys(EFFECTS, 10_000)
+    restarts = tuple(BrokerRestart(number, NOW_MS, number % 2 == 0, effects) for number in range(BROKERS))
     part = GroupPart(verdicts, topics[::-1][:-1] + topics[:1], NOW_MS, {"ok": GROUPS})
-    return replace(small, load=load, groups=part, memberships=memberships, log_dirs=log_dirs)
+    return replace(small, load=load, groups=part, memberships=memberships, log_dirs=log_dirs, restarts=restarts)
 
 
 def _topic(group: str, lag: int) -> GroupTopic:
@@ -73,7 +76,7 @@ def test_the_body_is_bounded_and_counts_what_it_leaves_out(large: Snapshot) -> N
     assert len(as_json(body)) <= BODY_BYTES_MAX
     sizes = {
         "load.brokers": BROKERS, "load.hot_partitions": HOT, "groups.groups": GROUPS, "groups.topics": GROUPS,
-        "memberships": GROUPS, "log_dirs": LOG_DIRS,
+        "memberships": GROUPS, "log_dirs": LOG_DIRS, "restarts": BROKERS,
     }  # fmt: skip
     assert body["left_out"].keys() == sizes.keys()
     for path, size in sizes.items():

@@ -16,7 +16,6 @@ from assignor_core.model import cluster_to_json
 from assignor_core.plan import plan_to_json
 from assignor_core.planner import propose
 from assignor_core.restart import restart_check
-from assignor_core.roll import RollPolicy
 from streaming.cli import COMMANDS, rebalancer, run
 from streaming.commands import demotion, lifecycle
 from streaming.commands import plan as plan_module
@@ -84,14 +83,18 @@ def called_there(folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.
         yield SimulatedClient(cluster_with_disks(), errors=ERRORS)
 
     @contextmanager
-    def with_no_brokers(settings: Settings, policy: RollPolicy) -> Iterator[roll_module._Session]:
+    def with_no_brokers(settings: Settings) -> Iterator[roll_module._Session]:
         journal = RollJournal(settings.storage.tables, settings.kafka.cluster_name)
-        yield roll_module._Session(settings, policy, SimpleNamespace(), skewed(), journal)
+        yield roll_module._Session(settings, SimpleNamespace(), skewed(), journal)
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     monkeypatch.setattr(plan_module, "live_cluster", described)
-    monkeypatch.setattr(restart_module, "checked", lambda _, broker: restart_check(broker, skewed().live, {}))
+    monkeypatch.setattr(
+        restart_module,
+        "checked",
+        lambda _, broker: restart_check(broker, skewed().live, {topic: 1 for topic, _ in skewed().live.partitions}),
+    )
     monkeypatch.setattr(roll_module._Session, "opened", with_no_brokers)
     call = request.node.callspec.params["call"] if hasattr(request.node, "callspec") else ""
     monkeypatch.setattr(lifecycle, "live_cluster", with_disks if "--log-dir" in call else described)

@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 
 from assignor_core.live import LiveCluster
 from assignor_core.live_plans.demotion import at_the_end
-from assignor_core.roll import RollPolicy
 from streaming import tables
 from streaming.commands import roll as roll_module
 from streaming.commands.restart_command import RestartCommand, filled
@@ -52,16 +51,16 @@ class Rolled:
         monkeypatch.setattr(roll_module, "time", SimpleNamespace(sleep=self.sleep, monotonic=lambda: self.now_s))
         monkeypatch.setattr(roll_module, "_hosts", lambda _session: {broker: f"host-{broker}" for broker in RACKS})
         monkeypatch.setattr(roll_module._Session, "opened", self.opened)
-        monkeypatch.setattr(roll_module._Session, "in_sync_min", lambda *_: {"t": 2})
+        monkeypatch.setattr(roll_module._Session, "in_sync_min", lambda *_: {"t": 2, "single": 1, "alone": 1})
         monkeypatch.setattr(roll_module, "RestartCommand", self.command)
         monkeypatch.setattr("streaming.cluster.broker_hosts.quorum_leader", lambda _admin: 2)
         monkeypatch.setattr("streaming.cluster.permissions.check_may_execute", lambda _admin: None)
         monkeypatch.setattr("streaming.commands.demotion.reorder", self.reorder)
 
     @contextmanager
-    def opened(self, settings: Settings, policy: RollPolicy) -> Iterator[roll_module._Session]:
+    def opened(self, settings: Settings) -> Iterator[roll_module._Session]:
         journal = RollJournal(settings.storage.tables, settings.kafka.cluster_name)
-        yield roll_module._Session(settings, policy, SimpleNamespace(), self, journal)  # type: ignore[arg-type]
+        yield roll_module._Session(settings, SimpleNamespace(), self, journal)  # type: ignore[arg-type]
 
     def describe(self) -> LiveCluster:
         return self.client.describe()
@@ -132,6 +131,7 @@ def test_all_brokers_are_restarted_rack_by_rack(rolled: Rolled) -> None:
     assert rolled.done == turns
     assert json.loads(result.stdout) == {
         "roll_id": json.loads(result.stdout)["roll_id"], "event": "done", "brokers": order, "restarted": order,
+        "broker": None, "phase": None, "margin": 0, "accepts_single": False,
     }  # fmt: skip
     assert "broker 1: runs true host-1 1" in result.stderr
     assert rolled.status() == {"roll_id": None}
@@ -167,7 +167,7 @@ def test_a_broker_that_does_not_return_leaves_the_roll_open(rolled: Rolled) -> N
         rolled.by_command("1", "4", "--wait", "1m")
     assert rolled.status() | {"roll_id": ""} == {
         "roll_id": "", "event": None, "brokers": [1, 4], "restarted": [], "phase": "away", "broker": 1,
-        "detail": "the broker is away",
+        "detail": "the broker is away", "margin": 0, "accepts_single": False,
     }  # fmt: skip
     rolled.comes_back = True
     rolled.cluster.restart_broker(1)
@@ -175,6 +175,47 @@ def test_a_broker_that_does_not_return_leaves_the_roll_open(rolled: Rolled) -> N
         rolled.by_command("5")
     rolled.by_command()
     assert [broker for act, broker in rolled.done if act == "restart"] == [1, 4], "broker 1 was seen away"
+
+
+class Gone(BaseException):
+    """The process that rolls is gone."""
+
+
+def test_a_roll_that_was_killed_keeps_its_margin_and_what_it_accepts(rolled: Rolled) -> None:
+    rolled.cluster.create_topic("single", {0: (3,)}, size_bytes=MB)
+    rolled.cluster.create_topic("alone", {0: (1,)}, size_bytes=MB)
+
+    def kill() -> None:
+        raise Gone
+
+    rolled.on_sleep = kill
+    with pytest.raises(Gone):
+        rolled.by_command("3", "1", "--accept-single")
+    rolled.on_sleep = lambda: None
+    assert rolled.status()["accepts_single"] is True
+    shown = rolled.run("--status").stdout
+    assert "margin 0, partitions without a second replica may be offline" in shown
+    with pytest.raises(RefusedForSafety, match=r"^roll \w+ is open, and --margin is 0, not 1: leave the option out"):
+        rolled.by_command("--margin", "1")
+    assert rolled.by_command().return_value == 0
+    assert {broker for act, broker in rolled.done if act == "restart"} == {1, 3}
+
+
+def test_a_roll_keeps_its_margin(rolled: Rolled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions lose their margin while the process that rolls is gone: who continues the roll waits."""
+    needed = {"t": 1}
+    monkeypatch.setattr(roll_module._Session, "in_sync_min", lambda *_: needed)
+    rolled.code = 7
+    with pytest.raises(RollStopped):
+        rolled.by_command("1", "4", "--margin", "1")
+    rolled.code, needed["t"] = 0, 2
+    assert rolled.status()["margin"] == 1
+    with pytest.raises(RefusedForSafety, match="--accept-single is not set: leave the option out"):
+        rolled.by_command("--accept-single")
+    with pytest.raises(RefusedForSafety, match="without margin: one more broker that fails stops their writes, after"):
+        rolled.by_command("--wait", "30s")
+    needed["t"] = 1
+    assert rolled.by_command("--margin", "1").return_value == 0
 
 
 def test_a_broker_that_is_never_safe_is_not_restarted(rolled: Rolled) -> None:

@@ -120,7 +120,8 @@ class Story:
         drained = broker in drained_brokers(TableReader(root), cluster)
         if not drained and intent is Intent.USE:
             return
-        cordons = to_cordon(client, [broker]).get(broker, ()) if intent is Intent.DRAIN else ()
+        newest = newest_intents(TableReader(self.world.settings.storage.tables), "c")
+        cordons = to_cordon(client, newest, [broker])[broker] if intent is Intent.DRAIN else ()
         note_intent(root, cluster, broker, intent, "a person", now_ms=self.world.now_ms, cordons=cordons)
         self.world.note("others", f"{intent.value} {broker}, ours {sorted(cordons)}, {carry_out=}")
         if carry_out:

@@ -210,5 +210,6 @@ ENDPOINTS = (
         is_list=False,
         needs_sign_in=True,
     ),
+    Endpoint("/api/v1/roll", past.roll, (), {"roll": shapes.ROLL}, is_list=False),
     Endpoint("/api/v1/audit", past.audit, PAST, _act(), needs_sign_in=True),
 )

@@ -9,7 +9,7 @@ from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, pack, page, unknown_cursor, unpack
 from streaming.serve.api.parameters import VALUE_SHOWN
 from streaming.serve.api.problems import Problem
-from streaming.tables import Row, TableReader
+from streaming.tables import Row, TableReader, to_ms
 from streaming.views.approvals import waits_for
 from streaming.views.decisions import read_seen
 from streaming.views.executions import read_executions
@@ -38,6 +38,7 @@ from streaming.views.past_rows import (
     with_ends,
 )
 from streaming.views.plans import is_superseded, plan_content, plan_details, plan_ids
+from streaming.views.rolls import last_event, open_roll, roll_content
 
 EXECUTIONS_PER_PAGE = 25
 """Executions on a page: each may have thousands of events, of which its state is made."""
@@ -162,6 +163,16 @@ def _known(reader: TableReader, kafka_cluster: str, execution_id: str) -> Execut
     if known is None:
         raise Problem(404, f"execution {execution_id!r}: is unknown")
     return known
+
+
+def roll(looks: Looks, _given: Values) -> Body:
+    """The rolling restart that has not ended, as the tables have it; null if there is none."""
+    with looks.tables() as reader:
+        found = open_roll(reader, looks.kafka_cluster)
+        if found is None:
+            return {"roll": None}
+        at, detail = last_event(reader, found.roll_id)
+    return {"roll": roll_content(found) | {"event_ms": to_ms(at), "detail": detail}}
 
 
 def audit(looks: Looks, given: Values) -> Body:

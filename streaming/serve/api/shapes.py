@@ -137,6 +137,26 @@ HISTORY_OF_LAG: Shape = {
     "log_end_offset": integer("With history of a topic: at the end of the step"),
     "lag_records_max": number("With history: highest lag of the step"),
 }
+_BROKER_LIST: Shape = {"type": "array", "items": {"type": "integer"}}
+ROLL: Shape = {
+    "type": ["object", "null"],
+    "properties": {
+        "roll_id": text(nullable=False),
+        "event": text("How it ended; null, as it has not"),
+        "brokers": {**_BROKER_LIST, "description": "All its brokers, in the order of their turns"},
+        "restarted": {**_BROKER_LIST, "description": "Brokers whose turn is over"},
+        "broker": integer("Broker whose turn it is or comes next"),
+        "phase": text("demoting, restarting, away or undemoting; null between two turns"),
+        "margin": integer("Replicas in sync that each partition keeps above min.insync.replicas", nullable=False),
+        "accepts_single": {
+            "type": "boolean",
+            "description": "Whether partitions without a second replica may be offline",
+        },
+        "event_ms": integer("Time of its newest event; ms since 1970", nullable=False),
+        "detail": text("What the newest event says", nullable=False),
+    },
+    "required": ["roll_id", "brokers", "restarted", "margin", "accepts_single", "event_ms", "detail"],
+}
 _PARTITIONS: Shape = {
     "count": integer("Partitions of this kind", nullable=False),
     "partitions": {
@@ -156,6 +176,7 @@ RESTART_CHECK: Shape = {
     "at_edge": one(_PARTITIONS, "They would have just as many replicas in sync as they need"),
     "behind": one(_PARTITIONS, "Their replica on the broker is not in sync"),
     "moving": one(_PARTITIONS, "They are being reassigned"),
+    "unknown": one(_PARTITIONS, "min.insync.replicas of their topic is hidden from serve's login"),
     "is_blind": {"type": "boolean", "description": "Whether reassignments or topics are hidden from serve's login"},
     "replicas": integer("Replicas on the broker", nullable=False),
     "leaders": integer("Leaders that would move", nullable=False),

@@ -1,5 +1,5 @@
 // Acts of whoever is signed in: a button, a confirmation that is typed, the request, and its answer in words.
-import { capital } from "./units.js";
+import { capital, zone } from "./units.js";
 import { el, patch } from "./elements.js";
 import { answerOf, ask } from "./serve.js";
 
@@ -35,7 +35,7 @@ async function send(path, key, body) {
 }
 
 // `offer` takes acts, or null for none: of each its `id`, `about` (what it acts on), `verb`, `ask` (what it does), `typed` (what to
-// type), `path`, `flag` where a member of the body may be true (its `name` and `text`), and `closed`, which is called when the person has decided: meanwhile nothing else is offered.
+// type), `path`, `flag` where a member of the body may be true (its `name` and `text`), `time` where one may be a time (the same), and `closed`, which is called when the person has decided: meanwhile nothing else is offered.
 // An answer stays until the next form is opened, or until `forget`: it may come when something else is offered already.
 export const actPlace = place => {
   const name = `act-${places += 1}`, box = el("div", {}), answer = el("p", { class: "line", role: "status", hidden: "" });
@@ -71,7 +71,10 @@ export const actPlace = place => {
     const send = el("button", { disabled: "", class: "acts" }, capital(chosen.verb));
     const cancel = el("button", { type: "button" }, "Cancel");
     const flag = chosen.flag && el("input", { type: "checkbox", id: `${name}-flag` });
+    // The browser has a person fill in all of a time or nothing; what is no time for the act, the answer explains.
+    const time = chosen.time && el("input", { type: "datetime-local", id: `${name}-time` });
     const form = el("form", { method: "post", class: "act" }, el("p", { id: `${name}-ask` }, chosen.ask),
+      time && el("p", {}, el("label", { for: `${name}-time` }, `${chosen.time.text} (${zone()}; empty for at once) `), time),
       flag && el("p", {}, flag, el("label", { for: `${name}-flag` }, ` ${chosen.flag.text}`)),
       el("label", { for: name }, "Type ", el("b", { class: "mono" }, chosen.typed), ` to ${chosen.verb}`), input, send, cancel);
     input.addEventListener("input", () => { send.disabled = plain(input.value) !== chosen.typed; });
@@ -80,7 +83,9 @@ export const actPlace = place => {
     form.addEventListener("keydown", event => { if (event.key === "Escape") leave(); });
     form.addEventListener("submit", event => {
       event.preventDefault();
-      if (plain(input.value) === chosen.typed) carryOut(chosen, send, flag && flag.checked ? { [chosen.flag.name]: true } : undefined);
+      if (plain(input.value) !== chosen.typed) return;
+      const body = { ...flag && flag.checked && { [chosen.flag.name]: true }, ...time && time.value && { [chosen.time.name]: new Date(time.value).getTime() } };
+      carryOut(chosen, send, Object.keys(body).length ? body : undefined);
     });
     box.replaceChildren(form);
     input.focus();

@@ -10,12 +10,19 @@ const kind = row => row.ended_ms === null ? "warn" : ["refused", "aborted"].incl
 const badge = row => el("span", { class: `badge ${kind(row)}` }, words(row.phase));
 const made = row => `${count(row.movements_done)} of ${count(row.movements_total)}`;
 
+// The rolling restart that is open: whose turn it is, and what the roll keeps to.
+function roll(one) {
+  if (!one) return [];
+  const turn = one.broker === null ? "all brokers are restarted" : [link(`broker ${one.broker}`, "broker", `${one.broker}`), `: ${one.phase || "waits for its turn"}`];
+  return [el("h3", {}, "Rolling restart"), el("p", {}, `${count(one.restarted.length)} of ${counted(one.brokers.length, "broker is", "brokers are")} restarted · `, ...[turn].flat()),
+    el("p", { class: "soft" }, `margin ${one.margin}${one.accepts_single ? " · partitions without a second replica may be offline" : ""} · newest event `, views.when(one.event_ms), `: ${one.detail}`)];
+}
 async function all(where) {
-  const page = await views.read("executions", { cursor: where.cursor });
-  if (!page.items.length) return [none("Nothing was carried out yet.")];
+  const [page, open] = await Promise.all([views.read("executions", { cursor: where.cursor }), where.cursor ? { roll: null } : views.read("roll")]);
+  if (!page.items.length) return [...roll(open.roll), none("Nothing was carried out yet.")];
   const rows = page.items.map(row => [views.when(row.approved_ms), link(row.execution_id.slice(0, 12), "execution", row.execution_id), badge(row),
     [made(row), "num"], [bytes(row.bytes_moved), "num"], views.when(row.started_ms), views.when(row.ended_ms), planLink(row.plan_id), [row.detail || "–", "why"]]);
-  return [views.scroll("Executions", table(["approved", "execution", "state", ["movements made", "num"], ["copied", "num"], "began", "ended", "plan", "newest event"], rows)),
+  return [...roll(open.roll), views.scroll("Executions", table(["approved", "execution", "state", ["movements made", "num"], ["copied", "num"], "began", "ended", "plan", "newest event"], rows)),
     views.pager(where, page.next_cursor)];
 }
 function skew(row) {

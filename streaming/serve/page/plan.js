@@ -98,6 +98,7 @@ function show(plan, now) {
   put("plan-brokers", brokers(plan));
   place.offer(plan.waits ? {
     id: plan.plan_id, about: `plan ${plan.plan_id.slice(0, 12)}`, verb: "approve", typed: exact(plan.bytes_to_move), path: `api/v1/plans/${plan.plan_id}/approve`, closed: look,
+    time: { name: "begins_ms", text: "Begin no earlier than" },
     ask: `This moves ${counted(plan.movement_count, "partition", "partitions")} and copies ${exact(plan.bytes_to_move)}. Exactly plan ${plan.plan_id.slice(0, 12)} is carried out.`,
   } : null);
   own("plan-body").hidden = false;
