@@ -147,5 +147,8 @@ class Tuning:
         """What each leader costs that a broker lacks of a topic: as much as a twentieth of a fair share of load."""
         return 20.0 * self.worth
 
+    failover_price: float = 10.0
+    """What each fair share of bytes out costs by which a broker would be above its capacity with a zone offline."""
+
 
 TUNING = Tuning()
