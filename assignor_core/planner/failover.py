@@ -116,6 +116,7 @@ def failover_lines(problem: Problem, placement: Placement) -> list[str]:
 
     Broker 1 leads all, and half of that is what broker 2 may send; broker 2 would have to send all of it:
 
+    >>> from assignor_core.model import Broker, Capacity
     >>> brokers = tuple(Broker(number, capacity=Capacity(bytes_out_per_sec=30.0)) for number in (1, 2))
     >>> search = search_of(cluster((1, 2), (1, 2), brokers=brokers), PlannerPolicy(failover_headroom="broker"))
     >>> failover_lines(search.problem, search.placement)[1].partition("; ")[0]
@@ -178,9 +179,11 @@ def failover_bound(problem: Problem, placement: Placement) -> tuple[float, int]:
     offline; and this zone. No placement is better that has heirs for as many partitions as `placement`. All brokers in
     use must have a capacity.
 
+    >>> from assignor_core.model import Broker, Capacity
     >>> brokers = tuple(Broker(number, capacity=Capacity(bytes_out_per_sec=40.0)) for number in (1, 2))
     >>> search = search_of(cluster((1, 2), (1, 2), brokers=brokers), PlannerPolicy(failover_headroom="broker"))
-    >>> failover_bound(search.problem, search.placement)
+    >>> level, zone = failover_bound(search.problem, search.placement)
+    >>> round(level, 6), zone
     (1.5, 0)
     """
     arrays, zones = problem.arrays, placement.zones

@@ -7,14 +7,16 @@ rounds the square of what is above the target comes on top, so the worst broker 
 own limit but below the target (where a heavy partition raises the target of all) costs at most `even_slope`.
 
 **Trial.** A trial takes some load from a source broker s and brings it to a target broker t, so two rows of loads
-decide. There are five kinds:
+decide. There are six kinds:
 
 1. *hand over*: s gives the leadership of a partition to t, which follows;
 2. *move*: s gives a replica to the cheapest of a few brokers;
 3. *exchange*: s and t exchange two replicas;
 4. *exchange leaderships*: s and t lead a partition each that the other follows, and both leaderships change;
 5. *send home*: what has moved goes back, alone or for a replica of its home broker. Copies that are no longer needed
-   are refunds, so the search corrects itself without paying twice.
+   are refunds, so the search corrects itself without paying twice;
+6. *choose an heir*: another follower takes over once the leader is offline. Only with failover headroom, whose price
+   any trial may change (`failover_trials`).
 
 The source is drawn among brokers whose loads cost something, mostly. What the source gains is worked out first, and
 most trials end there, after some 30 ns.

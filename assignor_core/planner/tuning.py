@@ -148,7 +148,9 @@ class Tuning:
         return 20.0 * self.worth
 
     failover_price: float = 10.0
-    """What each fair share of bytes out costs by which a broker would be above its capacity with a zone offline."""
+    """What each fair share of bytes out costs by which a broker would be above its capacity with a zone offline. On 12
+    brokers with little room 6 of 31 such cases are left for 3 % more bytes (2026-11-30); no other price was tried.
+    """
 
 
 TUNING = Tuning()

@@ -66,27 +66,31 @@ def rules_of(policy: PlannerPolicy) -> list[str]:
     return [field.name for field in fields(policy) if getattr(policy, field.name) != getattr(NONE, field.name)]
 
 
+def cluster_of(seed: int) -> tuple[str, ClusterState]:
+    """The shape of `seed`, or one of its variants, by name."""
+    name, kind = [("plain", shape(seed)), *variants(seed).items()][seed % 4]
+    return name, generate(kind, seed)
+
+
 def run(first: int, count: int) -> int:
     """Plan all shapes from seed `first` on under drawn rules; returns how many plans break a hard rule."""
     broken, drawn, again = 0, Counter[str](), 0
     for seed in range(first, first + count):
-        name, kind = [("plain", shape(seed)), *variants(seed).items()][seed % 4]
-        cluster = generate(kind, seed)
+        name, cluster = cluster_of(seed)
         policy = drawn_rules(cluster, seed)
         drawn.update(rules_of(policy))
         began = time.process_time()
         plan = propose(cluster, policy)
         seconds = time.process_time() - began
-        line = (
-            f"{seed:>5} {name:<13} {seconds:>7.2f} s {len(plan.movements):>7,} movements  {', '.join(rules_of(policy))}"
-        )
+        rules = ", ".join(rules_of(policy))
+        line = f"{seed:>5} {name:<13} {seconds:>7.2f} s {len(plan.movements):>7,} movements  {rules}"
         try:
             after = check_plan(cluster, policy, plan)
         except AssertionError as error:
             broken += 1
-            print("broken", line, "|", str(error).splitlines()[0] if str(error) else repr(error), flush=True)
+            print("broken", line, "|", repr(error).partition("\\n")[0], flush=True)
             continue
-        more = len(propose(after, policy).movements) if kind.partitions <= AGAIN_MAX else 0
+        more = len(propose(after, policy).movements) if len(cluster.partitions) <= AGAIN_MAX else 0
         again += more > 0
         print("second" if more else "      ", line, f"+ {more}" if more else "", flush=True)
     print(f"{count} plans, {broken} break a hard rule, {again} are added to by a second plan; rules: {dict(drawn)}")
