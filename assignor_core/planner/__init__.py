@@ -8,6 +8,7 @@
       │  round_task               walls, targets and prices as plain arrays
       │  balance                  which rounds follow on each other, and what becomes the plan
       │    rounds, round_trials       millions of trials under one objective
+      │    failover, failover_trials  room for what brokers take over from one that goes offline
       │    dual, cheapest_rows        prices that prove what must be copied, and lead the rounds
       │    frontier                   rounds at falling prices: budgets, cheaper plans
       ▼

@@ -56,7 +56,17 @@ def compiled(function: F) -> F:
     Calls become part of their callers, and arrays are not counted as references (`_nrt`): so no function may make an
     array or keep one. With both a trial of `trials` takes 0.1 us, without 1 us (2026-11-28).
     """
-    options: Any = {"_nrt": False, "forceinline": True}
+    return _kept(function, {"_nrt": False, "forceinline": True})
+
+
+def compiled_apart(function: F) -> F:
+    """As `compiled`, but the function does not become part of its callers: for what most plans never call, which would
+    make all code longer and its compilation take minutes.
+    """
+    return _kept(function, {"_nrt": False})
+
+
+def _kept(function: F, options: Any) -> F:
     try:
         dispatcher = njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no such folder

@@ -13,6 +13,7 @@ import numpy as np
 from assignor_core.load import Floats
 from assignor_core.plan import TAKE_NONE
 from assignor_core.planner.bounds import FOLLOWED, forced_share, leaves_replicas_behind
+from assignor_core.planner.failover import failover_lines
 from assignor_core.planner.obstacles import lost_racks, outside_of_sets
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import BrokerSet
@@ -52,6 +53,7 @@ def diagnose(problem: Problem, placement: Placement, bounds: Mapping[str, float]
         *_leaders_elsewhere(problem, placement),
         *_sets(problem, placement),
         *unspread(problem.spread, placement.replicas, problem.arrays.broker_ids),
+        *failover_lines(problem, placement),
         *_full_disks(problem),
         *_lost_racks(problem, placement),
         *_without_rack(problem),

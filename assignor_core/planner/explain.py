@@ -15,7 +15,7 @@ import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats
 from assignor_core.plan import Movement, Wave
-from assignor_core.planner.placement import Flags, Placement
+from assignor_core.planner.placement import Flags, Placement, heirs
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.waves import PendingMovement, cut_waves, pending_movement
 from assignor_core.price import wave_of
@@ -99,6 +99,7 @@ def _planned_movements(
         reason = _rule(problem, placement, pending, crowded=bool(crowded[pending.partition]))
         if reason is None and gain <= GAIN_LEAST:
             reason = _wanted_rack(problem, placement, pending.partition) or _spread(problem, pending.partition)
+            reason = reason or _heir(problem, placement, pending.partition)
         reason = reason or _balance_reason(problem, pending, before)
         loads[pending.brokers] += pending.change
         yield Movement(partition.topic, partition.partition, partition.replicas, new, copied, reason, gain, number)
@@ -139,6 +140,18 @@ def _spread(problem: Problem, partition: int) -> str | None:
     """Returns in words that the partition is of a topic that should be spread; None for any other."""
     row = int(problem.spread.topic_of[partition])
     return f"evens out topic {problem.spread.names[row]}, which should be spread over brokers" if row else None
+
+
+def _heir(problem: Problem, placement: Placement, partition: int) -> str | None:
+    """Returns in words who takes over the partition when its leader goes offline; None if that is who did before."""
+    if placement.zones is None:
+        return None
+    rows = np.stack((placement.original[partition], placement.replicas[partition]))
+    old, new = heirs(rows, placement.zones).tolist()
+    if old == new or new == NO_BROKER:
+        return None
+    ids = problem.arrays.broker_ids
+    return f"broker {ids[new]} takes over if broker {ids[rows[1, 0]]} goes offline: others would have no room"
 
 
 def _balance_reason(problem: Problem, pending: PendingMovement, before: Floats) -> str:

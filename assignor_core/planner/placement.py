@@ -49,11 +49,13 @@ class Placement:
     [0]
     """
 
-    def __init__(self, arrays: ClusterArrays) -> None:
+    def __init__(self, arrays: ClusterArrays, zones: Indices | None = None) -> None:
+        """`zones` (B) are brokers that go offline together, for policies that ask for failover headroom."""
         total = broker_loads(arrays).sum(axis=0)
         # A column without load stays 0 instead of dividing by nothing.
         scale = np.where(total > NEGLIGIBLE, 1.0 / np.where(total > NEGLIGIBLE, total, 1.0), 0.0)
         self.arrays = arrays
+        self.zones = zones
         self.scale = scale
         """C: what turns a figure into a fraction of the total."""
         self.original = arrays.replicas
@@ -83,7 +85,7 @@ class Placement:
         """Have the replicas and the leaders of these rows (P x R) from now on; the loads follow.
 
         Of other followers the order means nothing: replicas that stay keep their places in the original list, and new
-        ones take the places of those that leave.
+        ones take the places of those that leave. With zones the first follower that could take over means something.
 
         >>> placement = state_of((1, 2, 3), brokers=4).placement
         >>> placement.take(np.array([[0, 3, 1]]))
@@ -99,6 +101,8 @@ class Placement:
             leader = placed.index(row[0])
             placed[0], placed[leader] = placed[leader], placed[0]
             placed_rows[partition, : len(row)] = placed
+        if self.zones is not None:
+            _put_heirs_first(placed_rows, heirs(rows, self.zones), self.zones)
         self.hold(placed_rows)
 
     def hold(self, rows: Ints) -> None:
@@ -126,3 +130,25 @@ class Placement:
             copied = (brokers != NO_BROKER) & (self.original[changed] != brokers[:, None]).all(axis=1)
             np.add.at(inflow, brokers[copied], self.disk_bytes[changed[copied]])
         return inflow
+
+
+def heirs(rows: Ints, zones: Indices) -> Indices:
+    """P: who leads each partition of `rows` (P x R) once the zone of its leader is offline; NO_BROKER if nobody could.
+
+    >>> heirs(np.array([[0, 1, 2], [2, 0, NO_BROKER], [1, NO_BROKER, NO_BROKER]]), np.array([0, 0, 1])).tolist()
+    [2, 0, -1]
+    """
+    zone = np.where(rows != NO_BROKER, zones[rows], NO_BROKER)
+    able = (zone != NO_BROKER) & (zone != zone[:, :1])
+    able &= zone[:, :1] != NO_BROKER
+    first = np.argmax(able, axis=1)
+    found: Indices = np.where(able.any(axis=1), rows[np.arange(len(rows)), first], NO_BROKER).astype(np.int64)
+    return found
+
+
+def _put_heirs_first(rows: Ints, wanted: Indices, zones: Indices) -> None:
+    """Exchange followers in `rows` (P x R) so that each partition has the heir that is `wanted` (P)."""
+    for partition in np.flatnonzero(heirs(rows, zones) != wanted).tolist():
+        row = rows[partition].tolist()
+        slot = row.index(int(wanted[partition]))
+        rows[partition, 1], rows[partition, slot] = row[slot], row[1]

@@ -4,7 +4,7 @@ Fractions are of a broker's fair share unless noted otherwise. The module holds 
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Literal, Self, get_args
 
 from assignor_core.errors import InputError
 from assignor_core.policies import check_limits, knob
@@ -22,6 +22,9 @@ COUNT_BAND = 0.5
 """How far above a fair share counts may be where loads are what brokers carry. Where no partition has any load, counts
 are all of it, and have the band of loads unless a policy names another count band than this.
 """
+
+FailoverHeadroom = Literal["none", "broker", "rack"]
+"""What may go offline without a broker getting above its capacity: nothing, any one broker, or any one rack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,11 @@ class PlannerPolicy:
     headroom: float = knob(
         0.0, "Share of each capacity that a plan leaves free: no broker above capacity x (1 - headroom).", ge=0, lt=1
     )
+    failover_headroom: FailoverHeadroom = knob(
+        "none",
+        "Plans aim at leaving every broker room in its capacity of bytes out for the leaders that it takes over if any "
+        "one broker, or all brokers of any one rack, go offline; none: plans leave no such room.",
+    )
     movements_max: int | None = knob(None, "A plan changes no more partitions than this; null: no limit.", ge=0)
     bytes_max: float | None = knob(None, "A plan copies no more than this; null: no limit.", unit="bytes", ge=0)
     inflow_max: float | None = knob(
@@ -138,6 +146,9 @@ class PlannerPolicy:
             raise InputError("planner policy leader_racks: found no rack, allowed are one or more")
         if any(least < 1 for _, least in self.leaders_min):
             raise InputError("planner policy leaders_min: found less than one leader, allowed are 1 or more")
+        if self.failover_headroom not in get_args(FailoverHeadroom):
+            allowed = ", ".join(get_args(FailoverHeadroom))
+            raise InputError(f"planner policy failover_headroom: found {self.failover_headroom}, allowed are {allowed}")
 
     def band_of(self, resource: Resource) -> float:
         """The band of `resource`.

@@ -23,6 +23,7 @@ from assignor_core.model import BrokerState, ClusterState
 from assignor_core.plan import BrokerLoads, Plan
 from assignor_core.planner.diagnose import diagnose
 from assignor_core.planner.explain import ordered_movements
+from assignor_core.planner.failover import zones_of
 from assignor_core.planner.hopeless import gains_too_little
 from assignor_core.planner.obstacles import unmet_rules
 from assignor_core.planner.placement import Placement
@@ -87,7 +88,7 @@ def _searched(cluster: ClusterState, policy: PlannerPolicy) -> _Planned:
     from assignor_core.planner.balance import balance  # machine code
 
     arrays = cluster_arrays(cluster)
-    placement = Placement(arrays)
+    placement = Placement(arrays, zones_of(arrays, policy))
     problem = problem_of(arrays, policy, placement)
     crowded, misplaced = problem.crowded(placement.replicas), problem.misplaced(placement.replicas)
     search, breaks_rules = Search(problem, placement), bool(crowded.any() or misplaced.any())

@@ -20,8 +20,9 @@ from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.planner.compiled import as_compiled_reads, compiled
 from assignor_core.planner.placement import GRID, Flags, Indices, Placement
 from assignor_core.planner.problem import PULL, Problem, Search, weighted
+from assignor_core.planner.replica_rows import copies_more, holds, slot_of
 from assignor_core.planner.round_task import budgets_of, price_of_copies, room_of
-from assignor_core.planner.round_trials import affords, copies_more, holds, slot_of
+from assignor_core.planner.round_trials import affords
 from assignor_core.resources import Resource
 
 COPY_PRICE = 0.01

@@ -25,7 +25,8 @@ from assignor_core.broker_sets import any_broker
 from assignor_core.follower_reads import in_rack
 from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.planner.compiled import as_compiled_reads
-from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
+from assignor_core.planner.failover import is_searchable
+from assignor_core.planner.placement import Flags, Indices, Placement, heirs, on_grid
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import Problem, Search
 from assignor_core.planner.topic_spread import counts_by_topic
@@ -34,6 +35,8 @@ from assignor_core.resources import Resource
 
 HELD_SPARE = 64
 """A broker may hold twice as many partitions as the fullest does at first, and so many more."""
+TOUCHED_MAX = 10
+"""Brokers that a trial concerns: two, and of two partitions the leader and the heir, as they are and would be."""
 SEED = np.uint64(0x9E3779B97F4A7C15)
 """Each sequence of random numbers starts at this state of the generator."""
 
@@ -113,6 +116,16 @@ class RoundTask(NamedTuple):
     """G x B leaders of a topic that a broker should have at least."""
     spread_prices: Floats
     """Price of one replica or leader more than it should be, and of one leader less."""
+    zones: Indices
+    """B: brokers with the same number go offline together, a dead one has NO_BROKER; empty where no failover headroom
+    is asked for.
+    """
+    out_columns: Indices
+    """W columns of bytes out."""
+    usable: Floats
+    """B x W bytes out that a broker may send with a zone offline."""
+    failover_price: Floats
+    """Price of a fair share of bytes out above that, as the only figure."""
 
 
 class RoundState(NamedTuple):
@@ -144,6 +157,24 @@ class RoundState(NamedTuple):
     """G x B replicas of topics that should be spread."""
     topic_leaders: Indices
     """G x B."""
+    inherited: Floats
+    """B x Z x W bytes out that a broker takes over if a zone goes offline; empty without zones, as all that follows on
+    failovers, which is for `failover_trials`.
+    """
+    inherited_most: Floats
+    """B: no less than what the broker takes over from any zone, in fair shares."""
+    failover: Floats
+    """B fair shares above what the broker may send, summed up over zones."""
+    failover_total: Floats
+    """The sum of these, as the only figure."""
+    tried: Ints
+    """2 x R rows of a trial's partitions, as they would be."""
+    tried_excess: Floats
+    """What the brokers `touched` would have too much."""
+    touched: Indices
+    """Brokers that a trial concerns."""
+    touched_count: Indices
+    """How many these are, as the only figure."""
     delta: Floats
     """C load that a trial takes from one broker to the other."""
     after: Floats
@@ -205,6 +236,10 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
         leaders_most=problem.spread.leaders_most,
         leaders_least=problem.spread.leaders_least,
         spread_prices=np.array([tuning.spread_price, tuning.least_price]),
+        zones=_searched_zones(problem, placement),
+        out_columns=arrays.columns.of(Resource.BYTES_OUT),
+        usable=problem.ceiling[:, arrays.columns.of(Resource.BYTES_OUT)],
+        failover_price=np.array([tuning.failover_price]),
     )
     task = as_compiled_reads(task)
     return task._replace(fixed=placement.loads - loads_of(task, placement.replicas))
@@ -226,6 +261,14 @@ def room_of(problem: Problem) -> Floats:
     most = problem.policy.inflow_max
     room: Floats = np.minimum(problem.arrays.disk_room_bytes, np.inf if most is None else most)
     return room
+
+
+def _searched_zones(problem: Problem, placement: Placement) -> Indices:
+    """B zones; none where nothing can be searched for, as no broker has a capacity or the table would be too large."""
+    usable = problem.ceiling[problem.arrays.alive][:, problem.arrays.columns.of(Resource.BYTES_OUT)]
+    if placement.zones is None or not np.isfinite(usable).any() or not is_searchable(placement):
+        return np.zeros(0, dtype=np.int64)
+    return placement.zones
 
 
 def budgets_of(policy: PlannerPolicy) -> Floats:
@@ -308,6 +351,14 @@ def state_of_rows(task: RoundTask, rows: Ints) -> RoundState:
         priced=np.zeros(brokers, dtype=np.int64),
         topic_replicas=topic_replicas,
         topic_leaders=topic_leaders,
+        inherited=np.zeros((len(task.zones), int(task.zones.max(initial=-1)) + 1, len(task.out_columns))),
+        inherited_most=np.zeros(brokers),
+        failover=np.zeros(brokers),
+        failover_total=np.zeros(1),
+        tried=np.zeros((2, rows.shape[1]), dtype=np.int32),
+        tried_excess=np.zeros(TOUCHED_MAX),
+        touched=np.zeros(TOUCHED_MAX, dtype=np.int64),
+        touched_count=np.zeros(1, dtype=np.int64),
         delta=np.zeros(columns),
         after=np.zeros((2, columns)),
         random=np.array([SEED], dtype=np.uint64),
@@ -338,8 +389,10 @@ def copies_of(task: RoundTask, rows: Ints) -> Indices:
 
 
 def changed_of(task: RoundTask, rows: Ints) -> Flags:
-    """P: the partition has other replicas than at first, or another leader."""
+    """P: the partition has other replicas than at first, another leader, or another heir."""
     changed: Flags = _is_foreign(task, rows).any(axis=1) | (rows[:, 0] != task.original[:, 0])
+    if len(task.zones):
+        changed |= heirs(rows, task.zones) != heirs(task.original, task.zones)
     return changed
 
 

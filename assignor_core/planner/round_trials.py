@@ -7,14 +7,16 @@ rounds the square of what is above the target comes on top, so the worst broker 
 own limit but below the target (where a heavy partition raises the target of all) costs at most `even_slope`.
 
 **Trial.** A trial takes some load from a source broker s and brings it to a target broker t, so two rows of loads
-decide. There are five kinds:
+decide. There are six kinds:
 
 1. *hand over*: s gives the leadership of a partition to t, which follows;
 2. *move*: s gives a replica to the cheapest of a few brokers;
 3. *exchange*: s and t exchange two replicas;
 4. *exchange leaderships*: s and t lead a partition each that the other follows, and both leaderships change;
 5. *send home*: what has moved goes back, alone or for a replica of its home broker. Copies that are no longer needed
-   are refunds, so the search corrects itself without paying twice.
+   are refunds, so the search corrects itself without paying twice;
+6. *choose an heir*: another follower takes over once the leader is offline. Only with failover headroom, whose price
+   any trial may change (`failover_trials`).
 
 The source is drawn among brokers whose loads cost something, mostly. What the source gains is worked out first, and
 most trials end there, after some 30 ns.
@@ -37,18 +39,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assignor_core.load import NO_BROKER, Floats, Ints
+from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.compiled import compiled
+from assignor_core.planner.failover_trials import (
+    accepts_failover,
+    failover_gain_most,
+    has_other_heir,
+    heir_of,
+    try_leader,
+    try_replica,
+)
+from assignor_core.planner.replica_rows import copies_more, holds, number_th, slot_of
 from assignor_core.planner.round_task import RoundState, RoundTask
 
-HAND_OVER, MOVE, EXCHANGE, EXCHANGE_LEADERS, NOTHING = 0, 1, 2, 3, 4
-"""Kinds of trials; one that goes home is one of the first three."""
+HAND_OVER, MOVE, EXCHANGE, EXCHANGE_LEADERS, NOTHING, CHOOSE_HEIR = 0, 1, 2, 3, 4, 5
+"""Kinds of trials; one that goes home is one of the first three, or the last."""
 HOME_FROM, HOME_FOR_ANOTHER_FROM = 80, 90
 """Dice of 100 from the first number on send something home, and from the second one on for another replica."""
 HAND_OVERS, EXCHANGES_OF_LEADERS, MOVES = 13, 18, 50
 """Dice of 100 below these numbers hand over a leadership, exchange two, or move a replica; others exchange replicas."""
 ANYWHERE = 8
 """One of so many trials begins at any broker, whatever its loads cost."""
+HEIRS = 4
+"""With failover headroom, one of so many trials that do not go home chooses another heir."""
 PARTNERS = 6
 """Partitions of the other broker among which an exchange of leaderships seeks one."""
 
@@ -89,7 +102,7 @@ def run_round(task: RoundTask, step: RoundStep, state: RoundState) -> int:
     for number in range(step.trials):
         if number % refresh == 0:
             priced = _write_priced(task, state)
-            has_wish = len(task.lead_price) > 1 or len(task.replicas_most) > 1
+            has_wish = len(task.lead_price) > 1 or len(task.replicas_most) > 1 or len(task.zones) > 0
             if priced == 0 and state.totals[0] == 0.0 and not has_wish:
                 break
         if number % tenth == 0 and number > 0:
@@ -103,6 +116,8 @@ def run_round(task: RoundTask, step: RoundStep, state: RoundState) -> int:
             accepted += _move(task, step, state, threshold, p, s, t)
         elif kind == EXCHANGE:
             accepted += _exchange(task, step, state, threshold, p, s, t)
+        elif kind == CHOOSE_HEIR:
+            accepted += _choose_heir(task, step, state, threshold, p, t)
         elif kind != NOTHING:
             accepted += _hand_over(task, step, state, threshold, p, s, t, kind == EXCHANGE_LEADERS)
     return accepted
@@ -125,7 +140,8 @@ def _write_priced(task: RoundTask, state: RoundState) -> int:
     """Write the brokers whose loads cost something and that hold anything; returns how many they are."""
     count = 0
     for broker in range(len(state.cost)):
-        if state.cost[broker] > 0.0 and task.may_give[broker] and state.held_count[broker] > 0:
+        is_priced = state.cost[broker] > 0.0 or state.failover[broker] > 0.0
+        if is_priced and task.may_give[broker] and state.held_count[broker] > 0:
             state.priced[count] = broker
             count += 1
     return count
@@ -149,6 +165,8 @@ def _draw(task: RoundTask, step: RoundStep, state: RoundState, priced: int) -> t
             return NOTHING, 0, 0, 0
     if not task.is_movable[p]:
         return NOTHING, 0, 0, 0
+    if len(task.zones) > 0 and _below(state, HEIRS) == 0:
+        return CHOOSE_HEIR, p, int(rows[p, 0]), int(rows[p, _below(state, rows.shape[1])])
     if dice < EXCHANGES_OF_LEADERS:
         # Whichever of its replicas was drawn, the leader gives.
         s = int(rows[p, 0])
@@ -189,24 +207,13 @@ def _draw_home(task: RoundTask, state: RoundState, is_exchange: bool) -> tuple[i
     if not task.is_movable[p]:
         return NOTHING, 0, 0, 0
     rows, original, away = state.rows, task.original, int(state.foreign[p])
+    if away == 0 and rows[p, 0] == original[p, 0]:
+        return CHOOSE_HEIR, p, int(rows[p, 0]), heir_of(task, original, p)
     if away == 0:
         return HAND_OVER, p, int(rows[p, 0]), int(original[p, 0])
-    s = _number_th(rows, original, p, _below(state, away))
-    t = _number_th(original, rows, p, _below(state, away))
+    s = number_th(rows, original, p, _below(state, away))
+    t = number_th(original, rows, p, _below(state, away))
     return (EXCHANGE if is_exchange else MOVE), p, s, t
-
-
-@compiled
-def _number_th(rows: Ints, others: Ints, p: int, number: int) -> int:
-    """The broker with this number among those of row p that its other row does not hold."""
-    slot, left = 0, number
-    while True:
-        broker = int(rows[p, slot])
-        if broker != NO_BROKER and not holds(others, p, broker):
-            if left == 0:
-                return broker
-            left -= 1
-        slot += 1
 
 
 @compiled
@@ -237,13 +244,21 @@ def _hand_over(
         if has_spread and task.topic_of[p] != task.topic_of[q]:
             rise += _spread_rise(task, state, q, t, s, False, True)
         movements += int(state.changed_place[q] == NO_BROKER)
+    most = threshold + failover_gain_most(task, state)
     cost_s = _cost_of_source(task, step, state, s)
     rise += cost_s - state.cost[s]
-    if rise - state.cost[t] > threshold or not _fits(task, state, s, t):
+    if rise - state.cost[t] > most or not _fits(task, state, s, t):
         return 0
     cost_t = _cost(task, step, t, state.after, 1)
-    if rise + cost_t - state.cost[t] > threshold or not affords(task.budget, state.totals, movements, 0.0):
+    rise += cost_t - state.cost[t]
+    if rise > most or not affords(task.budget, state.totals, movements, 0.0):
         return 0
+    if len(task.zones) > 0:
+        try_leader(state, 0, p, t)
+        if q != NO_BROKER:
+            try_leader(state, 1, q, s)
+        if not accepts_failover(task, state, threshold - rise, step.change_price, p, q, s, t):
+            return 0
     _take_loads(state, s, t, cost_s, cost_t)
     _swap_leader(task, state, p, t)
     if q != NO_BROKER:
@@ -259,17 +274,17 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
     slot = slot_of(state.rows, p, s)
     _write_replica(task, state, p, slot, s)
     cost_s = _cost_of_source(task, step, state, s)
-    base = cost_s - state.cost[s]
+    base, most = cost_s - state.cost[s], threshold + failover_gain_most(task, state)
     # No broker's cost falls by what it takes, so what the source gains must pay for the copy.
     has_spread = len(task.replicas_most) > 1 and task.topic_of[p] > 0
     if (
         given == NO_BROKER
         and not has_spread
         and holds(task.original, p, s)
-        and base + step.copy_part * task.copy_price[p] > threshold
+        and base + step.copy_part * task.copy_price[p] > most
     ):
         return 0
-    best, chosen, cost_chosen, copies_chosen = threshold, NO_BROKER, 0.0, 0
+    best, chosen, cost_chosen, copies_chosen = most, NO_BROKER, 0.0, 0
     for _ in range(step.targets_tried if given == NO_BROKER else 1):
         t = given if given != NO_BROKER else _taker(task, state, p)
         if t == s or not _may_arrive(task, state, p, s, t):
@@ -291,6 +306,10 @@ def _move(task: RoundTask, step: RoundStep, state: RoundState, threshold: float,
         return 0
     for column in range(state.loads.shape[1]):
         state.after[1, column] = state.loads[chosen, column] + state.delta[column]
+    if len(task.zones) > 0:
+        try_replica(state, 0, p, slot, chosen)
+        if not accepts_failover(task, state, threshold - best, step.change_price, p, NO_BROKER, s, chosen):
+            return 0
     _take_loads(state, s, chosen, cost_s, cost_chosen)
     _shift_replica(task, state, p, slot, s, chosen)
     return 1
@@ -318,21 +337,49 @@ def _exchange(task: RoundTask, step: RoundStep, state: RoundState, threshold: fl
         is_swap_of_leaders = is_one_topic and slot == 0 and other == 0
         rise += _spread_rise(task, state, p, s, t, not is_one_topic, slot == 0 and not is_swap_of_leaders)
         rise += _spread_rise(task, state, q, t, s, not is_one_topic, other == 0 and not is_swap_of_leaders)
-    if rise - state.cost[s] - state.cost[t] > threshold:
+    most = threshold + failover_gain_most(task, state)
+    if rise - state.cost[s] - state.cost[t] > most:
         return 0
     cost_s = _cost_of_source(task, step, state, s)
     rise += cost_s - state.cost[s]
-    if rise - state.cost[t] > threshold or not _fits(task, state, s, t):
+    if rise - state.cost[t] > most or not _fits(task, state, s, t):
         return 0
     cost_t = _cost(task, step, t, state.after, 1)
-    if rise + cost_t - state.cost[t] > threshold:
+    rise += cost_t - state.cost[t]
+    if rise > most:
         return 0
     movements = int(state.changed_place[p] == NO_BROKER) + int(state.changed_place[q] == NO_BROKER)
     if not affords(task.budget, state.totals, movements, copies_p * task.sizes[p] + copies_q * task.sizes[q]):
         return 0
+    if len(task.zones) > 0:
+        try_replica(state, 0, p, slot, t)
+        try_replica(state, 1, q, other, s)
+        if not accepts_failover(task, state, threshold - rise, step.change_price, p, q, s, t):
+            return 0
     _take_loads(state, s, t, cost_s, cost_t)
     _shift_replica(task, state, p, slot, s, t)
     _shift_replica(task, state, q, other, t, s)
+    return 1
+
+
+@compiled
+def _choose_heir(task: RoundTask, step: RoundStep, state: RoundState, threshold: float, p: int, t: int) -> int:
+    """The follower t takes over p once the zone of the leader is offline; returns 1 if that was accepted."""
+    leader = int(state.rows[p, 0])
+    if t == NO_BROKER or not _may_lead(task, p, leader, t) or heir_of(task, state.rows, p) == t:
+        return 0
+    if task.zones[t] == NO_BROKER or task.zones[t] == task.zones[leader]:
+        return 0
+    if not affords(task.budget, state.totals, int(state.changed_place[p] == NO_BROKER), 0.0):
+        return 0
+    rise = _price_rise(task, step, state, p, 0, leader)
+    slot = slot_of(state.rows, p, t)
+    try_replica(state, 0, p, slot, int(state.rows[p, 1]))
+    state.tried[0, 1] = t
+    if not accepts_failover(task, state, threshold - rise, step.change_price, p, NO_BROKER, NO_BROKER, NO_BROKER):
+        return 0
+    state.rows[p, slot], state.rows[p, 1] = state.rows[p, 1], t
+    _list_changed(task, state, p)
     return 1
 
 
@@ -464,12 +511,6 @@ def _spread_rise(
 
 
 @compiled
-def copies_more(original: Ints, p: int, old: int, new: int) -> int:
-    """How many copies more p has if its replica on `old` goes to `new`: one, none, or one less."""
-    return int(not holds(original, p, new)) - int(not holds(original, p, old))
-
-
-@compiled
 def _leader_then(state: RoundState, p: int, slot: int, t: int) -> int:
     """Who leads p if the replica in `slot` goes to t."""
     return t if slot == 0 else int(state.rows[p, 0])
@@ -551,6 +592,7 @@ def _shift_replica(task: RoundTask, state: RoundState, p: int, slot: int, old: i
 def _list_changed(task: RoundTask, state: RoundState, p: int) -> None:
     """Put p into the list of changed partitions, or take p out of it."""
     is_changed = state.foreign[p] > 0 or state.rows[p, 0] != task.original[p, 0]
+    is_changed = is_changed or (len(task.zones) > 0 and has_other_heir(task, state.rows, p, p))
     place = state.changed_place[p]
     if is_changed and place == NO_BROKER:
         end = int(state.totals[0])
@@ -563,21 +605,3 @@ def _list_changed(task: RoundTask, state: RoundState, p: int) -> None:
         state.changed_place[last] = place
         state.changed[place] = last
         state.changed_place[p] = NO_BROKER
-
-
-@compiled
-def holds(rows: Ints, p: int, broker: int) -> bool:
-    """Whether `broker` stands in row p."""
-    for slot in range(rows.shape[1]):  # noqa: SIM110 - numba compiles no generator
-        if rows[p, slot] == broker:
-            return True
-    return False
-
-
-@compiled
-def slot_of(rows: Ints, p: int, broker: int) -> int:
-    """Place of `broker` in row p."""
-    slot = 0
-    while rows[p, slot] != broker:
-        slot += 1
-    return slot

@@ -14,6 +14,7 @@ import numpy as np
 
 from assignor_core.load import Floats, Ints
 from assignor_core.planner.dual import RoundPrices, round_prices
+from assignor_core.planner.failover_trials import price_failovers
 from assignor_core.planner.placement import Flags
 from assignor_core.planner.problem import Search
 from assignor_core.planner.round_task import RoundState, RoundTask, state_of_rows
@@ -43,7 +44,8 @@ class Outcome(NamedTuple):
     paid: float
     """The price of copies and of changed partitions, in fair shares of disk; a part of the cost."""
     led: float
-    """The price of leaderships in racks that are wanted less, and of topics that should be spread; a part of the cost.
+    """The price of leaderships in racks that are wanted less, of topics that should be spread, and of failover headroom
+    that lacks; a part of the cost.
     """
     rows: Ints
     """P x R."""
@@ -149,6 +151,8 @@ class Rounds:
         self.case = case
         self.task = task
         self.state = state_of_rows(task, rows)
+        if len(task.zones):
+            price_failovers(task, self.state)
         replicas = int((rows >= 0).sum())
         # A small cluster has few pairs of replicas: a round need not try each of them more than `replica_trials` times.
         least = min(tuning.trials_min, tuning.replica_trials * max(replicas, len(task.racks)) ** 2)
@@ -193,6 +197,7 @@ class Rounds:
         led = float(task.lead_price[task.lead_group, state.rows[:, 0]].sum()) if has_wish else 0.0
         if len(task.replicas_most) > 1:
             led += price_of_spread(task, state)
+        led += float(task.failover_price[0] * state.failover.sum())
         cost = float(state.cost.sum()) + paid + led
         above = case.above(state.loads) if case.keeps_walls(state) else np.inf
         return Outcome(above, cost, case.excess(state.loads), paid, led, state.rows.copy(), state.loads.copy())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -18,7 +18,7 @@ from assignor_core.lag.reasons import duration
 from assignor_core.model import BrokerState, ClusterState, cluster_from_json, cluster_to_json
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose
-from assignor_core.planner.policy import BrokerSet
+from assignor_core.planner.policy import BrokerSet, FailoverHeadroom
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.wording import first_named, many
 from streaming.commands.asked_plans import Asked, check_writable, plan_live, topics_named
@@ -76,13 +76,13 @@ CONTRADICTIONS = (
 
 
 _AS_IN_SETTINGS = (
-    "band", "count_band", "replicas_max", "keep_racks", "movements_max", "bytes_max", "inflow_max",
-    "throttle_bytes_per_sec",
+    "band", "count_band", "replicas_max", "keep_racks", "failover_headroom", "movements_max", "bytes_max",
+    "inflow_max", "throttle_bytes_per_sec",
 )  # fmt: skip
 """What the settings hold unless an option gives it."""
 
 
-def _planner_option(flag: str, name: str, type: type | None = None) -> Callable[[Command], Command]:  # noqa: A002
+def _planner_option(flag: str, name: str, type: type | click.Choice[str] | None = None) -> Callable[[Command], Command]:  # noqa: A002
     """An option that holds instead of a setting of the planner, whose description it has."""
     described = PlannerSettings.model_fields[name].description
     return click.option(flag, name, type=type, default=None, help=f"{described}  [default: planner.{name}]")
@@ -93,6 +93,7 @@ _POLICY_OPTIONS = (
     _planner_option("--count-band", "count_band", type=float),
     _planner_option("--max-replicas", "replicas_max", type=int),
     _planner_option("--keep-racks/--any-rack", "keep_racks"),
+    _planner_option("--failover-headroom", "failover_headroom", type=click.Choice(get_args(FailoverHeadroom))),
     click.option(
         "--broker-set",
         "broker_sets",

@@ -12,7 +12,7 @@ from assignor_core.deciding.reasons import PLACEMENT_REASONS, Reason
 from assignor_core.errors import InputError
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.model import Capacity
-from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.planner.policy import FailoverHeadroom, PlannerPolicy
 from assignor_core.resources import TRIGGERING, Resource
 from streaming.settings.fields import Milliseconds, OneOf, RegularExpression, Section, filled, from_policy
 
@@ -108,6 +108,7 @@ class PlannerSettings(Section):
         description="topic pattern: how many leaders of each matching topic every broker should have at least.",
     )
     headroom: float = from_policy(PlannerPolicy, "headroom")
+    failover_headroom: FailoverHeadroom = from_policy(PlannerPolicy, "failover_headroom")
     wave_movements_max: int = from_policy(PlannerPolicy, "wave_movements_max")
     throttle_bytes_per_sec: int | None = from_policy(PlannerPolicy, "throttle_bytes_per_sec")
     windows: int = from_policy(DecisionPolicy, "planner_windows")

@@ -1,11 +1,13 @@
 """How good, how cheap and how fast plans are: a table, and a plot of time against size.
 
-    python -m tests.benchmarks.bench_planner [--quick | --largest | --only TEXT | --shapes N] [--seed N] [--band B]
+    python -m tests.benchmarks.bench_planner [--quick | --largest | --only TEXT | --shapes N | --rules N]
+        [--seed N] [--band B]
 
 Beside each plan stands what Kafka's own tool makes of the same model (`rivals`). Each model is planned in a process of
 its own, so that peak memory is its own. `--quick` leaves out 300 brokers and
 more; `--largest` adds 500 brokers and 1,000 with 1,000,000 partitions (minutes, gigabytes). Figures go to build/.
-`--shapes` plans many seeded shapes and three variants of each instead (`bench_shapes`).
+`--shapes` plans many seeded shapes and three variants of each instead (`bench_shapes`), `--rules` one variant of each
+under rules of placement that are drawn at random (`drawn_rules`).
 """
 
 import argparse
@@ -21,7 +23,7 @@ from assignor_core.load import Floats, broker_loads, cluster_arrays, shares
 from assignor_core.model import ClusterState
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.resources import Resource
-from tests.benchmarks import bench_shapes
+from tests.benchmarks import bench_shapes, drawn_rules
 from tests.benchmarks.models import FURTHER, LARGEST, REFERENCE, Kind, generate
 from tests.benchmarks.rivals import PUBLISHED, by_count_figures
 
@@ -52,12 +54,15 @@ def main() -> None:
     parser.add_argument("--largest", action="store_true", help="add 500 brokers, and 1,000 with 1,000,000 partitions")
     parser.add_argument("--only", default="", help="only models whose name contains this")
     parser.add_argument("--shapes", type=int, default=0, help="plan so many shapes, from --seed on, instead")
+    parser.add_argument("--rules", type=int, default=0, help="plan so many shapes under drawn rules instead")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--band", type=float, default=0.03)
     arguments = parser.parse_args()
     if arguments.shapes:
         bench_shapes.run(arguments.seed, arguments.shapes, arguments.band)
         return
+    if arguments.rules:
+        raise SystemExit(min(1, drawn_rules.run(arguments.seed, arguments.rules)))
     kinds = {**REFERENCE, **FURTHER, **(LARGEST if arguments.largest else {})}
     if arguments.quick:
         kinds = {name: kind for name, kind in kinds.items() if kind.partitions <= QUICK_PARTITIONS_MAX}

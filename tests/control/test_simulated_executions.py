@@ -141,6 +141,20 @@ def test_an_abort_restores_what_is_in_flight_and_keeps_what_is_done(
     assert carried.states() == ["made" if replicas == (2,) else "not_made" for replicas in placed]
 
 
+@pytest.mark.parametrize("staged", [False, True])
+def test_another_order_of_followers_is_made_and_changes_no_leader(tables_in_memory: str, staged: bool) -> None:
+    """What plans for failover headroom ask for: nothing is copied, and the first follower is another one."""
+    cluster = SimulatedCluster.of({1: "a", 2: "b", 3: "c"})
+    cluster.create_topic("t", dict.fromkeys(range(2), (1, 2, 3)))
+    own = Settings.model_validate({"storage": {"tables": tables_in_memory}, "control": {"staged_moves": staged}})
+    moves = tuple(Movement("t", number, (1, 2, 3), (1, 3, 2), 0.0) for number in range(2))
+    carried = Carried(own, cluster, Plan("c", moves, SKEW, SKEW))
+    assert carried.to_the_end()[-1] is Event.DONE
+    assert carried.states() == ["made", "made"]
+    assert carried.placed() == [(1, 3, 2), (1, 3, 2)]
+    assert cluster_leaders(carried) == [1, 1]
+
+
 def test_an_election_is_seen_at_the_next_tick(settings: Settings) -> None:
     """Replicas are as planned already: only leaders change, so no list of reassignments shows that they have."""
     cluster = SimulatedCluster.of({1: "a", 2: "b"})

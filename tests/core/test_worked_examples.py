@@ -10,7 +10,7 @@ import pytest
 import assignor_core
 import tests.simulated_cluster
 from assignor_core.resources import Resource
-from tests.core.planner.cases import state_of
+from tests.core.planner.cases import cluster, search_of, state_of
 
 PACKAGES = (assignor_core, tests.simulated_cluster)
 BESIDE = (
@@ -30,5 +30,5 @@ def _no_lines_are_remembered() -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_worked_examples_hold(name: str) -> None:
-    given = {"state_of": state_of, "Resource": Resource}
+    given = {"state_of": state_of, "search_of": search_of, "cluster": cluster, "Resource": Resource}
     assert doctest.testmod(import_module(name), extraglobs=given).failed == 0

@@ -113,6 +113,7 @@ def test_product_and_chart_judge_each_setting_alike(section: str) -> None:
         {"trigger": {"windows_over": 1001}}, {"pipeline": {"window_ms": 7}}, {"kafka": {"bootstrap_servers": ["a"]}},
         {"control": {"maintenance_windows": ["25:00-26:00"]}}, {"storage": {"tables": "~/tables"}},
         {"planner": {"capacities": {"1": {"disk_bytes": 0}}}}, {"planner": {"leader_racks": {"a": []}}},
+        {"planner": {"failover_headroom": "zone"}},
     ],
 )  # fmt: skip
 def test_both_refuse(content: Json) -> None:

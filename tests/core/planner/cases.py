@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from assignor_core.load import cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.planner import PlannerPolicy
+from assignor_core.planner.failover import zones_of
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Search, problem_of
 
@@ -42,9 +43,9 @@ def state_of(*replicas: tuple[int, ...], brokers: int = 2, racks: str = "", load
 
 def search_of(state: ClusterState, policy: PlannerPolicy | None = None) -> Search:
     """A search over `state` that has not begun."""
-    arrays = cluster_arrays(state)
-    placement = Placement(arrays)
-    return Search(problem_of(arrays, policy or PlannerPolicy(), placement), placement)
+    arrays, policy = cluster_arrays(state), policy or PlannerPolicy()
+    placement = Placement(arrays, zones_of(arrays, policy))
+    return Search(problem_of(arrays, policy, placement), placement)
 
 
 READERS = ((), (), (), (("r0", 0.5),), (("r0", 0.25), ("r1", 0.5)), (("r1", 0.125), ("r9", 0.5)))

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Set
 
+import numpy as np
 import pytest
 
 from assignor_core.load import broker_loads, cluster_arrays
@@ -27,6 +28,7 @@ def check_plan(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> Clus
     check_racks(cluster, after, leaving, policy)
     check_sets(cluster, after, policy, plan)
     check_policy(cluster, policy, plan)
+    check_placement(cluster, after, policy)
     if not policy.drain:
         for resource, skew in skew_of_arrays(cluster_arrays(after), excluded=policy.excluded_brokers).items():
             assert plan.skew_after[resource]["max_over_mean"] == pytest.approx(skew.max_over_mean, rel=ROUNDING)
@@ -100,6 +102,28 @@ def check_policy(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> No
         assert bound is None or 0 < bound >= copied * (1 - ROUNDING), "the ceiling of a disk, whatever leaves it"
     if policy.inflow_max is not None:
         assert all(value <= policy.inflow_max * (1 + ROUNDING) for value in inflow.values())
+
+
+def check_placement(before: ClusterState, after: ClusterState, policy: PlannerPolicy) -> None:
+    """No broker that may hold replicas has got above its capacity or its number of replicas, and under `keep_racks`
+    replicas are in the racks that they were in.
+    """
+    arrays = cluster_arrays(before)
+    old, new = broker_loads(arrays), broker_loads(cluster_arrays(after))
+    most = np.full_like(old, np.inf)
+    for resource in (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.DISK):
+        capacity = np.nan_to_num(arrays.capacity_for(resource), nan=np.inf)
+        most[:, arrays.columns.of(resource)] = capacity[:, None] * (1.0 - policy.headroom)
+    if policy.replicas_max is not None:
+        most[:, arrays.columns.of(Resource.REPLICAS)] = policy.replicas_max
+    assert (new <= np.maximum(most, old) * (1.0 + ROUNDING) + ROUNDING)[arrays.alive].all(), "above a capacity"
+    if policy.keep_racks:
+        dead = {row.broker_id for row in before.brokers if row.state is BrokerState.DEAD and row.rack is None}
+        racks = {row.broker_id: row.rack or row.broker_id for row in before.brokers}
+        for row, moved in zip(before.partitions, after.partitions, strict=True):
+            # Kafka shows no rack of a broker that is away.
+            if not dead & set(row.replicas):
+                assert Counter(map(racks.get, row.replicas)) == Counter(map(racks.get, moved.replicas)), "left a rack"
 
 
 def check_waves(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> None:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from assignor_core.errors import InputError
-from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad, cluster_to_json
+from assignor_core.model import Broker, Capacity, ClusterState, Partition, PartitionLoad, cluster_to_json
 from assignor_core.plan import plan_from_json
 from streaming import cli
 from streaming.commands.plan import plan
@@ -247,6 +247,16 @@ def test_options_name_topics_that_should_be_spread_and_least_numbers_of_leaders(
     assert min(leaders("--set", 'planner.leaders_min={"B$": 9}').values()) >= 9
     result = CliRunner().invoke(plan, ["--model", "-", "--min-leaders", "topic-B"], input=FOUNDING)
     assert str(result.exception) == "--min-leaders topic-B: must be like TOPIC=3"
+
+
+def test_an_option_and_a_setting_ask_for_failover_headroom() -> None:
+    brokers = tuple(Broker(number, capacity=Capacity(bytes_out_per_sec=50.0)) for number in (1, 2))
+    model = cluster_to_json(cluster((1, 2), (2, 1), brokers=brokers))
+    of_setting = ("--set", "planner.failover_headroom=broker")
+    assert not any("offline" in line for line in run(model)["diagnosis"])
+    assert any("with broker 1 offline" in line for line in run(model, "--failover-headroom", "broker")["diagnosis"])
+    assert any("with broker 1 offline" in line for line in run(model, *of_setting)["diagnosis"])
+    assert not any("offline" in line for line in run(model, *of_setting, "--failover-headroom", "none")["diagnosis"])
 
 
 def test_settings_name_the_racks_that_should_lead_in_a_model_too() -> None:

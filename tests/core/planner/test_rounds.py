@@ -23,8 +23,8 @@ from assignor_core.planner.balance import balance
 from assignor_core.planner.compiled import InstalledCacheLocator, compiled
 from assignor_core.planner.proposal import propose as planned
 from assignor_core.planner.repair import repair
+from assignor_core.planner.replica_rows import copies_more
 from assignor_core.planner.round_task import loads_of, state_of_rows, task_of
-from assignor_core.planner.round_trials import copies_more
 from assignor_core.planner.rounds import Case, Rounds
 from assignor_core.planner.targets import above_lines, targets_of
 from assignor_core.planner.tuning import TUNING, Tuning, Turn
