@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from streaming.errors import RebalancerError
 from streaming.notify.sender import Notifier
 from streaming.runtime import clocks
+from streaming.serve.access import check_clusters_of_roles
 from streaming.serve.api.audit import Actions
 from streaming.serve.api.events import Events
 from streaming.serve.cluster_router import ClusterRouter, build_shared_app
@@ -41,8 +42,11 @@ ActionsOf = Callable[[Settings], Actions]
 
 
 def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf) -> int:
-    """Serve one cluster or several until SIGTERM or SIGINT; returns the exit code. Raises PortUnavailable."""
+    """Serve one cluster or several until SIGTERM or SIGINT; returns the exit code. Raises PortUnavailable, and
+    UsageProblem for a role on an unknown cluster.
+    """
     (settings, *others) = clusters.values()
+    check_clusters_of_roles(settings.serve, clusters)
     listener = _listen(settings.serve)
     server: Server | None = None
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Protocol, Self
+from typing import Self
 
 import structlog
 from starlette.applications import Starlette
@@ -63,11 +63,14 @@ TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Who may ask, with the routes by which people sign in: one for all clusters of a serve, as a session is."""
+    """Who may ask, with the routes by which people sign in: one for all clusters of a serve, as a session is.
+
+    `routes` and `middleware` take the name of the cluster whose application has them, None for what all clusters share.
+    """
 
     sign_in: SignIn
-    routes: Sequence[BaseRoute]
-    middleware: Sequence[Middleware]
+    routes: Callable[[str | None], Sequence[BaseRoute]]
+    middleware: Callable[[str | None], Sequence[Middleware]]
     open_streams: Counter[str]
     """Streams of events that are open, by network."""
 
@@ -75,11 +78,12 @@ class Door:
     def of(cls, serve: ServeSettings, clock: Callable[[], int]) -> Self:
         """Returns the door that these settings describe; `clock` gives ms since 1970."""
         sign_in = SignIn(serve)
-        middleware = [
-            Middleware(AllowedHosts, [serve.host, *serve.allowed_hosts]),
-            *access.middleware(sign_in, clock, is_closed=serve.reading == "signed_in"),
-        ]
-        return cls(sign_in, access.routes(sign_in, clock), middleware, Counter())
+        hosts = Middleware(AllowedHosts, [serve.host, *serve.allowed_hosts])
+
+        def middleware(cluster: str | None) -> list[Middleware]:
+            return [hosts, *access.middleware(sign_in, clock, cluster)]
+
+        return cls(sign_in, access.routes_of(sign_in, clock), middleware, Counter())
 
 
 def build_app(
@@ -120,37 +124,36 @@ def build_app(
             Route("/api/weights", weights),
             Route("/healthz", healthy),
             Route("/readyz", ready),
-            *api_routes(looks, door.sign_in, actions, events, door.routes),
+            *api_routes(looks, door.sign_in, actions, events, door.routes(looks.kafka_cluster)),
         ],
         exception_handlers={HTTPException: answer_problem},
-        middleware=door.middleware,
+        middleware=door.middleware(looks.kafka_cluster),
     )
     app.state.events = events
     return app
 
 
-class Answers(Protocol):
-    """What /metrics answers with."""
-
-    def ready(self, form: Form) -> bytes | None:
-        """The body, at once; None where none lies ready."""
-
-    def answer(self, form: Form) -> bytes:
-        """The body, which may have to be made."""
-
-
-def metrics_route(exposition: Answers) -> Route:
-    """Returns the route of the metrics."""
+def metrics_route(exposition: Exposition) -> Route:
+    """Returns the route of the metrics of one cluster."""
 
     async def metrics(request: Request) -> Response:
-        form = Form.of(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
+        form = form_of(request)
         # Not through a thread where the bytes lie ready: each change of threads may wait for the one that reads tables.
         lying = exposition.ready(form)
-        body = lying if lying is not None else await run_in_threadpool(exposition.answer, form)
-        headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if form.packed else {})
-        return Response(body, media_type=form.content_type, headers=headers)
+        return metrics_answer(form, lying if lying is not None else await run_in_threadpool(exposition.answer, form))
 
     return Route("/metrics", metrics)
+
+
+def form_of(request: Request) -> Form:
+    """Returns the form of metrics that a request asks for."""
+    return Form.of(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
+
+
+def metrics_answer(form: Form, body: bytes) -> Response:
+    """Returns the answer with metrics in this form."""
+    headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if form.packed else {})
+    return Response(body, media_type=form.content_type, headers=headers)
 
 
 def healthy(_request: Request) -> Response:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from streaming import tables
 from streaming.cli import run
 from streaming.commands.config import config
-from streaming.commands.options import in_use, settings_from, settings_options, shared_settings_from
+from streaming.commands.options import in_use, settings_from, settings_of_clusters, settings_options
 from streaming.commands.roles import check_places
 from streaming.config import Effective, load_clusters, load_effective
 from streaming.control.policies import planner_policy
@@ -174,7 +174,7 @@ def test_a_command_takes_the_cluster_that_is_named_or_the_only_one(tmp_path: Pat
     @settings_options
     def hint(config_file: Path, assignments: tuple[str, ...]) -> None:
         settings = settings_from(config_file, assignments)
-        click.echo(f"{settings.kafka.cluster_name} {shared_settings_from(config_file).log.level}{in_use()}")
+        click.echo(f"{settings.kafka.cluster_name} {settings_of_clusters(config_file)['west'].log.level}{in_use()}")
 
     printed = CliRunner().invoke(hint, ["--config", str(file), "--cluster", "west"]).output
     assert printed == f"west info --config {file} --cluster west\n"
