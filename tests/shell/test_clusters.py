@@ -19,6 +19,7 @@ from streaming.control.policies import planner_policy
 from streaming.errors import RefusedForSafety, SettingsRefused, UsageProblem
 from streaming.runtime.logs import configure_logging
 from streaming.settings import LogSettings
+from tests.serve.synthetic import NOW_MS, Synthetic
 
 TWO = """
 storage: {tables: /srv/tables, checkpoints: /srv/checkpoints}
@@ -238,6 +239,26 @@ def test_a_query_reads_the_tables_of_all_clusters_or_of_the_one_that_is_named(
     ]
     assert run(["sql", query, "--json", "--config", str(file), "--cluster", "west"]) == 0
     assert [row["kafka_cluster"] for row in json.loads(capsys.readouterr().out)] == ["west"]
+
+
+def test_rows_that_do_not_name_their_cluster_get_the_name_of_their_folders_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capacities = "planner: {capacities: {7: {bytes_in_per_sec: 5.0}}}\n"
+    file = written(tmp_path, f"storage: {{tables: {tmp_path}/tables}}\n{capacities}{PLAIN}")
+    for name in ("east", "west"):
+        made = Synthetic(str(tmp_path / "tables" / "clusters" / name), name)
+        made.movements(NOW_MS, [("t", 0, [1], [2])], "p")
+        made.batch_row(NOW_MS)
+        made.rejected(NOW_MS, ["not_json"])
+    for query in ("FROM movement", "FROM pipeline_batch", "FROM rejected_record", "FROM broker_capacity"):
+        asked = f"SELECT kafka_cluster AS c {query} ORDER BY c"
+        for options, seen in (([], ["east", "west"]), (["--cluster", "west"], ["west"])):
+            assert run(["sql", asked, "--json", "--config", str(file), *options]) == 0
+            assert [row["c"] for row in json.loads(capsys.readouterr().out)] == seen
+    folder = str(tmp_path / "tables" / "clusters" / "west")
+    assert run(["sql", "SELECT kafka_cluster FROM movement", "--json", "--tables-dir", folder]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"kafka_cluster": None}]
 
 
 TWO_FILLED = (
