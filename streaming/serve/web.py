@@ -38,7 +38,7 @@ from streaming.serve.api.problems import answer_problem
 from streaming.serve.api.restarts import RestartChecks
 from streaming.serve.api.routes import api_routes
 from streaming.serve.metrics import Exposition, Form
-from streaming.serve.snapshot import Snapshot
+from streaming.serve.snapshot import Snapshot, old_after_ms
 from streaming.serve.status import status_of, weights_of
 from streaming.settings import ServeSettings, Settings
 
@@ -47,8 +47,6 @@ EVERY_NAME = "*"
 NAMED_MAX = 10
 """Refused names that are logged at most; whoever sends the requests chooses them."""
 REFUSED = "421: this host name is not allowed; serve.allowed_hosts lists names besides localhost and addresses\n"
-FRESH_INTERVALS = 10
-FRESH_MIN_MS = 30_000
 POLICY = (
     "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; "
     "connect-src 'self'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -162,9 +160,8 @@ def healthy(_request: Request) -> Response:
 
 
 def problems_of(snapshot: Snapshot, serve: ServeSettings, *, now_ms: int) -> list[str]:
-    patience_ms = max(FRESH_MIN_MS, FRESH_INTERVALS * serve.refresh_interval_ms)
     age_ms = now_ms - snapshot.read_at_ms
-    stale = [f"the snapshot is {age_ms / 1000:.0f} s old"] if age_ms > patience_ms else []
+    stale = [f"the snapshot is {age_ms / 1000:.0f} s old"] if age_ms > old_after_ms(serve) else []
     failures = sorted(snapshot.failures.items())
     if serve.reading == "signed_in":  # a reason may name folders, hosts and topics
         return stale + [f"{part}: can't be read" for part, _ in failures]
@@ -196,9 +193,16 @@ def _answering(text: str, kind: str) -> Callable[[Request], Response]:
 
 @cache
 def page_files() -> dict[str, str]:
-    """Name: text of each file of the page."""
+    """Name: text of each file of the page. A line of the two pages that names a part, such as `<!-- head.html -->`, is
+    replaced by the part.
+    """
     folder = files("streaming.serve").joinpath("page")
-    return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if _kind(file.name) in TYPES}
+    texts = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if _kind(file.name) in TYPES}
+    parts = {name: texts.pop(name) for name in [*texts] if _kind(name) == "html" and name not in (PAGE, PAGE_OF_ALL)}
+    for page in (PAGE, PAGE_OF_ALL):
+        for name, part in parts.items():
+            texts[page] = texts[page].replace(f"<!-- {name} -->\n", part)
+    return texts
 
 
 class AllowedHosts:
