@@ -68,6 +68,6 @@ def test_the_snippet_for_several_clusters_reads_each_row_once(tmp_path: Path, mo
     broker_load = names["of_all_clusters"]("broker_load")
     query = "SELECT kafka_cluster, bytes_in_per_sec FROM broker_load ORDER BY ALL"
     assert broker_load.schema.names == list(TABLES["broker_load"].column_names())
-    assert duckdb.sql(query).fetchall() == [("east", 1.0), ("eu-west", 3.0)]
+    assert duckdb.execute(query).fetchall() == [("east", 1.0), ("eu-west", 3.0)]
     files = clusters / "east" / "broker_load" / "**" / "*.parquet"
-    assert duckdb.sql(f"SELECT count(*) FROM read_parquet('{files}')").fetchall() == [(2,)]  # noqa: S608
+    assert duckdb.execute(f"SELECT count(*) FROM read_parquet('{files}')").fetchall() == [(2,)]  # noqa: S608
