@@ -8,7 +8,7 @@ WITH led AS (
 )
 SELECT p.kafka_cluster, p.plan_id, m.sequence, m.topic, m.partition, m.kind, m.bytes_to_move, led.bytes_in_per_sec
 FROM plan AS p
-JOIN movement AS m ON m.plan_id = p.plan_id
+JOIN movement AS m ON m.plan_id = p.plan_id AND coalesce(m.kafka_cluster, p.kafka_cluster) = p.kafka_cluster
 LEFT JOIN led
   ON led.kafka_cluster = p.kafka_cluster
  AND led.window_end = p.window_end

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from streaming.config import Effective, chosen, load_clusters
 from streaming.errors import UsageProblem
+from streaming.runtime.accounts import Role, Roles
 from streaming.runtime.own_process import restrict_new_files
 from streaming.runtime.secrets import Masking
 from streaming.settings import Settings
@@ -59,6 +60,33 @@ force_option = click.option(
     help="Plan even if the newest windows are older than the trigger accepts.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text for people.")
+
+
+def role_option(command: Command) -> Command:
+    """Adds --role, which may be repeated; the command takes `roles` as texts for `roles_from`."""
+    return click.option(
+        "--role",
+        "roles",
+        metavar="[CLUSTER=]ROLE",
+        multiple=True,
+        default=("viewer",),
+        show_default=True,
+        help=f"A role on all clusters, or on one; may be repeated. Roles: {', '.join(Role)}. A role on a named cluster "
+        "wins there.",
+    )(command)
+
+
+def roles_from(texts: Sequence[str], clusters: Iterable[str]) -> Roles:
+    """Returns the roles of the option --role; `clusters` are the known ones. Raises UsageProblem."""
+    try:
+        roles = Roles.parsed(texts)
+    except ValueError as error:
+        raise UsageProblem(f"--role: {error}") from None
+    known = list(clusters)
+    for cluster in roles.by_cluster:
+        if cluster not in known:
+            raise UsageProblem(f"--role: {cluster!r} is no cluster of the settings; known are {', '.join(known)}")
+    return roles
 
 
 def settings_options(command: Command) -> Command:
@@ -119,11 +147,6 @@ def settings_of_clusters(config_file: Path | None, assignments: tuple[str, ...] 
 def settings_of(clusters: Mapping[str, Settings]) -> Settings:
     """Returns the settings of the cluster that the command line means, or of the only one; raises UsageProblem."""
     return chosen(clusters, cluster_named())
-
-
-def shared_settings_from(config_file: Path | None, assignments: tuple[str, ...] = ()) -> Settings:
-    """Effective settings for a command that reads only sections which all clusters share; raises UsageProblem."""
-    return next(iter(settings_of_clusters(config_file, assignments).values()))
 
 
 def _use_storage(settings: Sequence[Settings]) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import count
@@ -27,11 +28,20 @@ from streaming.contract import TABLES, Column, ColumnType, Table
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
 from streaming.runtime.printable import printable_lines
+from streaming.settings.deciding import CapacitySettings
 from streaming.tables.object_stores import use_object_store
 from streaming.tables.places import full_place, local_folder
 
 ROWS_SHOWN_MAX = 1_000
 ERROR_CHARACTERS_MAX = 500
+CAPACITIES = "broker_capacity"
+"""View of the capacities that the settings give to brokers: no table holds them."""
+OF_CAPACITIES = pa.schema([
+    ("kafka_cluster", pa.string()), ("broker", pa.int32()),
+    *((name, pa.float64()) for name in CapacitySettings.model_fields),
+])  # fmt: skip
+VIEWS = TABLES.keys() | {CAPACITIES}
+"""Names that a query may read."""
 READ_NO_TABLE = frozenset({"generate_series", "range", "unnest"})
 """Table functions that read their arguments alone. Others may read the catalog, or a table named by a text."""
 
@@ -67,6 +77,9 @@ def sql(
 ) -> int:
     """One SELECT over the tables; --tables lists them and their columns. Without --cluster over those of all clusters.
 
+    Every table has a column kafka_cluster, also those in which --tables shows none. broker_capacity has the capacities
+    of the settings by kafka_cluster and broker: bytes_in_per_sec, bytes_out_per_sec, disk_bytes.
+
     \b
     rebalancer sql "SELECT broker, max(bytes_in_per_sec) FROM broker_load
                     GROUP BY broker"
@@ -79,32 +92,46 @@ def sql(
         return _list_tables(shape)
     if not query:
         raise UsageProblem("sql: no query given; try `rebalancer sql --tables`")
-    root, *others = _roots(tables_dir, config_file, assignments)
-    columns, rows = run_query(query, root, _moment(at_text), others)
+    columns, rows = query_clusters(query, _sources(tables_dir, config_file, assignments), _moment(at_text))
     _print(columns, [tuple(map(_readable, row)) for row in rows], shape)
     return 0
 
 
-def _roots(tables_dir: str | None, config_file: Path | None, assignments: tuple[str, ...]) -> list[str]:
-    """Returns the folders or URLs of the tables: of the cluster that is named, else of all. A named folder needs no
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The folder or URL below which the tables of one cluster are, with what its settings add to the tables."""
+
+    root: str
+    kafka_cluster: str | None = None
+    """None: not known, for a folder that was named instead of settings."""
+    capacities: Mapping[int, CapacitySettings] = field(default_factory=dict)
+
+
+def _sources(tables_dir: str | None, config_file: Path | None, assignments: tuple[str, ...]) -> list[Source]:
+    """Returns where the tables are: those of the cluster that is named, else those of all. A named folder needs no
     settings; an object store may need them.
     """
     if tables_dir and local_folder(tables_dir) is not None:
-        return [tables_dir]
+        return [Source(tables_dir)]
     clusters = settings_of_clusters(config_file, assignments)
     meant = [settings_of(clusters)] if cluster_named() is not None else [*clusters.values()]
     if tables_dir:
         use_object_store(meant[0].storage.model_copy(update={"tables": tables_dir}))
-        return [tables_dir]
-    return [settings.storage.tables for settings in meant]
+        return [Source(tables_dir)]
+    return [
+        Source(settings.storage.tables, settings.kafka.cluster_name, settings.planner.capacities) for settings in meant
+    ]
 
 
-def run_query(
-    query: str, root: str, at: datetime | None = None, others: Sequence[str] = ()
+def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Column names and rows of one SELECT over the tables below `root`; raises UsageProblem."""
+    return query_clusters(query, [Source(root)], at)
+
+
+def query_clusters(
+    query: str, sources: Sequence[Source], at: datetime | None = None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Column names and rows of one SELECT over the tables below `root`, each with the rows of the table of its name
-    below `others`, the roots of other clusters; raises UsageProblem.
-    """
+    """Column names and rows of one SELECT over tables that have the rows of all `sources`; raises UsageProblem."""
     connection = duckdb.connect(config={"enable_external_access": False})
     # Which UTC time a zoned one is cast to, and which a text in the query is taken for, goes by this setting.
     connection.execute("SET TimeZone = 'UTC'")
@@ -112,20 +139,20 @@ def run_query(
         statements = duckdb.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise UsageProblem("sql: exactly one SELECT (or WITH ... SELECT) is allowed")
-        named = tables_named(query, TABLES.keys(), connection)
-        first = named or TABLES.keys()
-        roots = (root, *others)
-        there = _register(connection, roots, first, at)
+        connection.register(CAPACITIES, _capacities(sources))
+        named = tables_named(query, VIEWS, connection)
+        first = (named or TABLES.keys()) & TABLES.keys()
+        there = _register(connection, sources, first, at)
         if there.keys() != first:
             # The error that DuckDB then raises names tables like the one that isn't there.
-            there |= _register(connection, roots, TABLES.keys() - first, at)
-        if not there:
-            raise UsageProblem(f"sql: no tables in {full_place(root)}: is storage.tables right?")
+            there |= _register(connection, sources, TABLES.keys() - first, at)
+        if first and not there:
+            raise UsageProblem(f"sql: no tables in {full_place(sources[0].root)}: is storage.tables right?")
         try:
             result = connection.execute(query)
             return [column[0] for column in result.description or ()], result.fetchall()
         except duckdb.Error as error:
-            _check_made(error, root, TABLES.keys() - there.keys())
+            _check_made(error, sources[0].root, TABLES.keys() - there.keys())
             if at is not None:
                 _check_files_are_kept(there)
             raise
@@ -167,36 +194,51 @@ def _check_files_are_kept(there: Mapping[str, Sequence[DeltaTable]]) -> None:
             ) from None
 
 
+def _capacities(sources: Sequence[Source]) -> pa.Table:
+    rows = [
+        {"kafka_cluster": source.kafka_cluster, "broker": broker, **given.model_dump()}
+        for source in sources
+        for broker, given in sorted(source.capacities.items())
+    ]
+    return pa.Table.from_pylist(rows, OF_CAPACITIES)
+
+
 def _register(
-    connection: duckdb.DuckDBPyConnection, roots: Sequence[str], names: Set[str], at: datetime | None
+    connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], names: Set[str], at: datetime | None
 ) -> dict[str, list[DeltaTable]]:
     """Make the views of those of these tables that are there; return the tables of each. Raises TableUnavailable."""
     there = {}
     for name in names:
-        found = [table for table in (tables.open_table(root, name) for root in roots) if table is not None]
+        opened = [(tables.open_table(source.root, name), source.kafka_cluster) for source in sources]
+        found = [(table, cluster) for table, cluster in opened if table is not None]
         if not found:
             continue
         selects = []
-        for number, table in enumerate(found):
+        for number, (table, cluster) in enumerate(found):
             # Registered as a lazy dataset: only the columns and files that the query needs are read.
             kept_since = None if at is None else _go_back(table, at)
             connection.register(f"_{name}_{number}", table.to_pyarrow_dataset())
-            selects.append(_select(name, f"_{name}_{number}", pa.schema(table.schema().to_arrow()), kept_since))
+            schema = pa.schema(table.schema().to_arrow())
+            selects.append(_select(name, f"_{name}_{number}", schema, cluster, kept_since))
         connection.execute(f"CREATE VIEW {name} AS {' UNION ALL BY NAME '.join(selects)}")
-        there[name] = found
+        there[name] = [table for table, _ in found]
     return there
 
 
-def _select(name: str, source: str, there: pa.Schema, kept_since: datetime | None) -> str:
+def _select(name: str, source: str, there: pa.Schema, cluster: str | None, kept_since: datetime | None) -> str:
     """Times as UTC without a zone: DuckDB's functions on zoned times need an extension that it would download. A column
-    that an earlier release did not write is null, as for all who read tables.
+    that an earlier release did not write is null, as for all who read tables. A table whose rows don't name their
+    cluster gets the name of the cluster to which its folder belongs; null if that is not known.
 
     With `kept_since` it is a query that fails: only who asks this very table must see that it doesn't reach so far.
     """
     casts = ", ".join(f'"{row.name}"::TIMESTAMP AS "{row.name}"' for row in there if pa.types.is_timestamp(row.type))
     lacking = [column for column in TABLES[name].columns if column.name not in there.names]
-    nulls = "".join(f", NULL::{_type_of(column)} AS {column.name}" for column in lacking)
-    select = f"SELECT * REPLACE ({casts}){nulls} FROM {source}"  # noqa: S608 - names of our own
+    added = "".join(f", NULL::{_type_of(column)} AS {column.name}" for column in lacking)
+    if "kafka_cluster" not in TABLES[name].column_names():
+        literal = "NULL" if cluster is None else "'" + cluster.replace("'", "''") + "'"
+        added += f", {literal}::VARCHAR AS kafka_cluster"
+    select = f"SELECT * REPLACE ({casts}){added} FROM {source}"  # noqa: S608 - names of our own
     if kept_since is None:
         return select
     oldest = kept_since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")

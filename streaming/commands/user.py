@@ -1,7 +1,7 @@
 """`rebalancer user add|list|remove|role|password`: people who sign in with a password, in `serve.users_file`."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +9,18 @@ from pathlib import Path
 import click
 
 from streaming.commands.console import echo
-from streaming.commands.options import Command, shared_settings_from, shared_settings_options
+from streaming.commands.options import (
+    Command,
+    role_option,
+    roles_from,
+    settings_of_clusters,
+    shared_settings_options,
+)
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
 from streaming.runtime.accounts import (
     PASSWORD_LENGTH_MAX,
-    Role,
+    Roles,
     User,
     new_user,
     one_change,
@@ -22,12 +28,10 @@ from streaming.runtime.accounts import (
     write_users,
 )
 from streaming.runtime.accounts import USERS_FILE as WHAT
+from streaming.settings import Settings
 from streaming.tables import utc
 
 PASSWORD_BYTES_MAX = 8 * PASSWORD_LENGTH_MAX
-
-role_option = click.option("--role", type=click.Choice([role.value for role in Role]), default="viewer",
-                           show_default=True)  # fmt: skip
 
 
 def password_option(command: Command) -> Command:
@@ -50,16 +54,21 @@ def user() -> None:
 @password_option
 @shared_settings_options
 def add(
-    name: str, role: str, password_file: Path | None, config_file: Path | None, assignments: tuple[str, ...]
+    name: str,
+    roles: tuple[str, ...],
+    password_file: Path | None,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
 ) -> int:
     """Add NAME, who is not there yet."""
-    file = _file(config_file, assignments)
+    clusters = settings_of_clusters(config_file, assignments)
+    file, given = _file(clusters), roles_from(roles, clusters)
     _refuse_known(_known(file), name)
-    made = _made(name, Role(role), _password(password_file))
+    made = _made(name, given, _password(password_file))
     with _changed(file) as users:
         _refuse_known(users, name)
         users[name] = made
-    echo(f"user {name} is added, role {role}")
+    echo(f"user {name} is added, role {given}")
     return 0
 
 
@@ -67,8 +76,8 @@ def add(
 @shared_settings_options
 def list_users(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Show each user's role, name, and when role or password were set."""
-    for row in read_users(_file(config_file, assignments)).values():
-        echo(f"{row.role:8}  since {utc(row.changed_ms):%Y-%m-%d %H:%M}  {row.name}")
+    for row in read_users(_file(settings_of_clusters(config_file, assignments))).values():
+        echo(f"{row.roles!s:8}  since {utc(row.changed_ms):%Y-%m-%d %H:%M}  {row.name}")
     return 0
 
 
@@ -77,7 +86,7 @@ def list_users(config_file: Path | None, assignments: tuple[str, ...]) -> int:
 @shared_settings_options
 def remove(name: str, config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Remove NAME; their sessions end at the next request."""
-    with _changed(_file(config_file, assignments)) as users:
+    with _changed(_file(settings_of_clusters(config_file, assignments))) as users:
         del users[_who(users, name).name]
     echo(f"user {name} is removed")
     return 0
@@ -87,11 +96,13 @@ def remove(name: str, config_file: Path | None, assignments: tuple[str, ...]) ->
 @click.argument("name")
 @role_option
 @shared_settings_options
-def change_role(name: str, role: str, config_file: Path | None, assignments: tuple[str, ...]) -> int:
+def change_role(name: str, roles: tuple[str, ...], config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Give NAME another role; their sessions end at the next request."""
-    with _changed(_file(config_file, assignments)) as users:
-        users[name] = replace(_who(users, name), role=Role(role), changed_ms=clocks.now_ms())
-    echo(f"user {name} has role {role}")
+    clusters = settings_of_clusters(config_file, assignments)
+    given = roles_from(roles, clusters)
+    with _changed(_file(clusters)) as users:
+        users[name] = replace(_who(users, name), roles=given, changed_ms=clocks.now_ms())
+    echo(f"user {name} has role {given}")
     return 0
 
 
@@ -104,17 +115,16 @@ def password(name: str, password_file: Path | None, config_file: Path | None, as
 
     Their sessions end at the next request.
     """
-    file = _file(config_file, assignments)
-    role = _who(_known(file), name).role
-    made = _made(name, role, _password(password_file))
+    file = _file(settings_of_clusters(config_file, assignments))
+    made = _made(name, _who(_known(file), name).roles, _password(password_file))
     with _changed(file) as users:
-        users[name] = replace(made, role=_who(users, name).role)
+        users[name] = replace(made, roles=_who(users, name).roles)
     echo(f"user {name} has another password")
     return 0
 
 
-def _file(config_file: Path | None, assignments: tuple[str, ...]) -> Path:
-    file = shared_settings_from(config_file, assignments).serve.users_file
+def _file(clusters: Mapping[str, Settings]) -> Path:
+    file = next(iter(clusters.values())).serve.users_file
     if file is None:
         raise UsageProblem("serve.users_file: is not set; name the file that is to hold the users")
     return file
@@ -143,9 +153,9 @@ def _who(users: dict[str, User], name: str) -> User:
     return users[name]
 
 
-def _made(name: str, role: Role, password: str) -> User:
+def _made(name: str, roles: Roles, password: str) -> User:
     try:
-        return new_user(name, role, password, now_ms=clocks.now_ms())
+        return new_user(name, roles, password, now_ms=clocks.now_ms())
     except ValueError as error:
         raise UsageProblem(str(error)) from None
 

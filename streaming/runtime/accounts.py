@@ -17,10 +17,10 @@ import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from streaming.errors import UsageProblem
 
@@ -116,10 +116,72 @@ class Role(StrEnum):
     OPERATOR = "operator"
     ADMIN = "admin"
 
+    @property
+    def rank(self) -> int:
+        """Returns the place of the role in the order of rights, 0 for the role with the fewest."""
+        return list(Role).index(self)
+
     def may(self, needed: "Role") -> bool:
         """Returns whether the role may do what requires `needed`."""
-        order = list(Role)
-        return order.index(self) >= order.index(needed)
+        return self.rank >= needed.rank
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The role of one account on each cluster.
+
+    >>> some = Roles.parsed(["viewer", "east=operator"])
+    >>> some.on("east"), some.on("west"), str(some)
+    (<Role.OPERATOR: 'operator'>, <Role.VIEWER: 'viewer'>, 'viewer, east=operator')
+    >>> Roles.parsed(["east=viewer"]).on("west") is None
+    True
+    """
+
+    elsewhere: Role | None
+    """The role on every cluster that `by_cluster` does not name; None for no role there."""
+    by_cluster: Mapping[str, Role] = field(default_factory=dict)
+
+    @classmethod
+    def parsed(cls, texts: Sequence[str]) -> "Roles":
+        """Returns the roles of texts like `viewer` and `east=operator`; raises ValueError."""
+        given: dict[str | None, Role] = {}
+        for text in texts:
+            name, equals, role = text.rpartition("=")
+            cluster = name if equals else None
+            if role not in list(Role) or (equals and not name):
+                raise ValueError(f"{text!r} is no role; allowed are {', '.join(Role)} and CLUSTER=ROLE")
+            if cluster in given:
+                raise ValueError(f"{text!r} is the second role for {cluster or 'all clusters'}; one is allowed")
+            given[cluster] = Role(role)
+        return cls(given.pop(None, None), {name: role for name, role in given.items() if name is not None})
+
+    @classmethod
+    def highest(cls, given: Iterable["Roles"]) -> "Roles":
+        """Returns for each cluster the role with most rights that any of `given` has there.
+
+        >>> str(Roles.highest([Roles(Role.VIEWER), Roles(None, {"east": Role.ADMIN}), Roles(None)]))
+        'viewer, east=admin'
+        """
+        every = list(given)
+        named = {cluster for roles in every for cluster in roles.by_cluster}
+        found = {cluster: _highest(roles.on(cluster) for roles in every) for cluster in sorted(named)}
+        by_cluster = {cluster: role for cluster, role in found.items() if role is not None}
+        return cls(_highest(roles.elsewhere for roles in every), by_cluster)
+
+    def on(self, cluster: str) -> Role | None:
+        """Returns the role on this cluster; None for no role there."""
+        return self.by_cluster.get(cluster, self.elsewhere)
+
+    def __bool__(self) -> bool:
+        return self.elsewhere is not None or bool(self.by_cluster)
+
+    def __str__(self) -> str:
+        own = [] if self.elsewhere is None else [self.elsewhere.value]
+        return ", ".join([*own, *(f"{cluster}={role}" for cluster, role in self.by_cluster.items())])
+
+
+def _highest(given: Iterable[Role | None]) -> Role | None:
+    return max((role for role in given if role is not None), key=lambda role: role.rank, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +190,7 @@ class ApiToken:
 
     token_id: str
     name: str
-    role: Role
+    roles: Roles
     sha256: str
     created_ms: int
     expires_ms: int
@@ -146,11 +208,15 @@ class ApiToken:
         return hmac.compare_digest(self.sha256, _hash(token)) and now_ms < self.expires_ms
 
 
-def new_token(name: str, role: Role, *, now_ms: int, expires_ms: int) -> tuple[str, ApiToken]:
+def new_token(name: str, role: Role | Roles, *, now_ms: int, expires_ms: int) -> tuple[str, ApiToken]:
     """The text of a new token, which is kept nowhere, and what the file keeps."""
     token_id = secrets.token_hex(6)
     text = f"rbt_{token_id}_{secrets.token_urlsafe(32)}"
-    return text, ApiToken(token_id, name, role, _hash(text), now_ms, expires_ms)
+    return text, ApiToken(token_id, name, _as_roles(role), _hash(text), now_ms, expires_ms)
+
+
+def _as_roles(role: Role | Roles) -> Roles:
+    return role if isinstance(role, Roles) else Roles(role)
 
 
 def token_id_of(text: str) -> str | None:
@@ -178,12 +244,12 @@ class User:
     """A person as the file has them; raises ValueError and TypeError for what is none."""
 
     name: str
-    role: Role
+    roles: Roles
     hash: str
     salt: str
     digest: str
     changed_ms: int
-    """When role or password were set."""
+    """When roles or password were set."""
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -194,7 +260,7 @@ class User:
 
     @property
     def stamp(self) -> str:
-        """Another text after each change of the role or password, and for somebody else who gets the name later."""
+        """Another text after each change of the roles or password, and for somebody else who gets the name later."""
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()
 
 
@@ -214,15 +280,15 @@ def check_password(password: str) -> None:
         raise ValueError(f"password: must have {limits} characters, has {len(password)}")
 
 
-def new_user(name: str, role: Role, password: str, *, now_ms: int) -> User:
+def new_user(name: str, role: Role | Roles, password: str, *, now_ms: int) -> User:
     """A user with a salt of their own; takes as long as a sign-in. Raises ValueError."""
     check_name(name)
     check_password(password)
     salt = secrets.token_hex(16)
-    return User(name, role, HASH, salt, _digest(password, salt), now_ms)
+    return User(name, _as_roles(role), HASH, salt, _digest(password, salt), now_ms)
 
 
-NOBODY = User("nobody", Role.VIEWER, HASH, secrets.token_hex(16), secrets.token_hex(32), 0)
+NOBODY = User("nobody", Roles(None), HASH, secrets.token_hex(16), secrets.token_hex(32), 0)
 
 
 def user_with(users: Mapping[str, User], name: str, password: str) -> User | None:
@@ -251,7 +317,7 @@ def _read(file: Path, kind: type[Account], refused_modes: int, key: str, made_by
     what, of = (TOKENS_FILE, "token") if kind is ApiToken else (USERS_FILE, "user")
     try:
         rows = json.loads(read_private(file, what, refused_modes=refused_modes))[f"{of}s"]
-        accounts = [kind(**{**row, "role": Role(row["role"])}) for row in rows]
+        accounts = [kind(**_with_roles(row)) for row in rows]
         if len({getattr(row, key) for row in accounts}) < len(accounts):
             raise ValueError(f"two {of}s have the same {key.removeprefix('token_')}")
     except OSError as error:
@@ -265,7 +331,35 @@ def _write(file: Path, accounts: Sequence[Account], what: str, most: int, remedy
     of = what.partition(" ")[0]
     if len(accounts) > most:
         raise UsageProblem(f"{what} {file}: {len(accounts)} {of}, allowed are {most}: {remedy} some")
-    replace_private(file, json.dumps({of: [asdict(row) for row in accounts]}, indent=1), what)
+    replace_private(file, json.dumps({of: [_as_stored(row) for row in accounts]}, indent=1), what)
+
+
+def _with_roles(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of an account whose row has `role`, for all clusters, or `roles` by cluster, or both. Raises
+    ValueError and TypeError.
+    """
+    rest = {name: value for name, value in row.items() if name not in ("role", "roles")}
+    by_cluster = row.get("roles", {})
+    if not isinstance(by_cluster, dict):
+        raise TypeError("roles: must be an object of cluster: role")
+    given = Roles(
+        Role(row["role"]) if "role" in row else None,
+        {cluster: Role(role) for cluster, role in by_cluster.items()},
+    )
+    if not given:
+        raise ValueError("an account has neither role nor roles")
+    return {**rest, "roles": given}
+
+
+def _as_stored(account: ApiToken | User) -> dict[str, Any]:
+    """Returns the row of the file: `role` as earlier releases have it, and `roles` only where the account has them."""
+    row, roles = asdict(account), account.roles
+    del row["roles"]
+    return {
+        **row,
+        **({} if roles.elsewhere is None else {"role": roles.elsewhere}),
+        **({"roles": dict(roles.by_cluster)} if roles.by_cluster else {}),
+    }
 
 
 def _digest(password: str, salt: str) -> str:

@@ -14,29 +14,32 @@ SOUND = frozenset({"ok", "unknown"})
 Row = dict[str, Any]
 
 
-def overview(snapshots: Iterable[Snapshot], *, now_ms: int) -> list[Row]:
+def overview(snapshots: Iterable[Snapshot], *, now_ms: int, old_after_ms: int) -> list[Row]:
     """Returns a row for each cluster, the worst first: clusters of which nothing new is known, then those with more
     skew per threshold, then those with more groups that have a bad verdict. A paused cluster may have old data.
     """
-    return sorted((_row(snapshot, now_ms) for snapshot in snapshots), key=_badness)
+    return sorted((_row(snapshot, now_ms, old_after_ms) for snapshot in snapshots), key=_badness)
 
 
-def _row(snapshot: Snapshot, now_ms: int) -> Row:
+def _row(snapshot: Snapshot, now_ms: int, old_after_ms: int) -> Row:
     load, control, groups = snapshot.load, snapshot.control, snapshot.groups
     decision, execution = control.decision or {}, control.execution or {}
     age_ms = None if load.window_end_ms is None else now_ms - load.window_end_ms
     bad = [group for group in groups.groups if group.status not in SOUND]
+    # A snapshot that is no longer replaced shows a bug of serve: what it says may be long over.
+    is_left = now_ms - snapshot.read_at_ms > old_after_ms
     under_way = execution if execution.get("under_way") else {}
     return {
         "kafka_cluster": snapshot.kafka_cluster,
         "mode": snapshot.mode,
         "window_end_ms": load.window_end_ms,
         "is_stale": age_ms is None or age_ms > stale_after_ms(snapshot.window_ms),
-        "failures": sorted(snapshot.failures),
+        "failures": [*sorted(snapshot.failures), *(["snapshot"] if is_left else [])],
         "brokers": len(load.brokers),
         "brokers_unreported": len(load.silent_brokers),
         "max_over_mean": {name: skew.max_over_mean for name, skew in load.skew.items()},
         "threshold_enter": snapshot.threshold_enter,
+        "trigger_resources": list(snapshot.trigger_resources),
         "verdict": decision.get("verdict"),
         "reason": decision.get("reason"),
         "detail": decision.get("detail"),
@@ -63,7 +66,8 @@ def _waiting_plan_id(snapshot: Snapshot, now_ms: int) -> str | None:
 
 def _badness(row: Row) -> tuple[Any, ...]:
     """Sorts the worst first."""
-    known = [value for value in row["max_over_mean"].values() if value is not None]
+    skews = [row["max_over_mean"].get(resource) for resource in row["trigger_resources"]]
+    known = [value for value in skews if value is not None]
     bad = sum(count for status, count in row["groups"].items() if status not in SOUND)
     is_blind = bool(row["failures"]) or (row["is_stale"] and row["mode"] != PAUSED_MODE)
     skew = max(known, default=0.0) / row["threshold_enter"]

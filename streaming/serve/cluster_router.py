@@ -3,6 +3,7 @@
 /                    page for people: all clusters, the worst first
 /metrics             the series of all clusters
 /api/v1/clusters     what the page shows, as JSON
+                     (if `serve.reading` is `signed_in`, both have only clusters on which the reader has a role)
 /healthz, /readyz    of the process; the second one names the clusters that can't be read
 /clusters/NAME/...   page, metrics and API of one cluster, as a serve for this cluster alone has them at its root
 """
@@ -20,8 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.problems import answer_problem
 from streaming.serve.api.routes import clusters_route, openapi_route
+from streaming.serve.metrics import ExpositionOfAll
 from streaming.serve.snapshot import Snapshot
-from streaming.serve.web import PAGE_OF_ALL, Answers, Door, healthy, metrics_route, page_routes, problems_of
+from streaming.serve.web import PAGE_OF_ALL, Door, form_of, healthy, metrics_answer, page_routes, problems_of
 from streaming.settings import Settings
 
 BELOW = re.compile(r"/clusters/([^/]+)(/.*)?", re.DOTALL)
@@ -53,7 +55,7 @@ class ClusterRouter:
 
 def build_shared_app(
     clusters: Sequence[tuple[Callable[[], Snapshot], Settings]],
-    exposition: Answers,
+    exposition: ExpositionOfAll,
     clock: Callable[[], int],
     door: Door,
 ) -> Starlette:
@@ -71,16 +73,20 @@ def build_shared_app(
         ]
         return JSONResponse({"ready": not problems, "problems": problems}, status_code=503 if problems else 200)
 
+    def metrics(request: Request) -> Response:
+        form = form_of(request)
+        return metrics_answer(form, exposition.answer(form, door.sign_in.may_see(request, now_ms=clock())))
+
     return Starlette(
         routes=[
             *page_routes(PAGE_OF_ALL),
-            metrics_route(exposition),
+            Route("/metrics", metrics),
             Route("/healthz", healthy),
             Route("/readyz", ready),
             clusters_route(looks, door.sign_in),
             openapi_route(),
-            *door.routes,
+            *door.routes(None),
         ],
         exception_handlers={HTTPException: answer_problem},
-        middleware=door.middleware,
+        middleware=door.middleware(None),
     )

@@ -6,7 +6,7 @@ Fresh series at each snapshot, so what is gone vanishes; a hard cap on series, a
 import gzip
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -33,6 +33,8 @@ NETWORK_LABELS = "network_labels"
 """A value of `serve.compatible_metrics` that is no other exporter."""
 GZIP_LEVEL = 3
 """A tenth of the bytes, for half of the time that the usual level takes."""
+RENDERED_MAX = 16
+"""Answers for several clusters that are kept until the next snapshot: one for each form and set of clusters."""
 UNBOUNDED = frozenset({"topic", "consumergroup"})
 """Labels with as many values as users make."""
 
@@ -136,33 +138,38 @@ class ExpositionOfAll:
     """What /metrics answers for several clusters: the series of all of them, made when they are asked for.
 
     Series of other exporters are left out: most of them have no label for the cluster, so those of two clusters would
-    be one. Each cluster's own /metrics has them.
+    be one. Each cluster's own /metrics has them. Each cluster has `serve.series_max` series of its own, so a large
+    cluster cuts no series of another.
     """
 
     def __init__(self, clusters: Sequence[tuple[Callable[[], Snapshot], Settings]]) -> None:
         self._snapshots = [snapshot for snapshot, _ in clusters]
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(
-            _Merged([SnapshotCollector(snapshot, _without_exporters(settings)) for snapshot, settings in clusters])
-        )
-        ProcessCollector(registry=self._registry)
+        self._collectors = {
+            settings.kafka.cluster_name: SnapshotCollector(snapshot, _without_exporters(settings))
+            for snapshot, settings in clusters
+        }
         self._lock = threading.Lock()
         self._shown: list[int] = []
-        self._rendered: dict[Form, bytes] = {}
+        self._rendered: dict[tuple[frozenset[str], Form], bytes] = {}
 
-    def ready(self, _form: Form) -> bytes | None:
-        """Nothing lies ready: clusters are read one after the other, and each would have all made anew."""
-        return None
-
-    def answer(self, form: Form) -> bytes:
-        """The body; the one before, if no cluster has been read since."""
+    def answer(self, form: Form, may_see: Callable[[str], bool]) -> bytes:
+        """Returns the series of the clusters whose names pass `may_see`; those of before, if no cluster has been read
+        since.
+        """
+        seen = frozenset(name for name in self._collectors if may_see(name))
         with self._lock:
             newest = [snapshot().read_at_ms for snapshot in self._snapshots]
-            if newest != self._shown:
+            if newest != self._shown or len(self._rendered) >= RENDERED_MAX:
                 self._shown, self._rendered = newest, {}
-            if form not in self._rendered:
-                self._rendered |= _rendered(self._registry, [form])
-            return self._rendered[form]
+            if (seen, form) not in self._rendered:
+                self._rendered[seen, form] = _rendered(self._registry_of(seen), [form])[form]
+            return self._rendered[seen, form]
+
+    def _registry_of(self, seen: Collection[str]) -> CollectorRegistry:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Merged([collector for name, collector in self._collectors.items() if name in seen]))
+        ProcessCollector(registry=registry)
+        return registry
 
 
 def _without_exporters(settings: Settings) -> Settings:

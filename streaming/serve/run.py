@@ -16,6 +16,7 @@ import uvicorn
 from streaming.errors import RebalancerError
 from streaming.notify.sender import Notifier
 from streaming.runtime import clocks
+from streaming.serve.access import check_clusters_of_roles
 from streaming.serve.api.audit import Actions
 from streaming.serve.api.events import Events
 from streaming.serve.cluster_router import ClusterRouter, build_shared_app
@@ -41,8 +42,11 @@ ActionsOf = Callable[[Settings], Actions]
 
 
 def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf, adjust_by: AdjustBy) -> int:
-    """Serve one cluster or several until SIGTERM or SIGINT; returns the exit code. Raises PortUnavailable."""
+    """Serve one cluster or several until SIGTERM or SIGINT; returns the exit code. Raises PortUnavailable, and
+    UsageProblem for a role on an unknown cluster.
+    """
     settings = next(iter(clusters.values()))
+    check_clusters_of_roles(settings.serve, clusters)
     listener = _listen(settings.serve)
     server: Server | None = None
 
@@ -144,8 +148,10 @@ class ClusterParts:
 
     def adjust(self, clusters: Mapping[str, Settings]) -> None:
         """Begin to serve what is new among these clusters, and end what is not among them. A cluster whose settings
-        have changed is served by those of before until the new ones are ready.
+        have changed is served by those of before until the new ones are ready. Raises UsageProblem for a role on an
+        unknown cluster.
         """
+        check_clusters_of_roles(next(iter(clusters.values())).serve, clusters)
         with self._lock:
             before = self._parts
             self._put_up(clusters)

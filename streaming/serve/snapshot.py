@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from streaming.errors import TableUnavailable
-from streaming.settings import Settings
+from streaming.settings import ServeSettings, Settings
 from streaming.settings.clusters import PAUSED_MODE, is_paused
 from streaming.tables import TableReader, TableState, unfit_as_unavailable
 from streaming.views.broker_load import LoadPart, LoadReader
@@ -29,6 +29,15 @@ from streaming.views.streams import StreamPart, StreamReader, read_table_states
 log = structlog.get_logger()
 
 PARTS = ("load", "groups", "memberships", "control", "log_dirs", "restarts", "webhooks", "streams", "tables")
+
+
+FRESH_INTERVALS = 10
+FRESH_MIN_MS = 30_000
+
+
+def old_after_ms(serve: ServeSettings) -> int:
+    """Returns the age above which a snapshot counts as old, ms: no new one was made for many intervals."""
+    return max(FRESH_MIN_MS, FRESH_INTERVALS * serve.refresh_interval_ms)
 
 
 @dataclass(frozen=True, slots=True)

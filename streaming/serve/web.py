@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Protocol, Self
+from typing import Self
 
 import structlog
 from starlette.applications import Starlette
@@ -38,7 +38,7 @@ from streaming.serve.api.problems import answer_problem
 from streaming.serve.api.restarts import RestartChecks
 from streaming.serve.api.routes import api_routes
 from streaming.serve.metrics import Exposition, Form
-from streaming.serve.snapshot import Snapshot
+from streaming.serve.snapshot import Snapshot, old_after_ms
 from streaming.serve.status import status_of, weights_of
 from streaming.settings import ServeSettings, Settings
 
@@ -47,8 +47,6 @@ EVERY_NAME = "*"
 NAMED_MAX = 10
 """Refused names that are logged at most; whoever sends the requests chooses them."""
 REFUSED = "421: this host name is not allowed; serve.allowed_hosts lists names besides localhost and addresses\n"
-FRESH_INTERVALS = 10
-FRESH_MIN_MS = 30_000
 POLICY = (
     "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; "
     "connect-src 'self'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -63,11 +61,14 @@ TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Who may ask, with the routes by which people sign in: one for all clusters of a serve, as a session is."""
+    """Who may ask, with the routes by which people sign in: one for all clusters of a serve, as a session is.
+
+    `routes` and `middleware` take the name of the cluster whose application has them, None for what all clusters share.
+    """
 
     sign_in: SignIn
-    routes: Sequence[BaseRoute]
-    middleware: Sequence[Middleware]
+    routes: Callable[[str | None], Sequence[BaseRoute]]
+    middleware: Callable[[str | None], Sequence[Middleware]]
     open_streams: Counter[str]
     """Streams of events that are open, by network."""
 
@@ -75,11 +76,12 @@ class Door:
     def of(cls, serve: ServeSettings, clock: Callable[[], int]) -> Self:
         """Returns the door that these settings describe; `clock` gives ms since 1970."""
         sign_in = SignIn(serve)
-        middleware = [
-            Middleware(AllowedHosts, [serve.host, *serve.allowed_hosts]),
-            *access.middleware(sign_in, clock, is_closed=serve.reading == "signed_in"),
-        ]
-        return cls(sign_in, access.routes(sign_in, clock), middleware, Counter())
+        hosts = Middleware(AllowedHosts, [serve.host, *serve.allowed_hosts])
+
+        def middleware(cluster: str | None) -> list[Middleware]:
+            return [hosts, *access.middleware(sign_in, clock, cluster)]
+
+        return cls(sign_in, access.routes_of(sign_in, clock), middleware, Counter())
 
 
 def build_app(
@@ -120,37 +122,36 @@ def build_app(
             Route("/api/weights", weights),
             Route("/healthz", healthy),
             Route("/readyz", ready),
-            *api_routes(looks, door.sign_in, actions, events, door.routes),
+            *api_routes(looks, door.sign_in, actions, events, door.routes(looks.kafka_cluster)),
         ],
         exception_handlers={HTTPException: answer_problem},
-        middleware=door.middleware,
+        middleware=door.middleware(looks.kafka_cluster),
     )
     app.state.events = events
     return app
 
 
-class Answers(Protocol):
-    """What /metrics answers with."""
-
-    def ready(self, form: Form) -> bytes | None:
-        """The body, at once; None where none lies ready."""
-
-    def answer(self, form: Form) -> bytes:
-        """The body, which may have to be made."""
-
-
-def metrics_route(exposition: Answers) -> Route:
-    """Returns the route of the metrics."""
+def metrics_route(exposition: Exposition) -> Route:
+    """Returns the route of the metrics of one cluster."""
 
     async def metrics(request: Request) -> Response:
-        form = Form.of(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
+        form = form_of(request)
         # Not through a thread where the bytes lie ready: each change of threads may wait for the one that reads tables.
         lying = exposition.ready(form)
-        body = lying if lying is not None else await run_in_threadpool(exposition.answer, form)
-        headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if form.packed else {})
-        return Response(body, media_type=form.content_type, headers=headers)
+        return metrics_answer(form, lying if lying is not None else await run_in_threadpool(exposition.answer, form))
 
     return Route("/metrics", metrics)
+
+
+def form_of(request: Request) -> Form:
+    """Returns the form of metrics that a request asks for."""
+    return Form.of(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
+
+
+def metrics_answer(form: Form, body: bytes) -> Response:
+    """Returns the answer with metrics in this form."""
+    headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if form.packed else {})
+    return Response(body, media_type=form.content_type, headers=headers)
 
 
 def healthy(_request: Request) -> Response:
@@ -159,9 +160,8 @@ def healthy(_request: Request) -> Response:
 
 
 def problems_of(snapshot: Snapshot, serve: ServeSettings, *, now_ms: int) -> list[str]:
-    patience_ms = max(FRESH_MIN_MS, FRESH_INTERVALS * serve.refresh_interval_ms)
     age_ms = now_ms - snapshot.read_at_ms
-    stale = [f"the snapshot is {age_ms / 1000:.0f} s old"] if age_ms > patience_ms else []
+    stale = [f"the snapshot is {age_ms / 1000:.0f} s old"] if age_ms > old_after_ms(serve) else []
     failures = sorted(snapshot.failures.items())
     if serve.reading == "signed_in":  # a reason may name folders, hosts and topics
         return stale + [f"{part}: can't be read" for part, _ in failures]
@@ -193,9 +193,16 @@ def _answering(text: str, kind: str) -> Callable[[Request], Response]:
 
 @cache
 def page_files() -> dict[str, str]:
-    """Name: text of each file of the page."""
+    """Name: text of each file of the page. A line of the two pages that names a part, such as `<!-- head.html -->`, is
+    replaced by the part.
+    """
     folder = files("streaming.serve").joinpath("page")
-    return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if _kind(file.name) in TYPES}
+    texts = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if _kind(file.name) in TYPES}
+    parts = {name: texts.pop(name) for name in [*texts] if _kind(name) == "html" and name not in (PAGE, PAGE_OF_ALL)}
+    for page in (PAGE, PAGE_OF_ALL):
+        for name, part in parts.items():
+            texts[page] = texts[page].replace(f"<!-- {name} -->\n", part)
+    return texts
 
 
 class AllowedHosts:

@@ -31,6 +31,9 @@ def _issuer(url: str) -> str:
     return url
 
 
+RoleName = Literal["viewer", "operator", "admin"]
+
+
 class OidcFields(Section):
     """Fields of `serve` that name the issuer."""
 
@@ -54,10 +57,11 @@ class OidcFields(Section):
     oidc_role_claim: str = Field(
         "roles", min_length=1, description="The claim whose values give the role; `a.b` may also be b within a."
     )
-    oidc_roles: dict[str, Literal["viewer", "operator", "admin"]] = Field(
+    oidc_roles: dict[str, RoleName | Annotated[dict[str, RoleName], Field(min_length=1)]] = Field(
         {},
         max_length=1_000,
-        description="claim value: role. If a person has several, the role that may do most counts.",
+        description="claim value: role on all clusters, or claim value: {cluster: role}. If a person has several roles "
+        "on a cluster, the role that may do most counts.",
     )
 
     @model_validator(mode="after")

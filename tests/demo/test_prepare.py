@@ -15,7 +15,7 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.demo.prepare import PERSON, add_person, bounded_log_configs, claimed, write_settings
 from streaming.demo.scenario import PARTITIONS_PER_TOPIC
 from streaming.errors import RefusedForSafety, UsageProblem
-from streaming.runtime.accounts import Role, read_users, user_with
+from streaming.runtime.accounts import Role, Roles, read_users, user_with
 
 
 @pytest.mark.long
@@ -31,7 +31,7 @@ def test_a_demo_runs_in_the_mode_asked_for_and_on_loopback(tmp_path: Path, mode:
     users = read_users(Path(settings.serve.users_file))
     person = user_with(users, PERSON, password)
     assert person is not None, "who approves on the page signs in with what the demo prints"
-    assert person.role is Role.OPERATOR
+    assert person.roles == Roles(Role.OPERATOR)
     assert password not in Path(settings.serve.users_file).read_text()
 
 

@@ -47,7 +47,10 @@ def _board(name: str) -> Drawn:
     return Drawn(DEMO, (f"deploy/grafana/dashboards/{name}.json", *drawing))
 
 
-PAGE = tuple(f"streaming/serve/page/{name}" for name in ("page.html", "page.css", "elements.js", "units.js"))
+PAGE = tuple(
+    f"streaming/serve/page/{name}"
+    for name in ("page.html", "head.html", "account.html", "page.css", "elements.js", "units.js")
+)
 
 
 def _page(*scripts: str) -> Drawn:

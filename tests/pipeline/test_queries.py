@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit
 
 from streaming import tables
-from streaming.commands.sql import run_query
+from streaming.commands.sql import CAPACITIES as CAPACITIES_VIEW
+from streaming.commands.sql import Source, query_clusters
 from streaming.contract import BROKER_LOAD, TABLES
 from streaming.runtime.jars import PROJECT_ROOT
+from streaming.settings.deciding import CapacitySettings
 from tests.pipeline.table_upkeep import TableUpkeep
 from tests.pipeline.test_windows import session
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
@@ -20,6 +23,9 @@ pytestmark = pytest.mark.spark
 __all__ = ["session"]  # the fixture
 
 CLUSTERS = ("test", "second")
+SOURCE_CLUSTER = CLUSTERS[0]
+"""The cluster to which the folder belongs."""
+CAPACITIES = {1: CapacitySettings(bytes_in_per_sec=6e6, bytes_out_per_sec=9e9, disk_bytes=5e9)}
 QUERIES = sorted((PROJECT_ROOT / "docs" / "queries").glob("*.sql"))
 
 
@@ -67,9 +73,15 @@ def write_partitions(made: Synthetic, start_ms: int, factor: int, *, is_final: b
 
 @pytest.fixture(scope="module")
 def with_views(session: SparkSession, root: str) -> SparkSession:
-    """A session that knows the tables by their names."""
+    """A session that knows the tables by their names, and what `rebalancer sql` adds to them."""
     for name in TABLES:
-        session.read.format("delta").load(tables.table_uri(root, name)).createOrReplaceTempView(name)
+        frame = session.read.format("delta").load(tables.table_uri(root, name))
+        if "kafka_cluster" not in frame.columns:
+            frame = frame.withColumn("kafka_cluster", lit(SOURCE_CLUSTER))
+        frame.createOrReplaceTempView(name)
+    types = "kafka_cluster string, broker int, bytes_in_per_sec double, bytes_out_per_sec double, disk_bytes double"
+    rows = [(SOURCE_CLUSTER, broker, *given.model_dump().values()) for broker, given in CAPACITIES.items()]
+    session.createDataFrame(rows, types).createOrReplaceTempView(CAPACITIES_VIEW)
     return session
 
 
@@ -80,7 +92,7 @@ def test_there_are_ten_and_more() -> None:
 @pytest.mark.parametrize("file", QUERIES, ids=lambda file: file.stem)
 def test_both_engines_answer_alike(with_views: SparkSession, root: str, file: Path) -> None:
     query = file.read_text()
-    columns, rows = run_query(query, root)
+    columns, rows = query_clusters(query, [Source(root, SOURCE_CLUSTER, CAPACITIES)])
     by_spark = with_views.sql(query)
     assert by_spark.columns == columns
     assert [comparable(as_utc(row)) for row in by_spark.collect()] == [comparable(row) for row in rows]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from streaming.serve.families import FAMILIES
-from tests.prometheus.cases import CASES, FURTHER, Case
+from tests.prometheus.cases import CASES, FURTHER, TARGET_A, TARGET_B, Case
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus"
@@ -81,6 +81,39 @@ def judge(file: Path, interval: str, tests: list[dict[str, Any]]) -> None:
     rule_files = [str(RULES / "alerts.yml")]
     file.write_text(yaml.safe_dump({"rule_files": rule_files, "evaluation_interval": interval, "tests": tests}))
     run("promtool", "test", "rules", file)
+
+
+@needs_tools
+def test_each_cluster_of_a_serve_for_several_is_named_once_it_gives_no_answer(tmp_path: Path) -> None:
+    """Each alert silences those of its own cluster. What another serve still shows is not named."""
+    shown = {
+        ("a:9464", "east"): "0+60x10 _x30", ("a:9464", "west"): "20+60x10 _x30", ("a:9464", "south"): "0+60x10 _x30",
+        ("a:9464", "ended"): "0+60x5 _x35", ("b:9464", "south"): "0+60x40",
+    }  # fmt: skip
+    metric = "rebalancer_snapshot_timestamp_seconds"
+    series = {
+        f'{metric}{{job="rebalancer",instance="{instance}",kafka_cluster="{name}"}}': values
+        for (instance, name), values in shown.items()
+    }
+    series |= {f"up{{{TARGET_A}}}": "1x10 0x30", f"up{{{TARGET_B}}}": "1x40"}
+    labels = {"job": "rebalancer", "instance": "a:9464", "severity": "critical"}
+    rule = ALERTS["RebalancerAbsent"]["annotations"]
+    said = {name: rule[name] for name in ("summary", "runbook_url", "dashboard_url")}
+    expected = [
+        {
+            "exp_labels": {**labels, "kafka_cluster": name},
+            "exp_annotations": said
+            | {
+                "description": f"Prometheus gets no answer from a:9464, which watches cluster {name}. Until it does, "
+                "no other alert of the rebalancer can fire."
+            },
+        }
+        for name in ("east", "west")
+    ]
+    (case,) = [case for case in CASES if case.alert == "RebalancerAbsent"]
+    asked = rule_test(case, "several clusters", series, expected)
+    asked["alert_rule_test"][0]["eval_time"] = "20m"
+    judge(tmp_path / "tests.yml", "1m", [asked])
 
 
 def test_every_alert_has_its_case() -> None:

@@ -57,7 +57,7 @@ class Synthetic:
             self._kept.setdefault(name, []).extend(rows)
             return
         self._commits += 1
-        tables.append(self.root, name, rows, transaction_id=f"test:{name}", transaction_version=self._commits)
+        tables.append(self.root, name, rows, transaction_id=f"{self.cluster}:{name}", transaction_version=self._commits)
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -115,6 +115,23 @@ class Synthetic:
                 for broker, rate in bytes_in.items()
             ],
         )
+
+    def broker_hour(self, start_ms: int, broker: int, bytes_in: float, *, used: int, usable: int) -> None:
+        """One hour of one broker, which only clients write to; `used` and `usable` are bytes on its disks."""
+        row = {
+            "kafka_cluster": self.cluster,
+            "period_start": tables.utc(start_ms),
+            "period_end": tables.utc(start_ms + 3_600_000),
+            "broker": broker,
+            "bytes_in_per_sec": bytes_in,
+            "bytes_out_per_sec": bytes_in,
+            "log_dir_used_bytes": used,
+            "log_dir_usable_bytes": usable,
+            "covered_ms": 3_600_000,
+            "window_count": 60,
+            "updated_at": tables.utc(start_ms + 3_600_000),
+        }
+        self.append("broker_load_hourly", [row])
 
     def partition_load(self, start_ms: int, rows: Sequence[tuple[int, str, int, str, float]], **columns: Any) -> None:
         """One window; rows are (broker, topic, partition, role, bytes in per second)."""

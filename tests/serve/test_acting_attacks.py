@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from streaming.cli import run
 from streaming.errors import TableUnavailable
-from streaming.runtime.accounts import Role, read_tokens, write_tokens
+from streaming.runtime.accounts import Role, Roles, read_tokens, write_tokens
 from streaming.serve.api import requests
 from streaming.serve.api.audit import Outcome
 from streaming.serve.snapshot import read_snapshot
@@ -107,7 +107,7 @@ def test_a_body_that_does_not_come_is_waited_for_so_long_and_no_longer(
 def test_a_token_that_is_revoked_while_the_body_comes_does_not_act(served: Served) -> None:
     def revoke() -> None:
         kept = read_tokens(served.file).values()
-        write_tokens(served.file, [token for token in kept if token.role is not Role.OPERATOR])
+        write_tokens(served.file, [token for token in kept if token.roles != Roles(Role.OPERATOR)])
 
     assert drained(served, Drip([DRAIN], revoke)) == 401
     assert served.acts() == []
@@ -115,7 +115,9 @@ def test_a_token_that_is_revoked_while_the_body_comes_does_not_act(served: Serve
 
 def test_a_role_that_is_lowered_while_the_body_comes_does_not_act(served: Served) -> None:
     def lower() -> None:
-        write_tokens(served.file, [replace(token, role=Role.VIEWER) for token in read_tokens(served.file).values()])
+        write_tokens(
+            served.file, [replace(token, roles=Roles(Role.VIEWER)) for token in read_tokens(served.file).values()]
+        )
 
     assert drained(served, Drip([DRAIN], lower)) == 403
     assert served.acts() == []

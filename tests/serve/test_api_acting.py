@@ -278,7 +278,7 @@ def test_ten_thousand_addresses_are_remembered_and_no_more() -> None:
         client = (f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 1)
         scope = {"type": "http", "headers": [(b"authorization", b"Bearer x")], "client": client}
         with pytest.raises(Problem):
-            guard.reader(Request(scope), now_ms=NOW_MS)
+            guard.signed_in(Request(scope), now_ms=NOW_MS)
     assert len(guard._wrong) == sign_in.ADDRESSES_MAX
 
 

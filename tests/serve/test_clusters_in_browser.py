@@ -11,11 +11,12 @@ import uvicorn
 
 from streaming.runtime import accounts
 from streaming.runtime.processes import free_port
+from streaming.serve.cluster_overview import GROUPS_SHOWN, SOUND
 from streaming.serve.run import Server
 from streaming.serve.snapshot import Snapshot
 from streaming.settings import Settings
 from tests.serve.signed import PASSWORD, Signed
-from tests.serve.synthetic import settings_for
+from tests.serve.synthetic import NOW_MS, settings_for
 from tests.serve.test_page_in_browser import chromium, page
 from tests.serve.test_several_clusters import app_of_all, snapshots
 from tests.waiting import until
@@ -85,3 +86,56 @@ def test_who_signs_in_sees_the_clusters(page: Any, closed_url: str) -> None:
     page.locator("#clusters tbody tr").first.wait_for()
     page.get_by_role("link", name="east", exact=True).click()
     page.get_by_text("cluster east · mode").wait_for()
+
+
+def test_paused_clusters_and_those_without_data_are_shown_and_worst_groups_by_name(
+    page: Any, snapshots: list[Snapshot], skewed_tables: str
+) -> None:
+    east, west = snapshots
+    fresh = replace(west, kafka_cluster="fresh", failures={})
+    paused = replace(fresh, kafka_cluster="halted", mode="paused")
+    left = replace(east, kafka_cluster="left", read_at_ms=0)
+    for address in served([east, west, fresh, paused, left], settings_for(Path(skewed_tables).parent)):
+        page.goto(address)
+        page.locator("#clusters tbody tr").first.wait_for()
+        rows = {
+            row.locator("td").first.inner_text(): row.inner_text() for row in page.locator("#clusters tbody tr").all()
+        }
+        assert rows.keys() == {"east", "west", "fresh", "halted", "left"}
+        assert "can't be read" in rows["west"]
+        assert "no data yet" in rows["fresh"]
+        assert "paused" in rows["halted"]
+        assert "serve no longer reads it" in rows["left"]
+        worst = page.locator("#clusters tbody tr", has_text="east").locator("a[href*='#group=']")
+        assert worst.all_inner_texts() == [row.group for row in bad_groups(east)]
+        assert "bytes out 1.54" in rows["east"]
+
+
+def bad_groups(snapshot: Snapshot) -> list[Any]:
+    return [row for row in snapshot.groups.groups if row.status not in SOUND][:GROUPS_SHOWN]
+
+
+def test_the_page_of_a_cluster_offers_acts_to_those_who_may_act_there(
+    page: Any, snapshots: list[Snapshot], tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(accounts.COST, "n", 2)
+    signed = Signed(tmp_path, root)
+    roles = accounts.Roles.parsed(["east=operator", "west=viewer"])
+    accounts.write_users(signed.users, [accounts.new_user("ada", roles, PASSWORD, now_ms=NOW_MS)])
+    east = snapshots[0]
+    shown = [east, replace(east, kafka_cluster="west"), replace(east, kafka_cluster="north")]
+    for address in served(shown, signed.settings):
+        page.goto(address)
+        page.get_by_label("Name").fill("ada")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_text("ada · operator of east, viewer of west").wait_for()
+        for cluster, said in (
+            ("east", "ada · operator"), ("west", "ada · viewer"), ("north", "ada · no role on this cluster"),
+        ):  # fmt: skip
+            page.goto(f"{address}clusters/{cluster}/")
+            page.get_by_text(said, exact=True).wait_for()
+            page.get_by_text(f"cluster {cluster} · mode").wait_for()
+            offered = page.get_by_role("button", name="Make a plan").count()
+            assert offered == (1 if cluster == "east" else 0), cluster
+        page.locator("#plan-make").get_by_text("You have no role on this cluster").wait_for()

@@ -14,7 +14,7 @@ import pytest
 
 from streaming.cli import run
 from streaming.runtime import accounts
-from streaming.runtime.accounts import Role, new_user, read_users, user_with, write_users
+from streaming.runtime.accounts import Role, Roles, new_user, read_users, user_with, write_users
 from streaming.serve.access import signing
 from streaming.serve.access.sessions import OF_USER_MAX
 from streaming.serve.access.signing import Attempts
@@ -399,7 +399,7 @@ def test_users_are_added_listed_changed_and_removed(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(PASSWORD.encode())))
     assert run(["user", "add", "vic", "--password-file", "-", *options]) == 0
     ada, vic = read_users(file).values()
-    assert (ada.role, vic.role) == (Role.OPERATOR, Role.VIEWER)
+    assert (ada.roles, vic.roles) == (Roles(Role.OPERATOR), Roles(Role.VIEWER))
     assert (ada.salt, ada.digest) != (vic.salt, vic.digest), "the same password is not seen to be the same"
     assert user_with(read_users(file), "ada", PASSWORD) == ada
     assert run(["user", "list", *options]) == 0

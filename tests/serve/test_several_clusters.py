@@ -1,9 +1,11 @@
 """A serve for several clusters: all of them at a glance, each below its own address, and one door for all."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +14,25 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from assignor_core.resources import Resource
+from assignor_core.skew import skew_of
 from streaming.runtime import processes
 from streaming.runtime.accounts import Role, new_token, write_tokens
 from streaming.runtime.processes import free_port
 from streaming.serve.cluster_overview import overview
 from streaming.serve.cluster_router import ClusterRouter, build_shared_app
+from streaming.serve.families import FAMILIES
 from streaming.serve.metrics import Exposition, ExpositionOfAll
 from streaming.serve.snapshot import Snapshot, read_snapshot
 from streaming.serve.web import Door, build_app
 from streaming.settings import Settings
+from streaming.views.group_ranking import GroupPart
 from tests.serve.asking import Acted, app_of, ask, get
 from tests.serve.synthetic import NOW_MS, settings_for
 from tests.waiting import DEADLINE_S, until
+
+OLD_MS = 60_000
+"""Age from which a snapshot is old, in tests that hand it in."""
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +86,59 @@ def test_all_clusters_are_listed_the_worst_first(app: ClusterRouter) -> None:
 def test_a_cluster_that_can_not_be_read_comes_before_one_that_is_skewed(skewed_snapshot: Snapshot) -> None:
     broken = replace(skewed_snapshot, kafka_cluster="broken", failures={"load": "gone"})
     even = replace(skewed_snapshot, kafka_cluster="even", load=replace(skewed_snapshot.load, skew={}))
-    rows = overview([even, skewed_snapshot, broken], now_ms=NOW_MS)
+    rows = overview([even, skewed_snapshot, broken], now_ms=NOW_MS, old_after_ms=OLD_MS)
     assert [row["kafka_cluster"] for row in rows] == ["broken", skewed_snapshot.kafka_cluster, "even"]
     assert rows[0]["failures"] == ["load"]
+
+
+def test_a_snapshot_that_is_no_longer_replaced_is_named_and_comes_first(skewed_snapshot: Snapshot) -> None:
+    """A bug in the thread of one cluster leaves its last snapshot, whose figures look sound for a while."""
+    left = replace(skewed_snapshot, kafka_cluster="left", read_at_ms=NOW_MS - OLD_MS - 1)
+    rows = overview([skewed_snapshot, left], now_ms=NOW_MS, old_after_ms=OLD_MS)
+    assert [(row["kafka_cluster"], row["failures"]) for row in rows] == [("left", ["snapshot"]), ("test", [])]
+
+
+def test_skew_of_a_resource_that_makes_no_plan_makes_no_cluster_the_worst(skewed_snapshot: Snapshot) -> None:
+    other = replace(skewed_snapshot, kafka_cluster="of-counts", trigger_resources=("bytes_out",))
+    skews = {**skewed_snapshot.load.skew, Resource.BYTES_OUT: skew_of({1: 1.0, 2: 1.0})}
+    skews[Resource.LEADERS] = skew_of({1: 9.0, 2: 1.0})
+    other = replace(other, load=replace(skewed_snapshot.load, skew=skews))
+    rows = overview([other, skewed_snapshot], now_ms=NOW_MS, old_after_ms=OLD_MS)
+    assert [row["kafka_cluster"] for row in rows] == ["test", "of-counts"]
+    assert rows[1]["max_over_mean"]["leaders"] > max(rows[0]["max_over_mean"].values())
+
+
+def test_a_large_cluster_takes_no_series_of_another(snapshots: list[Snapshot], skewed_tables: str) -> None:
+    """`serve.series_max` holds for each cluster; what is cut of one is counted for this one alone."""
+    east, _ = snapshots
+    small = replace(east, kafka_cluster="small")
+    large = replace(east, kafka_cluster="large", groups=many_groups(east, 3_000))
+    settings = settings_for(Path(skewed_tables).parent)
+    serve = settings.serve.model_copy(update={"series_max": 2_000})
+    app = app_of_all([large, small], settings.model_copy(update={"serve": serve}))
+    alone = app_of_all([small], settings)
+
+    def series(app: ClusterRouter, cluster: str) -> set[str]:
+        lines = get(app, "/metrics").text.splitlines()
+        return {line.rpartition(" ")[0] for line in lines if f'kafka_cluster="{cluster}"' in line}
+
+    assert series(app, "small") == series(alone, "small")
+    assert len(series(app, "large")) <= 2_000 + len(FAMILIES)
+    text = get(app, "/metrics").text
+    dropped = re.findall(r'^rebalancer_export_dropped_series\{.*kafka_cluster="(\w+)".*\} (\S+)$', text, re.MULTILINE)
+    assert {cluster for cluster, count in dropped if float(count) > 0} == {"large"}
+
+
+def many_groups(snapshot: Snapshot, total: int) -> GroupPart:
+    """Returns the consumer groups of a snapshot, over and over under other names."""
+    topics = cycle(snapshot.groups.topics)
+    groups = cycle(snapshot.groups.groups)
+    names = [f"group-{number}" for number in range(total)]
+    return replace(
+        snapshot.groups,
+        topics=tuple(replace(topic, group=name) for topic, name in zip(topics, names, strict=False)),
+        groups=tuple(replace(group, group=name) for group, name in zip(groups, names, strict=False)),
+    )
 
 
 def test_a_plan_waits_until_it_expires_or_an_execution_begins(skewed_snapshot: Snapshot) -> None:
@@ -87,7 +146,7 @@ def test_a_plan_waits_until_it_expires_or_an_execution_begins(skewed_snapshot: S
 
     def waiting(plan: dict[str, Any], execution: dict[str, Any] | None) -> str | None:
         control = replace(skewed_snapshot.control, plan=plan, execution=execution)
-        (row,) = overview([replace(skewed_snapshot, control=control)], now_ms=NOW_MS)
+        (row,) = overview([replace(skewed_snapshot, control=control)], now_ms=NOW_MS, old_after_ms=OLD_MS)
         found: str | None = row["waiting_plan_id"]
         return found
 
@@ -208,7 +267,7 @@ def test_a_new_plan_after_an_execution_that_was_refused_before_it_started(skewed
     plan = {"plan_id": "new", "movement_count": 1, "created_ms": NOW_MS - 10, "expires_ms": NOW_MS + 10}
     refused = {"plan_id": "old", "execution_id": "e", "event": "refused", "started_ms": None, "under_way": False}
     control = replace(skewed_snapshot.control, plan=plan, execution=refused)
-    (row,) = overview([replace(skewed_snapshot, control=control)], now_ms=NOW_MS)
+    (row,) = overview([replace(skewed_snapshot, control=control)], now_ms=NOW_MS, old_after_ms=OLD_MS)
     assert row["waiting_plan_id"] == "new"
 
 
@@ -216,5 +275,5 @@ def test_a_plan_that_needs_another_approval_still_waits(skewed_snapshot: Snapsho
     plan = {"plan_id": "new", "movement_count": 1, "created_ms": NOW_MS - 10, "expires_ms": NOW_MS + 10}
     endorsed = {"plan_id": "new", "execution_id": "e", "needs_approval": True, "started_ms": None, "under_way": False}
     control = replace(skewed_snapshot.control, plan=plan, execution=endorsed)
-    (row,) = overview([replace(skewed_snapshot, control=control)], now_ms=NOW_MS)
+    (row,) = overview([replace(skewed_snapshot, control=control)], now_ms=NOW_MS, old_after_ms=OLD_MS)
     assert row["waiting_plan_id"] == "new"

@@ -12,7 +12,12 @@ from click.testing import CliRunner
 from streaming import tables
 from streaming.cli import run
 from streaming.commands.config import config
-from streaming.commands.options import in_use, settings_from, settings_options, shared_settings_from
+from streaming.commands.options import (
+    in_use,
+    settings_from,
+    settings_of_clusters,
+    settings_options,
+)
 from streaming.commands.places import check_places
 from streaming.config import Effective, load_clusters, load_effective
 from streaming.control.policies import planner_policy
@@ -20,6 +25,7 @@ from streaming.errors import RefusedForSafety, SettingsRefused, UsageProblem
 from streaming.runtime.logs import configure_logging, mask_too
 from streaming.settings import LogSettings
 from streaming.settings.clusters import is_paused
+from tests.serve.synthetic import NOW_MS, Synthetic
 
 TWO = """
 storage: {tables: /srv/tables, checkpoints: /srv/checkpoints}
@@ -175,7 +181,7 @@ def test_a_command_takes_the_cluster_that_is_named_or_the_only_one(tmp_path: Pat
     @settings_options
     def hint(config_file: Path, assignments: tuple[str, ...]) -> None:
         settings = settings_from(config_file, assignments)
-        click.echo(f"{settings.kafka.cluster_name} {shared_settings_from(config_file).log.level}{in_use()}")
+        click.echo(f"{settings.kafka.cluster_name} {settings_of_clusters(config_file)['west'].log.level}{in_use()}")
 
     printed = CliRunner().invoke(hint, ["--config", str(file), "--cluster", "west"]).output
     assert printed == f"west info --config {file} --cluster west\n"
@@ -261,6 +267,26 @@ def test_a_query_reads_the_tables_of_all_clusters_or_of_the_one_that_is_named(
     ]
     assert run(["sql", query, "--json", "--config", str(file), "--cluster", "west"]) == 0
     assert [row["kafka_cluster"] for row in json.loads(capsys.readouterr().out)] == ["west"]
+
+
+def test_rows_that_do_not_name_their_cluster_get_the_name_of_their_folders_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capacities = "planner: {capacities: {7: {bytes_in_per_sec: 5.0}}}\n"
+    file = written(tmp_path, f"storage: {{tables: {tmp_path}/tables}}\n{capacities}{PLAIN}")
+    for name in ("east", "west"):
+        made = Synthetic(str(tmp_path / "tables" / "clusters" / name), name)
+        made.movements(NOW_MS, [("t", 0, [1], [2])], "p")
+        made.batch_row(NOW_MS)
+        made.rejected(NOW_MS, ["not_json"])
+    for query in ("FROM movement", "FROM pipeline_batch", "FROM rejected_record", "FROM broker_capacity"):
+        asked = f"SELECT kafka_cluster AS c {query} ORDER BY c"
+        for options, seen in (([], ["east", "west"]), (["--cluster", "west"], ["west"])):
+            assert run(["sql", asked, "--json", "--config", str(file), *options]) == 0
+            assert [row["c"] for row in json.loads(capsys.readouterr().out)] == seen
+    folder = str(tmp_path / "tables" / "clusters" / "west")
+    assert run(["sql", "SELECT kafka_cluster FROM movement", "--json", "--tables-dir", folder]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"kafka_cluster": None}]
 
 
 TWO_FILLED = (

@@ -23,7 +23,7 @@ from streaming.commands import restart_check as restart_module
 from streaming.commands import roll as roll_module
 from streaming.control.intents import note_intent
 from streaming.control.rolls import RollJournal
-from streaming.runtime.accounts import HASH, Role, User, new_token, write_tokens, write_users
+from streaming.runtime.accounts import HASH, Role, Roles, User, new_token, write_tokens, write_users
 from streaming.runtime.jars import PROJECT_ROOT
 from streaming.settings import HOUR_MS, Settings
 from streaming.views.intents import Intent
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "plan.json").write_text(json.dumps(plan_to_json(propose(model))))
     (made / "story.yaml").write_text(SMALL + "events: [{at_s: 60, restart: {member: c-1, down_s: 8}}]\n")
     write_tokens(made / "tokens", [new_token("me", Role.VIEWER, now_ms=0, expires_ms=1)[1]])
-    write_users(made / "users", [User("ada", Role.VIEWER, HASH, "0" * 32, "0" * 64, 0)])
+    write_users(made / "users", [User("ada", Roles(Role.VIEWER), HASH, "0" * 32, "0" * 64, 0)])
     write_tables(Settings.model_validate(content))
     return made
 

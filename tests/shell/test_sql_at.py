@@ -207,5 +207,5 @@ def test_a_column_that_an_earlier_release_did_not_write_is_null(tmp_path: Path) 
     query = "SELECT sequence, wave, old_log_dir, of_tomorrow FROM movement WHERE wave IS NULL"
     assert run_query(query, str(tmp_path))[1] == [(3, None, None, tables.utc(NOW_MS).replace(tzinfo=None))]
     columns = {name: kind for name, kind, *_ in run_query("DESCRIBE movement", str(tmp_path))[1]}
-    assert columns.keys() == {*TABLES["movement"].column_names(), "of_tomorrow"}
+    assert columns.keys() == {*TABLES["movement"].column_names(), "of_tomorrow", "kafka_cluster"}
     assert (columns["wave"], columns["new_log_dir"]) == ("INTEGER", "VARCHAR")

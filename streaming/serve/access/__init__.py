@@ -18,6 +18,7 @@ from streaming.serve.access.sign_in import (
     Person,
     SignIn,
     address_of,
+    check_clusters_of_roles,
 )
 from streaming.serve.access.signing import PATH as SESSION_PATH
 from streaming.serve.access.signing import Signing, network_of
@@ -30,27 +31,34 @@ __all__ = [
     "Person",
     "SignIn",
     "address_of",
+    "check_clusters_of_roles",
     "middleware",
     "network_of",
-    "routes",
+    "routes_of",
 ]
 
 
-def routes(sign_in: SignIn, clock: Callable[[], int]) -> list[Route]:
-    """Returns the routes by which people sign in and out: with a password, and by the issuer where that is set up."""
-    with_password = Signing(sign_in, clock).routes()
+def routes_of(sign_in: SignIn, clock: Callable[[], int]) -> Callable[[str | None], list[Route]]:
+    """Returns a function from a cluster to the routes by which people sign in and out there: with a password, and by
+    the issuer if an issuer is set up. The routes of all clusters, and those of no cluster (None), share their limits.
+    """
+    signing = Signing(sign_in, clock)
     tokens = sign_in.issuer_tokens
     if tokens is None or not sign_in.by_issuer:
-        return with_password
+        return signing.routes
     from streaming.serve.access.code_flow import CodeFlow, SignOut
 
     flow, leaving = CodeFlow(tokens, sign_in, clock), SignOut(tokens, sign_in.settings.oidc_client_id or "", clock)
-    return [*with_password, *flow.routes(), *leaving.routes()]
+    of_issuer = [*flow.routes(), *leaving.routes()]
+    return lambda cluster: [*signing.routes(cluster), *of_issuer]
 
 
-def middleware(sign_in: SignIn, clock: Callable[[], int], *, is_closed: bool) -> list[Middleware]:
-    """What looks at each request first; `is_closed`: only who is signed in reads."""
-    closed = [Middleware(ClosedReading, sign_in, clock)] if is_closed else []
+def middleware(sign_in: SignIn, clock: Callable[[], int], cluster: str | None) -> list[Middleware]:
+    """Returns what checks each request first, for the application of `cluster`, or of what all clusters share (None).
+    If `serve.reading` is `signed_in`, only who has a role reads.
+    """
+    is_closed = sign_in.settings.reading == "signed_in"
+    closed = [Middleware(ClosedReading, sign_in, clock, cluster)] if is_closed else []
     if sign_in.issuer_tokens is None:
         return closed
     from streaming.serve.access.issuer import FreshKeys

@@ -202,16 +202,16 @@ class CodeFlow:
         return Problem(503, "the issuer can't be asked now: see the log of serve", headers=TRY_AGAIN)
 
     def _signed_in(self, request: Request, identity: Identity, return_to: str) -> Response:
-        if identity.role is None:
+        if not identity.roles:
             self._sessions.end_of_subject(identity.subject)
             log.warning("no_role", actor=identity.name, signed_in_by=identity.signed_in_by)
             raise Problem(403, why_no_role(identity, self._settings))
         # As with a password: always a new id, and an end to the one before.
         self._sessions.end(request)
         secret, session = self._sessions.begin_of_subject(
-            identity.subject, identity.name, identity.role, now_ms=self._clock()
+            identity.subject, identity.name, identity.roles, now_ms=self._clock()
         )
-        log.info("signed_in", actor=session.name, role=session.role.value, session_id=session.session_id,
+        log.info("signed_in", actor=session.name, roles=str(session.roles), session_id=session.session_id,
                  signed_in_by=session.signed_in_by, remote_address=address_of(request))  # fmt: skip
         answer = RedirectResponse(return_to, 303, NOT_KEPT)
         set_session_cookie(request, answer, secret)

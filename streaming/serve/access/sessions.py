@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from streaming.errors import UsageProblem
-from streaming.runtime.accounts import Role, User, read_users, user_with
+from streaming.runtime.accounts import Roles, User, read_users, user_with
 from streaming.serve.api.problems import Problem
 from streaming.settings import ServeSettings
 
@@ -68,7 +68,7 @@ class Session:
 
     session_id: str
     name: str
-    role: Role
+    roles: Roles
     user_stamp: str | None
     """Stamp of a user of the users file, as it was at the sign-in; None for somebody whom the issuer knows."""
     subject: str | None
@@ -120,22 +120,24 @@ class Sessions:
 
     def begin(self, user: User, *, now_ms: int) -> tuple[str, Session]:
         """A new session of a user of the file, and the id for its cookie."""
-        return self._begin(user.name, user.role, user.stamp, None, now_ms)
+        return self._begin(user.name, user.roles, user.stamp, None, now_ms)
 
-    def begin_of_subject(self, subject: str, name: str, role: Role, *, now_ms: int) -> tuple[str, Session]:
-        """Returns a new session of somebody whom the issuer knows, and the id for its cookie. Their role is that of
+    def begin_of_subject(self, subject: str, name: str, roles: Roles, *, now_ms: int) -> tuple[str, Session]:
+        """Returns a new session of somebody whom the issuer knows, and the id for its cookie. Their roles are those of
         now, to the end of the session.
         """
-        return self._begin(name, role, None, subject, now_ms)
+        return self._begin(name, roles, None, subject, now_ms)
 
     def end_of_subject(self, subject: str) -> None:
         """End all sessions of somebody whom the issuer knows."""
         with self._lock:
             self._by_hash = {key: one for key, one in self._by_hash.items() if one.subject != subject}
 
-    def _begin(self, name: str, role: Role, stamp: str | None, subject: str | None, now_ms: int) -> tuple[str, Session]:
+    def _begin(
+        self, name: str, roles: Roles, stamp: str | None, subject: str | None, now_ms: int
+    ) -> tuple[str, Session]:
         secret, number = secrets.token_urlsafe(32), secrets.token_hex(6)
-        session = Session(number, name, role, stamp, subject, secrets.token_urlsafe(32), now_ms, now_ms)
+        session = Session(number, name, roles, stamp, subject, secrets.token_urlsafe(32), now_ms, now_ms)
         with self._lock:
             self._by_hash = {key: one for key, one in self._by_hash.items() if self.ends_in_ms(one, now_ms=now_ms) > 0}
             own = [key for key, one in self._by_hash.items() if one.owner == session.owner]

@@ -1,13 +1,16 @@
-"""Who asks: bearer tokens of `serve.tokens_file` or of `serve.oidc_issuer`, sessions, and a limit on wrong tokens.
+"""Who asks, and what they may do on a cluster: bearer tokens of `serve.tokens_file` or of `serve.oidc_issuer`,
+sessions, and a limit on wrong tokens.
 
-The claims of a token of the issuer name somebody, and give a role. Where `serve.reading` is `signed_in`, API and
-metrics want a token or a session of any role.
+The claims of a token of the issuer name somebody, and give roles. If `serve.reading` is `signed_in`, API and metrics
+of a cluster require a token or a session with a role on this cluster. `SignIn` alone compares roles: `reader` and
+`actor` are the only ways from a request to a person who may.
 """
 
 import hmac
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +18,8 @@ import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streaming.errors import RebalancerError
-from streaming.runtime.accounts import NAME_LENGTH_MAX, Role, read_tokens, token_id_of
+from streaming.errors import RebalancerError, UsageProblem
+from streaming.runtime.accounts import NAME_LENGTH_MAX, Role, Roles, read_tokens, read_users, token_id_of
 from streaming.serve.access.sessions import Session, Sessions, Watched, is_secure
 from streaming.serve.api.problems import Problem, answer_problem
 from streaming.serve.api.requests import check_own_page
@@ -59,8 +62,8 @@ class Identity:
 
     subject: str
     name: str
-    role: Role | None
-    """Role that the claims give; None if they give none."""
+    roles: Roles
+    """Roles that the claims give; false if the claims give none."""
 
     @property
     def signed_in_by(self) -> str:
@@ -82,9 +85,16 @@ def identity_of(claims: Mapping[str, Any], settings: ServeSettings) -> Identity:
         raise TokenRefused(f"its sub is not 1 to {SUBJECT_LENGTH_MAX} printable characters")
     name = claims.get("preferred_username")
     shown = str(name if _is_text(name, NAME_LENGTH_MAX) else subject)[:NAME_LENGTH_MAX]
-    given = {Role(settings.oidc_roles[value]) for value in claim_values(claims, settings.oidc_role_claim)
-             if value in settings.oidc_roles}  # fmt: skip
-    return Identity(str(subject), shown, max(given, key=list(Role).index, default=None))
+    values = [value for value in claim_values(claims, settings.oidc_role_claim) if value in settings.oidc_roles]
+    return Identity(str(subject), shown, Roles.highest(roles_of_claim(settings, value) for value in values))
+
+
+def roles_of_claim(settings: ServeSettings, value: str) -> Roles:
+    """Returns the roles that `serve.oidc_roles` gives to a value of the claim; raises KeyError."""
+    given = settings.oidc_roles[value]
+    if isinstance(given, str):
+        return Roles(Role(given))
+    return Roles(None, {cluster: Role(role) for cluster, role in given.items()})
 
 
 def why_no_role(identity: Identity, settings: ServeSettings) -> str:
@@ -122,13 +132,30 @@ def _is_text(value: object, length_max: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who is signed in, and how: a person or a program."""
+    """Who asks something of one cluster, with their role there, and how they signed in: a person or a program."""
 
     name: str
     role: Role
     signed_in_by: str
     """Who or what signed in, for the audit: `token ID`, `session ID`, or `oidc SUBJECT`."""
     remote_address: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """Who is signed in, with their roles on all clusters."""
+
+    name: str
+    roles: Roles
+    signed_in_by: str
+    remote_address: str
+
+    def on(self, cluster: str) -> Person:
+        """Returns the person with their role on this cluster. Raises Problem 403 if they have none there."""
+        role = self.roles.on(cluster)
+        if role is None:
+            raise Problem(403, f"{self.name} has no role on cluster {cluster}, only {self.roles}")
+        return Person(self.name, role, self.signed_in_by, self.remote_address)
 
 
 class SignIn:
@@ -153,33 +180,55 @@ class SignIn:
         """Whether people can sign in on the page by the issuer."""
         return self.issuer_tokens is not None and self.settings.oidc_client_id is not None
 
-    def reader(self, request: Request, *, now_ms: int) -> Person:
-        """Who reads; raises Problem 401 for nobody, 429 after many wrong tokens, 503 where files can't be read.
-
-        Of the issuer also 403 for somebody without a role, and 503 while its keys are not known. Never asks it.
+    def signed_in(self, request: Request, *, now_ms: int) -> SignedIn:
+        """Returns who is signed in, with any role on any cluster. Raises Problem 401 for nobody, 429 after many wrong
+        tokens, 503 if files can't be read; with an issuer also 403 for somebody without a role, and 503 while its keys
+        are not known. Sends no request to the issuer.
         """
         if "authorization" in request.headers:
             return self._by_token(request, now_ms)
         session = self.sessions.find(request, now_ms=now_ms)
         if session is None:
             raise _unauthorized(NOBODY)
-        return _person(request, session)
+        return _of_session(request, session)
 
-    def actor(self, request: Request, *, now_ms: int) -> Person:
-        """Who acts; raises Problem as `reader` does, and 403 for a session where the page has not sent the request.
+    def reader(self, request: Request, cluster: str, *, now_ms: int) -> Person:
+        """Returns who reads what is of `cluster`. Raises Problem as `signed_in` does, and 403 without a role there."""
+        return self.signed_in(request, now_ms=now_ms).on(cluster)
+
+    def actor(self, request: Request, cluster: str, *, now_ms: int) -> Person:
+        """Returns who acts on `cluster`. Raises Problem as `reader` does, 403 for a role that may not act there, and
+        403 for a session if the page has not sent the request.
 
         A browser adds cookies by itself, also for pages of others; it never adds a token.
         """
         if "authorization" in request.headers:
-            return self._by_token(request, now_ms)
-        session = self.sessions.find(request, now_ms=now_ms)
-        if session is None:
-            raise _unauthorized(NOBODY)
-        check_of_session(request, session)
-        self.sessions.find(request, now_ms=now_ms, is_used=True)
-        return _person(request, session)
+            signed_in = self._by_token(request, now_ms)
+        else:
+            session = self.sessions.find(request, now_ms=now_ms)
+            if session is None:
+                raise _unauthorized(NOBODY)
+            check_of_session(request, session)
+            self.sessions.find(request, now_ms=now_ms, is_used=True)
+            signed_in = _of_session(request, session)
+        role = signed_in.roles.on(cluster)
+        if role is None or not role.may(Role.OPERATOR):
+            log.warning("act_refused", actor=signed_in.name, role=role and role.value, path=request.url.path,
+                        kafka_cluster=cluster)  # fmt: skip
+            shown = "no role" if role is None else f"role {role}"
+            raise Problem(403, f"{shown} on cluster {cluster} may not act: {Role.OPERATOR} is needed")
+        return signed_in.on(cluster)
 
-    def _by_token(self, request: Request, now_ms: int) -> Person:
+    def may_see(self, request: Request, *, now_ms: int) -> Callable[[str], bool]:
+        """Returns whether who reads may see a cluster, by its name, for what is of several clusters. Everybody may see
+        every cluster unless `serve.reading` is `signed_in`. Raises Problem as `signed_in` does.
+        """
+        if self.settings.reading != "signed_in":
+            return lambda _cluster: True
+        roles = self.signed_in(request, now_ms=now_ms).roles
+        return lambda cluster: roles.on(cluster) is not None
+
+    def _by_token(self, request: Request, now_ms: int) -> SignedIn:
         scheme, _, text = request.headers["authorization"].partition(" ")
         if not text:
             raise _unauthorized("no token: send `Authorization: Bearer TOKEN`")
@@ -189,10 +238,10 @@ class SignIn:
         with self._lock:
             known = self._tokens.now().get(token_id_of(text) or "") if scheme.lower() == "bearer" else None
             if known is not None and known.fits(text, now_ms=now_ms):
-                return Person(known.name, known.role, f"token {known.token_id}", address)
+                return SignedIn(known.name, known.roles, f"token {known.token_id}", address)
             raise self._refused(address, now_ms)
 
-    def _by_issuer(self, tokens: "IssuerTokens", text: str, address: str, now_ms: int) -> Person:
+    def _by_issuer(self, tokens: "IssuerTokens", text: str, address: str, now_ms: int) -> SignedIn:
         try:
             if self.settings.oidc_audience is None:
                 raise TokenRefused("serve.oidc_audience is not set, so none is taken")
@@ -201,10 +250,10 @@ class SignIn:
         except TokenRefused as error:
             with self._lock:
                 raise self._refused(address, now_ms, f"the token of the issuer does not hold: {error}") from None
-        if identity.role is None:
+        if not identity.roles:
             log.warning("no_role", actor=identity.name, signed_in_by=identity.signed_in_by)
             raise Problem(403, why_no_role(identity, self.settings))
-        return Person(identity.name, identity.role, identity.signed_in_by, address)
+        return SignedIn(identity.name, identity.roles, identity.signed_in_by, address)
 
     def _refused(self, address: str, now_ms: int, why: str = "the token is unknown, revoked or expired") -> Problem:
         times = self._wrong.setdefault(address, deque(maxlen=WRONG_MAX + 1))
@@ -218,6 +267,28 @@ class SignIn:
             log.warning("token_refused", remote_address=address, reason=why)
             return _unauthorized(why)
         return Problem(429, "too many wrong tokens", headers={"Retry-After": str(WRONG_SPAN_MS // 1000)})
+
+
+def check_clusters_of_roles(settings: ServeSettings, known: Collection[str]) -> None:
+    """Raises UsageProblem if a role is on a cluster that is not among `known`: a name with a slip would give no rights,
+    and nobody would see why. A file that can't be read is left to the requests, which say so.
+    """
+    given = [(f"serve.oidc_roles: {value!r}", roles_of_claim(settings, value), "") for value in settings.oidc_roles]
+    with suppress(UsageProblem):
+        tokens = read_tokens(settings.tokens_file) if settings.tokens_file else {}
+        given += [(f"serve.tokens_file: token {row.token_id}", row.roles,
+                   f"; or `rebalancer token revoke {row.token_id}`") for row in tokens.values()]  # fmt: skip
+    with suppress(UsageProblem):
+        users = read_users(settings.users_file) if settings.users_file else {}
+        given += [(f"serve.users_file: user {row.name!r}", row.roles,
+                   "; `rebalancer user role` gives others") for row in users.values()]  # fmt: skip
+    for what, roles, remedy in given:
+        for cluster in roles.by_cluster:
+            if cluster not in known:
+                raise UsageProblem(
+                    f"{what} has a role on cluster {cluster!r}, which the settings do not name; known are "
+                    f"{', '.join(known)}{remedy}"
+                )
 
 
 def check_of_session(request: Request, session: Session) -> None:
@@ -242,8 +313,8 @@ def _issuer_tokens(settings: ServeSettings) -> "IssuerTokens | None":
     return IssuerTokens(settings.oidc_issuer)
 
 
-def _person(request: Request, session: Session) -> Person:
-    return Person(session.name, session.role, session.signed_in_by, address_of(request))
+def _of_session(request: Request, session: Session) -> SignedIn:
+    return SignedIn(session.name, session.roles, session.signed_in_by, address_of(request))
 
 
 def _unauthorized(detail: str) -> Problem:
@@ -251,19 +322,24 @@ def _unauthorized(detail: str) -> Problem:
 
 
 class ClosedReading:
-    """ASGI middleware: 401 without a token or session that holds."""
+    """ASGI middleware: 401 without a token or session that holds, 403 without a role on the cluster."""
 
-    def __init__(self, app: ASGIApp, sign_in: SignIn, clock: Callable[[], int]) -> None:
+    def __init__(self, app: ASGIApp, sign_in: SignIn, clock: Callable[[], int], cluster: str | None) -> None:
+        """`cluster` is None for what is of several clusters: any role on any of them reads, each answer filters."""
         self._app = app
         self._sign_in = sign_in
         self._clock = clock
+        self._cluster = cluster
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what may pass."""
         if scope["type"] == "http" and scope["path"].startswith(CLOSED) and scope["path"] not in OPEN:
             request = Request(scope)
             try:
-                self._sign_in.reader(request, now_ms=self._clock())
+                if self._cluster is None:
+                    self._sign_in.signed_in(request, now_ms=self._clock())
+                else:
+                    self._sign_in.reader(request, self._cluster, now_ms=self._clock())
             except Problem as problem:
                 await answer_problem(request, problem)(scope, receive, send)
                 return

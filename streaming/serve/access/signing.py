@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from streaming.runtime.accounts import PASSWORD_LENGTH_MAX, User, check_name
+from streaming.runtime.accounts import PASSWORD_LENGTH_MAX, Roles, User, check_name
 from streaming.serve.access.sessions import Session, cookie_name, is_secure, set_session_cookie
 from streaming.serve.access.sign_in import HOW_TO_TURN_ON, SignIn, address_of, check_of_session
 from streaming.serve.api.pages import as_json
@@ -95,24 +95,30 @@ class Signing:
         self._lock = threading.Lock()
         self._of_user, self._of_address = Attempts(OF_USER_MAX), Attempts(OF_ADDRESS_MAX)
 
-    def routes(self) -> list[Route]:
-        """A route for each method."""
+    def routes(self, cluster: str | None) -> list[Route]:
+        """Returns a route for each method. Answers name the role on `cluster`; None: the role on every cluster."""
+
+        def show(request: Request) -> Response:
+            return self.show(request, cluster)
+
+        async def begin(request: Request) -> Response:
+            return await self.begin(request, cluster)
+
         return [
-            Route(PATH, self.show, methods=["GET"]),
-            Route(PATH, self.begin, methods=["POST"]),
+            Route(PATH, show, methods=["GET"]),
+            Route(PATH, begin, methods=["POST"]),
             Route(PATH, self.end, methods=["DELETE"]),
         ]
 
-    def show(self, request: Request) -> Response:
+    def show(self, request: Request, cluster: str | None) -> Response:
         """Who is signed in, and what a request that acts needs; counts as a use of the session."""
         if "authorization" in request.headers:
-            by_token = self._sign_in.reader(request, now_ms=self._clock())
-            named = {"name": by_token.name, "role": by_token.role.value, "signed_in_by": by_token.signed_in_by}
-            return _answer(self._nobody() | named | {"signed_in": True, "detail": "signed in"})
+            by_token = self._sign_in.signed_in(request, now_ms=self._clock())
+            return _answer(self._nobody() | _named(by_token.name, by_token.roles, by_token.signed_in_by, cluster))
         session = self._sessions.find(request, now_ms=self._clock(), is_used=True)
-        return _answer(self._nobody() if session is None else self._described(session))
+        return _answer(self._nobody() if session is None else self._described(session, cluster))
 
-    async def begin(self, request: Request) -> Response:
+    async def begin(self, request: Request, cluster: str | None) -> Response:
         """Sign in with name and password; the answer sets the cookie."""
         if not self._sessions.is_on:
             raise Problem(403, HOW_TO_SIGN_IN)
@@ -129,7 +135,7 @@ class Signing:
         with self._lock:
             self._of_user.give_back(name, taken_ms=now_ms)
             self._of_address.give_back(network, taken_ms=now_ms)
-        return self._begun(request, user)
+        return self._begun(request, user, cluster)
 
     def end(self, request: Request) -> Response:
         """Sign out."""
@@ -149,13 +155,13 @@ class Signing:
             except ValueError:
                 raise Problem(400, "password: is no Unicode text") from None
 
-    def _begun(self, request: Request, user: User) -> Response:
+    def _begun(self, request: Request, user: User, cluster: str | None) -> Response:
         # Always a new id, and an end to the one before: an id that somebody else knows is worth nothing.
         self._sessions.end(request)
         secret, session = self._sessions.begin(user, now_ms=self._clock())
-        log.info("signed_in", actor=user.name, role=user.role.value, session_id=session.session_id,
+        log.info("signed_in", actor=user.name, roles=str(user.roles), session_id=session.session_id,
                  remote_address=address_of(request))  # fmt: skip
-        answer = _answer(self._described(session))
+        answer = _answer(self._described(session, cluster))
         set_session_cookie(request, answer, secret)
         return answer
 
@@ -165,16 +171,15 @@ class Signing:
         if not is_allowed:
             raise Problem(429, "too many wrong passwords: try again later", headers=TOO_MANY)
 
-    def _described(self, session: Session) -> dict[str, Any]:
-        return self._nobody() | {
-            "signed_in": True,
-            "name": session.name,
-            "role": session.role.value,
-            "signed_in_by": session.signed_in_by,
-            "csrf_token": session.csrf_token,
-            "ends_in_ms": self._sessions.ends_in_ms(session, now_ms=self._clock()),
-            "detail": "signed in",
-        }
+    def _described(self, session: Session, cluster: str | None) -> dict[str, Any]:
+        return (
+            self._nobody()
+            | _named(session.name, session.roles, session.signed_in_by, cluster)
+            | {
+                "csrf_token": session.csrf_token,
+                "ends_in_ms": self._sessions.ends_in_ms(session, now_ms=self._clock()),
+            }
+        )
 
     def _nobody(self) -> dict[str, Any]:
         is_on = self._sessions.is_on or self._sign_in.by_issuer
@@ -183,6 +188,7 @@ class Signing:
             "signed_in": False,
             "name": None,
             "role": None,
+            "roles": {},
             "signed_in_by": None,
             "csrf_token": None,
             "ends_in_ms": None,
@@ -190,6 +196,20 @@ class Signing:
             "by_issuer": self._sign_in.by_issuer,
             "detail": detail if self._sign_in.is_on else HOW_TO_TURN_ON,
         }
+
+
+def _named(name: str, roles: Roles, signed_in_by: str, cluster: str | None) -> dict[str, Any]:
+    """Returns who is signed in, as an answer of one cluster, or of what all clusters share (None), has it."""
+    role = roles.elsewhere if cluster is None else roles.on(cluster)
+    has_none = cluster is not None and role is None
+    return {
+        "signed_in": True,
+        "name": name,
+        "role": role,
+        "roles": roles.by_cluster if cluster is None else {},
+        "signed_in_by": signed_in_by,
+        "detail": f"signed in, without a role on cluster {cluster}" if has_none else "signed in",
+    }
 
 
 def _given(body: Mapping[str, Any]) -> tuple[str, str]:

@@ -57,6 +57,8 @@ class Endpoint:
     is_list: bool = True
     needs_sign_in: bool = False
     """Whether the path always needs a sign-in, whatever `serve.reading` is."""
+    is_of_all: bool = False
+    """Whether the answer is of all clusters: it then has those on which the reader has a role."""
     head: Mapping[str, Any] = field(default_factory=dict)
     """Members of a list's answer besides `items` and `next_cursor`."""
 
@@ -148,7 +150,7 @@ def _plan() -> dict[str, Any]:
     }
 
 
-CLUSTERS = Endpoint("/api/v1/clusters", load.clusters, (), shapes.CLUSTER)
+CLUSTERS = Endpoint("/api/v1/clusters", load.clusters, (), shapes.CLUSTER, is_of_all=True)
 ENDPOINTS = (
     CLUSTERS,
     Endpoint("/api/v1/brokers", load.brokers, (BROKER, *HISTORY), shapes.BROKER),

@@ -125,7 +125,7 @@ class Events:
         if self._sign_in.settings.reading != "signed_in":
             return True
         try:
-            self._sign_in.reader(request, now_ms=self._looks.clock())
+            self._sign_in.reader(request, self._looks.kafka_cluster, now_ms=self._looks.clock())
         except Problem:
             return False
         return True

@@ -11,6 +11,7 @@ from streaming.serve.api.pages import LIMIT_DEFAULT, page, unknown_cursor, unpac
 from streaming.serve.api.parameters import FROM, STEP, TO
 from streaming.serve.api.problems import Problem
 from streaming.serve.cluster_overview import overview
+from streaming.serve.snapshot import old_after_ms
 from streaming.tables import ALL_ROWS, Condition, equal, to_ms
 from streaming.views import history
 from streaming.views.broker_load import BrokerLoad, LoadPart
@@ -38,7 +39,8 @@ NAMES_MAX = 100
 
 def clusters(looks: Looks, _given: Values) -> Body:
     """Clusters of the deployment, the worst first."""
-    return {"items": overview(looks.of_all(), now_ms=looks.clock()), "next_cursor": None}
+    rows = overview(looks.of_all(), now_ms=looks.clock(), old_after_ms=old_after_ms(looks.settings.serve))
+    return {"items": rows, "next_cursor": None}
 
 
 def brokers(looks: Looks, given: Values) -> Body:

@@ -1,5 +1,6 @@
 """What requests that read look at: the newest snapshot, and the tables by one reader that requests take in turn."""
 
+import copy
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,12 @@ class Looks:
         self._reader = TableReader(settings.storage.tables)
         self._turn = threading.Lock()
         self._queue = threading.BoundedSemaphore(QUEUE_MAX)
+
+    def seen_by(self, may_see: Callable[[str], bool]) -> "Looks":
+        """Returns these looks with `of_all` reduced to the clusters whose names pass `may_see`; turns are shared."""
+        seen = copy.copy(self)
+        seen.of_all = lambda: [snapshot for snapshot in self.of_all() if may_see(snapshot.kafka_cluster)]
+        return seen
 
     @property
     def kafka_cluster(self) -> str:

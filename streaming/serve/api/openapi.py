@@ -25,7 +25,7 @@ PROBLEM = {
 REFUSALS = {
     "400": "A parameter is unknown or not allowed",
     "401": "There is no token or session, or it does not hold: `serve.reading` is signed_in",
-    "403": "Nobody can sign in, or who is signed in by the issuer has no role",
+    "403": "Nobody can sign in, or who is signed in has no role on this cluster",
     "404": "There is no such thing",
     "429": "Too many wrong tokens",
     "503": "Tables can't be read now, or the issuer's keys are not known",
@@ -33,7 +33,8 @@ REFUSALS = {
 REFUSALS_TO_ACT = {
     "400": "The request is not as it must be",
     "401": "There is no token or session, or it does not hold",
-    "403": "Acting is off, the role may not act, the request is of another site, or the CSRF token is missing",
+    "403": "Acting is off, the role may not act on this cluster, the request is of another site, or the CSRF token is "
+    "missing",
     "404": "There is no such plan or execution",
     "408": "The body has not come in time",
     "409": "It can't be done as things stand: `state` names why",
@@ -164,7 +165,16 @@ def session_operations() -> dict[str, Any]:
     members = {
         "signed_in": {"type": "boolean"},
         "name": {"type": ["string", "null"]},
-        "role": {"type": ["string", "null"]},
+        "role": {
+            "type": ["string", "null"],
+            "description": "The role on this cluster; of several clusters, outside /clusters/NAME, the role on those "
+            "that `roles` does not name; null: none",
+        },
+        "roles": {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "description": "Cluster: role, outside /clusters/NAME; empty of an answer of one cluster",
+        },
         "signed_in_by": {
             "type": ["string", "null"],
             "description": "Token or session and its id, or `oidc` and the subject",

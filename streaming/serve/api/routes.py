@@ -67,11 +67,12 @@ def _reading(endpoint: Endpoint, looks: Looks, sign_in: SignIn) -> Callable[[Req
         if endpoint.needs_sign_in:
             if not sign_in.is_on:
                 raise Problem(403, HOW_TO_TURN_ON)
-            sign_in.reader(request, now_ms=looks.clock())
+            sign_in.reader(request, looks.kafka_cluster, now_ms=looks.clock())
+        seen = looks.seen_by(sign_in.may_see(request, now_ms=looks.clock())) if endpoint.is_of_all else looks
         given = {parameter.name: parameter.value(request.path_params[parameter.name]) for parameter in in_path}
         given |= read_query(request.query_params, in_query)
         try:
-            return answer(request, endpoint.answer(looks, given))
+            return answer(request, endpoint.answer(seen, given))
         except UsageProblem as error:
             raise Problem(400, str(error)) from None
         except TableUnavailable as error:

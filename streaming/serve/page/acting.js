@@ -11,6 +11,7 @@ const may = () => Boolean(session && session.csrf_token && ROLES.includes(sessio
 function whyNot(verbs) {
   if (!session) return "";
   const text = verbs.join(" or ");
+  if (session.signed_in && !session.role) return `You have no role on this cluster: to ${text}, an operator or admin of it signs in.`;
   if (session.signed_in) return `Role ${session.role} looks and does not act: to ${text}, an operator or admin signs in.`;
   return session.by_password || session.by_issuer ? `To ${text}, sign in as an operator or admin.` : session.detail;
 }

@@ -6,12 +6,18 @@ const form = own("sign-in"), error = own("sign-in-error"), who = own("who"), out
 const USE_MS = 60000, AGAIN_MS = 2000;
 let csrfToken = null, usedAt = 0, timer = 0, isOfIssuer = false, isUnknown = false, turn = 0;
 
+// The role on the cluster of this page; on the first page of several clusters, the roles on all of them.
+function rolesOf(session) {
+  const named = Object.entries(session.roles).map(([cluster, role]) => `${role} of ${cluster}`);
+  const rest = session.role && (named.length ? `${session.role} of the others` : session.role);
+  return [...named, rest].filter(Boolean).join(", ") || "no role on this cluster";
+}
 function show(session) {
   csrfToken = session.csrf_token;
   isOfIssuer = session.by_issuer && (session.signed_in_by || "").startsWith("oidc ");
   document.dispatchEvent(new CustomEvent("session", { detail: session }));
   clearTimeout(timer);
-  who.textContent = session.signed_in ? `${session.name} · ${session.role}` : "";
+  who.textContent = session.signed_in ? `${session.name} · ${rolesOf(session)}` : "";
   who.hidden = out.hidden = !session.signed_in;
   form.hidden = session.signed_in || !session.by_password;
   own("sign-in-issuer").hidden = session.signed_in || !session.by_issuer;
