@@ -132,9 +132,11 @@ OWN_CODES: Mapping[str, Mapping[str, str]] = {
 
 def render() -> str:
     """The whole page."""
-    commands = [
-        f"| `{command}` | {code} | {meaning} |" for command in COMMANDS for code, meaning in OWN_CODES[command].items()
-    ]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for command in COMMANDS:
+        for code, meaning in OWN_CODES[command].items():
+            alike.setdefault((code, meaning), []).append(f"`{command}`")
+    commands = [f"| {', '.join(names)} | {code} | {meaning} |" for (code, meaning), names in alike.items()]
     errors = [
         f"| `{error.__name__}` | {exit_code_of(error)} | {_meaning(error)} |"
         for error in error_classes()
@@ -168,8 +170,8 @@ def _classes() -> Iterator[tuple[str, tuple[str, set[str]]]]:
 
 
 def _meaning(error: type[Exception]) -> str:
-    """The first paragraph of its docstring in one line."""
-    first = (error.__doc__ or "").partition("\n\n")[0]
+    """The first paragraph of its docstring in one line, without what the head of the page states for all errors."""
+    first = (error.__doc__ or "").partition("\n\n")[0].partition("; the message")[0].rstrip(".") + "."
     return " ".join(first.split()).replace("|", "\\|")
 
 

@@ -24,11 +24,12 @@ BEGIN, END = "<!-- tables: from streaming/contract -->\n", "<!-- end of tables -
 LINE_CHARACTERS_MAX = 150
 UNKNOWN = "; null where unknown"
 """What the page has once, of all types with a question mark."""
-SUMMARY = (
-    "Columns of `{windows}`, with rates as means over the windows, `..._max` as the highest, `..._first` as at the start "
-    "and others as at the end: {names}."
+SUMMARY = "Columns of the windows in `{windows}`: {names}."
+"""Which columns of its windows a table of hours or days has."""
+RULE = (
+    "A table of hours or days has columns of its windows, too. Rates are means over the windows, and `..._max` is the "
+    "highest. `..._first` is as at the start, other columns as at the end."
 )
-"""What a table of hours or days has of the columns of its windows."""
 TABLES_OF_A_SHARED_COLUMN_MIN = 3
 RESOURCES = tuple(resource.value for resource in Resource)
 OF_A_RESOURCE = re.compile(rf"(?P<resource>{'|'.join(RESOURCES)})(?P<rest>_max_over_mean.*|_lower_bound|_headroom.*)")
@@ -100,7 +101,7 @@ def generated() -> str:
     lines = ["", f"## {SHARED}", "", "A column of a key that a table's section does not describe is one of these.", ""]
     for group, columns in shared_columns().items():
         lines += [*([f"The {group}:", ""] if group else []), *rows(columns), ""]
-    return "\n".join([*lines, *(section(table) for table in TABLES.values()), ""])
+    return "\n".join([*lines, *wrap(RULE, LINE_CHARACTERS_MAX), "", *(section(table) for table in TABLES.values()), ""])
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
@@ -122,7 +123,7 @@ def test_every_column_of_a_table_stands_there() -> None:
         text = section(TABLES[twin[1]] if twin else table) + shared
         named = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
         named.update(
-            re.findall(r"`(\w+)`", " ".join(text.split()).partition("others as at the end: ")[2].split(".")[0])
+            re.findall(r"`(\w+)`", " ".join(text.split()).partition("Columns of the windows in ")[2].split(".")[0])
         )
         for resources, rest in re.findall(r"^\| `{([\w,]+)}(\w+)` \|", text, re.MULTILINE):
             named.update(f"{resource}{rest}" for resource in resources.split(","))
