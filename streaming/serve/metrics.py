@@ -151,7 +151,7 @@ class ExpositionOfAll:
         self._rendered: dict[Form, bytes] = {}
 
     def ready(self, _form: Form) -> bytes | None:
-        """Nothing lies ready: clusters are read one after the other, and each would have all made anew."""
+        """Nothing lies ready: clusters are read one after the other, and each would render all of them again."""
         return None
 
     def answer(self, form: Form) -> bytes:
