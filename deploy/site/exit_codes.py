@@ -37,7 +37,8 @@ output is full, it is 1.
 
 ## Codes by command
 
-Each command ends with 0 once it has done what it is for. An error ends it with a code of the table above. These codes have a meaning of their own:
+Each command ends with 0 once it has done what it is for. An error ends it with a code of the table above. These codes
+have a meaning of their own:
 """
 ERRORS_HEAD = """## Errors of `assign` and `place`
 

@@ -119,8 +119,8 @@ CASES = (
         "RebalancerDataMissing", 45,
         WINDOW,
         CLUSTER,
-        "The tables of cluster main hold no closed window, though one lasts 1m 0s. Either nothing was collected and "
-        "processed yet, or serve reads other tables, for instance because a volume is not mounted. Until a window "
+        "The tables of cluster main hold no closed window, though a window lasts 1m 0s. Either nothing was collected "
+        "and processed yet, or serve reads other tables, for instance because a volume is not mounted. Until a window "
         "closes, no load is known.",
         # The first window takes a while; an old one is another alert's business.
         silent={**WINDOW, **moving("window_end_timestamp_seconds", "_x25 1200x60")},
