@@ -1,6 +1,6 @@
 """Whether the brokers and topics that answer are those that are meant, by Kafka's own ids.
 
-An address may lead to another cluster (a changed DNS entry, a cluster built anew), and a topic may be deleted and made
+An address may lead to another cluster (a changed DNS entry, a cluster built again), and a topic may be deleted and made
 again under the same name. Ids that are not known, those of earlier versions' rows for example, match everything.
 """
 

@@ -55,6 +55,8 @@ READS_A_CLOCK = {
     "streaming/cluster/tokens.py": "its default clock: tokens expire by the wall clock",
 }
 """Besides a role's run.py, the commands and the demo, the only modules that may ask a clock."""
+TWO_MEANINGS = {"Looks", "Need", "Outcome", "Problem", "Resource"}
+"""Names of classes that still mean two things: a change of one of them takes its name off this list."""
 ADMIN_WRITES = {
     "alter_configs", "alter_partition_reassignments", "create_partitions", "create_topics", "delete_groups",
     "delete_topics", "elect_leaders", "incremental_alter_configs", "alter_replica_log_dirs", "alter_group_offsets",
@@ -412,3 +414,24 @@ def test_paths_that_the_page_names_exist() -> None:
     named = re.findall(r"\b(?:assignor_core|streaming|tests|deploy|docs|conf)/[\w./*-]*[\w*/]", page)
     assert named
     assert not [name for name in named if not list(ROOT.glob(name))]
+
+
+def shared_class_names(modules: Iterable[Module]) -> dict[str, list[str]]:
+    """Modules by name of a class that more than one of them defines. A name with an underscore is nobody else's."""
+    homes: dict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(module.name)
+    return {name: modules for name, modules in homes.items() if len(modules) > 1}
+
+
+def test_the_name_of_a_class_means_one_thing(core: list[Module], shell: list[Module]) -> None:
+    shared = shared_class_names(core + shell)
+    assert {name: homes for name, homes in shared.items() if name not in TWO_MEANINGS} == {}
+    assert shared.keys() >= TWO_MEANINGS, "a name that means one thing by now needs no exception"
+
+
+def test_a_name_of_two_classes_is_noticed() -> None:
+    modules = [Module("a.py", "class Load: ...\nclass _Own: ..."), Module("b.py", "class Load: ...\nclass _Own: ...")]
+    assert shared_class_names(modules) == {"Load": ["a.py", "b.py"]}

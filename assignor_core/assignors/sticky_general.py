@@ -21,7 +21,7 @@ from assignor_core.assignors.sticky_racks import StickyRacks
 def assign_general(group: IndexedGroup, partition_racks: PartitionRacks, ownership: Ownership) -> tuple[Ints, Ints]:
     """Codes in order and the members beside them.
 
-    Kafka has every member give up what it can't read in its own rack, and deals that out anew. Partitions may be
+    Kafka has every member give up what it can't read in its own rack, and deals that out again. Partitions may be
     exchanged so at each rebalance though the group gets no better by it, and in some groups for ever: those keep what
     they have. So each round of ours is either Kafka's or the last one, and the lead may change between both.
     """

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.needs import (
-    Context,
     Hold,
     Need,
+    NeedContext,
     broker_failed,
     crowded_racks,
     drained_broker,
@@ -50,7 +50,7 @@ class NeedKind:
     """One row of the needs."""
 
     reason: Reason
-    find: Callable[[Context], Need | Hold | None]
+    find: Callable[[NeedContext], Need | Hold | None]
 
 
 NEEDS = (
@@ -74,7 +74,7 @@ class Gate:
     needs: frozenset[Reason]
     reasons: tuple[Reason, ...]
     """What the decision says then."""
-    judge: Callable[[Need, Context], Hold | None]
+    judge: Callable[[Need, NeedContext], Hold | None]
     after_plan: bool = False
     """Whether the gate judges the finished plan."""
     is_silent: bool = False
@@ -90,7 +90,7 @@ class Gate:
         return (self.judge.__doc__ or "").partition("\n")[0].removeprefix("Holds if ").rstrip(".")
 
 
-def sound_data(need: Need, context: Context) -> Hold | None:
+def sound_data(need: Need, context: NeedContext) -> Hold | None:
     """Holds if no window is closed, the newest is old, or too few brokers reported (no obstacle for failed brokers).
 
     Brokers that send nothing hold back what evens out load, not what creates lost replicas again.
@@ -101,7 +101,7 @@ def sound_data(need: Need, context: Context) -> Hold | None:
     return Hold(*problem)
 
 
-def log_dirs_at_rest(_need: Need, context: Context) -> Hold | None:
+def log_dirs_at_rest(_need: Need, context: NeedContext) -> Hold | None:
     """Holds if partitions are being reassigned, replicas were moved less than 2 min ago, or the cooldown runs.
 
     How full log dirs are shows only once moved replicas are deleted where they were.
@@ -113,7 +113,7 @@ def log_dirs_at_rest(_need: Need, context: Context) -> Hold | None:
     return _cooldown(context)
 
 
-def placement_at_rest(_need: Need, context: Context) -> Hold | None:
+def placement_at_rest(_need: Need, context: NeedContext) -> Hold | None:
     """Holds if a broker with replicas is offline, or partitions are being reassigned.
 
     While brokers are offline any plan would create their replicas again, and movements change the placement.
@@ -125,7 +125,7 @@ def placement_at_rest(_need: Need, context: Context) -> Hold | None:
     )
 
 
-def low_load(need: Need, context: Context) -> Hold | None:
+def low_load(need: Need, context: NeedContext) -> Hold | None:
     """Holds if the mean load of a broker is below `trigger.load_min_bytes_per_sec`.
 
     An idle cluster is uneven by nature.
@@ -136,7 +136,7 @@ def low_load(need: Need, context: Context) -> Hold | None:
     return Hold(Reason.LOW_LOAD, f"mean {need.resource} {load:.0f} B/s per broker is below the floor {floor:.0f} B/s")
 
 
-def in_progress(_need: Need, context: Context) -> Hold | None:
+def in_progress(_need: Need, context: NeedContext) -> Hold | None:
     """Holds if partitions are being reassigned, by anybody.
 
     The load is about to change.
@@ -146,7 +146,7 @@ def in_progress(_need: Need, context: Context) -> Hold | None:
     return Hold(Reason.IN_PROGRESS, words) if count else None
 
 
-def cooldown(need: Need, context: Context) -> Hold | None:
+def cooldown(need: Need, context: NeedContext) -> Hold | None:
     """Holds if the newest plan was made less than `trigger.cooldown_ms` ago.
 
     The windows must first show what the last plan has done.
@@ -157,13 +157,13 @@ def cooldown(need: Need, context: Context) -> Hold | None:
     return replace(hold, detail=f"{hold.why}; {need.text}")
 
 
-def _cooldown(context: Context) -> Hold | None:
+def _cooldown(context: NeedContext) -> Hold | None:
     left_ms = context.state.cooldown_end_ms - context.now_ms
     words = f"cooldown after the last plan runs for {left_ms / 1000:.0f} s more"
     return Hold(Reason.COOLDOWN, words) if left_ms > 0 else None
 
 
-def outage(_need: Need, context: Context) -> Hold | None:
+def outage(_need: Need, context: NeedContext) -> Hold | None:
     """Holds if more than `trigger.relief_max_away_share` of the brokers are offline.
 
     The end of an outage brings the replicas back, and the other brokers can't carry them all.
@@ -172,13 +172,13 @@ def outage(_need: Need, context: Context) -> Hold | None:
     return None if words is None else Hold(Reason.TOO_MANY_AWAY, words)
 
 
-def too_many(context: Context) -> str | None:
+def too_many(context: NeedContext) -> str | None:
     """The sentence that says that too many brokers are offline; None if not too many are."""
     share_max = context.trigger.relief_max_away_share
     return too_many_away(len(context.around.missing_brokers), context.around.alive_count, share_max)
 
 
-def brokers_offline(_need: Need, context: Context) -> Hold | None:
+def brokers_offline(_need: Need, context: NeedContext) -> Hold | None:
     """Holds if a broker with replicas is offline: it may come back.
 
     Any plan would create the replicas of an offline broker again, and it may only be restarting.
@@ -188,10 +188,10 @@ def brokers_offline(_need: Need, context: Context) -> Hold | None:
         return None
     broker, since_ms = next(iter(offline_ms.items()))
     away_s = (context.now_ms - since_ms) / 1000
-    return Hold(Reason.INCOMPLETE, f"broker {broker} has been away for {away_s:.0f} s: it may come back")
+    return Hold(Reason.INCOMPLETE, f"broker {broker} has been offline for {away_s:.0f} s: it may come back")
 
 
-def catching_up(need: Need, context: Context) -> Hold | None:
+def catching_up(need: Need, context: NeedContext) -> Hold | None:
     """Holds if bytes out are skewed only by what consumers read to catch up.
 
     Consumers that catch up are no lasting load: a skew of bytes out must exist without what they read.
@@ -216,12 +216,12 @@ def catching_up(need: Need, context: Context) -> Hold | None:
     return Hold(Reason.CATCHING_UP, why, f"{need.text}; {why}")
 
 
-def observe(need: Need, context: Context) -> Hold | None:
+def observe(need: Need, context: NeedContext) -> Hold | None:
     """Holds if `control.mode` is `observe`."""
     return _beside(Reason.DRY_RUN, "mode is observe", need) if context.policy.mode is Mode.OBSERVE else None
 
 
-def given_up(need: Need, context: Context) -> Hold | None:
+def given_up(need: Need, context: NeedContext) -> Hold | None:
     """Holds if mode `apply` gave up its newest execution a short time ago.
 
     What kept an execution from its end mostly keeps the next one, too: each would copy all over again.
@@ -232,7 +232,7 @@ def given_up(need: Need, context: Context) -> Hold | None:
     return None if pause is None else _beside(Reason.GIVEN_UP, pause, need)
 
 
-def unhealthy(need: Need, context: Context) -> Hold | None:
+def unhealthy(need: Need, context: NeedContext) -> Hold | None:
     """Holds if partitions are offline, or under-replicated since the evaluation before.
 
     An execution would submit nothing, keep its throttle until its deadline and abort.
@@ -270,7 +270,7 @@ def obstacle(state: TriggerState, live: LiveCluster, now_ms: int, *, relieves: b
     return f"{lagging_text(len(lasting), (str(topic), int(partition)))}, for {(now_ms - since_ms) / 60_000:.1f} min"
 
 
-def other_plan_waits(need: Need, context: Context) -> Hold | None:
+def other_plan_waits(need: Need, context: NeedContext) -> Hold | None:
     """Holds if another plan waits for its maintenance window, and this one may not replace it.
 
     Of the plans made before a maintenance window the one made at the highest load waits: nights are not days.
@@ -288,13 +288,13 @@ def other_plan_waits(need: Need, context: Context) -> Hold | None:
     return _beside(Reason.MAINTENANCE_WINDOW, f"plan {waiting}, made at a higher load, waits for {opening}", need)
 
 
-def known_useless(need: Need, context: Context) -> Hold | None:
+def known_useless(need: Need, context: NeedContext) -> Hold | None:
     """Holds if the newest plans for this need gained too little, and nothing has changed."""
     pause = paused(context.state.futile, attempt_of(need, context.state, context.observation))
     return None if pause is None else Hold(Reason.MIN_GAIN, pause)
 
 
-def measurements_agree(_need: Need, context: Context) -> Hold | None:
+def measurements_agree(_need: Need, context: NeedContext) -> Hold | None:
     """Holds if too many loads are unknown, or brokers and partitions report different loads.
 
     A plan that rests on guesses, or on figures that contradict each other, is not made.
@@ -305,7 +305,7 @@ def measurements_agree(_need: Need, context: Context) -> Hold | None:
     return Hold(Reason.LOADS_DISAGREE if disagree else Reason.INCOMPLETE, str(context.refusal))
 
 
-def budget_spent(need: Need, context: Context) -> Hold | None:
+def budget_spent(need: Need, context: NeedContext) -> Hold | None:
     """Holds if no plan within the rest of `control.bytes_per_day_max` gains enough."""
     useless, budget = _useless(need, context), context.budget
     if useless is None or budget is None or not budget.binds(context.policy.planner):
@@ -313,14 +313,14 @@ def budget_spent(need: Need, context: Context) -> Hold | None:
     return Hold(Reason.DAY_BUDGET, f"{budget.in_words()}; {useless}")
 
 
-def no_room(need: Need, context: Context) -> Hold | None:
+def no_room(need: Need, context: NeedContext) -> Hold | None:
     """Holds if nothing fits on any disk."""
     useless = _useless(need, context)
     problems = context.proposed is not None and context.proposed.plan.problems
     return Hold(Reason.NO_ROOM, useless) if useless is not None and problems else None
 
 
-def gain(need: Need, context: Context) -> Hold | None:
+def gain(need: Need, context: NeedContext) -> Hold | None:
     """Holds if the plan gains less than 0.01 of max/mean, or no more than noise, or repairs nothing of its state.
 
     What a plan gains must be more than a floor, and more than noise could promise.
@@ -329,7 +329,7 @@ def gain(need: Need, context: Context) -> Hold | None:
     return None if useless is None else Hold(Reason.MIN_GAIN, useless)
 
 
-def hours(need: Need, context: Context) -> Hold | None:
+def hours(need: Need, context: NeedContext) -> Hold | None:
     """Holds if mode `apply` is outside `control.maintenance_windows`.
 
     Mode `apply` changes the cluster only in the maintenance windows.
@@ -340,7 +340,7 @@ def hours(need: Need, context: Context) -> Hold | None:
     return Hold(Reason.MAINTENANCE_WINDOW, why, f"{need.text}; {why}")
 
 
-def hours_are_open(context: Context) -> bool:
+def hours_are_open(context: NeedContext) -> bool:
     """Whether the cluster may be changed now."""
     return may_act(context.policy.maintenance, context.now_ms)
 
@@ -352,7 +352,7 @@ def day_budget(policy: DecisionPolicy, evidence: Evidence) -> DayBudget | None:
     return DayBudget(policy.bytes_per_day_max, evidence.copied_bytes_of_day())
 
 
-def _useless(need: Need, context: Context) -> str | None:
+def _useless(need: Need, context: NeedContext) -> str | None:
     """Why the plan is not worth carrying out, in words; None if it is."""
     if context.proposed is None:
         return None
@@ -362,7 +362,7 @@ def _useless(need: Need, context: Context) -> str | None:
     return None if useless is None else f"{need.text}; {useless}"
 
 
-def mean_load(need: Need, context: Context) -> float:
+def mean_load(need: Need, context: NeedContext) -> float:
     """Mean load of the resource that is skewed; of bytes in where none is."""
     return context.observation.skews[-1].mean_load.get(need.resource or Resource.BYTES_IN, 0.0)
 

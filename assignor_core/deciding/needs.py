@@ -67,7 +67,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class NeedContext:
     """Everything that needs and gates of one decision may look at."""
 
     state: TriggerState
@@ -106,7 +106,7 @@ class Context:
         return self.observation.skews[-self.trigger.windows_considered :]
 
 
-def broker_failed(context: Context) -> Need | None:
+def broker_failed(context: NeedContext) -> Need | None:
     """Brokers are offline for longer than the grace time: their replicas are to be created again elsewhere."""
     state, policy = context.state, context.trigger
     failed = brokers_failed(policy, state, context.now_ms)
@@ -118,7 +118,7 @@ def broker_failed(context: Context) -> Need | None:
     return Need(Reason.BROKER_FAILED, text, failed, since_ms=min(since[broker] for broker in failed))
 
 
-def log_dir_full(context: Context) -> Need | None:
+def log_dir_full(context: NeedContext) -> Need | None:
     """Log dirs are above the fill level: replicas are to move to other log dirs of their broker."""
     text = full_in_words(context.observation.log_dirs, context.policy.fill)
     if text is None or context.policy.fill is None:
@@ -127,7 +127,7 @@ def log_dir_full(context: Context) -> Need | None:
     return Need(Reason.LOG_DIR_FULL, text, tuple(sorted({broker for broker, _ in full})))
 
 
-def skewed(context: Context) -> Need | Hold:
+def skewed(context: NeedContext) -> Need | Hold:
     """One broker is over the threshold for long enough, and nothing explains that it needs no plan.
 
     If the data are not sound nobody knows: the need counts, and the gate of sound data holds it.
@@ -158,32 +158,32 @@ def _no_skew(reason: Reason, why: str, resource: str, ratio: float) -> Hold:
     return Hold(reason, why, resource=resource, max_over_mean=ratio)
 
 
-def drained_broker(context: Context) -> Need | None:
+def drained_broker(context: NeedContext) -> Need | None:
     """Brokers that are being drained hold replicas: new topics have come, or an execution left something behind."""
     return _lasting(Reason.DRAINED_BROKER, context)
 
 
-def outside_set(context: Context) -> Need | None:
+def outside_set(context: NeedContext) -> Need | None:
     """Replicas are on brokers that may not hold their topic (`planner.broker_sets`)."""
     return _lasting(Reason.OUTSIDE_SET, context)
 
 
-def crowded_racks(context: Context) -> Need | None:
+def crowded_racks(context: NeedContext) -> Need | None:
     """Partitions have more replicas in one rack than they need."""
     return _lasting(Reason.CROWDED_RACKS, context)
 
 
-def empty_broker(context: Context) -> Need | None:
+def empty_broker(context: NeedContext) -> Need | None:
     """Brokers are new or nearly empty."""
     return _lasting(Reason.EMPTY_BROKER, context)
 
 
-def unpreferred_leaders(context: Context) -> Need | None:
+def unpreferred_leaders(context: NeedContext) -> Need | None:
     """Preferred replicas could lead and do not."""
     return _lasting(Reason.UNPREFERRED_LEADERS, context)
 
 
-def _lasting(reason: Reason, context: Context) -> Need | None:
+def _lasting(reason: Reason, context: NeedContext) -> Need | None:
     """The state of the placement, once it has lasted for long enough."""
     since_ms = context.state.timers.of(LASTING).get((reason.value,))
     if since_ms is None or context.now_ms - since_ms < context.policy.lasting.needed_ms(reason):

@@ -21,7 +21,7 @@ PLAN_WINDOWS_MAX = 30
 """A plan rests on no more of the newest windows than these, however noisy the load of a broker is."""
 
 if TYPE_CHECKING:
-    from assignor_core.load_history.load_memory import Watched
+    from assignor_core.load_history.load_memory import SkewLimits
 
 
 class Detector(StrEnum):
@@ -112,11 +112,11 @@ class TriggerPolicy:
         return min(self.windows_over, max(2, math.ceil(2 * self.windows_over / 3)))
 
     @property
-    def watched(self) -> "Watched":
+    def watched(self) -> "SkewLimits":
         """Thresholds that the memory of past windows needs."""
-        from assignor_core.load_history.load_memory import Watched  # numpy: who only reads settings needs none
+        from assignor_core.load_history.load_memory import SkewLimits  # numpy: who only reads settings needs none
 
-        return Watched(self.enter_ratio, self.exit_ratio, self.windows_over, self.completeness_min)
+        return SkewLimits(self.enter_ratio, self.exit_ratio, self.windows_over, self.completeness_min)
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,7 @@ def with_surroundings(policy: TriggerPolicy, state: TriggerState, around: Surrou
 def last_change_ms(state: TriggerState, changed_ms: int, now_ms: int) -> int:
     """When replicas or leaders were last moved, if an execution is noted to have ended at `changed_ms`.
 
-    An end that a clock has dated ahead lies in the past. It counts as of the first step that sees it, and not anew at
+    An end that a clock has dated ahead lies in the past. It counts as of the first step that sees it, and not again at
     each one: no window would ever begin after it.
     """
     if changed_ms <= now_ms:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.gates import GATES, NEEDS, Gate, NeedKind, day_budget, mean_load
-from assignor_core.deciding.needs import Context, Hold, Need, placement_states
+from assignor_core.deciding.needs import Hold, Need, NeedContext, placement_states
 from assignor_core.deciding.observation import Evidence, Observation, Surroundings
 from assignor_core.deciding.plan_requests import attempt_of, gain_of_noise, plan_request
 from assignor_core.deciding.policy import DecisionPolicy, Mode
@@ -58,7 +58,7 @@ class Decision:
 class Tried:
     """Result of the gates for one kind of need."""
 
-    context: Context
+    context: NeedContext
     """Context with the state after the try, and the plan if one was made."""
     need: Need | None = None
     gate: Gate | None = None
@@ -105,7 +105,7 @@ def step(
 
 
 def _decision(
-    context: Context,
+    context: NeedContext,
     waited: Due,
     evaluation: Evaluation,
     proposed: ProposedPlan | None,
@@ -117,7 +117,9 @@ def _decision(
     return Decision(evaluation, context.observation.skews[-1], proposed, may_act, waited.dropped, traced)
 
 
-def _first_look(state: TriggerState, observation: Observation, policy: DecisionPolicy, evidence: Evidence) -> Context:
+def _first_look(
+    state: TriggerState, observation: Observation, policy: DecisionPolicy, evidence: Evidence
+) -> NeedContext:
     """Returns the state with under-replicated partitions and states of the placement brought up to now."""
     live, now_ms = observation.live, observation.now_ms
     placement = placement_states(
@@ -141,16 +143,16 @@ def _first_look(state: TriggerState, observation: Observation, policy: DecisionP
         recurring=observation.recurring,
         recurring_planned_ms=dict(state.recurring_planned_ms),
     )
-    return Context(state, observation, policy, evidence, around, placement)
+    return NeedContext(state, observation, policy, evidence, around, placement)
 
 
-def _groups_behind(context: Context) -> Mapping[int, str]:
+def _groups_behind(context: NeedContext) -> Mapping[int, str]:
     """Groups that fall behind on hot brokers, by broker; read only while they can decide something."""
     hot = may_be_urgent(context.trigger, context.state, context.observation.skews, context.around)
     return context.evidence.groups_behind(hot) if hot else {}
 
 
-def second_look(context: Context, behind: Mapping[int, str]) -> Context:
+def second_look(context: NeedContext, behind: Mapping[int, str]) -> NeedContext:
     """With what the windows show of load, and brokers that are offline carried on to now."""
     policy, state, around, now_ms = context.trigger, context.state, context.around, context.now_ms
     around = replace(around, behind=behind, changed_ms=last_change_ms(state, around.changed_ms, now_ms))
@@ -161,7 +163,9 @@ def second_look(context: Context, behind: Mapping[int, str]) -> Context:
     return replace(context, state=state, around=around, judged=of_load)
 
 
-def first_plan(context: Context, needs: tuple[NeedKind, ...] = NEEDS) -> tuple[Tried, str | None, tuple[Traced, ...]]:
+def first_plan(
+    context: NeedContext, needs: tuple[NeedKind, ...] = NEEDS
+) -> tuple[Tried, str | None, tuple[Traced, ...]]:
     """The most urgent need that gets a plan, or what holds the most urgent one; full log dirs without a plan, in words;
     and all needs that were looked at.
 
@@ -213,7 +217,7 @@ def _with_figures_of(load: Tried | None, tried: Tried) -> Tried:
     return replace(tried, need=need)
 
 
-def _tried(kind: NeedKind, context: Context) -> Tried:
+def _tried(kind: NeedKind, context: NeedContext) -> Tried:
     """Whether the cluster has this need, and the plan for it or the first gate that holds."""
     need = kind.find(context)
     if need is None or isinstance(need, Hold):
@@ -241,7 +245,7 @@ def _held(tried: Tried, *, after_plan: bool) -> Tried:
     return replace(tried, need=need, passed=tuple(passed))
 
 
-def _planned(need: Need, context: Context) -> Context:
+def _planned(need: Need, context: NeedContext) -> NeedContext:
     """Returns the context with the plan for `need`, or why none can be made."""
     policy, state, observation = context.policy, context.state, context.observation
     failed = need.reason is Reason.BROKER_FAILED

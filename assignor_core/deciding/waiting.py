@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.gates import day_budget, hours_are_open, obstacle, too_many
-from assignor_core.deciding.needs import Context
+from assignor_core.deciding.needs import NeedContext
 from assignor_core.deciding.policy import Mode
 from assignor_core.deciding.reasons import Evaluation, Reason, Verdict
 from assignor_core.deciding.state import TriggerState, WaitingPlan, after_plan
@@ -46,7 +46,7 @@ class Due:
         return replace(held, reason=reason, detail=f"plan {waiting} waits: {why}; {held.detail}")
 
 
-def due(context: Context) -> Due:
+def due(context: NeedContext) -> Due:
     """What becomes of the plan that waited: it is due if its hours have come and it still fits the cluster."""
     waiting = context.state.waiting
     if waiting is None:
@@ -61,7 +61,7 @@ def due(context: Context) -> Due:
     return replace(found, traced=(Traced(WAITING_PLAN, is_found=True, text=text, held_by=held_by, why=why),))
 
 
-def _why(found: Due, waiting: WaitingPlan, context: Context) -> str:
+def _why(found: Due, waiting: WaitingPlan, context: NeedContext) -> str:
     """Why the waiting plan is not carried out now."""
     if found.waits_on is not None:
         return found.waits_on[1]
@@ -73,7 +73,7 @@ def _why(found: Due, waiting: WaitingPlan, context: Context) -> str:
     return outage or f"mode is {context.policy.mode}"
 
 
-def _due(waiting: WaitingPlan, context: Context) -> Due:
+def _due(waiting: WaitingPlan, context: NeedContext) -> Due:
     state = context.state
     harmful = _harmful(waiting, context)
     if harmful is not None:
@@ -102,11 +102,11 @@ def _due(waiting: WaitingPlan, context: Context) -> Due:
     return Due(after, (kept, Evaluation(Verdict.PLAN, reason, detail, resource, ratio)))
 
 
-def _harmful(waiting: WaitingPlan, context: Context) -> DroppedPlan | None:
+def _harmful(waiting: WaitingPlan, context: NeedContext) -> DroppedPlan | None:
     """The plan that waits, if it would do harm now; None else.
 
     One that replaces failed brokers would empty a sound broker once one of them is back. If others are still away, the
-    trigger plans for those anew. One that adds replicas to a broker that is drained would fill that broker again.
+    trigger plans for those again. One that adds replicas to a broker that is drained would fill that broker again.
     """
     drained = context.observation.drained
     back = sorted(set(waiting.failed).difference(context.around.missing_brokers))
@@ -119,7 +119,7 @@ def _harmful(waiting: WaitingPlan, context: Context) -> DroppedPlan | None:
     return DroppedPlan(waiting.plan_id, f"would go to broker {filled[0]}, which is drained") if filled else None
 
 
-def _waits_on(waiting: WaitingPlan, context: Context) -> tuple[Reason, str] | None:
+def _waits_on(waiting: WaitingPlan, context: NeedContext) -> tuple[Reason, str] | None:
     """Why the waiting plan would have to wait for long, or copies more than is left of the day's budget."""
     relieves = bool(waiting.failed)
     problem = obstacle(context.state, context.observation.live, context.now_ms, relieves=relieves)

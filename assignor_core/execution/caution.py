@@ -49,7 +49,7 @@ class LatencyBound:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SkewOutcome:
     """max/mean of one resource before a plan, as the plan promised it, and as it was measured after."""
 
     before: float
@@ -114,7 +114,7 @@ def throttle_rates(
     }
 
 
-def delivered(outcome: Outcome) -> bool | None:
+def delivered(outcome: SkewOutcome) -> bool | None:
     """Whether a plan did what it promised; None where it promised too little to judge.
 
     >>> delivered(Outcome(before=1.5, predicted=1.1, measured=1.2)), delivered(Outcome(1.5, 1.1, 1.45))
@@ -126,7 +126,7 @@ def delivered(outcome: Outcome) -> bool | None:
     return outcome.before - outcome.measured >= GAIN_KEPT_MIN * promised
 
 
-def judged_by(outcomes: Mapping[str, Outcome]) -> Outcome | None:
+def judged_by(outcomes: Mapping[str, SkewOutcome]) -> SkewOutcome | None:
     """Returns a plan's outcome for the resource that it was made for: the largest promised gain. None without any.
 
     >>> judged_by({"bytes_in": Outcome(1.5, 1.1, 1.2), "disk": Outcome(1.2, 1.1, 1.3)}).measured
@@ -135,7 +135,7 @@ def judged_by(outcomes: Mapping[str, Outcome]) -> Outcome | None:
     return max(outcomes.values(), key=lambda outcome: outcome.before - outcome.predicted, default=None)
 
 
-def bad_plans_in_a_row(outcomes: Sequence[Outcome]) -> int:
+def bad_plans_in_a_row(outcomes: Sequence[SkewOutcome]) -> int:
     """How many of the newest plans (oldest first) did not deliver, one after the other.
 
     >>> bad_plans_in_a_row([Outcome(1.5, 1.1, 1.1), Outcome(1.5, 1.1, 1.5), Outcome(1.5, 1.1, 1.6)])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from assignor_core.execution.caution import Outcome
+from assignor_core.execution.caution import SkewOutcome
 from assignor_core.resources import TRIGGERING, Resource
 
 ABORT_SEQUENCE = 1_000_000
@@ -102,13 +102,13 @@ class Figures:
             movements_cancelled=None,
         )
 
-    def outcomes(self) -> dict[str, Outcome]:
+    def outcomes(self) -> dict[str, SkewOutcome]:
         """What was promised and measured of each load, where all three ratios are known.
 
         Counts are left out: they come true whatever the load does.
         """
         return {
-            resource: Outcome(self.before[resource], self.predicted[resource], self.measured[resource])
+            resource: SkewOutcome(self.before[resource], self.predicted[resource], self.measured[resource])
             for resource in TRIGGERING
             if all(resource in ratios for ratios in (self.before, self.predicted, self.measured))
         }

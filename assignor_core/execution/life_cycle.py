@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from assignor_core.errors import IllegalTransition
-from assignor_core.execution.caution import Outcome, judged_by
+from assignor_core.execution.caution import SkewOutcome, judged_by
 from assignor_core.execution.events import Event, EventRecord, Figures
 from assignor_core.throttles import is_tagged
 
@@ -177,7 +177,7 @@ class Execution:
         return self.figures.begins_ms
 
     def may_begin(self, now_ms: int) -> bool:
-        """Whether the execution is approved, has not started, and its time has come."""
+        """Whether the execution is approved, has not started, and may start at this time."""
         return self.phase is Phase.WAITING and (self.begins_ms is None or now_ms >= self.begins_ms)
 
     def has_turn(self, now_ms: int) -> bool:
@@ -314,7 +314,7 @@ class Execution:
         return next((record for record in reversed(self.events) if record.event is Event.MEASURED), None)
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> SkewOutcome | None:
         """Outcome that the execution is judged by: of the load with the largest promise. None where nothing was
         measured.
         """

@@ -59,7 +59,7 @@ FINISHED = frozenset({Progress.DONE, Progress.GONE, Progress.SKIPPED, Progress.N
 class PastLooks:
     """How many looks in a row have shown a partition in a state that can last for a moment only.
 
-    One process counts for itself; a process that starts counts anew.
+    Each process counts on its own; a process that starts begins at 0.
     """
 
     unlisted: Mapping[PartitionKey, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class PastLooks:
     unshown: Mapping[PartitionKey, tuple[tuple[int, ...], int]] = field(default_factory=dict)
     """Target of a partition's newest reassignment, which is over and not shown by metadata, and the looks since.
 
-    To ask anew meanwhile could undo what others have done, and begin a wave before the one that it waits for is made.
+    To ask again meanwhile could undo what others have done, and begin a wave before the one that it waits for is made.
     """
 
     def taken(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> Self:

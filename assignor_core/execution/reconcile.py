@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from assignor_core.execution.accounting import NO_REFUSALS, what_was_made
 from assignor_core.execution.progress import FINISHED, NO_LOOKS, PastLooks, Progress, next_replicas, progress_of
-from assignor_core.execution.room import Room, waiting_text
+from assignor_core.execution.room import RoomLeft, waiting_text
 from assignor_core.live import (
     RELIEF_MAX_AWAY_SHARE,
     LiveCluster,
@@ -130,7 +130,7 @@ def next_step(
     looks: PastLooks = NO_LOOKS,
     refused: Mapping[PartitionKey, str] = NO_REFUSALS,
     not_elected: Mapping[PartitionKey, str] = NO_REFUSALS,
-    room: Room | None = None,
+    room: RoomLeft | None = None,
     progress: Mapping[PartitionKey, Progress] | None = None,
 ) -> Step:
     """The one next step. Order: give up, else submit, else elect, else wait, else done.
@@ -207,7 +207,7 @@ def wave_pending(plan: Plan, progress: Mapping[PartitionKey, Progress]) -> list[
 
 
 def without_room(
-    plan: Plan, cluster: LiveCluster, progress: Mapping[PartitionKey, Progress], limits: Limits, room: Room
+    plan: Plan, cluster: LiveCluster, progress: Mapping[PartitionKey, Progress], limits: Limits, room: RoomLeft
 ) -> dict[PartitionKey, str]:
     """Movements of the wave under way that do not fit on the disks, even alone, with the reason."""
     lacking = {}
@@ -252,7 +252,11 @@ def _held_up_text(cluster: LiveCluster, held_up: Sequence[PartitionKey]) -> str:
 
 
 def _to_submit(
-    plan: Plan, cluster: LiveCluster, progress: Mapping[PartitionKey, Progress], limits: Limits, room: Room | None
+    plan: Plan,
+    cluster: LiveCluster,
+    progress: Mapping[PartitionKey, Progress],
+    limits: Limits,
+    room: RoomLeft | None,
 ) -> dict[PartitionKey, tuple[int, ...]]:
     """Pending movements of the wave under way that fit below the caps and on the disks, in the plan's order. One that
     copies nothing counts for elections alone: brokers elect preferred leaders by themselves, too, all at once.
@@ -355,7 +359,7 @@ def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Collection[PartitionKey
 
 
 def _lost(plan: Plan, cluster: LiveCluster) -> frozenset[int]:
-    """Brokers that are away and hold replicas, if all that the plan does is to make such replicas anew; else none.
+    """Brokers that are away and hold replicas, if the plan only re-creates such replicas; otherwise none.
 
     All of them, not only those that the plan takes replicas from: disks may have no room for what another one held.
     """

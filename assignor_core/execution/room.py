@@ -45,8 +45,8 @@ def seen_waiting(before: Waiting | None, now_ms: int) -> Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """One look at the disks of the brokers that receive."""
+class RoomLeft:
+    """Room on the disks of the brokers that receive, as one read shows it."""
 
     broker_bytes: Mapping[int, float | None]
     """Bytes that may still be copied to each broker; None where it does not show what is free."""
@@ -67,7 +67,7 @@ class Room:
         """
         silent = self.silent.intersection((*receiving, leader))
         if receiving and silent:
-            return f"broker {min(silent)} did not answer when asked for its log dirs"
+            return f"broker {min(silent)} did not answer a request for its log dirs"
         needed = self.replica_bytes.get(key, 0)
         for broker in sorted(receiving):
             room = self.broker_bytes.get(broker)

@@ -100,7 +100,7 @@ class RoomWithin:
         Within a broker that catches up or receives replicas nothing more is copied: its disks are at work, and what
         still arrives is not known.
         """
-        obstacles = {broker: f"broker {broker} did not answer when asked for its log dirs" for broker in brokers}
+        obstacles = {broker: f"broker {broker} did not answer a request for its log dirs" for broker in brokers}
         for broker, behind in behind_within(live, log_dirs, brokers).items():
             del obstacles[broker]
             if behind:

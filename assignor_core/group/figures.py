@@ -42,7 +42,7 @@ class Rebalance:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class RunTotals:
     """A whole run, from the time the group was first stable.
 
     `failed`: consumers that were refused for good; `unsettled`: 1 if a rebalance had not ended at the end.
@@ -179,7 +179,7 @@ class Ledger:
         if self._measured_from_ms is None:
             self._measured_from_ms = now_ms
 
-    def totals(self, end_ms: int) -> Totals:
+    def totals(self, end_ms: int) -> RunTotals:
         """The whole run up to `end_ms`; pauses that have not ended count until then."""
         idle = self._idle
         if self._measured_from_ms is not None:
@@ -189,7 +189,7 @@ class Ledger:
         for client in list(self._overlap_since):
             self.overlap_ends(end_ms, client)
         measured = self.rebalances[1:]
-        return Totals(
+        return RunTotals(
             rebalances=len(measured),
             rounds=sum(rebalance.rounds for rebalance in measured),
             members_stopped=sum(rebalance.members_stopped for rebalance in measured),

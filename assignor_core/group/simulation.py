@@ -11,7 +11,7 @@ from assignor_core.group.accounts import Accounts, AnyProcess
 from assignor_core.group.consumer_protocol.delivery import ConsumerProtocolConsumers
 from assignor_core.group.consumers import Consumers
 from assignor_core.group.event_queue import EventQueue
-from assignor_core.group.figures import Ledger, Rebalance, Totals
+from assignor_core.group.figures import Ledger, Rebalance, RunTotals
 from assignor_core.group.member import CONSUMER_PROTOCOL
 from assignor_core.group.scenario import (
     Crash,
@@ -42,7 +42,7 @@ class Run:
     scenario: Scenario
     trace: Sequence[Entry]
     rebalances: Sequence[Rebalance]
-    totals: Totals
+    totals: RunTotals
     end_ms: int
     generation_id: int
     settled: bool

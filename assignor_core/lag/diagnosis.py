@@ -34,7 +34,7 @@ REBALANCING_MIN_S = 120.0
 """Duration of a rebalance, s, above which the rebalance explains why nothing is read."""
 
 
-class Cause(StrEnum):
+class LagCause(StrEnum):
     """Causes of a group's lag."""
 
     REBALANCING = "rebalancing"
@@ -104,16 +104,16 @@ class GroupReading:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LagFinding:
     """One cause of lag: its subject, the figure that shows the cause, and the command that helps."""
 
-    cause: Cause
+    cause: LagCause
     subject: str
     figure: str
     helps: str
 
 
-def diagnose(group: GroupReading) -> tuple[Finding, ...]:
+def diagnose(group: GroupReading) -> tuple[LagFinding, ...]:
     """Causes in the order of `CAUSES`; none for a group that does not lag, or where nothing stands out.
 
     >>> row = lambda p, status, broker: Reading("t", p, status, f"m{p}", f"c{p}", broker, 5.0, 10.0)
@@ -127,25 +127,25 @@ def diagnose(group: GroupReading) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding is not None)
 
 
-def find_rebalancing(group: GroupReading) -> Finding | None:
+def find_rebalancing(group: GroupReading) -> LagFinding | None:
     """A rebalance does not end: nobody reads before each member has joined."""
     if group.rebalancing_seconds < REBALANCING_MIN_S:
         return None
     figure = f"rebalancing for {duration(group.rebalancing_seconds)}"
     helps = "find the member that does not join again (max.poll.interval.ms), or that joins again and again: its log"
-    return Finding(Cause.REBALANCING, group.group, figure, helps)
+    return LagFinding(LagCause.REBALANCING, group.group, figure, helps)
 
 
-def find_rebalance_storm(group: GroupReading) -> Finding | None:
+def find_rebalance_storm(group: GroupReading) -> LagFinding | None:
     """More rebalances than a group gets from deployments; each stops its members."""
     if group.rebalances_per_hour < STORM_PER_HOUR:
         return None
     figure = f"{group.rebalances_per_hour:.0f} rebalances an hour"
     helps = "static membership (group.instance.id), longer max.poll.interval.ms; try it with: rebalancer simulate"
-    return Finding(Cause.REBALANCE_STORM, group.group, figure, helps)
+    return LagFinding(LagCause.REBALANCE_STORM, group.group, figure, helps)
 
 
-def find_open_transaction(group: GroupReading) -> Finding | None:
+def find_open_transaction(group: GroupReading) -> LagFinding | None:
     """Readers of committed records wait for a producer that neither commits nor aborts."""
     held = [row for row in group.lagging if row.held_back_records > 0 and not row.is_read]
     if not held:
@@ -154,10 +154,10 @@ def find_open_transaction(group: GroupReading) -> Finding | None:
     records = sum(row.held_back_records for row in held)
     figure = f"holds {records:,} records of {_partitions(held)} back from who reads committed records"
     helps = f"kafka-transactions.sh find-hanging --broker-id ID, or look at who writes to {most.topic}"
-    return Finding(Cause.OPEN_TRANSACTION, f"{most.topic}-{most.partition}", figure, helps)
+    return LagFinding(LagCause.OPEN_TRANSACTION, f"{most.topic}-{most.partition}", figure, helps)
 
 
-def find_hanging_members(group: GroupReading) -> Finding | None:
+def find_hanging_members(group: GroupReading) -> LagFinding | None:
     """Members own partitions whose records wait, and read from none of theirs."""
     if group.rebalancing_seconds >= REBALANCING_MIN_S:
         return None
@@ -177,14 +177,14 @@ def find_hanging_members(group: GroupReading) -> Finding | None:
     return _hanging(group, stuck, what)
 
 
-def _hanging(group: GroupReading, stuck: Sequence[Reading], what: str) -> Finding:
+def _hanging(group: GroupReading, stuck: Sequence[Reading], what: str) -> LagFinding:
     topics = first_named(sorted({row.topic for row in stuck}), NAMED_MAX)
     figure = f"{what}; records of {_partitions(stuck)} of {topics} wait"
     helps = "look at the members' logs and threads, and at what they write to: it may be down"
-    return Finding(Cause.MEMBERS_HANG, group.group, figure, helps)
+    return LagFinding(LagCause.MEMBERS_HANG, group.group, figure, helps)
 
 
-def find_hot_partition(group: GroupReading) -> Finding | None:
+def find_hot_partition(group: GroupReading) -> LagFinding | None:
     """One partition that lags is written far more than its siblings."""
     hot = _hot_partitions(group)
     if not hot:
@@ -193,10 +193,10 @@ def find_hot_partition(group: GroupReading) -> Finding | None:
     total, rate = _written([one for one in group.partitions if one.topic == row.topic]), _written([row])
     figure = f"takes {rate / total:.0%} of the records of {row.topic}, {rate:,.0f}/s"
     helps = "a key that spreads its records: they stay together however many partitions the topic has"
-    return Finding(Cause.HOT_PARTITION, f"{row.topic}-{row.partition}", figure, helps)
+    return LagFinding(LagCause.HOT_PARTITION, f"{row.topic}-{row.partition}", figure, helps)
 
 
-def find_hot_broker(group: GroupReading) -> Finding | None:
+def find_hot_broker(group: GroupReading) -> LagFinding | None:
     """The lag sits with the partitions that one broker leads, which is loaded above the mean."""
     hot = {broker for broker, ratio in group.broker_load_ratio.items() if ratio > 1.0}
     rest = _telling(group)
@@ -206,10 +206,10 @@ def find_hot_broker(group: GroupReading) -> Finding | None:
     broker, behind, led = explained
     figure = f"{behind} of {len(rest.lagging)} partitions behind are led by it, {led} of {len(rest.partitions)} in all"
     ratio = group.broker_load_ratio[int(broker)]
-    return Finding(Cause.HOT_BROKER, f"broker {broker}", f"{figure}; load {ratio:.2f} x mean", "rebalancer plan")
+    return LagFinding(LagCause.HOT_BROKER, f"broker {broker}", f"{figure}; load {ratio:.2f} x mean", "rebalancer plan")
 
 
-def find_slow_member(group: GroupReading) -> Finding | None:
+def find_slow_member(group: GroupReading) -> LagFinding | None:
     """The lag sits with the partitions that one of several members owns, and another reads more than it does."""
     explained = _explains(_telling(group), lambda row: row.member_id)
     if explained is None:
@@ -224,12 +224,12 @@ def find_slow_member(group: GroupReading) -> Finding | None:
     figure = (
         f"{behind} of its {owned} partitions behind, it reads {read[member]:,.0f}/s of {written:,.0f}/s; others keep up"
     )
-    return Finding(
-        Cause.SLOW_MEMBER, f"{client} ({member})", figure, "look at that member's CPU, garbage and downstream"
+    return LagFinding(
+        LagCause.SLOW_MEMBER, f"{client} ({member})", figure, "look at that member's CPU, garbage and downstream"
     )
 
 
-def find_too_few_partitions(group: GroupReading) -> Finding | None:
+def find_too_few_partitions(group: GroupReading) -> LagFinding | None:
     """The whole group lags, and has a member for each partition already: more members would be idle."""
     members, partitions = len(group.members), len(group.partitions)
     if not _at_capacity(group) or not members or members < partitions:
@@ -237,25 +237,27 @@ def find_too_few_partitions(group: GroupReading) -> Finding | None:
     topic = max(group.lagging, key=lambda row: (row.produced_per_sec or 0.0, row.topic)).topic
     figure = f"{members} members read {partitions} partitions; {_flow(group)}"
     helps = f"kafka-topics.sh --alter --topic {topic} --partitions N, then more members"
-    return Finding(Cause.TOO_FEW_PARTITIONS, group.group, figure, helps)
+    return LagFinding(LagCause.TOO_FEW_PARTITIONS, group.group, figure, helps)
 
 
-def find_too_few_members(group: GroupReading) -> Finding | None:
+def find_too_few_members(group: GroupReading) -> LagFinding | None:
     """Everything lags, and more members would have something to do. Partitions do not limit those of a share group."""
     if not _at_capacity(group):
         return None
     if group.shared_by:
         figure = f"{group.shared_by} members share {len(group.partitions)} partitions; {_flow(group)}"
-        return Finding(Cause.TOO_FEW_MEMBERS, group.group, figure, "more members: any number may share a partition")
+        return LagFinding(
+            LagCause.TOO_FEW_MEMBERS, group.group, figure, "more members: any number may share a partition"
+        )
     members, partitions = len(group.members), len(group.partitions)
     if not members or members >= partitions:
         return None
     figure = f"{members} members for {partitions} partitions; {_flow(group)}"
     helps = f"more members; how many: rebalancer lag --group {group.group}"
-    return Finding(Cause.TOO_FEW_MEMBERS, group.group, figure, helps)
+    return LagFinding(LagCause.TOO_FEW_MEMBERS, group.group, figure, helps)
 
 
-CAUSES: tuple[Callable[[GroupReading], Finding | None], ...] = (
+CAUSES: tuple[Callable[[GroupReading], LagFinding | None], ...] = (
     find_rebalancing, find_rebalance_storm, find_open_transaction, find_hanging_members, find_hot_partition,
     find_hot_broker, find_slow_member, find_too_few_partitions, find_too_few_members,
 )  # fmt: skip

@@ -189,7 +189,7 @@ def _kept(history: LagHistory, kept: Flags) -> tuple[Ints, LagHistory]:
 
 
 def _since_set_back(history: LagHistory) -> LagHistory:
-    """Points since the offset was last set back, or set past records that were deleted: rates begin anew there."""
+    """Points since the offset was last set back, or set past records that were deleted: rates start again there."""
     back = np.zeros(len(history.time_ms), dtype=bool)
     before, after = history.committed[:-1], history.committed[1:]
     back[1:] = (after < before) | ((after > before) & (history.below_start[:-1] > 0))

@@ -83,7 +83,7 @@ class LagHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class LagAnswers:
     """P answers, NaN where unknown, and which of them no older point would change: the others are bounds."""
 
     values: Floats
@@ -104,7 +104,7 @@ def lag_seconds(history: LagHistory) -> Floats:
     return lag_age(history).values
 
 
-def lag_age(history: LagHistory) -> Answers:
+def lag_age(history: LagHistory) -> LagAnswers:
     """Returns P ages as `lag_seconds` does, and for which partitions the points go back far enough."""
     times, ends, starts = history.time_ms, history.log_end, history.starts
     newest = history.newest
@@ -119,7 +119,7 @@ def lag_age(history: LagHistory) -> Answers:
     passed_ms = times[before] + np.clip(share, 0.0, 1.0) * (times[after] - times[before])
     age: Floats = np.where(reached == newest, 0.0, (times[newest] - passed_ms) / 1000)
     unknown = np.isnan(committed)
-    return Answers(np.where(unknown, np.nan, age), unknown | (reached >= 0) | (began >= 0))
+    return LagAnswers(np.where(unknown, np.nan, age), unknown | (reached >= 0) | (began >= 0))
 
 
 def last_commit_ms(history: LagHistory) -> Floats:
@@ -127,12 +127,12 @@ def last_commit_ms(history: LagHistory) -> Floats:
     return newest_commit(history).values
 
 
-def newest_commit(history: LagHistory) -> Answers:
+def newest_commit(history: LagHistory) -> LagAnswers:
     """Returns P times as `last_commit_ms` does, and for which partitions a commit was seen, or nothing is committed."""
     seen = last_true(commits_seen(history), history.starts)
     unknown = np.isnan(history.committed[history.newest])
     times_ms = history.time_ms[np.where(seen < 0, history.starts, seen)]
-    return Answers(np.where(unknown, np.nan, times_ms), unknown | (seen >= 0))
+    return LagAnswers(np.where(unknown, np.nan, times_ms), unknown | (seen >= 0))
 
 
 def commits_seen(history: LagHistory) -> Flags:

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from assignor_core.lag.figures import LagPolicy
-from assignor_core.lag.history import POINTS_PER_WINDOW, Answers, Flags, Floats, Ints
+from assignor_core.lag.history import POINTS_PER_WINDOW, Flags, Floats, Ints, LagAnswers
 from assignor_core.lag.newest_first import Point
 
 
@@ -53,7 +53,7 @@ class Course:
 
 
 def keeps_up(
-    newest: Point, course: Course, age: Answers, commit: Answers, left_over: Flags, policy: LagPolicy, *,
+    newest: Point, course: Course, age: LagAnswers, commit: LagAnswers, left_over: Flags, policy: LagPolicy, *,
     now_ms: float, log_start: Floats | None = None,
 ) -> Flags:  # fmt: skip
     """P flags. `newest` is the newest point, not after `now_ms`; `age` of the lag, s, and `commit`, the newest one, ms,

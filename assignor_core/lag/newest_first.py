@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from assignor_core.lag.history import Answers, Flags, Floats, Ints, next_read
+from assignor_core.lag.history import Flags, Floats, Ints, LagAnswers, next_read
 
 Point = tuple[Floats, Floats, Floats]
 """P times (ms), committed offsets and log ends; NaN where a partition was not seen, or its offset is unknown."""
@@ -84,19 +84,19 @@ class LagTrace:
         known = ~np.isnan(point[2])
         self._oldest_known = point if known.all() else _chosen(known, point, self._oldest_known)
 
-    def age(self) -> Answers:
+    def age(self) -> LagAnswers:
         """Returns P ages of the next record to be read, seconds, as `lag_age` does."""
         time_ms, committed, _ = self.newest
         is_known = ~np.isnan(self._age_s)
         age_s = np.where(is_known, self._age_s, (time_ms - self._oldest[0]) / 1000)
         unknown = np.isnan(committed)
-        return Answers(np.where(unknown, np.nan, age_s), unknown | is_known)
+        return LagAnswers(np.where(unknown, np.nan, age_s), unknown | is_known)
 
-    def commit(self) -> Answers:
+    def commit(self) -> LagAnswers:
         """Returns P times of the newest commit, ms, as `newest_commit` does."""
         unknown, is_known = np.isnan(self.newest[1]), ~np.isnan(self._commit_ms)
         commit_ms = np.where(is_known, self._commit_ms, self._oldest[0])
-        return Answers(np.where(unknown, np.nan, commit_ms), unknown | is_known)
+        return LagAnswers(np.where(unknown, np.nan, commit_ms), unknown | is_known)
 
     def _note_drop(self, point: Point) -> None:
         later_ms, _, later_end = self._oldest_known

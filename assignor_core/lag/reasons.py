@@ -79,9 +79,7 @@ def reason(status: LagStatus, at_once: LagStatus, figures: PartitionFigures) -> 
         case LagStatus.STOP | LagStatus.STALL:
             return _not_read(status, figures)
         case LagStatus.REWIND:
-            return (
-                f"set back by {figures.rewound_records:,} records, {figures.lag_records or 0:,} to read again or anew"
-            )
+            return f"set back by {figures.rewound_records:,} records, {figures.lag_records or 0:,} to read again"
         case LagStatus.OK:
             return _well(at_once, figures)
 

@@ -106,7 +106,7 @@ class Evaluated:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class LagCase:
     """The facts that rules judge: P partitions at one evaluation."""
 
     figures: LagFigures
@@ -141,10 +141,10 @@ class Case:
         return self.waited_ms > self.patience_ms
 
 
-Predicate = Callable[[Case], Flags]
+Predicate = Callable[[LagCase], Flags]
 
 
-class Rule(NamedTuple):
+class VerdictRule(NamedTuple):
     """`holds` gives the verdict; one that is `certain` counts at the first evaluation."""
 
     status: LagStatus
@@ -152,39 +152,39 @@ class Rule(NamedTuple):
     certain: bool = False
 
 
-def may_be_beyond(case: Case) -> Flags:
+def may_be_beyond(case: LagCase) -> Flags:
     """Committed beyond the log end, as one sample shows it: the log may have grown between the two requests."""
     return np.isnan(case.figures.beyond_records)
 
 
-def is_beyond_unowned(case: Case) -> Flags:
+def is_beyond_unowned(case: LagCase) -> Flags:
     """Committed beyond the log end, and nobody is there: the topic was made again, or lost records."""
     return (case.figures.beyond_records > 0) & ~case.standing.held & ~case.standing.has_members_unknown
 
 
-def is_beyond(case: Case) -> Flags:
+def is_beyond(case: LagCase) -> Flags:
     """Committed beyond the log end: a consumer there reads nothing, however much is written below."""
     return case.figures.beyond_records > 0
 
 
-def is_caught_up(case: Case) -> Flags:
+def is_caught_up(case: LagCase) -> Flags:
     """No more lag than allowed, and nothing was lost lately."""
     figures = case.figures
     allowed = np.maximum(case.standing.allowed_records, figures.markers)
     return (figures.lag_records <= allowed) & ~(figures.lost_records > 0)
 
 
-def never_commits(case: Case) -> Flags:
+def never_commits(case: LagCase) -> Flags:
     """A member owns it, records arrive, and after a while nothing was ever committed."""
     return _is_uncommitted(case) & case.standing.owned
 
 
-def is_unnoticed(case: Case) -> Flags:
+def is_unnoticed(case: LagCase) -> Flags:
     """Members read the topic's other partitions, records arrive, and after a while nobody owns this one."""
     return _is_uncommitted(case) & case.standing.orphaned
 
 
-def is_unknown(case: Case) -> Flags:
+def is_unknown(case: LagCase) -> Flags:
     """Nothing to judge by: no commit, too few windows, or a topic that the group does not read any more.
 
     A topic whose partitions were committed again and again until lately was not given up: whoever read it is away.
@@ -194,32 +194,32 @@ def is_unknown(case: Case) -> Flags:
     return np.isnan(figures.lag_records) | too_few | (case.standing.left_over & ~(figures.commits > 1))
 
 
-def is_rewound(case: Case) -> Flags:
+def is_rewound(case: LagCase) -> Flags:
     """Below the highest offset committed: every drop that was not made good, the first or the tenth."""
     return case.figures.rewound_records > 0
 
 
-def is_stopped_or_stalled(case: Case) -> Flags:
+def is_stopped_or_stalled(case: LagCase) -> Flags:
     """Records wait too long, and whether anybody is there to read them is not shown."""
     return case.waits_too_long & case.standing.has_members_unknown
 
 
-def is_stopped(case: Case) -> Flags:
+def is_stopped(case: LagCase) -> Flags:
     """Records wait too long, and nobody is there to read them."""
     return case.waits_too_long & ~case.standing.held
 
 
-def is_stalled(case: Case) -> Flags:
+def is_stalled(case: LagCase) -> Flags:
     """Records wait too long, with somebody there."""
     return case.waits_too_long & case.standing.held
 
 
-def lost_records(case: Case) -> Flags:
+def lost_records(case: LagCase) -> Flags:
     """Records were deleted in the look-back before they were read."""
     return case.figures.lost_records > 0
 
 
-def is_behind(case: Case) -> Flags:
+def is_behind(case: LagCase) -> Flags:
     """Older than patience lasts, and at its lowest no lower than before."""
     figures, shrink_min = case.figures, case.policy.shrink_min
     fall = figures.lag_low_before - figures.lag_low_lately
@@ -233,20 +233,20 @@ def is_behind(case: Case) -> Flags:
     return behind
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(LagStatus.UNKNOWN, may_be_beyond, certain=True),
-    Rule(LagStatus.STOP, is_beyond_unowned, certain=True),
-    Rule(LagStatus.STALL, is_beyond, certain=True),
-    Rule(LagStatus.OK, is_caught_up),
-    Rule(LagStatus.STALL, never_commits),
-    Rule(LagStatus.STOP, is_unnoticed),
-    Rule(LagStatus.UNKNOWN, is_unknown),
-    Rule(LagStatus.REWIND, is_rewound),
-    Rule(LagStatus.UNKNOWN, is_stopped_or_stalled),
-    Rule(LagStatus.STOP, is_stopped),
-    Rule(LagStatus.STALL, is_stalled),
-    Rule(LagStatus.WARN, lost_records, certain=True),
-    Rule(LagStatus.WARN, is_behind),
+RULES: tuple[VerdictRule, ...] = (
+    VerdictRule(LagStatus.UNKNOWN, may_be_beyond, certain=True),
+    VerdictRule(LagStatus.STOP, is_beyond_unowned, certain=True),
+    VerdictRule(LagStatus.STALL, is_beyond, certain=True),
+    VerdictRule(LagStatus.OK, is_caught_up),
+    VerdictRule(LagStatus.STALL, never_commits),
+    VerdictRule(LagStatus.STOP, is_unnoticed),
+    VerdictRule(LagStatus.UNKNOWN, is_unknown),
+    VerdictRule(LagStatus.REWIND, is_rewound),
+    VerdictRule(LagStatus.UNKNOWN, is_stopped_or_stalled),
+    VerdictRule(LagStatus.STOP, is_stopped),
+    VerdictRule(LagStatus.STALL, is_stalled),
+    VerdictRule(LagStatus.WARN, lost_records, certain=True),
+    VerdictRule(LagStatus.WARN, is_behind),
 )
 """The first that holds is the verdict; OK if none does. docs/lag.md has them as a table."""
 
@@ -281,7 +281,7 @@ def worst_of(status: Ints, group: Ints, groups: int) -> Ints:
     return worst
 
 
-def _is_uncommitted(case: Case) -> Flags:
+def _is_uncommitted(case: LagCase) -> Flags:
     """For two look-backs: who commits rarely has its time, and new partitions are noticed."""
     return case.figures.uncommitted_ms > 2 * case.policy.look_back_ms
 
@@ -293,7 +293,7 @@ def _judge(
     figures = measure(
         history, policy, until_ms=until_ms, allowed_records=standing.allowed_records, earlier=standing.earlier
     )
-    case = Case(figures, standing, policy, until_ms)
+    case = LagCase(figures, standing, policy, until_ms)
     verdicts = np.full(len(history.starts), int(LagStatus.OK))
     certain = np.zeros(len(history.starts), dtype=bool)
     # Without a commit there is no lag; with nothing in the log there is nothing to be behind of.

@@ -77,7 +77,7 @@ AskedPlan = Callable[[ClusterState, PlannerPolicy], Plan]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLoads:
+class LeaderLoads:
     """What leaders report of their partitions in the windows that a plan rests on."""
 
     rates: Rates
@@ -127,7 +127,7 @@ class Model:
 def build_model(
     live: LiveCluster,
     log_dirs: LogDirs,
-    measured: PartitionLoads,
+    measured: LeaderLoads,
     windows: tuple[ClosedWindow, ...],
     *,
     cluster_name: str,
@@ -213,7 +213,7 @@ def propose_on(
     if policy.add & unreported:
         raise NothingToPlanOn(f"the load of broker {min(policy.add & unreported)} is unknown in the newest window")
     if policy.add & silent:
-        raise NothingToPlanOn(f"broker {min(policy.add & silent)} did not answer when asked for its log dirs")
+        raise NothingToPlanOn(f"broker {min(policy.add & silent)} did not answer a request for its log dirs")
     excluded = policy.excluded_brokers | unreported | silent
     narrowed = replace(
         policy, pinned_partitions=model.unknown, excluded_brokers=excluded,

@@ -89,7 +89,7 @@ class Levels:
         return cls((), ints, ints, floats, floats, floats, floats, floats, ints, ints, ints, floats)
 
     def changed(self) -> "Levels":
-        """Returns the levels after replicas were moved: level and evidence begin anew, the noise stays."""
+        """Returns the levels after replicas were moved: level and evidence start again, the noise stays."""
         zeros = np.zeros(len(self.brokers), np.int64)
         nothing = np.zeros(len(self.brokers))
         return replace(
@@ -381,7 +381,7 @@ def _lasted(episode: OpenEpisode) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class SkewLimits:
     """What counts as skew, and how complete a window must be to count."""
 
     enter_ratio: float
@@ -405,7 +405,7 @@ class LoadMemory:
     levels: Mapping[str, Levels] = field(default_factory=lambda: MappingProxyType({}))
     episodes: Mapping[str, Episodes] = field(default_factory=lambda: MappingProxyType({}))
 
-    def after(self, windows: Sequence[SkewWindow], watched: Watched, *, changed_ms: int) -> "LoadMemory":
+    def after(self, windows: Sequence[SkewWindow], watched: SkewLimits, *, changed_ms: int) -> "LoadMemory":
         """With those of `windows`, oldest first, that are new; replicas or leaders were last moved at `changed_ms`."""
         memory = self
         for window in windows:
@@ -413,7 +413,7 @@ class LoadMemory:
                 memory = memory._with(window, watched, changed_ms)
         return memory
 
-    def _with(self, window: SkewWindow, watched: Watched, changed_ms: int) -> "LoadMemory":
+    def _with(self, window: SkewWindow, watched: SkewLimits, changed_ms: int) -> "LoadMemory":
         if window.completeness < watched.completeness_min:
             return replace(self, newest_ms=window.window_end_ms)
         memory = self

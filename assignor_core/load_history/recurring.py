@@ -3,7 +3,7 @@
 Times of a day are compared in slots of ten minutes (UTC, counted from the epoch). `RecurringLoad` holds what the last
 weeks have shown, slot by slot: the mean load, and which brokers were far above it. It is made of closed windows and of
 the times at which replicas were moved, so any process can make it again. What comes back on another broker after a move
-is learned anew.
+is learned again.
 
 A plan for a nightly job must not hide when that job ends. A plan that evens out a skew makes the rest of the skew
 invisible. So shares after a move are multiplied by what the move has changed, until the broker falls as far below its
@@ -18,7 +18,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any
 
-from assignor_core.load_history.load_memory import Watched
+from assignor_core.load_history.load_memory import SkewLimits
 from assignor_core.load_history.windows import SIGMA_PER_MEDIAN, SkewWindow
 from assignor_core.maintenance import DAY_MINUTES, DAYS, EPOCH_DAY, MINUTE_MS
 
@@ -217,7 +217,7 @@ class RecurringLoad:
     followed: Mapping[str, Mapping[int, FollowedSkew]] = field(default_factory=lambda: MappingProxyType({}))
     """Skews that have not ended, by resource and broker. A restart forgets them."""
 
-    def after(self, windows: Sequence[SkewWindow], watched: Watched, *, changed_ms: int = 0) -> "RecurringLoad":
+    def after(self, windows: Sequence[SkewWindow], watched: SkewLimits, *, changed_ms: int = 0) -> "RecurringLoad":
         """With those of `windows`, oldest first, that are new; replicas or leaders were last moved at `changed_ms`."""
         history = self
         for window in windows:
@@ -236,7 +236,7 @@ class RecurringLoad:
             return None
         return day.shares.get(broker, {}).get(at, 1.0)
 
-    def _with(self, window: SkewWindow, watched: Watched, changed_ms: int) -> "RecurringLoad":
+    def _with(self, window: SkewWindow, watched: SkewLimits, changed_ms: int) -> "RecurringLoad":
         if window.completeness < watched.completeness_min:
             return replace(self, newest_ms=window.window_end_ms)
         history, by_resource = self._unmended(window, watched.enter_ratio, changed_ms)

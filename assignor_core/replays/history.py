@@ -40,7 +40,7 @@ class HistoryBroker:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class History:
+class RecordedHistory:
     """A cluster, and its loads over H hours; P partitions in the order of their keys."""
 
     cluster_name: str
@@ -122,7 +122,7 @@ def filled(rates: Floats) -> tuple[Floats, int]:
     return result, int(is_unknown.sum())
 
 
-def history_of(trace: Trace) -> History:
+def history_of(trace: Trace) -> RecordedHistory:
     """The hours of a trace that begins with a whole hour, with each broker's load shared out to partitions.
 
     Each partition has one replica, so that a broker's load is the trace's until a plan moves something. Bytes out are
@@ -143,7 +143,7 @@ def history_of(trace: Trace) -> History:
     means = np.where(counts > 0, sums / np.maximum(counts, 1), overall)
     led_by = np.repeat(np.arange(len(trace.brokers)), GENERATED_PER_BROKER)
     rates = np.repeat(means[:, led_by, None] / GENERATED_PER_BROKER, len(RATE_KEYS), axis=2)
-    return History(
+    return RecordedHistory(
         trace.name,
         tuple(HistoryBroker(broker) for broker in trace.brokers),
         tuple((GENERATED_TOPIC, number) for number in range(len(led_by))),

@@ -18,15 +18,15 @@ from assignor_core.disks import LogDirDescription
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
 from assignor_core.live_plans.measured_loads import DAY_HOURS, NO_HOURS, HourlyRates, merged
-from assignor_core.live_plans.planning import PartitionLoads, build_model, propose_elections, propose_on
+from assignor_core.live_plans.planning import LeaderLoads, build_model, propose_elections, propose_on
 from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.maintenance import may_act
 from assignor_core.plan import Movement
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.replays.copying import Copying, Pace
-from assignor_core.replays.history import BYTES_IN_AT, BYTES_OUT_AT, HOUR_MS, History
-from assignor_core.replays.replay import Outcome, Replay, Tick, WorldEvidence
+from assignor_core.replays.history import BYTES_IN_AT, BYTES_OUT_AT, HOUR_MS, RecordedHistory
+from assignor_core.replays.replay import Replay, Tick, TickOutcome, WorldEvidence
 from assignor_core.resources import Resource
 
 SHOWN = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.DISK)
@@ -102,7 +102,7 @@ class ReplayedHours:
 
 
 def replay(
-    history: History,
+    history: RecordedHistory,
     policy: DecisionPolicy,
     *,
     pace: Pace,
@@ -159,7 +159,7 @@ class PlacedHours:
                 ratios[hour] /= len(numbers)
                 self._loads[name][hour] = np.where(cluster.alive, cluster.loads(hour)[name], np.nan)
 
-    def note(self, tick: Tick, outcome: Outcome) -> None:
+    def note(self, tick: Tick, outcome: TickOutcome) -> None:
         """Count the window; what is under way goes on for a window, or a plan begins."""
         skew = outcome.skew
         for name, ratios in self._ratios.items():
@@ -287,7 +287,7 @@ class RealPlans(WorldEvidence):
         model = build_model(
             self._cluster.live,
             self._cluster.log_dirs(),
-            PartitionLoads(
+            LeaderLoads(
                 dict(zip(self._history.partitions, rates, strict=True)),
                 {window.start_ms: window.client_bytes_in for window in request.windows},
                 self._hourly,
@@ -317,7 +317,7 @@ class RealPlans(WorldEvidence):
         return total / len(windows)
 
 
-def _hours_of_day(history: History, days: int) -> HourlyRates:
+def _hours_of_day(history: RecordedHistory, days: int) -> HourlyRates:
     """Means by the hour of the day over the whole history, in so few parts that plans stay quick; none for 0 days."""
     if days < 1:
         return NO_HOURS
@@ -335,7 +335,7 @@ class PlacedCluster:
     The partitions as objects, which decisions need, are built again only where a movement has ended.
     """
 
-    def __init__(self, history: History, away: frozenset[int]) -> None:
+    def __init__(self, history: RecordedHistory, away: frozenset[int]) -> None:
         self.history = history
         self.broker_ids = tuple(row.broker_id for row in history.brokers)
         self._index = {broker: index for index, broker in enumerate(self.broker_ids)}

@@ -17,7 +17,7 @@ from assignor_core.load import Floats
 from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.replays.recorded_windows import EvenPlans, evened
-from assignor_core.replays.replay import Outcome, PlanMade, Replay, Tick
+from assignor_core.replays.replay import PlanMade, Replay, Tick, TickOutcome
 from assignor_core.resources import Resource
 
 OF_WINDOWS = frozenset(
@@ -128,7 +128,7 @@ class RecordedDecisions:
             elif then.verdict is Verdict.PLAN:
                 yield PlanMade(then.decided_ms)
 
-    def note(self, tick: Tick, outcome: Outcome) -> None:
+    def note(self, tick: Tick, outcome: TickOutcome) -> None:
         """The newest decision is what it comes to now."""
         if outcome.decision is not None:
             found, then = outcome.decision.evaluation, self.again[-1]

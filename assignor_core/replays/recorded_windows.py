@@ -23,7 +23,7 @@ from assignor_core.plan import Movement, Plan
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.replays.history import known_sums
-from assignor_core.replays.replay import Outcome, Replay, Tick, WorldEvidence
+from assignor_core.replays.replay import Replay, Tick, TickOutcome, WorldEvidence
 from assignor_core.replays.traces import Trace
 from assignor_core.resources import Resource
 
@@ -199,7 +199,7 @@ class RecordedWindows:
             window, is_executing = self._closed_window(row, end_ms), self._under_way is not None
             yield Tick(end_ms, self._live[row], (window,), changed_ms=self._changed_ms, is_executing=is_executing)
 
-    def note(self, tick: Tick, outcome: Outcome) -> None:
+    def note(self, tick: Tick, outcome: TickOutcome) -> None:
         """Count the window; a plan begins to be carried out, or is in force from now on."""
         is_skewed = self._in_skew[self._row]
         if outcome.decision is not None:
@@ -246,7 +246,7 @@ class RecordedWindows:
         brokers = frozenset().union(*by_resource.values())
         return ClosedWindow(end_ms - self._window_ms, end_ms, brokers, by_resource)
 
-    def _note_flap(self, outcome: Outcome, now_ms: int) -> None:
+    def _note_flap(self, outcome: TickOutcome, now_ms: int) -> None:
         before, after = outcome.before.breached_since_ms, outcome.after.breached_since_ms
         if before is not None and after is None:
             self._even_since_ms = now_ms

@@ -52,7 +52,7 @@ class PlanMade:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TickOutcome:
     """What came of one tick."""
 
     skew: SkewWindow
@@ -121,7 +121,7 @@ class World(Protocol):
     def ticks(self) -> Iterable[Tick | PlanMade]:
         """All ticks, oldest first. Each one follows from what `note` was given of those before."""
 
-    def note(self, tick: Tick, outcome: Outcome) -> None:
+    def note(self, tick: Tick, outcome: TickOutcome) -> None:
         """Take in what came of a tick."""
 
 
@@ -146,7 +146,7 @@ class Replay:
             waiting = self._state.waiting
             self._world.evidence.forget_all_but(None if waiting is None else waiting.plan_id)
 
-    def _outcome(self, tick: Tick) -> Outcome:
+    def _outcome(self, tick: Tick) -> TickOutcome:
         trigger, before = self._policy.trigger, self._state
         moved_ms = max(tick.changed_ms, before.changed_ms)
         measured = self._closed(tick)
@@ -159,7 +159,7 @@ class Replay:
             self._recurring = self._recurring.after(skews, trigger.watched, changed_ms=moved_ms)
         newest = measured[-1] if measured else skews[-1]
         if tick.is_executing:
-            return Outcome(newest, before, before, None)
+            return TickOutcome(newest, before, before, None)
         self._memory = self._memory.after(skews, trigger.watched, changed_ms=moved_ms)
         observation = Observation(
             tick.now_ms,
@@ -172,7 +172,7 @@ class Replay:
             recurring=self._recurring,
         )
         self._state, decision = step(before, observation, self._policy, self._world.evidence)
-        return Outcome(newest, before, self._state, decision)
+        return TickOutcome(newest, before, self._state, decision)
 
     def _closed(self, tick: Tick) -> list[SkewWindow]:
         """Skew of the windows that have closed. Control judges earlier ones, too, by the brokers that count now."""

@@ -12,7 +12,7 @@ import numpy as np
 from assignor_core.errors import InputError
 from assignor_core.load import Floats
 from assignor_core.placement import PlacementBroker, PlacementStart, place_replicas
-from assignor_core.replays.history import History, HistoryBroker
+from assignor_core.replays.history import HistoryBroker, RecordedHistory
 
 BROKERS_ADDED_MAX = 1_000
 PARTITIONS_MAX = 50_000
@@ -37,7 +37,7 @@ class Changes:
     drop_topics: frozenset[str] = frozenset()
 
 
-def changed(history: History, changes: Changes) -> tuple[History, frozenset[int]]:
+def changed(history: RecordedHistory, changes: Changes) -> tuple[RecordedHistory, frozenset[int]]:
     """The history under `changes`, and the brokers that are away from the start; raises InputError."""
     _check(history, changes)
     away = frozenset(row.broker_id for row in history.brokers if row.rack in changes.racks_down) | changes.brokers_down
@@ -54,7 +54,7 @@ def changed(history: History, changes: Changes) -> tuple[History, frozenset[int]
     return replace(history, drained=history.drained | changes.drain), away
 
 
-def _check(history: History, changes: Changes) -> None:
+def _check(history: RecordedHistory, changes: Changes) -> None:
     topics = history.topics
     racks = sorted({row.rack for row in history.brokers if row.rack is not None})
     brokers = [row.broker_id for row in history.brokers]
@@ -89,7 +89,7 @@ def _listed(brokers: list[int]) -> str:
     return shown if len(brokers) <= 10 else f"{shown}, ... ({len(brokers)} in all)"
 
 
-def _without_topics(history: History, topics: frozenset[str]) -> History:
+def _without_topics(history: RecordedHistory, topics: frozenset[str]) -> RecordedHistory:
     if not topics:
         return history
     rows = [row for row, (topic, _) in enumerate(history.partitions) if topic not in topics]
@@ -102,14 +102,14 @@ def _without_topics(history: History, topics: frozenset[str]) -> History:
     )
 
 
-def _with_traffic(history: History, changes: Changes) -> History:
+def _with_traffic(history: RecordedHistory, changes: Changes) -> RecordedHistory:
     factors = np.array(
         [changes.traffic * changes.topic_traffic.get(topic, 1.0) for topic, _ in history.partitions], dtype=np.float64
     )
     return history if (factors == 1.0).all() else replace(history, rates=history.rates * factors[None, :, None])
 
 
-def _with_brokers(history: History, count: int, racks_down: frozenset[str]) -> History:
+def _with_brokers(history: RecordedHistory, count: int, racks_down: frozenset[str]) -> RecordedHistory:
     """New brokers have the next ids, go to the racks with fewest brokers, and are as large as the middle one.
 
     None goes to a rack that is down: all of its brokers are away.
@@ -129,8 +129,8 @@ def _with_brokers(history: History, count: int, racks_down: frozenset[str]) -> H
     return replace(history, brokers=tuple(brokers), wander=wander)
 
 
-def _grown(history: History, topic: str, count: int, away: frozenset[int]) -> History:
-    """`topic` with `count` partitions: keys are hashed anew, so each takes the same part of the topic's traffic.
+def _grown(history: RecordedHistory, topic: str, count: int, away: frozenset[int]) -> RecordedHistory:
+    """`topic` with `count` partitions: keys are hashed again, so each takes the same part of the topic's traffic.
 
     Its new partitions are empty and lie where Kafka puts them; what the others hold stays.
     """

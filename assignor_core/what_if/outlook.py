@@ -15,7 +15,7 @@ from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import problem_of
-from assignor_core.replays.history import BYTES_IN_AT, BYTES_OUT_AT, History
+from assignor_core.replays.history import BYTES_IN_AT, BYTES_OUT_AT, RecordedHistory
 from assignor_core.replays.placed_cluster import SHOWN, PlacedCluster, ReplayedHours
 from assignor_core.resources import Resource
 
@@ -127,13 +127,13 @@ def _per_day(slope: float) -> float:
     return math.exp(min(slope, math.log(PER_DAY_MAX)))
 
 
-def times_more(recorded: History, assumed: History, away: frozenset[int]) -> dict[Resource, float]:
+def times_more(recorded: RecordedHistory, assumed: RecordedHistory, away: frozenset[int]) -> dict[Resource, float]:
     """How many times what it carries in the record a mean broker carries as assumed, before anything moves."""
     before, after = _carried(recorded), _carried(assumed, away)
     return {resource: after[resource] / load for resource, load in before.items() if load and after[resource]}
 
 
-def _carried(history: History, away: frozenset[int] = frozenset()) -> dict[Resource, float]:
+def _carried(history: RecordedHistory, away: frozenset[int] = frozenset()) -> dict[Resource, float]:
     """What the mean broker of those that are not away carries in the worst hour of the last day, by resource.
 
     Nothing is taken as lost with those that are away. Three brokers, of which two hold a partition of 6 MB/s and of
@@ -190,7 +190,7 @@ def _brokers(now: float, per_day: float, days: int) -> int:
 
 
 def bounds(
-    history: History,
+    history: RecordedHistory,
     replayed: ReplayedHours,
     away: frozenset[int],
     capacities: Mapping[int, Capacity] = MappingProxyType({}),
@@ -213,7 +213,7 @@ def bounds(
 
 
 def _levels(
-    history: History, replayed: ReplayedHours, away: frozenset[int], capacities: Mapping[int, Capacity]
+    history: RecordedHistory, replayed: ReplayedHours, away: frozenset[int], capacities: Mapping[int, Capacity]
 ) -> tuple[ClusterArrays, Mapping[str, float]]:
     """The cluster at the end with the loads of the hour with most bytes in, and the least max/mean by resource."""
     hour = int(history.total_bytes_in.argmax())
@@ -243,7 +243,7 @@ def _capacity(
     return disk_bytes.get(broker) if given is None and resource is Resource.DISK else given
 
 
-def _state(broker: int, history: History, away: frozenset[int]) -> BrokerState:
+def _state(broker: int, history: RecordedHistory, away: frozenset[int]) -> BrokerState:
     if broker in away:
         return BrokerState.DEAD
     return BrokerState.DRAINING if broker in history.drained else BrokerState.ALIVE

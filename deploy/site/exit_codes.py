@@ -9,15 +9,11 @@ import importlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from assignor_core.errors import CoreError
-from streaming.cli import COMMANDS, exit_code_of
-from streaming.errors import RebalancerError
+from assignor_core.errors import InputError
+from streaming.cli import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("streaming", "assignor_core")
-ROOTS = (RebalancerError, CoreError)
-IN_SIMULATIONS = frozenset({"SimulatedRefusal", "SimulatedSilence"})
-"""Errors of clusters that only tests and simulations have; no command ends with one."""
 
 HEAD = """# Exit codes
 
@@ -41,13 +37,13 @@ output is full, it is 1.
 
 ## Codes by command
 
-Each command ends with 0 once it has done what it is for. An error of the next section ends it with that error's code.
-These codes have a meaning of their own:
+Each command ends with 0 once it has done what it is for. An error ends it with a code of the table above. These codes
+have a meaning of their own:
 """
-ERRORS_HEAD = """## Errors
+ERRORS_HEAD = """## Errors of `assign` and `place`
 
-`assign` and `place` answer a line that they can't use with the error's name (`type`), go on with the next line and end
-with 0.
+If a line can't be used, its answer has the error's name (`type`) and message. The command continues with the next line
+and ends with 0. `InputTooLarge` is the type of a line that needs more memory than there is.
 """
 
 STOPPED = "SIGTERM or SIGINT stopped it"
@@ -132,29 +128,26 @@ OWN_CODES: Mapping[str, Mapping[str, str]] = {
 
 def render() -> str:
     """The whole page."""
-    commands = [
-        f"| `{command}` | {code} | {meaning} |" for command in COMMANDS for code, meaning in OWN_CODES[command].items()
-    ]
-    errors = [
-        f"| `{error.__name__}` | {exit_code_of(error)} | {_meaning(error)} |"
-        for error in error_classes()
-        if error not in ROOTS and error.__name__ not in IN_SIMULATIONS
-    ]
-    table = "|---|---|---|"
+    alike: dict[tuple[str, str], list[str]] = {}
+    for command in COMMANDS:
+        for code, meaning in OWN_CODES[command].items():
+            alike.setdefault((code, meaning), []).append(f"`{command}`")
+    commands = [f"| {', '.join(names)} | {code} | {meaning} |" for (code, meaning), names in alike.items()]
+    errors = [f"| `{error.__name__}` | {_meaning(error)} |" for error in input_errors()]
     return "\n".join(
-        [HEAD, "| command | code | meaning |", table, *commands, "",
-         ERRORS_HEAD, "| error | code | meaning |", table, *errors, ""]
+        [HEAD, "| command | code | meaning |", "|---|---|---|", *commands, "",
+         ERRORS_HEAD, "| error | meaning |", "|---|---|", *errors, ""]
     )  # fmt: skip
 
 
-def error_classes() -> list[type[Exception]]:
-    """Every class of errors of both packages, by exit code and name."""
-    known = {error.__name__: error for error in ROOTS}
+def input_errors() -> list[type[Exception]]:
+    """Every class of errors of an input, which `streaming/commands/json_lines.py` answers by name."""
+    known = {InputError.__name__: InputError}
     classes = dict(_classes())
     while grown := {name for name, (_, bases) in classes.items() if bases & known.keys()} - known.keys():
         for name in grown:
             known[name] = getattr(importlib.import_module(classes[name][0]), name)
-    return sorted(known.values(), key=lambda error: (exit_code_of(error), error.__name__))
+    return sorted(known.values(), key=lambda error: error.__name__)
 
 
 def _classes() -> Iterator[tuple[str, tuple[str, set[str]]]]:
@@ -168,8 +161,8 @@ def _classes() -> Iterator[tuple[str, tuple[str, set[str]]]]:
 
 
 def _meaning(error: type[Exception]) -> str:
-    """The first paragraph of its docstring in one line."""
-    first = (error.__doc__ or "").partition("\n\n")[0]
+    """The first paragraph of its docstring in one line, without what the head of the page states for all errors."""
+    first = (error.__doc__ or "").partition("\n\n")[0].partition("; the message")[0].rstrip(".") + "."
     return " ".join(first.split()).replace("|", "\\|")
 
 

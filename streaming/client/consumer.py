@@ -183,7 +183,7 @@ def _partition_counts(cluster: Any, topics: Sequence[str], members: Iterable[Mem
 
 
 def _partition_racks(cluster: Any, topics: Sequence[str]) -> dict[str, list[list[str | None]]]:
-    """Racks of all replicas. kafka-python keeps replicas by broker only behind a leading underscore."""
+    """Racks of all replicas, read from a private attribute: kafka-python has no public one."""
     racks = {broker.node_id: broker.rack for broker in cluster.brokers()}
     return {
         topic: [

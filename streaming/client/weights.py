@@ -86,7 +86,7 @@ async def _newest_rates(
 ) -> dict[str, list[float]]:
     """Raises what is in `_UNANSWERED`."""
     rates: dict[str, list[float]] = {}
-    # The client's own limit begins anew with each byte that arrives.
+    # The client's own limit starts again with each byte that arrives.
     async with asyncio.timeout(limit_s), httpx.AsyncClient(timeout=limit_s, headers=headers) as client:
         for query in _queries(topics):
             asked = f"{url.rstrip('/')}/api/weights?{query}"

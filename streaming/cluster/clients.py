@@ -325,7 +325,7 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-pyth
         self._source = source
 
     def token(self) -> str:
-        """The token; raises KafkaConnectionError, after which kafka-python connects anew."""
+        """The token; raises KafkaConnectionError, after which kafka-python connects again."""
         try:
             return self._source.token().value
         except RebalancerError as error:

@@ -1,7 +1,7 @@
 """What a login rests on while a client lives: password, certificates, key, and Kerberos tickets of a keytab.
 
 Files may change meanwhile. Each is checked before a client is made: a client goes on trying with one that it can't use,
-and does not name it. Tickets are fetched with the keytab, stay in this process's memory, and are fetched anew at the
+and does not name it. Tickets are fetched with the keytab, stay in this process's memory, and are fetched again at the
 first login after half of their life. The package gssapi is installed on request only. kafka-python's mechanisms are
 replaced by those that read the password of now, and the tickets of a keytab.
 """
@@ -96,7 +96,7 @@ class PasswordOfNow:
         sasl_password(settings)
 
     def read(self) -> str:
-        """Raises KafkaConnectionError, after which kafka-python connects anew."""
+        """Raises KafkaConnectionError, after which kafka-python connects again."""
         try:
             return sasl_password(self._settings)
         except UsageProblem as error:
@@ -226,7 +226,7 @@ class KeytabMechanism(SaslMechanismGSSAPI):  # type: ignore[misc]  # kafka-pytho
         self._next_token = self._stepped(None)
 
     def receive(self, auth_bytes: bytes) -> None:
-        """Raises KafkaConnectionError, after which kafka-python connects anew."""
+        """Raises KafkaConnectionError, after which kafka-python connects again."""
         gssapi = _gssapi()
         try:
             super().receive(auth_bytes)

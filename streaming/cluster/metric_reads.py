@@ -76,7 +76,7 @@ async def _scrape(
 
     async def ask(client: httpx.AsyncClient, broker: int, url: str) -> None:
         try:
-            # The client's own limit begins anew with each byte that arrives.
+            # The client's own limit starts again with each byte that arrives.
             async with free, asyncio.timeout(limit_s):
                 text = await answer_text(client, url)
         except HTTP_ERRORS as error:
@@ -157,7 +157,7 @@ class PrometheusApi:
             auth=self._login(),
             headers=self._headers(),
         ) as client:
-            # The client's own limit begins anew with each byte that arrives.
+            # The client's own limit starts again with each byte that arrives.
             async with asyncio.timeout(LIMIT_S):
                 text = await answer_text(client, url)
         if text is None:

@@ -133,7 +133,7 @@ class RecordSender:
         return failed.total()
 
     def _flush_while_acknowledged(self, stalled_s: float) -> int:
-        """Wait until all is acknowledged, or nothing has been for so long; returns what is left."""
+        """Wait until all records are acknowledged, or none was for `stalled_s`; returns the number left."""
         changed_s = time.monotonic()
         deadline_s, waiting = changed_s + self._limit_s + NOTICED_S, len(self._producer)
         while waiting and time.monotonic() < min(deadline_s, changed_s + stalled_s):

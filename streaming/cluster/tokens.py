@@ -76,7 +76,7 @@ class TokenSource(Protocol):
 
 
 class FileTokens:
-    """The token that a file holds when it is asked for: whoever renews it writes the file anew."""
+    """The token that a file holds when it is asked for: whoever renews it writes the file again."""
 
     def __init__(self, settings: KafkaSettings, now_ms: Callable[[], int] = clocks.now_ms) -> None:
         self._settings = settings
@@ -194,7 +194,7 @@ class TokenEndpoint:
                 body += part
                 if len(body) > ANSWER_BYTES_MAX:
                     raise httpx.DecodingError("the answer is too large")
-                # The client's own limit begins anew with each byte that arrives.
+                # The client's own limit starts again with each byte that arrives.
                 if time.monotonic() > deadline_s:
                     raise httpx.ReadTimeout("the answer takes too long")
         return answer.status_code, bytes(body)

@@ -31,7 +31,7 @@ class RawAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class WireTraffic:
     """Requests that one broker has answered, and bytes to it and from it."""
 
     requests: int = 0
@@ -43,21 +43,21 @@ class Traffic:
 class TrafficCounters:
     """Traffic by broker since the last `taken`. For many threads."""
 
-    _counts: dict[int, Traffic] = field(default_factory=lambda: defaultdict(Traffic))
+    _counts: dict[int, WireTraffic] = field(default_factory=lambda: defaultdict(WireTraffic))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, broker: int, sent_bytes: int, received_bytes: int) -> None:
         """One request that was answered."""
         with self._lock:
             was = self._counts[broker]
-            self._counts[broker] = Traffic(
+            self._counts[broker] = WireTraffic(
                 was.requests + 1, was.sent_bytes + sent_bytes, was.received_bytes + received_bytes
             )
 
-    def taken(self) -> Mapping[int, Traffic]:
+    def taken(self) -> Mapping[int, WireTraffic]:
         """What was counted; then it counts from 0 on."""
         with self._lock:
-            counts, self._counts = self._counts, defaultdict(Traffic)
+            counts, self._counts = self._counts, defaultdict(WireTraffic)
         return counts
 
 

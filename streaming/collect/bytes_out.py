@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from assignor_core.live import PartitionKey
-from streaming.collect.observation import Observation, counted_by_place
+from streaming.collect.observation import ClusterSample, counted_by_place
 from streaming.collect.partition_table import (
     BROKER_BITS,
     INTERNAL_TOPICS,
@@ -117,7 +117,7 @@ class Replicas:
 
 
 def readers_of(
-    after: Observation, row: Ints, group: Ints, keys_of_rows: Callable[[], list[PartitionKey]], rate: Floats
+    after: ClusterSample, row: Ints, group: Ints, keys_of_rows: Callable[[], list[PartitionKey]], rate: Floats
 ) -> Readers:
     """Rows that groups read, with the racks of the members that own them; `group` is a place in groups.
 
@@ -224,8 +224,8 @@ class BytesOut:
 
 
 def bytes_out_per_sec(
-    before: Observation,
-    after: Observation,
+    before: ClusterSample,
+    after: ClusterSample,
     written: Floats,
     record_bytes: Floats,
     *,
@@ -295,7 +295,7 @@ def _split(replicas: Replicas, totals: Floats, weights: Floats, written: Floats,
 
 
 def _readers(
-    before: Observation, after: Observation, record_bytes: Floats, unread: Floats | None
+    before: ClusterSample, after: ClusterSample, record_bytes: Floats, unread: Floats | None
 ) -> tuple[Readers, Flags, Floats]:
     """(Bytes/s by the progress of committed offsets, whether each partition has any commit, what is left unread)."""
     partitions = after.partitions
@@ -359,6 +359,6 @@ def _within_log(first: Ints, last: Ints, end_before: Ints, end_after: Ints) -> t
     return np.where(known, np.minimum(first, end_before), first), np.where(known, np.minimum(last, end_after), last)
 
 
-def _read_ms(observation: Observation) -> Ints:
+def _read_ms(observation: ClusterSample) -> Ints:
     """When the offsets of each group were fetched; when the sample began, where that isn't known."""
     return np.array([read_ms or observation.time_ms for read_ms in observation.groups.read_ms], dtype=np.int64)

@@ -20,7 +20,7 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.cluster.metric_reads import PrometheusApi, QueryFailed, scrape
-from streaming.collect.look import Look
+from streaming.collect.look import SampleState
 from streaming.collect.observation import BrokerCounters, CounterPair
 from streaming.contract.rates import BYTES_IN, RATES
 from streaming.runtime.secrets import without_user_info
@@ -49,7 +49,7 @@ Series = tuple[Mapping[str, str], Sequence[tuple[float, float]]]
 
 
 def read_counters(
-    endpoints: Mapping[int, str], look: Look, *, transport: httpx.AsyncBaseTransport | None = None
+    endpoints: Mapping[int, str], look: SampleState, *, transport: httpx.AsyncBaseTransport | None = None
 ) -> dict[int, BrokerCounters]:
     """Counters by broker; an endpoint that doesn't answer, or lacks one, costs its broker's, which is logged."""
 

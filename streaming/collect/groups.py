@@ -52,7 +52,7 @@ from streaming.collect.group_table import (
     SharePositions,
     view_of,
 )
-from streaming.collect.look import Look, Request, is_refused
+from streaming.collect.look import Request, SampleState, is_refused
 from streaming.collect.partition_table import (
     CONSUMER_OFFSETS,
     TRANSACTION_STATE,
@@ -135,7 +135,7 @@ class StableOffsets:
     _transactional: set[str] = field(default_factory=set)
 
     def read(
-        self, reads: BrokerReads, look: Look, groups: GroupTable, partitions: PartitionTable
+        self, reads: BrokerReads, look: SampleState, groups: GroupTable, partitions: PartitionTable
     ) -> dict[PartitionKey, int]:
         """Last stable offset by partition, where it is below the log end of this look."""
         topics = partitions.names.topics
@@ -187,7 +187,7 @@ def _below_end(answer: TopicRows, partitions: PartitionTable) -> dict[PartitionK
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownGroup:
     """A group as it was when it was last read."""
 
     read_at: int
@@ -205,7 +205,7 @@ class GroupChoice:
     """Remembers each listed group by a few numbers. A fresh one begins with any groups, those with members first."""
 
     _look: int = 0
-    _known: dict[str, _Known] = field(default_factory=dict)
+    _known: dict[str, _KnownGroup] = field(default_factory=dict)
     _kept: frozenset[str] = frozenset()
     _turn: frozenset[str] = frozenset()
     _turn_began: int = 0
@@ -231,12 +231,12 @@ class GroupChoice:
         known = self._known.get(name)
         moved = known is not None and committed != known.committed
         moved_at = self._look if moved else known.moved_at if known else 0
-        self._known[name] = _Known(self._look, self._look, lag_records, committed, moved_at)
+        self._known[name] = _KnownGroup(self._look, self._look, lag_records, committed, moved_at)
 
     def note_unread(self, names: Iterable[str]) -> None:
         """Groups that were asked for and gave no answer: their turn is over all the same."""
         for name in names:
-            self._known.setdefault(name, _Known(self._look, self._look)).read_at = self._look
+            self._known.setdefault(name, _KnownGroup(self._look, self._look)).read_at = self._look
 
     def _forget(self, names: Collection[str]) -> None:
         """Forgets groups that have not been listed for long: their broker may just have been silent for a moment."""
@@ -329,7 +329,12 @@ class GroupSampler:
         self._stable = StableOffsets(self._shard)
 
     def read(
-        self, reads: BrokerReads, settings: CollectSettings, look: Look, listed: Listed, partitions: PartitionTable
+        self,
+        reads: BrokerReads,
+        settings: CollectSettings,
+        look: SampleState,
+        listed: Listed,
+        partitions: PartitionTable,
     ) -> GroupsRead:
         """Groups that the settings select, at most `groups_max`: those with most lag and those that commit come first.
 
@@ -373,7 +378,7 @@ class GroupSampler:
     def _views(
         self,
         reads: BrokerReads,
-        look: Look,
+        look: SampleState,
         listed: Listed,
         states: Mapping[str, str | None],
         partitions: PartitionTable,
@@ -411,7 +416,7 @@ class GroupSampler:
         return dict(sorted((known | fetched).items()))
 
 
-def listed_groups(reads: BrokerReads, look: Look, broker: int) -> Sequence[Mapping[str, Any]] | None:
+def listed_groups(reads: BrokerReads, look: SampleState, broker: int) -> Sequence[Mapping[str, Any]] | None:
     """Rows of the groups that a broker coordinates; None if it can't be asked, or still loads them, which is logged."""
     try:
         return look.ask(broker, partial(reads.list_groups, broker))
@@ -461,7 +466,7 @@ def _batches(listed: Listed, names: Sequence[str]) -> Iterator[tuple[int, Sequen
 
 
 def _views(
-    reads: BrokerReads, look: Look, batch: Batch, reported: Reported, shard: Shard, owners: Owners
+    reads: BrokerReads, look: SampleState, batch: Batch, reported: Reported, shard: Shard, owners: Owners
 ) -> dict[str, GroupView]:
     """Returns the views of one batch of groups; groups whose offsets can't be had are left out, and logged."""
     described: dict[str, DescribedGroup] = {}
@@ -485,7 +490,7 @@ def _views(
     }
 
 
-def _offsets(reads: BrokerReads, look: Look, batch: Batch) -> dict[str, ShareOffsets]:
+def _offsets(reads: BrokerReads, look: SampleState, batch: Batch) -> dict[str, ShareOffsets]:
     """What each group of a batch has committed; of share groups, how far they have read."""
     sharing = [name for name in batch.states if batch.kinds.get(name) == SHARE]
     committing = [name for name in batch.states if batch.kinds.get(name) != SHARE]
@@ -494,7 +499,7 @@ def _offsets(reads: BrokerReads, look: Look, batch: Batch) -> dict[str, ShareOff
     return committed | shared
 
 
-def _committed(reads: BrokerReads, look: Look, broker: int, names: list[str]) -> dict[str, ShareOffsets]:
+def _committed(reads: BrokerReads, look: SampleState, broker: int, names: list[str]) -> dict[str, ShareOffsets]:
     """Returns the offsets of the groups that the coordinator doesn't refuse; the others are logged."""
     offsets, refused = reads.committed_offsets(broker, names)
     if offsets:
@@ -508,7 +513,7 @@ def _committed(reads: BrokerReads, look: Look, broker: int, names: list[str]) ->
     return {name: ShareOffsets(rows) for name, rows in offsets.items()}
 
 
-def _asked(look: Look, broker: int, ask: Callable[[list[str]], dict[str, A]], names: list[str]) -> dict[str, A]:
+def _asked(look: SampleState, broker: int, ask: Callable[[list[str]], dict[str, A]], names: list[str]) -> dict[str, A]:
     """Requests a batch of groups. A broker that refuses one refuses all: the batch is halved until the one is alone."""
     if not names:
         return {}

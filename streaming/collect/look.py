@@ -45,7 +45,7 @@ MISSING = {
 
 
 @dataclass(slots=True)
-class Refusals:
+class RefusedRequests:
     """Remembers from look to look what is refused. For many threads."""
 
     _refused: set[Request] = field(default_factory=set)
@@ -97,7 +97,7 @@ def is_refused(error: KafkaError | type[KafkaError] | str) -> bool:
 
 
 @dataclass(slots=True)
-class Look:
+class SampleState:
     """What a sample knows of itself; `monotonic` is a clock in seconds that stood at `began_s` when it began."""
 
     racks: dict[int, str | None]
@@ -109,7 +109,7 @@ class Look:
     read_ms: dict[tuple[Part, int], int] = field(default_factory=dict)
     silent: dict[int, KafkaError] = field(default_factory=dict)
     """Brokers that gave no answer, with the error."""
-    refusals: Refusals = field(default_factory=Refusals)
+    refusals: RefusedRequests = field(default_factory=RefusedRequests)
     """What brokers refuse for want of a right, in this look and before."""
 
     def now_ms(self) -> int:

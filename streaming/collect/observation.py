@@ -58,7 +58,7 @@ class BrokerCounters:
         return cls(complete, by_topic[BYTES_OUT.stem], by_topic[BYTES_IN.stem])
 
     def restarted_before(self, later: "BrokerCounters") -> bool:
-        """Whether the counters began anew in between."""
+        """Whether the counters started again in between."""
         return any(count < self.totals[stem] for stem, count in later.totals.items())
 
 
@@ -78,7 +78,7 @@ class CounterPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class ClusterSample:
     """Everything that was read in one sample, which began at `time_ms`."""
 
     time_ms: int
@@ -108,7 +108,7 @@ class Observation:
     cleanup_policies: Mapping[str, str] = field(default_factory=dict)
     """Cleanup policies of compacted topics that groups read, by topic."""
 
-    def counters_since(self, before: "Observation", broker: int) -> CounterPair | None:
+    def counters_since(self, before: "ClusterSample", broker: int) -> CounterPair | None:
         """Counters of a broker at two moments; None without any, without time in between, and after a restart."""
         pair = self.counter_pairs.get(broker)
         earlier, later = before.counters.get(broker), self.counters.get(broker)
@@ -124,7 +124,7 @@ class Observation:
 
 
 def counted_by_place(
-    before: Observation, after: Observation, places: Ints, counter: Callable[[BrokerCounters], Mapping[str, float]]
+    before: ClusterSample, after: ClusterSample, places: Ints, counter: Callable[[BrokerCounters], Mapping[str, float]]
 ) -> Floats:
     """Bytes/s of each place by the leader's `counter` of the topic; NaN where it can't tell.
 
@@ -146,7 +146,7 @@ def counted_by_place(
     return totals
 
 
-def bytes_in_per_sec(before: Observation, after: Observation, messages: Floats) -> Floats:
+def bytes_in_per_sec(before: ClusterSample, after: ClusterSample, messages: Floats) -> Floats:
     """Bytes/s that clients wrote to each partition of `after`, by the leader's counter of its topic, in proportion to
     the records/s of the partition; NaN where either is unknown.
 

@@ -28,8 +28,8 @@ from streaming.cluster.broker_reads import EARLIEST, EARLIEST_LOCAL, LATEST, Bro
 from streaming.cluster.metadata import ClusterMetadata
 from streaming.collect.counters import PrometheusSource, read_counters
 from streaming.collect.groups import GroupSampler, listed_groups
-from streaming.collect.look import BROKERS_AT_A_TIME, Clock, Look, Refusals, Request, is_refused
-from streaming.collect.observation import BrokerCounters, CounterPair, LogDirs, Observation
+from streaming.collect.look import BROKERS_AT_A_TIME, Clock, RefusedRequests, Request, SampleState, is_refused
+from streaming.collect.observation import BrokerCounters, ClusterSample, CounterPair, LogDirs
 from streaming.collect.partition_table import UNKNOWN, Ints, PartitionNames, PartitionTable, SizeTable, column_at, ints
 from streaming.collect.shards import WHOLE, Shard
 from streaming.errors import AnotherCluster
@@ -68,9 +68,9 @@ def observe(
     kafka_cluster_id: str | None = None,
     shard: Shard = WHOLE,
     before: PartitionTable | None = None,
-    refusals: Refusals | None = None,
+    refusals: RefusedRequests | None = None,
     prometheus: PrometheusSource | None = None,
-) -> Observation:
+) -> ClusterSample:
     """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata, and
     AnotherCluster where the brokers name another id than `kafka_cluster_id`.
 
@@ -80,7 +80,7 @@ def observe(
     only what the others' rates need is read: no counters, no members. What brokers refuse for want of a right is
     unknown; `refusals` remembers it from look to look. `prometheus` has the counters of brokers without JMX endpoint.
     """
-    refusals = Refusals() if refusals is None else refusals
+    refusals = RefusedRequests() if refusals is None else refusals
     began_s = monotonic()
     metadata = reads.metadata()
     other = cluster_mismatch(kafka_cluster_id, metadata.cluster_id)
@@ -88,7 +88,7 @@ def observe(
         raise AnotherCluster(other)
     added = _replicas_added(reads, refusals)
     silent = reads.silent_brokers()
-    look = Look(metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time, silent=silent, refusals=refusals)
+    look = SampleState(metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time, silent=silent, refusals=refusals)
     led = metadata.led_by_broker
     endpoints = _endpoints(settings, look, shard)
     ids = dict(zip(metadata.topics, metadata.topic_ids, strict=True))
@@ -110,7 +110,7 @@ def observe(
     sizes, log_dirs = _log_dirs(by_broker, partitions)
     listed = {broker: row.groups for broker, row in by_broker.items() if row.groups is not None}
     of_groups = groups.read(reads, settings, look, listed, partitions)
-    return Observation(
+    return ClusterSample(
         now_ms, look.racks, partitions, sizes, log_dirs, counters, of_groups.views, of_groups.left_out,
         look.read_ms, frozenset(look.silent), refusals.end_look(),
         of_groups.partitions_left_out, of_groups.last_stable, pairs, metadata.addresses,
@@ -118,7 +118,7 @@ def observe(
     )  # fmt: skip
 
 
-def _endpoints(settings: CollectSettings, look: Look, shard: Shard) -> dict[int, str]:
+def _endpoints(settings: CollectSettings, look: SampleState, shard: Shard) -> dict[int, str]:
     """JMX endpoints of brokers of the shard that have not failed to answer."""
     return {
         broker: url
@@ -127,7 +127,7 @@ def _endpoints(settings: CollectSettings, look: Look, shard: Shard) -> dict[int,
     }
 
 
-def _replicas_added(reads: BrokerReads, refusals: Refusals) -> Mapping[PartitionKey, frozenset[int]]:
+def _replicas_added(reads: BrokerReads, refusals: RefusedRequests) -> Mapping[PartitionKey, frozenset[int]]:
     """Replicas that reassignments add; none are known where the brokers refuse to list reassignments."""
     try:
         added = reads.replicas_added()
@@ -140,7 +140,7 @@ def _replicas_added(reads: BrokerReads, refusals: Refusals) -> Mapping[Partition
     return added
 
 
-def _read_broker(reads: BrokerReads, look: Look, broker: int, led: Led, settled: Settled) -> BrokerRead:
+def _read_broker(reads: BrokerReads, look: SampleState, broker: int, led: Led, settled: Settled) -> BrokerRead:
     ends = _offsets(reads, look, broker, led, LATEST)
     if led:
         look.note("offsets", broker)
@@ -152,7 +152,7 @@ def _read_broker(reads: BrokerReads, look: Look, broker: int, led: Led, settled:
     return BrokerRead(ends, starts, local, log_dirs, listed_groups(reads, look, broker) if is_alive else None)
 
 
-def _offsets(reads: BrokerReads, look: Look, broker: int, led: Led, timestamp: int) -> TopicRows | None:
+def _offsets(reads: BrokerReads, look: SampleState, broker: int, led: Led, timestamp: int) -> TopicRows | None:
     """Returns the offsets of those partitions of `led` that the broker still leads."""
     if not led:
         return None
@@ -168,7 +168,7 @@ def _offsets(reads: BrokerReads, look: Look, broker: int, led: Led, timestamp: i
     return rows
 
 
-def _log_dirs_of(reads: BrokerReads, look: Look, broker: int) -> Sequence[LogDirRows] | None:
+def _log_dirs_of(reads: BrokerReads, look: SampleState, broker: int) -> Sequence[LogDirRows] | None:
     try:
         rows = look.ask(broker, partial(reads.log_dirs, broker))
     except KafkaError as error:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from assignor_core.live import NO_LEADER
 from streaming.collect.bytes_out import bytes_out_per_sec, read_without_commits
-from streaming.collect.observation import Observation, Part, bytes_in_per_sec
+from streaming.collect.observation import ClusterSample, Part, bytes_in_per_sec
 from streaming.collect.partition_table import UNKNOWN, Flags, Floats, Ints, PartitionTable, column_at, ints, positions
 from streaming.collect.shards import WHOLE, Shard
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
@@ -44,7 +44,7 @@ and is in no other figure.
 
 
 @dataclass(frozen=True, eq=False)
-class Growth:
+class LogGrowth:
     """How the leader's log of each partition of the later of two looks differs from the earlier one."""
 
     earlier: Ints
@@ -66,7 +66,7 @@ class RecordBytes:
     """What is learned of the partitions of a look, in their order; `records` is 0 where nothing is."""
 
     partitions: PartitionTable
-    growth: Growth
+    growth: LogGrowth
     """Since the look before."""
     grown_bytes: Floats
     records: Floats
@@ -87,7 +87,7 @@ class RecordBytes:
         return self.growth.only_grew & ~hides
 
 
-def learned(kept: RecordBytes | None, before: Observation, after: Observation) -> RecordBytes:
+def learned(kept: RecordBytes | None, before: ClusterSample, after: ClusterSample) -> RecordBytes:
     """What `kept` knew of the partitions of `before`, and what the growth until `after` shows."""
     growth, partitions = _growth(before, after), after.partitions
     kept = kept or _nothing(before.partitions, growth)
@@ -111,7 +111,7 @@ def learned(kept: RecordBytes | None, before: Observation, after: Observation) -
     )
 
 
-def record_bytes(known: RecordBytes, before: Observation, after: Observation) -> Floats:
+def record_bytes(known: RecordBytes, before: ClusterSample, after: ClusterSample) -> Floats:
     """Bytes of a record written now, by partition of `after`; NaN where neither growth nor a log shows them."""
     rows = np.arange(len(after.partitions))
     mean_after = mean_record_bytes_of(after, rows)
@@ -120,12 +120,12 @@ def record_bytes(known: RecordBytes, before: Observation, after: Observation) ->
     return np.where(known.records >= ENOUGH_RECORDS, _learned_bytes(known), _else_learned(known, mean))
 
 
-def stored_record_bytes(known: RecordBytes, after: Observation) -> Floats:
+def stored_record_bytes(known: RecordBytes, after: ClusterSample) -> Floats:
     """Mean bytes of a record in the leader's log, NaN where unknown; of a compacted one, which has gaps, as written."""
     return _else_learned(known, mean_record_bytes_of(after, np.arange(len(after.partitions))))
 
 
-def mean_record_bytes_of(observation: Observation, rows: Ints) -> Floats:
+def mean_record_bytes_of(observation: ClusterSample, rows: Ints) -> Floats:
     """Mean bytes of a record in the leader's log of these rows of its partitions; NaN for an empty or unknown log.
 
     Compaction leaves gaps in the offsets, so there the figure is too small.
@@ -141,13 +141,13 @@ def mean_record_bytes_of(observation: Observation, rows: Ints) -> Floats:
     return np.where(is_known, size / np.where(is_known, records, 1), np.nan)
 
 
-def _nothing(partitions: PartitionTable, growth: Growth) -> RecordBytes:
+def _nothing(partitions: PartitionTable, growth: LogGrowth) -> RecordBytes:
     """What is known of these partitions before anything was learned."""
     zeros = np.zeros(len(partitions))
     return RecordBytes(partitions, growth, zeros, zeros, zeros.astype(np.int64), zeros.astype(bool))
 
 
-def _growth(before: Observation, after: Observation) -> Growth:
+def _growth(before: ClusterSample, after: ClusterSample) -> LogGrowth:
     """Returns the growth of each partition of `after`, in the order of its table."""
     earlier, later = before.partitions.rows_of_same_topics(after.partitions), after.partitions
     first_end = column_at(before.partitions.end, earlier)
@@ -158,7 +158,7 @@ def _growth(before: Observation, after: Observation) -> Growth:
     same_log &= (later.local_start >= 0) & (column_at(before.partitions.local_start, earlier) == later.local_start)
     same_log &= (first >= 0) & (last >= 0)
     appended = np.where(known, later.end - first_end, UNKNOWN)
-    return Growth(earlier, appended, np.where(same_log, last - first, 0), same_log)
+    return LogGrowth(earlier, appended, np.where(same_log, last - first, 0), same_log)
 
 
 def _else_learned(known: RecordBytes, mean: Floats) -> Floats:
@@ -170,7 +170,7 @@ def _learned_bytes(known: RecordBytes) -> Floats:
     return np.where(known.records > 0, known.grown_bytes / np.where(known.records > 0, known.records, 1), np.nan)
 
 
-def _share(growth: Growth, had_bytes: Floats, had_records: Floats) -> Floats:
+def _share(growth: LogGrowth, had_bytes: Floats, had_records: Floats) -> Floats:
     """Bytes of a record in this growth by those learned before; 1 where either rests on too few records."""
     enough = (growth.appended >= ENOUGH_RECORDS) & (had_records >= ENOUGH_RECORDS) & (had_bytes > 0)
     expected = np.where(enough, had_bytes * growth.appended / np.where(enough, had_records, 1), 1)
@@ -214,8 +214,8 @@ class ReplicaRateTable:
 
 
 def replica_rates(
-    before: Observation,
-    after: Observation,
+    before: ClusterSample,
+    after: ClusterSample,
     shard: Shard = WHOLE,
     *,
     known: RecordBytes | None = None,
@@ -273,7 +273,7 @@ def _out_of_sync(partitions: PartitionTable) -> Ints:
 
 
 def broker_rates(
-    before: Observation, after: Observation, replicas: ReplicaRateTable, shard: Shard = WHOLE
+    before: ClusterSample, after: ClusterSample, replicas: ReplicaRateTable, shard: Shard = WHOLE
 ) -> dict[int, BrokerRates]:
     """Totals of brokers of the shard that are alive: by their counters if both samples have them, else summed up."""
     counted = {broker: _counted(broker, before, after) for broker in after.racks if shard.takes_broker(broker)}
@@ -281,7 +281,7 @@ def broker_rates(
     return {broker: rates or summed[broker] for broker, rates in counted.items()}
 
 
-def _messages(before: Observation, after: Observation, growth: Growth) -> Floats:
+def _messages(before: ClusterSample, after: ClusterSample, growth: LogGrowth) -> Floats:
     """Records/s of each partition of `after`."""
     later, appended = after.partitions, growth.appended
     leader_before = column_at(before.partitions.leader, growth.earlier)
@@ -289,7 +289,7 @@ def _messages(before: Observation, after: Observation, growth: Growth) -> Floats
     return per_second(counted, _when(before, "offsets", leader_before), _when(after, "offsets", later.leader))
 
 
-def _written(before: Observation, after: Observation, messages: Floats, known: RecordBytes) -> Floats:
+def _written(before: ClusterSample, after: ClusterSample, messages: Floats, known: RecordBytes) -> Floats:
     """Bytes/s that clients wrote to each partition of `after`."""
     leader, growth = after.partitions.leader, known.growth
     # Log sizes and offsets are read a moment apart; nothing appended but bytes grown is still growth.
@@ -308,7 +308,7 @@ def _remote_records(partitions: PartitionTable) -> Ints:
     return np.where(is_tiered, partitions.local_start - partitions.start, UNKNOWN)
 
 
-def _when(observation: Observation, part: Part, brokers: Ints) -> Ints:
+def _when(observation: ClusterSample, part: Part, brokers: Ints) -> Ints:
     """When this part was read from each broker, ms."""
     ids, places = np.unique(brokers, return_inverse=True)
     return np.array([observation.when_ms(part, broker) for broker in ids.tolist()], dtype=np.int64)[places]
@@ -320,7 +320,7 @@ def per_second(amount: Floats, first_ms: Ints, last_ms: Ints) -> Floats:
     return amount * 1000 / passed_ms
 
 
-def _counted(broker: int, before: Observation, after: Observation) -> BrokerRates | None:
+def _counted(broker: int, before: ClusterSample, after: ClusterSample) -> BrokerRates | None:
     """Rates from a broker's own counters; None without them or after a restart, which resets them."""
     pair = after.counters_since(before, broker)
     if pair is None:
@@ -334,7 +334,7 @@ def _counted(broker: int, before: Observation, after: Observation) -> BrokerRate
     }
 
 
-def _summed(after: Observation, replicas: ReplicaRateTable) -> dict[int, BrokerRates]:
+def _summed(after: ClusterSample, replicas: ReplicaRateTable) -> dict[int, BrokerRates]:
     """Rates from what each broker leads and follows. One that was not read makes its sum unknown.
 
     If no replica was read, the broker has not reported: its load is unknown, even if it leads nothing. Bytes that a
@@ -352,13 +352,13 @@ def _summed(after: Observation, replicas: ReplicaRateTable) -> dict[int, BrokerR
     copied = replicas.place_of(row[follows & is_copy], holder[follows & is_copy])
     places = np.concatenate([led, followed, copied])
     hosts = np.concatenate([led_by, holder_, holder[follows & is_copy]])
-    hosted, heard = Totals.of(hosts, np.ones(len(hosts))), Totals.of(hosts, (places >= 0).astype(np.float64))
+    hosted, heard = BrokerSums.of(hosts, np.ones(len(hosts))), BrokerSums.of(hosts, (places >= 0).astype(np.float64))
     read = _rate_at(replicas.bytes_out, led), np.nan_to_num(_rate_at(replicas.bytes_out, followed), nan=0.0)
     sums = {
-        BYTES_IN: Totals.of(led_by, _rate_at(replicas.bytes_in, led)),
-        BYTES_OUT: Totals.of(np.concatenate([led_by, holder_]), np.concatenate(read)),
-        MESSAGES_IN: Totals.of(led_by, _rate_at(replicas.messages_in, led)),
-        REPLICATION_BYTES_IN: Totals.of(holder_, _rate_at(replicas.bytes_in, followed)),
+        BYTES_IN: BrokerSums.of(led_by, _rate_at(replicas.bytes_in, led)),
+        BYTES_OUT: BrokerSums.of(np.concatenate([led_by, holder_]), np.concatenate(read)),
+        MESSAGES_IN: BrokerSums.of(led_by, _rate_at(replicas.messages_in, led)),
+        REPLICATION_BYTES_IN: BrokerSums.of(holder_, _rate_at(replicas.bytes_in, followed)),
     }
     silent = {broker for broker in after.racks if hosted.by(broker) and not heard.by(broker)}
     return {
@@ -373,13 +373,13 @@ def _summed(after: Observation, replicas: ReplicaRateTable) -> dict[int, BrokerR
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class BrokerSums:
     """Sums by broker; unknown where a part of one is."""
 
     sums: Mapping[int, float]
 
     @classmethod
-    def of(cls, brokers: Ints, values: Floats) -> "Totals":
+    def of(cls, brokers: Ints, values: Floats) -> "BrokerSums":
         """Add up what stands beside each broker."""
         ids, places = np.unique(brokers, return_inverse=True)
         return cls(dict(zip(ids.tolist(), np.bincount(places, values, len(ids)).tolist(), strict=True)))

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from assignor_core.live import PartitionKey
 from streaming.collect.group_table import GroupTable, GroupView, Owner
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from streaming.collect.partition_table import UNKNOWN, Floats, Ints, PartitionTable, column_at, known_or_none
 from streaming.collect.rates import (
     FOLLOWER,
@@ -72,7 +72,7 @@ class HeldRates:
 class DueGroups:
     """Groups that are reported as a look has seen them."""
 
-    seen: Observation
+    seen: ClusterSample
     names: Collection[str]
 
 
@@ -80,7 +80,7 @@ class DueGroups:
 class HeldGroups:
     """A look, and the groups of it that are not reported."""
 
-    seen: Observation
+    seen: ClusterSample
     names: frozenset[str]
 
 
@@ -121,7 +121,7 @@ def due_rates(
 
 
 def due_groups(
-    held: HeldGroups | None, seen: Observation, *, window_ms: int, next_ms: int
+    held: HeldGroups | None, seen: ClusterSample, *, window_ms: int, next_ms: int
 ) -> tuple[list[DueGroups], HeldGroups]:
     """(What is reported of groups at this look, in this order; what is held back after it)."""
     everything = DueGroups(seen, seen.groups)
@@ -138,7 +138,7 @@ def due_groups(
     return [*due, DueGroups(seen, seen.groups.keys() - still)], HeldGroups(seen, still)
 
 
-def _unchanged_groups(before: Observation, after: Observation) -> frozenset[str]:
+def _unchanged_groups(before: ClusterSample, after: ClusterSample) -> frozenset[str]:
     """Groups whose records would be the same but for the time."""
     groups = after.groups
     earlier = groups.rows.rows_in(before.groups.rows)
@@ -187,7 +187,7 @@ def _same_figures(
 
 
 def broker_records(
-    cluster: str, before: Observation, after: Observation, brokers: Mapping[int, BrokerRates]
+    cluster: str, before: ClusterSample, after: ClusterSample, brokers: Mapping[int, BrokerRates]
 ) -> Iterator[tuple[bytes, bytes]]:
     """(key, value) of the totals of each broker; none where the clock has stepped back between the looks."""
     if after.time_ms <= before.time_ms:
@@ -248,7 +248,7 @@ def _common(cluster: str, time_ms: int, interval_ms: int) -> dict[str, Any]:
 
 
 def consumer_lag_records(
-    cluster: str, observation: Observation, names: Collection[str] | None = None
+    cluster: str, observation: ClusterSample, names: Collection[str] | None = None
 ) -> Iterator[tuple[bytes, bytes]]:
     """(key, value) of one record per group and row of `GroupTable`; the key is the group.
 
@@ -352,10 +352,10 @@ def _text(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownSamples:
     """What is known from samples so far: the newest one, what of it is held back, and what samples have shown."""
 
-    before: Observation | None = None
+    before: ClusterSample | None = None
     held: HeldRates | None = None
     held_groups: HeldGroups | None = None
     record_bytes: RecordBytes | None = None
@@ -363,11 +363,11 @@ class _Known:
     unread: Floats | None = None
 
 
-class Reports:
-    """Makes the records of one look after the other. Not for two threads.
+class RecordMaker:
+    """Makes the records of one sample after the other. Not for two threads.
 
-    With `window_ms`, the length of the pipeline's windows, what doesn't change is reported less often;
-    `interval_ms` is the time from one look to the next as it is set.
+    `interval_ms` is the set time between samples. `window_ms` is the length of the pipeline's windows: if it is given,
+    replicas and groups without changes are reported less often.
     """
 
     def __init__(
@@ -378,14 +378,14 @@ class Reports:
         self._interval_ms = interval_ms
         self._window_ms = window_ms
         self._shard = shard
-        self._known = self._made = _Known()
+        self._known = self._made = _KnownSamples()
 
     @property
     def partitions_before(self) -> PartitionTable | None:
         """Partitions of the look that the next look is compared with; None before the first."""
         return None if self._known.before is None else self._known.before.partitions
 
-    def of(self, after: Observation) -> Iterator[tuple[str, Records]]:
+    def of(self, after: ClusterSample) -> Iterator[tuple[str, Records]]:
         """Records of a look by topic; the first look has no rates, as these need two.
 
         Until `arrived` is called, the next look is compared with the one before.
@@ -407,13 +407,13 @@ class Reports:
             for rates in due_now:
                 yield self._topics.byte_rate, replica_records(self._cluster, rates)
             yield self._topics.byte_rate, broker_records(self._cluster, before, after, brokers)
-        self._made = _Known(after, held, held_groups, of_records, followers_serve, unread)
+        self._made = _KnownSamples(after, held, held_groups, of_records, followers_serve, unread)
 
     def arrived(self) -> None:
         """The records made last have been sent: the next look is compared with theirs."""
         self._known = self._made
 
-    def _due_groups(self, after: Observation) -> tuple[list[DueGroups], HeldGroups | None]:
+    def _due_groups(self, after: ClusterSample) -> tuple[list[DueGroups], HeldGroups | None]:
         """What is reported of groups now, and what is held back."""
         own = after
         if not self._shard.is_whole:

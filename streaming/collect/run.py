@@ -19,10 +19,10 @@ from streaming.cluster.record_sender import PythonSender, RecordSender
 from streaming.cluster.topics import create_input_topics
 from streaming.collect.counters import PrometheusSource
 from streaming.collect.groups import GroupSampler
-from streaming.collect.look import Refusals
-from streaming.collect.observation import Observation
+from streaming.collect.look import RefusedRequests
+from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
-from streaming.collect.reports import Reports
+from streaming.collect.reports import RecordMaker
 from streaming.collect.shards import Shard
 from streaming.errors import AnotherCluster, ClusterUnreachable, RebalancerError, TableUnavailable
 from streaming.runtime import clocks
@@ -108,9 +108,9 @@ class Collector:
         self._sender = PythonSender(kafka) if kafka.mechanism == "GSSAPI" else RecordSender(kafka)
         self._shard = Shard.of(collect.shard)
         self._groups = GroupSampler(self._shard)
-        self._refusals = Refusals()
+        self._refusals = RefusedRequests()
         self._prometheus = PrometheusSource.of(collect)
-        self._reports = Reports(
+        self._reports = RecordMaker(
             kafka.cluster_name, topics, interval_ms=collect.sample_interval_ms, window_ms=window_ms, shard=self._shard
         )
         self._failures = 0
@@ -164,7 +164,7 @@ class Collector:
             received_bytes_of_a_broker_max=max((row.received_bytes for row in traffic), default=0),
         )
 
-    def _write(self, after: Observation) -> int:
+    def _write(self, after: ClusterSample) -> int:
         written = 0
         for topic, records in self._reports.of(after):
             written += self._sender.send(topic, records)

@@ -54,7 +54,7 @@ class Asked:
         """What a file of `kafka-reassign-partitions` with this content asks for; raises UsageProblem."""
         try:
             if not is_reassignment_file(content):
-                raise InputError("has no partitions, as a file of kafka-reassign-partitions has")
+                raise InputError("has no list of partitions; expected is a file of kafka-reassign-partitions")
             return cls(file, lists=replica_lists(content))
         except InputError as error:
             raise UsageProblem(f"reassignment file {file}: {error}") from None

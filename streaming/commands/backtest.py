@@ -23,7 +23,7 @@ from streaming.runtime import clocks
 from streaming.settings import HOUR_MS, Settings, TriggerSettings
 
 if TYPE_CHECKING:
-    from assignor_core.replays.history import History
+    from assignor_core.replays.history import RecordedHistory
     from assignor_core.replays.placed_cluster import ReplayedHours
     from assignor_core.replays.traces import Trace
     from streaming.control.replaying import DecidedAgain
@@ -56,7 +56,7 @@ class Generated:
         noise = NOISE if self.noise is None else self.noise
         return generate(self.scenario, seed=self.seed, windows=windows, noise=noise)
 
-    def history(self, window_ms: int) -> "History":
+    def history(self, window_ms: int) -> "RecordedHistory":
         """Returns the scenario's trace as a history for real plans; raises as `trace` does."""
         from assignor_core.replays.history import history_of
 
@@ -157,7 +157,7 @@ def _recorded(settings: Settings, hours: float, since_ms: int) -> "Trace":
     return trace
 
 
-def _history(settings: Settings, *, made_up: Generated | None, since_ms: int) -> "History":
+def _history(settings: Settings, *, made_up: Generated | None, since_ms: int) -> "RecordedHistory":
     """The generated hours, or those recorded since then; raises InputError, UsageProblem, NothingToPlanOn."""
     if made_up:
         return made_up.history(settings.pipeline.window_ms)
@@ -203,7 +203,7 @@ def backtest_plans(
     config_file: Path | None,
     assignments: tuple[str, ...],
     policies: tuple[str, ...],
-    history_for: "Callable[[Settings], History]",
+    history_for: "Callable[[Settings], RecordedHistory]",
     png_file: Path | None,
     *,
     kind: str,
@@ -238,7 +238,7 @@ def backtest_plans(
     return 0
 
 
-def _print_plans(history: "History", kind: str, runs: "Sequence[tuple[str, Settings, ReplayedHours]]") -> None:
+def _print_plans(history: "RecordedHistory", kind: str, runs: "Sequence[tuple[str, Settings, ReplayedHours]]") -> None:
     hours = counted(len(history.hour_start_ms), f"{kind} hour", f"{kind} hours")
     echo(f"{hours} of {counted(len(history.brokers), 'broker', 'brokers')}")
     columns = (

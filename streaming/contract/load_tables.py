@@ -30,7 +30,7 @@ def _period_columns(rate: Rate, comment: str, comment_of_maximum: str) -> tuple[
 
 def _broker_maximum_comment(rate: Rate) -> str:
     what = "single sample" if rate.has_sample_max else "window"
-    return f"Highest {what} of it, {rate.unit}"
+    return f"Highest {what} of this rate, {rate.unit}"
 
 
 REPLICA = (
@@ -41,8 +41,8 @@ REPLICA = (
 """What identifies a replica."""
 
 REMOTE = (
-    REMOTE_RECORDS.column("Of a leader's log, records that remote storage alone holds; null where none are known"),
-    REMOTE_SIZE_BYTES.column("Estimate of their bytes, by the mean record of the local log; null where unknown"),
+    REMOTE_RECORDS.column("Records of a leader's log that only remote storage holds; null where none are known"),
+    REMOTE_SIZE_BYTES.column("Estimated bytes of remote records; null where unknown"),
 )
 """What tiered storage has taken off the leader's disk (KIP-405)."""
 
@@ -84,14 +84,14 @@ BROKER_LOAD = Table(
             for rate in RATES
             if rate.has_sample_max
         ),
-        LOG_DIR_USED_BYTES.column("Bytes of replica logs on its disks at the newest sample"),
-        LOG_DIR_USABLE_BYTES.column("Bytes still free on its disks at the newest sample; null where unknown"),
-        GROUPS_LEFT_OUT.column("Consumer groups that it coordinates and that were not sampled; null where unknown"),
+        LOG_DIR_USED_BYTES.column("Bytes of replica logs on the broker's disks at the newest sample"),
+        LOG_DIR_USABLE_BYTES.column("Bytes free on the broker's disks at the newest sample; null where unknown"),
+        GROUPS_LEFT_OUT.column("Consumer groups of this coordinator that were not sampled; null where unknown"),
         REQUESTS_REFUSED.column(
-            "Requests that it refused for want of a right at the newest sample; null where unknown"
+            "Requests that the broker refused for want of a right at the newest sample; null where unknown"
         ),
         GROUP_PARTITIONS_LEFT_OUT.column(
-            "Partitions that groups which it coordinates name and that were not reported; null where unknown"
+            "Unreported partitions that groups of this coordinator name; null where unknown"
         ),
         ADDRESS.column("Address of the broker for the collector, host:port; null where unknown"),
         long("covered_ms", "Milliseconds of the window for which the write rate is known", nullable=False),
@@ -105,11 +105,11 @@ _BROKER_PERIOD = (
     BROKER.column("Broker id"),
     RACK.column("Rack of the broker, as last known; null where none is set"),
     *(column for rate in RATES for column in _period_columns(rate, rate.period_comment, _broker_maximum_comment(rate))),
-    LOG_DIR_USED_BYTES.column("Bytes of replica logs on its disks at the end"),
-    LOG_DIR_USABLE_BYTES.column("Bytes still free on its disks at the end; null where unknown"),
-    GROUPS_LEFT_OUT.column("Consumer groups that it coordinates and that were not sampled at the end"),
-    REQUESTS_REFUSED.column("Requests that it refused for want of a right at the end"),
-    GROUP_PARTITIONS_LEFT_OUT.column("Partitions that its groups name and that were not reported at the end"),
+    LOG_DIR_USED_BYTES.column("Bytes of replica logs on the broker's disks at the end"),
+    LOG_DIR_USABLE_BYTES.column("Bytes free on the broker's disks at the end; null where unknown"),
+    GROUPS_LEFT_OUT.column("Consumer groups of this coordinator that were not sampled at the end"),
+    REQUESTS_REFUSED.column("Requests that the broker refused for want of a right at the end"),
+    GROUP_PARTITIONS_LEFT_OUT.column("Unreported partitions that groups of this coordinator name, at the end"),
     ADDRESS.column("Address of the broker for the collector, host:port, as last known"),
     long("covered_ms", "Milliseconds for which the write rate is known", nullable=False),
     *PERIOD_AUDIT,
@@ -161,7 +161,7 @@ PARTITION_LOAD_DAILY = Table(
             column
             for rate in RATES
             if rate.of_replica
-            for column in _period_columns(rate, rate.of_replica.day, f"Highest window of it, {rate.unit}")
+            for column in _period_columns(rate, rate.of_replica.day, f"Highest window of this rate, {rate.unit}")
         ),
         SIZE_BYTES.column("Log size of the replica at the end of the day, bytes"),
         *REMOTE,

@@ -17,9 +17,9 @@ WINDOW_AUDIT = (
 )
 PERIOD = (
     timestamp("period_start", "Start of the hour or day, UTC, inclusive", nullable=False),
-    timestamp("period_end", "End of it, UTC, exclusive", nullable=False),
+    timestamp("period_end", "End of the hour or day, UTC, exclusive", nullable=False),
 )
 PERIOD_AUDIT = (
-    long("window_count", "Windows that it rests on", nullable=False),
+    long("window_count", "Windows that the row rests on", nullable=False),
     timestamp("updated_at", "When this row was written, UTC", nullable=False),
 )

@@ -90,7 +90,7 @@ _PERIOD_COMMENTS = {
 }
 
 BYTES_IN = Rate(
-    "bytes_in_per_sec", "bytes/s", "BytesIn", "bytes that clients write to it",
+    "bytes_in_per_sec", "bytes/s", "BytesIn", "bytes that clients write to the broker",
     of_replica=ReplicaComments(
         "Time-weighted mean write rate, bytes/s; null where no interval was known",
         "Mean write rate over the windows, bytes/s; null where never known",
@@ -99,7 +99,7 @@ BYTES_IN = Rate(
 )  # fmt: skip
 """The rate that must be known for a window to count as covered."""
 BYTES_OUT = Rate(
-    "bytes_out_per_sec", "bytes/s", "BytesOut", "bytes that consumers read from it",
+    "bytes_out_per_sec", "bytes/s", "BytesOut", "bytes that consumers read from the broker",
     of_replica=ReplicaComments(
         "Time-weighted mean consumer read rate, bytes/s; null where unknown",
         "Mean consumer read rate over the windows, bytes/s; null where never known",
@@ -107,26 +107,26 @@ BYTES_OUT = Rate(
     has_period_max=True,
 )  # fmt: skip
 MESSAGES_IN = Rate(
-    "messages_in_per_sec", "records/s", "MessagesIn", "records that clients write",
+    "messages_in_per_sec", "records/s", "MessagesIn", "records that clients write to the broker",
     of_replica=ReplicaComments(
         "Time-weighted mean of records appended, records/s; null where unknown",
         "Mean of records appended, records/s; null where never known",
     ),
 )  # fmt: skip
 REASSIGNMENT_BYTES_IN = Rate(
-    "reassignment_bytes_in_per_sec", "bytes/s", "ReassignmentBytesIn", "bytes copied to it by reassignments",
+    "reassignment_bytes_in_per_sec", "bytes/s", "ReassignmentBytesIn", "bytes that reassignments copy to the broker",
     Traffic.REASSIGNMENT,
 )  # fmt: skip
 REASSIGNMENT_BYTES_OUT = Rate(
-    "reassignment_bytes_out_per_sec", "bytes/s", "ReassignmentBytesOut", "bytes copied from it by reassignments",
-    Traffic.REASSIGNMENT,
+    "reassignment_bytes_out_per_sec", "bytes/s", "ReassignmentBytesOut",
+    "bytes that reassignments copy from the broker", Traffic.REASSIGNMENT,
 )  # fmt: skip
 REPLICATION_BYTES_IN = Rate(
-    "replication_bytes_in_per_sec", "bytes/s", "ReplicationBytesIn", "bytes it replicates as a follower",
+    "replication_bytes_in_per_sec", "bytes/s", "ReplicationBytesIn", "bytes that the broker replicates as a follower",
     Traffic.REPLICATION, meter_includes=REASSIGNMENT_BYTES_IN.name,
 )  # fmt: skip
 REPLICATION_BYTES_OUT = Rate(
-    "replication_bytes_out_per_sec", "bytes/s", "ReplicationBytesOut", "bytes its followers fetch from it",
+    "replication_bytes_out_per_sec", "bytes/s", "ReplicationBytesOut", "bytes that followers fetch from the broker",
     Traffic.REPLICATION, meter_includes=REASSIGNMENT_BYTES_OUT.name,
 )  # fmt: skip
 

@@ -102,7 +102,7 @@ LOG_DIR_USED_BYTES = Field(
 )
 LOG_DIR_USABLE_BYTES = Field("log_dir_usable_bytes", _LONG, "bytes", "Free on the broker's disks", not_negative=True)
 GROUPS_LEFT_OUT = Field(
-    "groups_left_out", _LONG, "groups", "Consumer groups that it coordinates and that were not sampled",
+    "groups_left_out", _LONG, "groups", "Consumer groups of this coordinator that were not sampled",
     not_negative=True,
 )  # fmt: skip
 
@@ -174,7 +174,7 @@ LOG_END_OFFSET = _offset("log_end_offset", "Log end offset")
 LOG_START_OFFSET = _offset("log_start_offset", "Log start offset")
 LAG_RECORDS = _offset("lag_records", "Records behind; null where unknown")
 MEMBER_ID = Field("member_id", _STRING, "", "Member that owns the partition; null where none")
-CLIENT_ID = Field("client_id", _STRING, "", "Client id of that member")
+CLIENT_ID = Field("client_id", _STRING, "", "Client id of the member that owns the partition")
 GROUP_STATE = Field("group_state", _STRING, "", "State of the group, Kafka's name")
 GENERATION_ID = Field("generation_id", _INTEGER, "", "Generation of the group; null where unknown")
 GROUP_TYPE = Field("group_type", _STRING, "", "Type of the group: `classic`, `consumer`, `share`, `streams`")
@@ -183,10 +183,10 @@ GROUP_MEMBERS = Field(
 )
 ASSIGNOR = Field("assignor", _STRING, "", "Assignor that the group uses")
 GROUP_INSTANCE_ID = Field("group_instance_id", _STRING, "", "Instance id of that member, if it is a static one")
-RACK_ID = Field("rack_id", _STRING, "", "Rack of that member (`client.rack`)")
+RACK_ID = Field("rack_id", _STRING, "", "Rack (`client.rack`) of the member that owns the partition")
 TARGET_MEMBER_ID = Field("target_member_id", _STRING, "", "Member that shall own the partition; null where unknown")
 SUBSCRIBED_TOPIC_REGEX = Field(
-    "subscribed_topic_regex", _STRING, "", "Pattern by which that member subscribes, if brokers resolve it"
+    "subscribed_topic_regex", _STRING, "", "Pattern by which the owner subscribes, if brokers resolve it"
 )
 SHARE_START_OFFSET = _offset("share_start_offset", "Start offset of a share group; null where none or unknown")
 TOPOLOGY_EPOCH = Field("topology_epoch", _INTEGER, "", "Topology epoch of a streams group")

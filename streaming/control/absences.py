@@ -52,7 +52,7 @@ class Absences:
         if not failed or any(set(failed).isdisjoint(needed) for needed in copies):
             return None
         minutes = (self._looked_ms - self._since_ms[failed[0]]) / 60_000
-        return f"broker {failed[0]} has been away for {minutes:.0f} min: its replicas are re-created first"
+        return f"broker {failed[0]} has been offline for {minutes:.0f} min: its replicas are re-created first"
 
     def _failed(self, live: LiveCluster, replaced: Collection[int]) -> tuple[int, ...]:
         if self._grace_ms is None or not self._since_ms:

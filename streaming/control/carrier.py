@@ -1,8 +1,8 @@
 """One execution after the other, for whoever holds the lease: control, or a command where no control runs.
 
 What has started goes on before anything else starts, so that two executions never share a throttle. A request to abort
-is carried out whatever the turn of its execution. An execution has no turn before enough people have approved it and
-its time has come.
+is carried out whatever the turn of its execution. An execution has no turn before enough people have approved it,
+and none before the time that they set.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ RETRIED_ERRORS = (
     LookTooOld,
 )
 """What a tick may raise and the next one may overcome. After LeaseLost the carrier is to be thrown away."""
-PLAN_GONE = "its plan is gone from the tables"
+PLAN_GONE = "the plan of the execution is gone from the tables"
 
 
 class PlanExecutor(Protocol):

@@ -100,8 +100,8 @@ class ClusterMarker:
             )
         return (
             f"{other} changes this cluster and has the same lease as {self._lease.root}: one of the two folders is a "
-            "copy, or that process has just ended. It goes on here once its marker stands still. If it is a copy, stop "
-            "one of the two; `rebalancer check` shows the markers"
+            "copy, or that process has just ended. This control continues once that marker no longer changes. If one "
+            "folder is a copy, stop one of the two controls; `rebalancer check` shows the markers"
         )
 
     def _announce(self, ours: list[Marker], clock_ms: int) -> None:

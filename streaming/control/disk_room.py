@@ -27,7 +27,7 @@ from assignor_core.disks import (
 )
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Limits, wave_pending, without_room
-from assignor_core.execution.room import Room, WaitsForRoom, overflowing, waiting_text
+from assignor_core.execution.room import RoomLeft, WaitsForRoom, overflowing, waiting_text
 from assignor_core.intervals import is_due
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
@@ -278,7 +278,7 @@ class DiskRoom:
 
     def look(
         self, plan: Plan, live: LiveCluster, progress: Mapping[PartitionKey, Progress], limits: Limits, now_ms: int
-    ) -> Room:
+    ) -> RoomLeft:
         """Ask the brokers that the wave under way would copy to; raises ClusterUnreachable, ClusterRequestFailed."""
         pending = wave_pending(plan, progress)
         receiving = {row.key: set(row.new_replicas) - set(row.old_replicas) for row in pending}
@@ -315,7 +315,7 @@ class DiskRoom:
         receiving: Mapping[PartitionKey, Collection[int]],
         live: LiveCluster,
         now_ms: int,
-    ) -> Room:
+    ) -> RoomLeft:
         """What is known of disks; brokers are asked now where these copies would take more than a part of the room."""
         brokers = {broker for row in receiving.values() for broker in row}
         room = self._room(copying, brokers, live, now_ms)
@@ -335,7 +335,7 @@ class DiskRoom:
         now_ms: int,
         *,
         anew: Collection[int] = (),
-    ) -> Room:
+    ) -> RoomLeft:
         """What is known of the brokers that receive, and of those that lead what is copied there. Brokers `anew` must
         have answered in this tick.
         """
@@ -359,7 +359,7 @@ class DiskRoom:
         left = {row: room if room is None else room - ended[row] for row, room in by_broker.items()}
         unbounded = {row for row in self._bounded_by_hand if left.get(row, 0.0) is None}
         silent = silent_brokers(live, log_dirs) & wanted.keys()
-        return Room(left | dict.fromkeys(unbounded, float("inf")), largest, silent)
+        return RoomLeft(left | dict.fromkeys(unbounded, float("inf")), largest, silent)
 
     def _ended_bytes(self, log_dirs: LogDirs, behind: Mapping[int, Collection[PartitionKey]]) -> Counter[int]:
         """Returns by broker the bytes of copies that have ended since the broker's answer."""

@@ -47,7 +47,10 @@ def note_intent(
         kept = newest_intents(TableReader(root), kafka_cluster).get(broker)
         if kept is not None and kept["intent"] == intent.value:
             return
-    raise TableUnavailable(f"table {TABLE}: broker {broker} is not noted for {intent.value}, others write it too")
+    raise TableUnavailable(
+        f"table {TABLE}: broker {broker} is not noted for {intent.value}, others write its intent, too: "
+        "run the command again"
+    )
 
 
 def note_restored(root: str, kafka_cluster: str, broker: int, demotions: Collection[str]) -> None:

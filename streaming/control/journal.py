@@ -23,7 +23,7 @@ from assignor_core.deciding.step import Decision
 from assignor_core.disks import LogDirs
 from assignor_core.errors import CoreError
 from assignor_core.execution.approvals import approvals_missing, has_approved, person_of
-from assignor_core.execution.caution import Outcome
+from assignor_core.execution.caution import SkewOutcome
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import Execution, begin
 from assignor_core.plan import Plan
@@ -256,7 +256,7 @@ class Journal:
 
         A second one would take the throttle of the first for somebody else's. So all who approve what they see in the
         same journal draw the same id, and the row of one of them alone is written. An execution starts no earlier than
-        `begins_ms`, which the first approval sets. Mode `apply` (`in_windows_only`) is no person and needs no other.
+        `begins_ms`, which the first approval sets. In mode `apply` (`in_windows_only`) no person need approve.
         Raises RefusedForSafety for a person who has approved before, for a time of a plan that has expired, and where
         another time was set; LeaseLost where others keep writing.
         """
@@ -384,7 +384,7 @@ class Journal:
             raise LeaseLost(f"execution {execution_id} is gone from the table execution. {RESTORED}")
         return self.execution(execution_id)
 
-    def outcomes(self, *, now_ms: int) -> list[Outcome]:
+    def outcomes(self, *, now_ms: int) -> list[SkewOutcome]:
         """What executions are judged by, oldest first; those that promised or measured nothing are left out."""
         outcomes = (execution.outcome for execution in self.executions(now_ms=now_ms))
         return [outcome for outcome in outcomes if outcome is not None]

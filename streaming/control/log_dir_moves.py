@@ -58,7 +58,7 @@ from streaming.settings import ControlSettings
 
 log = structlog.get_logger()
 
-LOOKS_AGAIN = Wait("looks again at what is to be moved next")
+LOOKS_AGAIN = Wait("re-reads metadata before it submits the next movements")
 NOTHING_LEFT: Mapping[ReplicaKey, str] = MappingProxyType({})
 
 

@@ -20,8 +20,8 @@ from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.live_plans.measured_loads import NO_FOLLOWERS, FollowerLoads
 from assignor_core.live_plans.planning import (
     AskedPlan,
+    LeaderLoads,
     Model,
-    PartitionLoads,
     build_model,
     propose_elections,
     propose_on,
@@ -205,7 +205,7 @@ def propose_and_keep(
 
 def _loads(
     window_tables: WindowTables, windows: tuple[ClosedWindow, ...], live: LiveCluster, *, days: int, now_ms: int
-) -> PartitionLoads:
+) -> LeaderLoads:
     """Loads in the newest windows, and by the hour of the last `days`."""
     root, kafka_cluster = window_tables.root, window_tables.kafka_cluster
     hourly = hourly_rates(root, kafka_cluster, live.partitions.keys(), days=days, now_ms=now_ms)
@@ -215,7 +215,7 @@ def _loads(
 
 def partition_loads(
     window_tables: WindowTables, windows: tuple[ClosedWindow, ...], topics: Collection[str]
-) -> PartitionLoads:
+) -> LeaderLoads:
     """Mean rates of each partition over `windows`, what bytes in add up to, and what remote storage holds by the newest
     of them, from the rows of leaders.
 
@@ -246,7 +246,7 @@ def partition_loads(
     led: dict[int, dict[int, float]] = defaultdict(dict)
     for row in sums.to_pylist():
         led[tables.to_ms(row["window_start"])][row["broker"]] = row[f"{BYTES_IN.name}_sum"] or 0.0
-    return PartitionLoads(
+    return LeaderLoads(
         dict(zip(keys, rates, strict=True)), led, remote_bytes={key: float(size) for key, size in remote if size}
     )
 

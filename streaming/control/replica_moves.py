@@ -14,7 +14,7 @@ from assignor_core.execution.accounting import NAMED_MAX, bytes_moved, movements
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Step, Submit, Wait, next_step
-from assignor_core.execution.room import Room
+from assignor_core.execution.room import RoomLeft
 from assignor_core.execution.seen_movements import MADE, SeenSoFar
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.plan import Plan
@@ -41,7 +41,7 @@ ABORT_CONFIRMATIONS = 3
 QUESTIONS_MAX = 3
 """How often in one tick control asks about what it is about to submit, while that turns out to be something else."""
 
-LOOKS_AGAIN = Wait("looks again at what is to be moved next")
+LOOKS_AGAIN = Wait("re-reads metadata before it submits the next movements")
 
 
 class ReplicaMoves:
@@ -239,7 +239,7 @@ class ReplicaMoves:
         asked = self._looks.asked_about(step.reassignments)
         return Submit(asked) if asked else LOOKS_AGAIN
 
-    def _next_step(self, look: Look, held_back: str | None, room: Room | None = None) -> Step:
+    def _next_step(self, look: Look, held_back: str | None, room: RoomLeft | None = None) -> Step:
         step = next_step(
             look.plan,
             look.live,

@@ -9,7 +9,7 @@ from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.execution.accuracy import Accuracy
 from assignor_core.model import CAPACITY_KEYS, Capacity
 from assignor_core.replays.copying import Pace
-from assignor_core.replays.history import History
+from assignor_core.replays.history import RecordedHistory
 from assignor_core.replays.placed_cluster import SHOWN, Planning, ReplayedHours, replay
 from assignor_core.what_if.changes import Changes, changed
 from assignor_core.what_if.outlook import (
@@ -39,7 +39,7 @@ class Prediction:
     """A replay under changes, and what follows from it."""
 
     changes: Changes
-    history: History
+    history: RecordedHistory
     """History with the changes applied."""
     away: frozenset[int]
     replay: ReplayedHours
@@ -53,7 +53,7 @@ class Prediction:
 
 
 def predict(
-    history: History, changes: Changes, settings: Settings, daily_bytes_in: list[float], accuracy: Accuracy
+    history: RecordedHistory, changes: Changes, settings: Settings, daily_bytes_in: list[float], accuracy: Accuracy
 ) -> Prediction:
     """What would happen in the recorded hours under `changes`; raises InputError, UsageProblem."""
     assumed, away = changed(history, changes)
@@ -79,7 +79,10 @@ def predict(
 
 
 def replayed(
-    history: History, settings: Settings, away: frozenset[int] = frozenset(), added: frozenset[int] = frozenset()
+    history: RecordedHistory,
+    settings: Settings,
+    away: frozenset[int] = frozenset(),
+    added: frozenset[int] = frozenset(),
 ) -> tuple[ReplayedHours, DecisionPolicy]:
     """The replay of a history under the settings, and the policy of its decisions; brokers `added` are assumed."""
     window_ms = settings.pipeline.window_ms
@@ -120,7 +123,7 @@ def keep_prediction(
 
 
 def with_new_brokers(
-    capacities: Mapping[int, Capacity], history: History, added: frozenset[int]
+    capacities: Mapping[int, Capacity], history: RecordedHistory, added: frozenset[int]
 ) -> dict[int, Capacity]:
     """`capacities`, and for brokers that are `added` the middle of those that are there.
 

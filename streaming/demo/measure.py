@@ -24,7 +24,7 @@ SAMPLES_MAX = 7_200
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class CounterSample:
     """Counters of one moment: bytes that clients have written to each broker since it started, None if unknown."""
 
     time_ms: int
@@ -36,7 +36,7 @@ class BrokerProbe:
     """Reads every broker's counter once a second in a thread of its own."""
 
     endpoints: Mapping[int, str]
-    samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=SAMPLES_MAX))
+    samples: deque[CounterSample] = field(default_factory=lambda: deque(maxlen=SAMPLES_MAX))
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -54,14 +54,14 @@ class BrokerProbe:
     def rates(self, start_ms: int, end_ms: int) -> dict[int, float | None]:
         """Mean bytes/s of each broker between its samples nearest inside start and end.
 
-        None is unknown: there are fewer than two, or its counter began anew between them, as after a restart.
+        None is unknown: there are fewer than two, or its counter started again between them, as after a restart.
         """
         inside = [sample for sample in tuple(self.samples) if start_ms <= sample.time_ms <= end_ms]
         return {broker: _rate(inside, broker) for broker in self.endpoints}
 
     def series(self, step_ms: int = 2_000) -> list[tuple[int, dict[int, float | None]]]:
         """Rates over time in steps: (end of the step, bytes/s by broker as in `rates`)."""
-        points, step = [], list[Sample]()
+        points, step = [], list[CounterSample]()
         for sample in tuple(self.samples):
             step.append(sample)
             if sample.time_ms - step[0].time_ms >= step_ms:
@@ -73,7 +73,7 @@ class BrokerProbe:
         with httpx.Client(timeout=5.0) as client:
             while not self._stopping.wait(POLL_INTERVAL_S):
                 counts = {broker: _read(client, url) for broker, url in self.endpoints.items()}
-                self.samples.append(Sample(clocks.now_ms(), counts))
+                self.samples.append(CounterSample(clocks.now_ms(), counts))
 
 
 def _read(client: httpx.Client, url: str) -> float | None:
@@ -103,7 +103,7 @@ def ratio_text(ratio: float | None, places: int = 3) -> str:
     return "unknown" if ratio is None else f"{ratio:.{places}f}"
 
 
-def _rate(samples: Sequence[Sample], broker: int) -> float | None:
+def _rate(samples: Sequence[CounterSample], broker: int) -> float | None:
     counts = [(row.time_ms, count) for row in samples if (count := row.bytes_in.get(broker)) is not None]
     if len(counts) < 2 or any(later < before for (_, before), (_, later) in pairwise(counts)):
         return None

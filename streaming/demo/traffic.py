@@ -72,7 +72,7 @@ def read_report(file: Path) -> TrafficReport | None:
         return None
 
 
-class Traffic:
+class DemoTraffic:
     """Producer and readers of one order, until stopped."""
 
     def __init__(self, order: TrafficOrder) -> None:
@@ -186,7 +186,7 @@ class Traffic:
 def main() -> None:
     """Run the order in the file named by the first argument until SIGTERM."""
     order = TrafficOrder(**json.loads(Path(sys.argv[1]).read_text()))
-    traffic = Traffic(order)
+    traffic = DemoTraffic(order)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, traffic.stop)
     traffic.run()

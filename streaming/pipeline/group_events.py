@@ -15,7 +15,7 @@ from assignor_core.group.events import GroupEvent, GroupLook, group_events
 from streaming import tables
 from streaming.contract import GROUP_EVENT, GROUP_LAG
 from streaming.settings import PipelineSettings
-from streaming.views.group_history import LOOK_COLUMNS, GroupSamples
+from streaming.views.group_history import LOOK_COLUMNS, NewestGroupSamples
 
 LOOK_BACK_WINDOWS = 60
 """Most windows that a call reads, and how far back a start reads; a group unseen for longer begins as a new one."""
@@ -33,7 +33,7 @@ class GroupEventKeeper:
         self._cluster = cluster_name
         self._window_ms = settings.window_ms
         self._compared: datetime | None = None
-        self._looks = GroupSamples.empty()
+        self._looks = NewestGroupSamples.empty()
         self._reader = tables.TableReader(root)
 
     def keep(self) -> int:
@@ -58,7 +58,7 @@ class GroupEventKeeper:
                 break
             # Without groups last seen too long before: names come and go, and would be kept for good.
             oldest_ms = tables.to_ms(start) - LOOK_BACK_WINDOWS * self._window_ms
-            samples, before = GroupSamples.of(rows), looks.seen_since(oldest_ms)
+            samples, before = NewestGroupSamples.of(rows), looks.seen_since(oldest_ms)
             events += self._events(start, samples, before)
             looks = samples.and_unseen(before)
             compared, start = start, start + window
@@ -71,7 +71,7 @@ class GroupEventKeeper:
         self._looks, self._compared = looks, compared
         return len(fresh)
 
-    def _events(self, start: datetime, samples: GroupSamples, before: GroupSamples) -> Iterator[Row]:
+    def _events(self, start: datetime, samples: NewestGroupSamples, before: NewestGroupSamples) -> Iterator[Row]:
         """Events of one window, by group."""
         for group, look_before, look in samples.changed_since(before):
             for event in group_events([look_before, look]):

@@ -118,7 +118,7 @@ def check_topic_ids(checkpoints: str, topic_ids: Mapping[str, str], last_good: O
             raise RefusedForSafety(
                 f"topic {topic} was deleted and made again (id {before[topic]}, now {topic_id}). Read of the "
                 f"old one: {_read_up_to(checkpoints, topic, last_good)}; what it held after that is lost. To read "
-                "the new one from its start name a new folder in storage.checkpoints"
+                "the new topic from its start, set storage.checkpoints to a new folder"
             )
 
 

@@ -13,7 +13,7 @@ from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_
 from streaming.pipeline.checkpoints import WINDOW_QUERIES, CheckpointFiles, Offsets, begin_of, query_files
 from streaming.pipeline.delta_tables import Place, Target, WindowWriter, create_window_table, shaped
 from streaming.pipeline.lateness import CountedSamples
-from streaming.pipeline.rejects import Range, RejectsWriter, wait_until_read
+from streaming.pipeline.rejects import ReadRange, RejectsWriter, wait_until_read
 from streaming.pipeline.sources import BYTE_RATES, LAGS, InputTopics, accepted_rows, rejected_rows, summed_rows
 from streaming.pipeline.windows import lag_windows, load_windows, mixed_lag_windows, mixed_load_windows
 from streaming.settings import StorageSettings
@@ -125,7 +125,7 @@ class Queries:
                     patience_s=max(REJECTS_PATIENCE_S, REJECTS_TRIGGERS * trigger_ms / 1000),
                     patience_busy_s=REJECTS_PATIENCE_BUSY_S,
                 )
-                if known is Range.SOUND:
+                if known is ReadRange.SOUND:
                     return
             rows = batch.persist()
             try:

@@ -57,7 +57,7 @@ class ReportsProgress(Protocol):
         """Reports of its newest batches, oldest first."""
 
 
-class Range(Enum):
+class ReadRange(Enum):
     """What is known of a range of offsets."""
 
     SOUND = "read, every record fitted"
@@ -73,7 +73,7 @@ def wait_until_read(
     patience_s: float,
     patience_busy_s: float,
     begin: Offsets | None = None,
-) -> Range:
+) -> ReadRange:
     """What is known of the batch that `checkpoint` has planned; waits until the window queries have read it. `begin`
     has the offsets at which the first batches of the window queries begin, where they don't begin at the earliest.
 
@@ -83,11 +83,11 @@ def wait_until_read(
         end = planned(checkpoint, batch_id)
         start = planned(checkpoint, batch_id - 1) if batch_id else {}
     except (OSError, ValueError, TableUnavailable):  # no longer there, or not to be read now
-        return Range.SUSPECT
+        return ReadRange.SUSPECT
     began_s = busy_s = time.monotonic()
     while (
         known := judge([report for query in queries for report in query.recentProgress], start, end, begin)
-    ) is Range.UNREAD:
+    ) is ReadRange.UNREAD:
         now_s = time.monotonic()
         if any(query.status["isTriggerActive"] for query in queries):
             busy_s = now_s
@@ -98,7 +98,7 @@ def wait_until_read(
     return known
 
 
-def judge(reports: Sequence[Any], begin: Offsets, end: Offsets, first: Offsets | None = None) -> Range:
+def judge(reports: Sequence[Any], begin: Offsets, end: Offsets, first: Offsets | None = None) -> ReadRange:
     """Judge the range from `begin` to `end` by progress reports of queries that read each partition in order, one query
     a topic. `first` has the offsets at which their first batches begin, where they don't begin at the earliest.
 
@@ -115,8 +115,8 @@ def judge(reports: Sequence[Any], begin: Offsets, end: Offsets, first: Offsets |
             _extend(sound, report, first or {})
     wanted = {key: (begin.get(key, EARLIEST), stop) for key, stop in end.items() if stop > begin.get(key, EARLIEST)}
     if any(key not in sound or sound[key][1] < stop for key, (_, stop) in wanted.items()):
-        return Range.UNREAD
-    return Range.SOUND if all(sound[key][0] <= start for key, (start, _) in wanted.items()) else Range.SUSPECT
+        return ReadRange.UNREAD
+    return ReadRange.SOUND if all(sound[key][0] <= start for key, (start, _) in wanted.items()) else ReadRange.SUSPECT
 
 
 def _extend(sound: dict[tuple[str, str], tuple[int, int]], report: Mapping[str, Any], first: Offsets) -> None:

@@ -65,7 +65,7 @@ def configure_logging(
     structlog.configure(
         processors=[*common, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        # Looked up anew each time: standard error may be replaced, and closed, while loggers live on.
+        # Looked up again each time: standard error may be replaced, and closed, while loggers live on.
         logger_factory=lambda *_: _Lines(sys.stderr),
     )
     _adopt_libraries(common, rendering, level)

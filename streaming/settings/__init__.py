@@ -186,7 +186,7 @@ class CollectSettings(PrometheusFields):
     """The sampler of brokers and groups."""
 
     sample_interval_ms: Milliseconds = Field(
-        10_000, description="The collector samples the cluster once in this time. Unit: ms."
+        10_000, description="How often the collector samples the cluster. Unit: ms."
     )
     jmx_endpoints: dict[int, HttpUrl] = Field(
         default={}, description="broker id: URL of the broker's jmx_exporter /metrics, which makes broker totals exact."
@@ -236,7 +236,7 @@ class PipelineSettings(Section):
         30_000, description="A sample that is no later than this still corrects its window. Unit: ms."
     )
     trigger_interval_ms: Milliseconds = Field(
-        5_000, description="The pipeline begins a micro-batch once in this time. Unit: ms."
+        5_000, description="How often the pipeline begins a micro-batch. Unit: ms."
     )
     clock_skew_max_ms: Milliseconds | None = Field(
         None,
@@ -295,7 +295,7 @@ class PipelineSettings(Section):
         description="The pipeline stores no more of rejected records than this in a window's time. Unit: bytes.",
     )
     maintenance_interval_ms: Milliseconds = Field(
-        900_000, description="The upkeep of the tables runs once in this time. Unit: ms."
+        900_000, description="How often the upkeep of the tables runs. Unit: ms."
     )
 
     @property
@@ -395,15 +395,17 @@ class LagSettings(Section):
     """What is no lag: by a regular expression of groups, of which the first one that matches counts."""
 
     allowed_records: Annotated[dict[str, Annotated[int, Field(ge=0)]], AfterValidator(_patterns)] = Field(
-        default={}, description="group pattern: records behind that count as no lag, like the markers of transactions."
+        default={}, description="By pattern of group names, how many records behind count as no lag."
     )
     allowed_ms: Annotated[dict[str, Annotated[int, Field(ge=0)]], AfterValidator(_patterns)] = Field(
-        default={}, description="group pattern: how long records may always wait for a commit. Unit: ms."
+        default={}, description="By pattern of group names, how long records may wait for a commit. Unit: ms."
     )
     schedules: Annotated[
         dict[str, Annotated[list[WindowText], AfterValidator(_maintenance_windows), Field(min_length=1)]],
         AfterValidator(_patterns),
-    ] = Field(default={}, description="group pattern: times in which a batch reads, UTC, like ['Mon-Fri 01:00-05:00'].")
+    ] = Field(
+        default={}, description="By pattern of group names, when a batch reads (UTC), like ['Mon-Fri 01:00-05:00']."
+    )
 
 
 class LogSettings(Section):

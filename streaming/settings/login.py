@@ -50,8 +50,8 @@ class LoginSettings(Section):
     sasl_aws_msk_iam_profile: str | None = Field(
         None, description="The profile in AWS's own files, with AWS_MSK_IAM; null: AWS's usual order of places."
     )
-    sasl_kerberos_principal: str | None = Field(None, description="The principal with its realm, with GSSAPI.")
-    sasl_kerberos_keytab_file: File | None = Field(None, description="A keytab with the principal's key, with GSSAPI.")
+    sasl_kerberos_principal: str | None = Field(None, description="The principal with its realm, for GSSAPI.")
+    sasl_kerberos_keytab_file: File | None = Field(None, description="The keytab of the principal, for GSSAPI.")
     sasl_kerberos_service_name: str = Field(
         "kafka", min_length=1, description="The first part of the brokers' principals, with GSSAPI."
     )

@@ -50,7 +50,7 @@ class NotifySettings(Section):
         default={}, description="name: {url, url_file, format, secret_file, kinds}; see docs/notifications.md."
     )
     interval_ms: Milliseconds = Field(
-        5_000, description="Serve reads the tables for notifications once in this time. Unit: ms."
+        5_000, description="How often serve reads the tables for notifications. Unit: ms."
     )
     give_up_ms: Milliseconds = Field(
         3_600_000, description="Serve retries a notification that fails for this long. Unit: ms."

@@ -41,7 +41,7 @@ class ServeSettings(OidcFields):
         [],
         description="Host names that requests may name, besides addresses, localhost and the machine's own; '*': any.",
     )
-    refresh_interval_ms: Milliseconds = Field(2_000, description="Serve reads the tables once in this time. Unit: ms.")
+    refresh_interval_ms: Milliseconds = Field(2_000, description="How often serve reads the tables. Unit: ms.")
     series_max: int = Field(
         20_000, ge=100, description="/metrics has no more series than this, and counts those that are cut."
     )

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from assignor_core.group.figures import Totals
+from assignor_core.group.figures import RunTotals
 from assignor_core.group.simulation import Run
 from streaming.runtime.printable import printable
 from streaming.simulate.load import Variant
@@ -124,7 +124,7 @@ def _draw_figures(axes: Axes, run: Run, all_runs: Sequence[Run]) -> None:
     axes.set_axis_off()
 
 
-def _figures(totals: Totals) -> tuple[tuple[str, float, int], ...]:
+def _figures(totals: RunTotals) -> tuple[tuple[str, float, int], ...]:
     """Label, value and digits after the point."""
     return (
         ("rebalances", totals.rebalances, 0),

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from assignor_core.group.figures import Rebalance, Totals
+from assignor_core.group.figures import Rebalance, RunTotals
 from assignor_core.group.simulation import Run
 from streaming.simulate.load import Variant
 
@@ -49,7 +49,7 @@ def summary_text(runs: Sequence[tuple[Variant, Run]]) -> "RenderableType":
     return Group(*parts)
 
 
-def totals_rows(totals: Totals) -> Mapping[str, str]:
+def totals_rows(totals: RunTotals) -> Mapping[str, str]:
     """Totals by label, as they are shown."""
     return {
         "rebalances": f"{totals.rebalances:,}",

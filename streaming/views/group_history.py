@@ -172,7 +172,7 @@ def _looks(rows: Iterator[Mapping[str, Any]]) -> Iterator[GroupLook]:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSamples:
+class NewestGroupSamples:
     """Newest sample of each group. `rows` have `LOOK_COLUMNS`, texts as dictionaries, group after group."""
 
     rows: pa.Table
@@ -185,12 +185,12 @@ class GroupSamples:
     """Place of the row of each group that was read first: it has what is said of the group."""
 
     @classmethod
-    def empty(cls) -> "GroupSamples":
+    def empty(cls) -> "NewestGroupSamples":
         """Returns the samples of no group."""
         return cls(pa.table({}), pa.array([], pa.string()), _NONE, _NONE, _NONE)
 
     @classmethod
-    def of(cls, rows: pa.Table) -> "GroupSamples":
+    def of(cls, rows: pa.Table) -> "NewestGroupSamples":
         """The groups of one window that show members or have none, by name: those of `GroupLook.is_blind` are left out.
 
         `rows` have `LOOK_COLUMNS` in any order, as `TableReader.encoded` reads them.
@@ -210,7 +210,7 @@ class GroupSamples:
         samples = cls(sampled, names, starts, counts, heads)
         return samples._only(~samples._are_blind())
 
-    def changed_since(self, before: "GroupSamples") -> Iterator[tuple[str, GroupLook, GroupLook]]:
+    def changed_since(self, before: "NewestGroupSamples") -> Iterator[tuple[str, GroupLook, GroupLook]]:
         """Name, look before and look of each group of both that may have rebalanced; no other one has."""
         found = pc.index_in(self.groups, value_set=before.groups)
         here = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
@@ -225,13 +225,13 @@ class GroupSamples:
             names = self.groups.take(pa.array(here[some])).to_pylist()
             yield from zip(names, before.looks(there[some]), self.looks(here[some]), strict=True)
 
-    def and_unseen(self, before: "GroupSamples") -> "GroupSamples":
+    def and_unseen(self, before: "NewestGroupSamples") -> "NewestGroupSamples":
         """Returns these samples with the samples of those groups of `before` that are not here."""
         is_gone = pc.is_null(pc.index_in(before.groups, value_set=self.groups)).to_numpy(zero_copy_only=False)
         unseen = before._only(is_gone)
         if not len(unseen.groups):
             return self
-        # Texts anew: names come and go, and a dictionary would keep them for good.
+        # Texts without the old dictionary: names come and go, and a dictionary would keep them for good.
         rows = unseen.rows.take(pa.array(unseen._places(np.arange(len(unseen.groups)))))
         carried = pa.table({name: _texts_anew(rows[name]) for name in rows.column_names})
         starts = np.cumsum(unseen.counts) - unseen.counts
@@ -239,7 +239,7 @@ class GroupSamples:
         if not len(self.groups):
             return moved
         offset = self.rows.num_rows
-        return GroupSamples(
+        return NewestGroupSamples(
             pa.concat_tables([self.rows, carried.cast(self.rows.schema)]).unify_dictionaries().combine_chunks(),
             pa.concat_arrays([self.groups, moved.groups]),
             np.append(self.starts, moved.starts + offset),
@@ -247,7 +247,7 @@ class GroupSamples:
             np.append(self.heads, moved.heads + offset),
         )
 
-    def seen_since(self, oldest_ms: int) -> "GroupSamples":
+    def seen_since(self, oldest_ms: int) -> "NewestGroupSamples":
         """Returns these samples without groups whose newest sample is older than `oldest_ms`."""
         if not len(self.groups):
             return self
@@ -266,11 +266,11 @@ class GroupSamples:
             of_group = list(islice(rows, count))
             yield look_of([of_group.pop(head), *of_group])
 
-    def _only(self, wanted: Flags) -> "GroupSamples":
+    def _only(self, wanted: Flags) -> "NewestGroupSamples":
         if wanted.all():
             return self
         groups = self.groups.filter(pa.array(wanted))
-        return GroupSamples(self.rows, groups, self.starts[wanted], self.counts[wanted], self.heads[wanted])
+        return NewestGroupSamples(self.rows, groups, self.starts[wanted], self.counts[wanted], self.heads[wanted])
 
     def _are_blind(self) -> Flags:
         """Only of those groups that own nothing a look is made, without its partitions."""
@@ -282,7 +282,7 @@ class GroupSamples:
         blind[idle] = [look.is_blind for look in looks]
         return blind
 
-    def _is_said_otherwise(self, here: Ints, before: "GroupSamples", there: Ints) -> Flags:
+    def _is_said_otherwise(self, here: Ints, before: "NewestGroupSamples", there: Ints) -> Flags:
         """Which of the groups at these places have another generation, or are in the middle of a rebalance."""
         if not len(here):
             return np.zeros(0, dtype=bool)
@@ -293,7 +293,7 @@ class GroupSamples:
         either: Flags = (now != then) | rebalancing
         return either
 
-    def _is_owned_otherwise(self, here: Ints, before: "GroupSamples", there: Ints) -> Flags:
+    def _is_owned_otherwise(self, here: Ints, before: "NewestGroupSamples", there: Ints) -> Flags:
         """Which of the groups, with as many partitions at either time, have others or other owners."""
         if not len(here):
             return np.zeros(0, dtype=bool)

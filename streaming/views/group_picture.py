@@ -145,7 +145,7 @@ def _newest_opening(windows: Sequence[MaintenanceWindow], now_ms: int) -> tuple[
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedPartitions:
     """P partitions: what is shown of all of them. NaN where unknown."""
 
     status: Ints
@@ -183,7 +183,7 @@ class _Glance:
 def judged(
     windows: Sequence[LagWindow], keys: Ints, standing: Standing, policy: LagPolicy, *, now_ms: int,
     earlier_of: EarlierOf | None = None,
-) -> Judged:  # fmt: skip
+) -> JudgedPartitions:  # fmt: skip
     """Verdicts of these partitions, in the order of `keys`, and what is shown of all. Windows are oldest first; each
     partition is in one of the current ones. Earlier windows are asked for of those that would not be OK."""
     glances = [_glance(windows, keys[block], standing.of(block), policy, now_ms=now_ms) for block in _blocks(len(keys))]
@@ -210,7 +210,7 @@ def judged(
         commit.values[part], commit.is_final[part] = of_part.values, of_part.is_final
     commit_seen = (commit.is_final & ~np.isnan(commit.values)) | (earlier.commits > 0)
     time_ms, committed, log_end = glance.trace.newest
-    return Judged(
+    return JudgedPartitions(
         status, at_once, committed, log_end, time_ms, age.values, age.is_final, commit.values, commit_seen, earlier
     )
 
@@ -444,7 +444,7 @@ def _rebalancing_ms(
     return lasted
 
 
-def _without_deleted(samples: pa.Table, of_keys: Judged) -> pa.Table:
+def _without_deleted(samples: pa.Table, of_keys: JudgedPartitions) -> pa.Table:
     """Returns the samples with the lag of what can still be read, where the log start is above the committed offset."""
     log_start = as_floats(samples["log_start_offset"]).to_numpy()
     below = log_start > of_keys.committed_offset

@@ -53,7 +53,7 @@ G = TypeVar("G", bound="Ranked")
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetRows:
+class RankingRows:
     """Rows of one kind: names and figures; null where unknown."""
 
     table: pa.Table
@@ -118,7 +118,7 @@ class GroupPart:
     newest_event_ms: int | None = None
     statuses: Mapping[str, int] = field(default_factory=dict)
     """Number of groups by verdict: all verdicts, worst first."""
-    offsets: Mapping[str, OffsetRows] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
+    offsets: Mapping[str, RankingRows] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
     """Offset rows by kind (see `offsets_of`), where they are exported one by one."""
     needs: Mapping[str, "MembersAdvice"] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
     """How many members each group needs, where that is known."""
@@ -421,7 +421,7 @@ def _retention_ratio(rows: pa.Table) -> pa.ChunkedArray:
     return pc.if_else(pc.greater(rows["log_start_offset"], 0), ratio, None)
 
 
-def offsets_of(partitions: pa.Table, groups: Sequence[str], *, rows_max: int) -> Mapping[str, OffsetRows]:
+def offsets_of(partitions: pa.Table, groups: Sequence[str], *, rows_max: int) -> Mapping[str, RankingRows]:
     """Rows by kind, at most `rows_max` of each. `partitions` are those of a `LagPicture`; `groups` are all of their
     groups, in the order of the rows.
 
@@ -453,7 +453,7 @@ def _aggregated(rows: pa.Table, keys: tuple[str, ...], figures: tuple[str, ...],
     return made.rename_columns([name.removesuffix(f"_{function}") for name in made.column_names])
 
 
-def _bounded(table: pa.Table, rows_max: int) -> OffsetRows:
+def _bounded(table: pa.Table, rows_max: int) -> RankingRows:
     beyond = table.slice(rows_max)
     figures = [name for name in table.column_names if name in _FIGURES]
-    return OffsetRows(table.slice(0, rows_max), {name: len(beyond) - beyond[name].null_count for name in figures})
+    return RankingRows(table.slice(0, rows_max), {name: len(beyond) - beyond[name].null_count for name in figures})

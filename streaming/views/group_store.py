@@ -158,7 +158,7 @@ class LagWindows:
             return had_any
         if version == self._version:
             return False
-        # What is read in part and fails is read anew: windows and files must be of one version.
+        # What is read in part and fails is read again: windows and files must be of one version.
         before, self._version = self._version, None
         has_changed = self._bring_up_to_date(before)
         self._version = version

@@ -40,7 +40,7 @@ _KNOWN_MS = "covered_ms"
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class TableFamily:
     """Tables that hold the same at several lengths of their periods, and how their columns are joined."""
 
     tables: tuple[str, ...]
@@ -61,7 +61,7 @@ class Family:
 _PARTITION_TABLES = (PARTITION_LOAD.name, PARTITION_LOAD_HOURLY.name, PARTITION_LOAD_DAILY.name)
 _LAG_TABLES = (GROUP_LAG.name, GROUP_LAG_DAILY.name)
 
-BROKERS = Family(
+BROKERS = TableFamily(
     (BROKER_LOAD.name, BROKER_LOAD_HOURLY.name, BROKER_LOAD_DAILY.name),
     ("broker",),
     {
@@ -71,16 +71,16 @@ BROKERS = Family(
         "log_dir_usable_bytes": "last",
     },
 )
-TOPICS = Family(
+TOPICS = TableFamily(
     _PARTITION_TABLES, ("topic",), {**dict.fromkeys(REPLICA_RATES, "mean"), "size_bytes": "last"}, sums_partitions=True
 )
-PARTITIONS = Family(
+PARTITIONS = TableFamily(
     _PARTITION_TABLES, ("topic", "partition"), {**dict.fromkeys(REPLICA_RATES, "mean"), "size_bytes": "last"}
 )
-GROUPS = Family(
+GROUPS = TableFamily(
     _LAG_TABLES, ("group_id", "topic"), {"lag_records": "last", "lag_records_max": "max"}, sums_partitions=True
 )
-GROUP_PARTITIONS = Family(
+GROUP_PARTITIONS = TableFamily(
     _LAG_TABLES,
     ("group_id", "topic", "partition"),
     {"committed_offset": "last", "log_end_offset": "last", "lag_records": "last", "lag_records_max": "max"},
@@ -111,7 +111,7 @@ class History:
 
 def read_history(
     reader: TableReader,
-    family: Family,
+    family: TableFamily,
     span: Span,
     where: Condition,
     *,
@@ -146,7 +146,7 @@ def read_history(
     return History(table, step_ms, steps.slice(0, shown + rows_max).to_pylist())
 
 
-def _table_for(family: Family, span: Span, window_ms: int, rows_per_period: int) -> tuple[str, int]:
+def _table_for(family: TableFamily, span: Span, window_ms: int, rows_per_period: int) -> tuple[str, int]:
     periods = family.periods_ms(window_ms)
     most = max(1, min(PERIODS_MAX, ROWS_MAX // max(1, rows_per_period)))
     length_ms = span.to_ms - span.from_ms
@@ -199,7 +199,7 @@ def _converted(rows: pa.Table, names: Sequence[str], convert: Callable[[pa.Chunk
     return rows
 
 
-def _in_steps(rows: pa.Table, start: str, family: Family, values: Sequence[str], step_ms: int) -> pa.Table:
+def _in_steps(rows: pa.Table, start: str, family: TableFamily, values: Sequence[str], step_ms: int) -> pa.Table:
     rows = rows.sort_by([(start, "ascending"), *((key, "ascending") for key in family.keys)])
     rows = rows.append_column("start_ms", pa.array(times_ms(rows[start]) // step_ms * step_ms))
     by = ["start_ms", *family.keys]

@@ -52,7 +52,7 @@ def _mismatch_text(kafka: KafkaSettings, root: str, expected: str | None, actual
         return f"{answering}, kafka.cluster_id is {expected}: is kafka.bootstrap_servers right?"
     return (
         f"{answering}, the tables in {root} know {kafka.cluster_name!r} as Kafka cluster {expected}: is "
-        f"kafka.bootstrap_servers right? If the cluster was built anew, set kafka.cluster_id to {actual}"
+        f"kafka.bootstrap_servers right? If the cluster was built again, set kafka.cluster_id to {actual}"
     )
 
 

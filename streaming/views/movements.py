@@ -234,7 +234,7 @@ def _comes_after(row: Mapping[str, Any], after: tuple[int, int], *, is_by_bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MovementFilter:
     """Filter of movements; None: any. Movements of a broker add, remove or reorder a replica on the broker."""
 
     topic: str | None = None
@@ -258,7 +258,13 @@ class PastMoves:
 
 
 def read_past_moves(
-    reader: TableReader, kafka_cluster: str, wanted: Wanted, before: Before, after: Place | None, *, rows_max: int
+    reader: TableReader,
+    kafka_cluster: str,
+    wanted: MovementFilter,
+    before: Before,
+    after: Place | None,
+    *,
+    rows_max: int,
 ) -> PastMoves:
     """Returns at most `rows_max` past movements, of `EXECUTIONS_SHOWN` executions. Raises TableUnavailable.
 
@@ -269,7 +275,7 @@ def read_past_moves(
 
 
 def _looked_through(
-    reader: TableReader, firsts: Sequence[Row], wanted: Wanted, after: Place | None, rows_max: int
+    reader: TableReader, firsts: Sequence[Row], wanted: MovementFilter, after: Place | None, rows_max: int
 ) -> PastMoves:
     """Movements as their rows have them, each with the id of its execution."""
     listed, last = firsts[:EXECUTIONS_LOOKED_AT], None
@@ -304,7 +310,9 @@ def _firsts(reader: TableReader, kafka_cluster: str, before: Before, after: Plac
     return [*([] if begun is None else [begun]), *rows]
 
 
-def _with_movements(reader: TableReader, firsts: Sequence[Row], wanted: Wanted) -> Iterator[tuple[Row, pa.Table]]:
+def _with_movements(
+    reader: TableReader, firsts: Sequence[Row], wanted: MovementFilter
+) -> Iterator[tuple[Row, pa.Table]]:
     """Yields each execution with those of its movements that are wanted, in the plan's order."""
     for batch in _batches(firsts):
         where = one_of("plan_id", {row["plan_id"] for row in batch}) & wanted.where

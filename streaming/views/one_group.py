@@ -8,7 +8,7 @@ from typing import Any
 
 from assignor_core.group.events import SHARE
 from assignor_core.lag import BurrowStatus, LagStatus
-from assignor_core.lag.diagnosis import Cause, Finding, GroupReading, Reading, diagnose
+from assignor_core.lag.diagnosis import GroupReading, LagCause, LagFinding, Reading, diagnose
 from assignor_core.lag.members import OPTIONS_MAX, MembersAdvice, advise_members
 from assignor_core.resources import Resource
 from streaming.settings import Settings
@@ -20,7 +20,7 @@ from streaming.views.group_ranking import lag_unit
 from streaming.views.json_values import to_json
 
 REBALANCES_OVER_MS = 3_600_000
-NOT_MEMBERS = (Cause.SLOW_MEMBER, Cause.MEMBERS_HANG, Cause.REBALANCING, Cause.OPEN_TRANSACTION)
+NOT_MEMBERS = (LagCause.SLOW_MEMBER, LagCause.MEMBERS_HANG, LagCause.REBALANCING, LagCause.OPEN_TRANSACTION)
 """Causes that no number of members helps against."""
 GROUP_FACTS = ("group_type", "group_members", "generation_id", "assignor", "topology_epoch")
 _OF_PARTITION = (
@@ -124,7 +124,7 @@ def causes_of(
     *,
     newest_ms: int,
     load: LoadPart | None = None,
-) -> tuple[Finding, ...]:
+) -> tuple[LagFinding, ...]:
     """Causes of the lag of a group with these partitions of a `LagPicture`; none where it doesn't lag.
 
     `load` is the newest closed window; it is read where it is not given.
@@ -144,13 +144,13 @@ def causes_of(
     return diagnose(reading)
 
 
-def advice_of(rows: list[dict[str, Any]], causes: Iterable[Finding]) -> MembersAdvice | None:
+def advice_of(rows: list[dict[str, Any]], causes: Iterable[LagFinding]) -> MembersAdvice | None:
     """How many members these partitions of a group with such causes need; None where that is unknown."""
     capacity_per_sec = capacity_of(rows, causes)
     return None if capacity_per_sec is None else advice_for(rows, capacity_per_sec)
 
 
-def capacity_of(rows: Sequence[Row], causes: Iterable[Finding]) -> float | None:
+def capacity_of(rows: Sequence[Row], causes: Iterable[LagFinding]) -> float | None:
     """Records that a member of a group with these partitions and causes can read per second; None where unknown.
 
     A member that lags reads as much as it can, so the most that any was seen to read is what a member can. Where one is

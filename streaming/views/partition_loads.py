@@ -1,4 +1,4 @@
-"""What the rows of `partition_load` of one window add up to, read anew only where that window has other rows."""
+"""What the rows of `partition_load` of one window add up to, read again only where that window has other rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -13,7 +13,7 @@ from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import PartitionKey
 from assignor_core.load import Floats
 from assignor_core.model import RATE_KEYS
-from assignor_core.replays.history import History, HistoryBroker, filled, known_sums
+from assignor_core.replays.history import HistoryBroker, RecordedHistory, filled, known_sums
 from assignor_core.resources import Resource
 from streaming import tables
 from streaming.contract import BROKER_LOAD, BROKER_LOAD_DAILY, PARTITION_LOAD, PARTITION_LOAD_HOURLY
@@ -34,7 +34,7 @@ TOPIC_SHIFT = 32
 """Keys as numbers: the topic's place above the partition's number."""
 
 
-def read_history(reader: TableReader, settings: Settings, *, since_ms: int) -> History:
+def read_history(reader: TableReader, settings: Settings, *, since_ms: int) -> RecordedHistory:
     """The newest placement, and the load of its partitions in each recorded hour since then.
 
     Raises NothingToPlanOn where nothing is recorded, UsageProblem where it is too much, TableUnavailable.
@@ -49,7 +49,7 @@ def read_history(reader: TableReader, settings: Settings, *, since_ms: int) -> H
         raise NothingToPlanOn(f"found no partition with a leader in {settings.storage.tables}")
     hours, rates = _hours(reader, settings.kafka.cluster_name, keys, since_ms)
     loads, unknown = filled(rates)
-    return History(
+    return RecordedHistory(
         settings.kafka.cluster_name,
         _brokers(load, known),
         keys,

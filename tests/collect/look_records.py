@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from streaming.collect.rates import BrokerRates, ReplicaRateTable
 from streaming.collect.reports import all_of, broker_records, replica_records
 
 
 def byte_rate_records(
     cluster: str,
-    before: Observation,
-    after: Observation,
+    before: ClusterSample,
+    after: ClusterSample,
     replicas: ReplicaRateTable,
     brokers: Mapping[int, BrokerRates],
 ) -> Iterator[tuple[bytes, bytes]]:

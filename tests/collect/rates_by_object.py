@@ -5,13 +5,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from assignor_core.live import NO_LEADER, PartitionKey, ReplicaKey
-from streaming.collect.observation import BrokerCounters, Observation
+from streaming.collect.observation import BrokerCounters, ClusterSample
 from streaming.collect.rates import BrokerRates
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
 from tests.collect.by_row import PartitionView, ReplicaRates, partition_views, sizes_of
 
 
-def replica_rates(before: Observation, after: Observation) -> dict[ReplicaKey, ReplicaRates]:
+def replica_rates(before: ClusterSample, after: ClusterSample) -> dict[ReplicaKey, ReplicaRates]:
     """Rates of every replica that `after` shows."""
     if after.time_ms <= before.time_ms:
         return {}
@@ -39,7 +39,7 @@ def replica_rates(before: Observation, after: Observation) -> dict[ReplicaKey, R
 
 
 def broker_rates(
-    before: Observation, after: Observation, replicas: Mapping[ReplicaKey, ReplicaRates]
+    before: ClusterSample, after: ClusterSample, replicas: Mapping[ReplicaKey, ReplicaRates]
 ) -> dict[int, BrokerRates]:
     """Totals of every broker alive: from its own counters where both looks have them, else summed from its replicas."""
     led: dict[int, list[ReplicaRates | None]] = defaultdict(list)
@@ -63,12 +63,12 @@ def _remote_records(partition: PartitionView) -> int | None:
     return local - start if start is not None and local is not None and local > start else None
 
 
-def _remote_bytes(key: PartitionKey, after: Observation) -> int | None:
+def _remote_bytes(key: PartitionKey, after: ClusterSample) -> int | None:
     records, size = _remote_records(partition_views(after.partitions)[key]), mean_record_bytes(key, after)
     return None if records is None or size is None else round(records * size)
 
 
-def mean_record_bytes(key: PartitionKey, observation: Observation) -> float | None:
+def mean_record_bytes(key: PartitionKey, observation: ClusterSample) -> float | None:
     """Mean bytes of a record in the leader's log; None for an empty log.
 
     Compaction leaves gaps in the offsets, so there the figure is too small; it is only used where growth can't be.
@@ -81,7 +81,7 @@ def mean_record_bytes(key: PartitionKey, observation: Observation) -> float | No
     return size / records if size and records > 0 else None
 
 
-def _written(key: PartitionKey, before: Observation, after: Observation) -> float | None:
+def _written(key: PartitionKey, before: ClusterSample, after: ClusterSample) -> float | None:
     """Bytes/s that clients wrote to one partition."""
     earlier, later = partition_views(before.partitions).get(key), partition_views(after.partitions)[key]
     if earlier is None or earlier.topic_id != later.topic_id:
@@ -96,7 +96,7 @@ def _written(key: PartitionKey, before: Observation, after: Observation) -> floa
 
 
 def _growth(
-    key: PartitionKey, earlier: PartitionView, later: PartitionView, before: Observation, after: Observation
+    key: PartitionKey, earlier: PartitionView, later: PartitionView, before: ClusterSample, after: ClusterSample
 ) -> int | None:
     """Growth of the leader's log, bytes; None where it isn't what was written."""
     same_log = earlier.leader == later.leader and earlier.local_log_start_offset == later.local_log_start_offset
@@ -114,7 +114,7 @@ def _appended(earlier: PartitionView, later: PartitionView) -> int | None:
     return appended if appended >= 0 else None
 
 
-def _messages(key: PartitionKey, before: Observation, after: Observation) -> float | None:
+def _messages(key: PartitionKey, before: ClusterSample, after: ClusterSample) -> float | None:
     earlier, later = partition_views(before.partitions).get(key), partition_views(after.partitions)[key]
     if earlier is None or earlier.topic_id != later.topic_id:
         return None
@@ -125,7 +125,7 @@ def _messages(key: PartitionKey, before: Observation, after: Observation) -> flo
 
 
 def _bytes_out(
-    before: Observation, after: Observation, written: Mapping[PartitionKey, float | None]
+    before: ClusterSample, after: ClusterSample, written: Mapping[PartitionKey, float | None]
 ) -> dict[PartitionKey, float | None]:
     """Bytes/s that consumers read, by partition: an estimate, as no broker counts it.
 
@@ -151,7 +151,7 @@ def _bytes_out(
     return rates
 
 
-def _nothing_to_read(key: PartitionKey, before: Observation, after: Observation) -> bool:
+def _nothing_to_read(key: PartitionKey, before: ClusterSample, after: ClusterSample) -> bool:
     """Whether the log was empty at both looks."""
     earlier, later = partition_views(before.partitions).get(key), partition_views(after.partitions)[key]
     if earlier is None or earlier.topic_id != later.topic_id or later.log_end_offset is None:
@@ -159,7 +159,7 @@ def _nothing_to_read(key: PartitionKey, before: Observation, after: Observation)
     return earlier.log_end_offset == later.log_end_offset == later.log_start_offset
 
 
-def _most_read(key: PartitionKey, before: Observation, after: Observation, passed_ms: int) -> float:
+def _most_read(key: PartitionKey, before: ClusterSample, after: ClusterSample, passed_ms: int) -> float:
     """Records that a group can have read: what the log held, what was written since, and a part of the log again."""
     earlier, later = partition_views(before.partitions).get(key), partition_views(after.partitions).get(key)
     if earlier is None or later is None:
@@ -172,7 +172,7 @@ def _most_read(key: PartitionKey, before: Observation, after: Observation, passe
     return (end_before - start_before) + max(0, end - end_before) + again
 
 
-def _consumed(before: Observation, after: Observation) -> dict[PartitionKey, float]:
+def _consumed(before: ClusterSample, after: ClusterSample) -> dict[PartitionKey, float]:
     """Bytes/s by the progress of committed offsets, summed over groups; partitions without any commit are left out."""
     rates: dict[PartitionKey, float] = defaultdict(float)
     for name, group in after.groups.items():
@@ -202,7 +202,7 @@ def _within_log(first: int, last: int, end_before: int | None, end_after: int | 
     return min(first, end_before), min(last, end_after)
 
 
-def _topic_bytes_out(broker: int, topic: str, before: Observation, after: Observation) -> float | None:
+def _topic_bytes_out(broker: int, topic: str, before: ClusterSample, after: ClusterSample) -> float | None:
     """Bytes/s by a broker's counter of one topic, which it has none of until that is read; None as in `_counted`."""
     earlier, later = before.counters.get(broker), after.counters.get(broker)
     if earlier is None or later is None or _restarted(earlier, later):
@@ -212,7 +212,7 @@ def _topic_bytes_out(broker: int, topic: str, before: Observation, after: Observ
     return _per_second(grown, first_ms, last_ms) if grown >= 0 else None
 
 
-def _counted(broker: int, before: Observation, after: Observation) -> BrokerRates | None:
+def _counted(broker: int, before: ClusterSample, after: ClusterSample) -> BrokerRates | None:
     """Rates from a broker's own counters; None without them or after a restart, which resets them."""
     earlier, later = before.counters.get(broker), after.counters.get(broker)
     first_ms, last_ms = before.when_ms("counters", broker), after.when_ms("counters", broker)

@@ -12,7 +12,7 @@ from streaming.cluster.broker_reads import BrokerReads
 from streaming.collect import groups
 from streaming.collect.group_table import GroupTable, GroupView
 from streaming.collect.groups import ASKED_AGAIN_MS, CleanupPolicies
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from streaming.collect.reports import consumer_lag_records, due_groups
 from tests.collect.by_row import PartitionView, partition_table, size_table
 
@@ -69,10 +69,10 @@ def test_no_answer_changes_nothing_and_a_request_is_bounded(monkeypatch: pytest.
     assert brokers.asked == [("x", "y"), ("x", "y"), ("z",)]
 
 
-def seen(time_ms: int, policies: dict[str, str]) -> Observation:
+def seen(time_ms: int, policies: dict[str, str]) -> ClusterSample:
     groups = {name: GroupView("Stable", {key: 40 for key in KEYS if key[0] == topic}, {}) for name, topic in GROUPS}
     table = partition_table({key: PartitionView("id", 1, (1,), frozenset(), 0, 100) for key in KEYS})
-    return Observation(time_ms, {}, table, size_table({}), {}, {}, GroupTable(groups), cleanup_policies=policies)
+    return ClusterSample(time_ms, {}, table, size_table({}), {}, {}, GroupTable(groups), cleanup_policies=policies)
 
 
 GROUPS = (("g", "table"), ("h", "deleted"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from assignor_core.live import NO_LEADER, PartitionKey, ReplicaKey
 from streaming.cluster.described_groups import ShareOffsets
 from streaming.collect.group_table import GroupTable, GroupView, Owner
-from streaming.collect.observation import BrokerCounters, LogDirs, Observation
+from streaming.collect.observation import BrokerCounters, ClusterSample, LogDirs
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.reports import consumer_lag_records
 from streaming.contract.rates import BYTES_OUT, RATES
@@ -72,14 +72,14 @@ def counters(draw: st.DrawFn) -> BrokerCounters:
 
 
 @st.composite
-def observations(draw: st.DrawFn, time_ms: int) -> Observation:
+def observations(draw: st.DrawFn, time_ms: int) -> ClusterSample:
     keys = draw(st.lists(st.sampled_from(KEYS), unique=True))
     replicas: list[ReplicaKey] = [(broker, key) for broker in BROKERS for key in (*KEYS, ("stray", 0))]
     ids = {key[0]: draw(drawn_views(key[0])).topic_id for key in keys}
     views = {key: draw(drawn_views(key[0])) for key in keys}
     views = {key: PartitionView(ids[key[0]], *values(view)[1:]) for key, view in views.items()}
     parts = [(part, broker) for part in ("offsets", "sizes", "counters") for broker in BROKERS]
-    return Observation(
+    return ClusterSample(
         time_ms,
         draw(st.dictionaries(st.sampled_from(BROKERS), st.sampled_from((None, "r")))),
         partition_table(views),
@@ -106,7 +106,7 @@ def values(view: PartitionView) -> tuple[Any, ...]:
 @pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(observations(0), st.sampled_from((0, 2, 10_000)).flatmap(observations))
-def test_rates_are_those_of_one_object_a_partition(before: Observation, after: Observation) -> None:
+def test_rates_are_those_of_one_object_a_partition(before: ClusterSample, after: ClusterSample) -> None:
     made, expected = replica_rates(before, after), rates_by_object.replica_rates(before, after)
     assert rates_of(made).keys() == expected.keys()
     for key, rates in expected.items():
@@ -133,7 +133,7 @@ def is_same(value: float | None, expected: float | None) -> bool:
 
 @settings(max_examples=12, deadline=None)
 @given(observations(0), st.sampled_from((0, 2)).flatmap(observations))
-def test_records_are_the_text_that_json_makes_of_them(before: Observation, after: Observation) -> None:
+def test_records_are_the_text_that_json_makes_of_them(before: ClusterSample, after: ClusterSample) -> None:
     rates = replica_rates(before, after)
     records = list(byte_rate_records('clü"ster', before, after, rates, broker_rates(before, after, rates)))
     rows = [json.loads(value) for _, value in records]
@@ -155,7 +155,7 @@ def keys_of(view: GroupView) -> set[PartitionKey]:
 
 @settings(max_examples=12, deadline=None)
 @given(observations(10))
-def test_records_of_groups_have_what_was_read(seen: Observation) -> None:
+def test_records_of_groups_have_what_was_read(seen: ClusterSample) -> None:
     records = list(consumer_lag_records("c", seen))
     rows = [json.loads(value) for _, value in records]
     assert [value for _, value in records] == [json.dumps(row, separators=(",", ":")).encode() for row in rows]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.collect.group_table import GroupTable, GroupView, Owner
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from streaming.collect.partition_table import UNKNOWN, PartitionTable, ints
 from streaming.collect.rates import ReplicaRateTable
 from streaming.collect.reports import (
@@ -172,7 +172,7 @@ def test_windows_of_groups_are_those_of_reporting_every_look(
     time_ms, steady = 1_000, (partition_table({}), GroupTable({}))
     for passed_ms, drawn in [*looks, (10 * WINDOW_MS, None)]:
         steady, time_ms = drawn or steady, time_ms + passed_ms
-        seen = Observation(time_ms, {}, steady[0], size_table({}), {}, {}, steady[1])
+        seen = ClusterSample(time_ms, {}, steady[0], size_table({}), {}, {}, steady[1])
         everything += [value for _, value in consumer_lag_records("c", seen)]
         due, held = due_groups(held, seen, window_ms=WINDOW_MS, next_ms=time_ms + LOOK_MS)
         reported += [value for one in due for _, value in consumer_lag_records("c", one.seen, one.names)]
@@ -188,7 +188,7 @@ def test_an_idle_group_is_reported_at_the_first_and_the_last_look_of_a_window() 
             "idle": GroupView("Empty", {("t", 0): 5}, {}, read_ms=look),
             "busy": GroupView("Stable", {("t", 0): look}, {}),
         }
-        seen = Observation(look * LOOK_MS, {}, partitions, size_table({}), {}, {}, GroupTable(views))
+        seen = ClusterSample(look * LOOK_MS, {}, partitions, size_table({}), {}, {}, GroupTable(views))
         due, held = due_groups(held, seen, window_ms=WINDOW_MS, next_ms=(look + 1) * LOOK_MS)
         sent += [(name, look) for one in due for name in sorted(one.names)]
     assert [look for name, look in sent if name == "idle"] == [0, 5, 6, 11]

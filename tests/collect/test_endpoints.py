@@ -16,7 +16,7 @@ from assignor_core.execution.caution import LatencyBound
 from streaming.cluster import metric_reads
 from streaming.cluster.metric_reads import Scrapes, scrape
 from streaming.collect.counters import FIELDS, PREFIX, parse_counters, read_counters
-from streaming.collect.look import Look
+from streaming.collect.look import SampleState
 from streaming.collect.observation import BrokerCounters
 from streaming.config import load_effective
 from streaming.control.pressure import SERIES, LatencyPressure
@@ -42,7 +42,7 @@ def counters(answer: str, url: str = URL) -> BrokerCounters | None:
     """Counters of broker 1, whose endpoint answers so; broker 2's always answers soundly."""
     answers = {url: answer, "http://sound/": SCRAPE}
     transport = httpx.MockTransport(lambda request: httpx.Response(200, text=answers[str(request.url)]))
-    look = Look({1: None, 2: None}, 0, 0.0, lambda: 0.0)
+    look = SampleState({1: None, 2: None}, 0, 0.0, lambda: 0.0)
     read = read_counters({1: url, 2: "http://sound/"}, look, transport=transport)
     assert read[2].totals["bytes_in"] == 300
     assert ("counters", 2) in look.read_ms

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.live_plans.measured_loads import FollowerLoads
-from assignor_core.live_plans.planning import Model, PartitionLoads, build_model
+from assignor_core.live_plans.planning import LeaderLoads, Model, build_model
 from assignor_core.load import broker_loads, cluster_arrays
 from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.resources import Resource
 from streaming.collect.group_table import GroupTable, GroupView, Owner
-from streaming.collect.observation import BrokerCounters, Observation
+from streaming.collect.observation import BrokerCounters, ClusterSample
 from streaming.collect.rates import ReplicaRateTable, broker_rates, replica_rates
 from streaming.contract.rates import BYTES_OUT, RATES
 from tests.collect.by_row import PartitionView, partition_table, rates_of, size_table
@@ -33,7 +33,7 @@ def look(
     groups: Mapping[str, Members],
     sent: Mapping[int, Mapping[str, float]],
     placed: Mapping[PartitionKey, tuple[int, ...]] = PLACED,
-) -> Observation:
+) -> ClusterSample:
     """After so many seconds in which groups have read and brokers have `sent` so many bytes/s of each topic."""
     views = {}
     for name, members in groups.items():
@@ -41,7 +41,7 @@ def look(
         committed = {key: rate * seconds for key, (_, rate) in members.items()}
         views[name] = GroupView("Stable", committed, owners)
     log_end = 1_000 * (seconds + 1)
-    return Observation(
+    return ClusterSample(
         seconds * SECOND_MS,
         dict(RACKS),
         partition_table(
@@ -62,7 +62,7 @@ def look(
 
 def rates_from(
     groups: Mapping[str, Members], sent: Mapping[int, Mapping[str, float]], *, followers_known: bool = False
-) -> tuple[ReplicaRateTable, Observation, Observation]:
+) -> tuple[ReplicaRateTable, ClusterSample, ClusterSample]:
     before, after = look(0, groups, sent), look(1, groups, sent)
     return replica_rates(before, after, followers_known=followers_known), before, after
 
@@ -173,7 +173,7 @@ def model_of(rates: ReplicaRateTable, groups: Mapping[str, Members]) -> Model:
     for members in groups.values():
         for key, (rack, records) in members.items():
             read[key][rack] = read[key].get(rack, 0.0) + records
-    measured = PartitionLoads(
+    measured = LeaderLoads(
         {key: (row.bytes_in, row.bytes_out) for key, row in leaders.items()},
         {},
         followers=FollowerLoads(

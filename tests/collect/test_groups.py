@@ -16,7 +16,7 @@ from streaming.cluster.broker_reads import BrokerReads, Reads
 from streaming.cluster.described_groups import DescribedGroup, DescribedMember
 from streaming.collect.group_table import GroupTable, Owner
 from streaming.collect.groups import BATCH, IDLE_LOOKS, TURN_LOOKS, GroupSampler, GroupsRead, listed_groups
-from streaming.collect.look import Look
+from streaming.collect.look import SampleState
 from streaming.collect.partition_table import CONSUMER_OFFSETS
 from streaming.settings import CollectSettings
 from tests.collect.by_row import PartitionView, partition_table
@@ -71,7 +71,7 @@ class Brokers:
 
 
 def read_now(
-    sampler: GroupSampler, brokers: Brokers, look: Look, settings: CollectSettings, *, log_end: int | None = None
+    sampler: GroupSampler, brokers: Brokers, look: SampleState, settings: CollectSettings, *, log_end: int | None = None
 ) -> GroupsRead:
     reads = cast(BrokerReads, brokers)
     rows = {broker: listed_groups(reads, look, broker) for broker in look.racks}
@@ -84,7 +84,7 @@ def read_now(
 
 
 def read(sampler: GroupSampler, brokers: Brokers, **settings: Any) -> GroupTable:
-    look = Look({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0, brokers_at_a_time=1)
+    look = SampleState({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0, brokers_at_a_time=1)
     return read_now(sampler, brokers, look, CollectSettings(**settings)).views
 
 
@@ -147,7 +147,7 @@ def test_partitions_that_are_left_out_are_counted_by_coordinator_and_a_group_is_
     brokers = Claiming({"a": 1, "b": 1, "c": 1}, elsewhere=frozenset({"c"}), unlisted={3: RequestTimedOutError()})
     sampler, named = GroupSampler(), list[str]()
     for _ in range(2):
-        look = Look({1: None, 2: None, 3: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
+        look = SampleState({1: None, 2: None, 3: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
         with capture_logs() as logs:
             seen = read_now(sampler, brokers, look, CollectSettings(), log_end=1)
         named += [row["group"] for row in logs if row["event"] == "group_partitions_left_out"]
@@ -159,7 +159,7 @@ def test_partitions_that_are_left_out_are_counted_by_coordinator_and_a_group_is_
 def test_a_group_with_an_id_beyond_all_bounds_is_left_out_and_one_without_a_name_is_not() -> None:
     long = "x" * 20_000
     brokers = Brokers({"": 4, long: 5})
-    look = Look({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
+    look = SampleState({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
     seen = read_now(GroupSampler(), brokers, look, CollectSettings(), log_end=9)
     assert (set(seen.views), seen.left_out) == ({""}, {1: 1, 2: 0})
     assert seen.views[""].committed == {("t", 0): 4}
@@ -171,7 +171,7 @@ def test_what_is_left_out_is_counted_by_coordinator_and_lag_decides_who_stays() 
     sampler, settings = GroupSampler(), CollectSettings(groups_max=2)
     chosen: set[str] = set()
     for _ in range(12 * TURN_LOOKS):
-        look = Look({1: None, 2: None, 3: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
+        look = SampleState({1: None, 2: None, 3: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
         brokers.offsets["g5"] = 0
         seen = read_now(sampler, brokers, look, settings, log_end=1)
         assert len(seen.views) == 2

@@ -13,7 +13,7 @@ from streaming.cluster.broker_reads import BrokerReads, Reads
 from streaming.cluster.described_groups import ShareOffsets
 from streaming.collect.group_table import GroupView, Owner, SharePositions
 from streaming.collect.groups import GroupSampler
-from streaming.collect.look import Look
+from streaming.collect.look import SampleState
 from streaming.collect.partition_table import PartitionTable
 from streaming.settings import CollectSettings
 from tests.collect.by_row import PartitionView, partition_table
@@ -68,7 +68,7 @@ class Broker:
 
 
 def view(broker: Broker) -> GroupView | None:
-    look = Look({1: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
+    look = SampleState({1: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
     reads, listed = cast(BrokerReads, broker), {1: broker.list_groups(1)}
     return GroupSampler().read(reads, CollectSettings(), look, listed, PARTITIONS).views.get("g")
 

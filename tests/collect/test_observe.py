@@ -26,7 +26,7 @@ from streaming.cluster.described_groups import DescribedGroup
 from streaming.cluster.metadata import ClusterMetadata
 from streaming.collect.counters import FIELDS, PREFIX
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.errors import AnotherCluster
@@ -139,7 +139,7 @@ def rows_of(topics: tuple[str, ...], rows: Sequence[tuple[int, ...]], names: lis
     return TopicRows(topics, np.arange(len(topics)), np.array(rows, dtype=[(name, "i8") for name in names]))
 
 
-def look(cluster: Cluster, *, jmx: bool = False, before: Observation | None = None) -> Observation:
+def look(cluster: Cluster, *, jmx: bool = False, before: ClusterSample | None = None) -> ClusterSample:
     endpoints = {broker: f"http://b{broker}:7071/metrics" for broker in (1, 2, 3)}
     settings = CollectSettings(jmx_endpoints=endpoints if jmx else {})
     reads, transport = cast(BrokerReads, cluster), httpx.MockTransport(cluster.scrape)
@@ -151,7 +151,7 @@ def look(cluster: Cluster, *, jmx: bool = False, before: Observation | None = No
     )  # fmt: skip
 
 
-def ends_known(seen: Observation) -> set[str]:
+def ends_known(seen: ClusterSample) -> set[str]:
     return {topic for (topic, _), view in partition_views(seen.partitions).items() if view.log_end_offset is not None}
 
 
@@ -280,7 +280,7 @@ def test_offsets_and_sizes_are_each_judged_by_their_own_time() -> None:
     assert rates_of(replica_rates(between, after))[(2, ("t2", 0))].bytes_in == pytest.approx(1_000.0)
 
 
-def starts_of(seen: Observation) -> dict[str, tuple[int | None, int | None]]:
+def starts_of(seen: ClusterSample) -> dict[str, tuple[int | None, int | None]]:
     """Log start and first offset on the disk, by topic."""
     views = {topic: view for (topic, _), view in partition_views(seen.partitions).items()}
     return {topic: (view.log_start_offset, view.local_log_start_offset) for topic, view in views.items()}

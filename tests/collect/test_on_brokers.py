@@ -26,7 +26,7 @@ from streaming.cluster.broker_reads import EARLIEST, LATEST, BrokerReads
 from streaming.cluster.clients import admin_client, librdkafka_options
 from streaming.collect.group_table import GroupView
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import Observation, Part
+from streaming.collect.observation import ClusterSample, Part
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.run import Collector
@@ -83,7 +83,7 @@ def test_partition_rates_sum_to_the_brokers_own_counters(settings: Settings) -> 
     assert grown[0] / grown[1] == pytest.approx(7.0, rel=0.1)  # the hot partition is told from its siblings
 
 
-def seconds(before: Observation, after: Observation, part: Part, broker: int) -> float:
+def seconds(before: ClusterSample, after: ClusterSample, part: Part, broker: int) -> float:
     return (after.when_ms(part, broker) - before.when_ms(part, broker)) / 1000
 
 
@@ -203,9 +203,9 @@ def led_by_each(admin: Any) -> bool:
     return True
 
 
-def look_that(admin: Any, settings: Settings, condition: Callable[[Observation], bool]) -> Observation:
+def look_that(admin: Any, settings: Settings, condition: Callable[[ClusterSample], bool]) -> ClusterSample:
     """The first look that fulfils it; one may fail, as metadata may be asked of a broker that doesn't answer."""
-    seen: list[Observation] = []
+    seen: list[ClusterSample] = []
 
     def fulfils() -> bool:
         with suppress(KafkaError):
@@ -254,12 +254,12 @@ def test_a_broker_that_is_down_is_survived(kafka_cluster: EmbeddedCluster, setti
             kafka_cluster.start_broker(3)
 
 
-def lacking(seen: Observation, groups: set[str]) -> int:
+def lacking(seen: ClusterSample, groups: set[str]) -> int:
     """Replicas of the topic of `groups_on_all_brokers` that are not in sync."""
     return partition_views(seen.partitions)[min(groups).rpartition("-")[0], 0].out_of_sync
 
 
-def look_until(collector: Collector, condition: Callable[[Observation], bool]) -> None:
+def look_until(collector: Collector, condition: Callable[[ClusterSample], bool]) -> None:
     """Look again and again, until a look that gave records fulfils it."""
     until(
         "a look that fulfils it",
@@ -291,7 +291,7 @@ def committed(admin: Any, group: str, topic: str) -> bool:
         return False
 
 
-def seen(collector: Collector) -> Observation:
+def seen(collector: Collector) -> ClusterSample:
     """The newest observation."""
     assert collector._reports._known.before is not None
     return collector._reports._known.before

@@ -16,7 +16,7 @@ from streaming.cluster import metric_reads
 from streaming.cluster.metric_reads import PrometheusApi, QueryFailed
 from streaming.collect.counters import PRESETS, BrokerNames, PrometheusSource, Series, counter_pairs, finding, series_of
 from streaming.collect.group_table import GroupTable
-from streaming.collect.observation import BrokerCounters, Observation
+from streaming.collect.observation import BrokerCounters, ClusterSample
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.contract.rates import RATES
 from streaming.errors import UsageProblem
@@ -118,9 +118,9 @@ def test_a_label_that_names_no_broker_is_shown_with_the_settings_that_map_it() -
     assert problem.startswith("label instance names no broker: 'kafka-1:7071' (collect.prometheus_broker_pattern, ")
 
 
-def observation(time_ms: int, found: Any) -> Observation:
+def observation(time_ms: int, found: Any) -> ClusterSample:
     nothing = partition_table({})
-    return Observation(
+    return ClusterSample(
         time_ms, {1: None}, nothing, size_table({}), {}, {}, GroupTable({}), counter_pairs=found.pairs
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assignor_core.live import NO_LEADER, PartitionKey, ReplicaKey
 from streaming.collect.group_table import GroupTable, GroupView
-from streaming.collect.observation import BrokerCounters, Observation
+from streaming.collect.observation import BrokerCounters, ClusterSample
 from streaming.collect.partition_table import ints
 from streaming.collect.rates import BrokerRates, broker_rates, mean_record_bytes_of, replica_rates
 from streaming.collect.reports import consumer_lag_records
@@ -36,9 +36,9 @@ def look(
     adding: frozenset[int] = frozenset(),
     counters: dict[int, BrokerCounters] | None = None,
     committed: int | None = None,
-) -> Observation:
+) -> ClusterSample:
     hosted = {leader: size} if sizes is None else sizes
-    return Observation(
+    return ClusterSample(
         time_ms=time_ms,
         racks=dict.fromkeys(sorted({1, 2} | set(hosted))),
         partitions=partition_table({KEY: PartitionView(topic_id, leader, tuple(hosted), adding, start, end)}),
@@ -49,7 +49,7 @@ def look(
     )
 
 
-def leader_rate(before: Observation, after: Observation) -> float | None:
+def leader_rate(before: ClusterSample, after: ClusterSample) -> float | None:
     return rates_of(replica_rates(before, after))[(partition_views(after.partitions)[KEY].leader, KEY)].bytes_in
 
 
@@ -74,7 +74,7 @@ def test_an_idle_partition_is_zero_and_not_unknown() -> None:
     assert leader_rate(look(0, 1_000, 10), look(1_000, 1_000, 10)) == 0.0
 
 
-def of_topic(topic: str, time_ms: int, end: int, *, start: int = 0) -> Observation:
+def of_topic(topic: str, time_ms: int, end: int, *, start: int = 0) -> ClusterSample:
     """One partition of 100 bytes a record, without a group that commits."""
     key = (topic, 0)
     seen = look(time_ms, 100 * (end - start), end)
@@ -177,7 +177,9 @@ def test_one_unknown_leader_makes_a_summed_total_unknown() -> None:
     assert broker_rates(before, after, replica_rates(before, after))[2]["bytes_in_per_sec"] == 0.0  # it leads nothing
 
 
-def placed(time_ms: int, leaders: dict[str, int], replicas: Mapping[str, tuple[int, ...]], *unread: int) -> Observation:
+def placed(
+    time_ms: int, leaders: dict[str, int], replicas: Mapping[str, tuple[int, ...]], *unread: int
+) -> ClusterSample:
     """Topics of one partition each, written at 1,000 bytes/s, on brokers 1 to 3; the log dirs of some are `unread`."""
     keys: dict[str, PartitionKey] = {topic: (topic, 0) for topic in leaders}
     views = {
@@ -187,7 +189,7 @@ def placed(time_ms: int, leaders: dict[str, int], replicas: Mapping[str, tuple[i
     sizes: dict[ReplicaKey, int] = {
         (broker, keys[topic]): time_ms for topic, hosts in replicas.items() for broker in hosts if broker not in unread
     }
-    return Observation(
+    return ClusterSample(
         time_ms, dict.fromkeys((1, 2, 3)), partition_table(views), size_table(sizes), {}, {}, GroupTable({})
     )
 
@@ -227,7 +229,7 @@ def test_a_replica_whose_log_is_not_there_yet_makes_its_sums_unknown() -> None:
 def test_a_replica_that_is_being_copied_leaves_its_brokers_sums_known() -> None:
     """Else every broker that a plan moves something to would be unknown for as long as that takes."""
 
-    def moving(time_ms: int, *unread: int) -> Observation:
+    def moving(time_ms: int, *unread: int) -> ClusterSample:
         look = placed(time_ms, {"a": 1, "b": 2}, {"a": (1, 2), "b": (2, 1, 3)}, *unread)
         views = {
             **partition_views(look.partitions),

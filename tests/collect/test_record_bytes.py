@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.collect.group_table import GroupTable
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from streaming.collect.rates import RecordBytes, learned, replica_rates
 from tests.collect.by_row import PartitionView, ReplicaRates, partition_table, rates_of, size_table
 
@@ -52,10 +52,10 @@ class Log:
     def local_start(self) -> int:
         return self.local[0][0] if self.local else self.end
 
-    def look(self, time_ms: int) -> Observation:
+    def look(self, time_ms: int) -> ClusterSample:
         view = PartitionView(self.topic_id, 1, (1,), frozenset(), self.start, self.end, self.local_start)
         size = sum(size for _, _, size in self.local)
-        return Observation(
+        return ClusterSample(
             time_ms, {1: None}, partition_table({KEY: view}), size_table({(1, KEY): size}), {}, {}, GroupTable({})
         )
 
@@ -65,7 +65,7 @@ class Watch:
     """What a collector makes of looks at a log."""
 
     log: Log
-    before: Observation = field(init=False)
+    before: ClusterSample = field(init=False)
     known: RecordBytes | None = None
     measured_bytes: float = 0.0
     unknown: int = 0

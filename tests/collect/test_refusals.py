@@ -13,8 +13,8 @@ from kafka.errors import ClusterAuthorizationFailedError, KafkaError, RequestTim
 
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.collect.groups import GroupSampler
-from streaming.collect.look import Refusals
-from streaming.collect.observation import Observation
+from streaming.collect.look import RefusedRequests
+from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.settings import CollectSettings
@@ -30,7 +30,7 @@ NOTHING_OF_THE_CLUSTER: Mapping[tuple[str, int], KafkaError] = {
 ENDPOINTS = {broker: f"http://b{broker}:7071/metrics" for broker in (1, 2, 3)}
 
 
-def look(cluster: Cluster, refusals: Refusals, *, jmx: bool = False) -> Observation:
+def look(cluster: Cluster, refusals: RefusedRequests, *, jmx: bool = False) -> ClusterSample:
     settings = CollectSettings(jmx_endpoints=ENDPOINTS if jmx else {})
     return observe(
         cast(BrokerReads, cluster), GroupSampler(), settings, now_ms=round(cluster.now_s * 1000),
@@ -39,8 +39,8 @@ def look(cluster: Cluster, refusals: Refusals, *, jmx: bool = False) -> Observat
     )  # fmt: skip
 
 
-def two_looks(cluster: Cluster, *, jmx: bool = False) -> tuple[Observation, Observation]:
-    refusals = Refusals()
+def two_looks(cluster: Cluster, *, jmx: bool = False) -> tuple[ClusterSample, ClusterSample]:
+    refusals = RefusedRequests()
     before = look(cluster, refusals, jmx=jmx)
     cluster.now_s += 10
     return before, look(cluster, refusals, jmx=jmx)
@@ -72,13 +72,13 @@ def test_counters_of_topics_take_the_place_of_log_sizes() -> None:
 
 
 def test_a_group_that_may_not_be_described_is_left_out_and_counted() -> None:
-    seen = look(Cluster(groups_hidden={"g2"}), Refusals())
+    seen = look(Cluster(groups_hidden={"g2"}), RefusedRequests())
     assert seen.groups.keys() == {"g1", "g3"}
     assert dict(seen.requests_refused) == {2: 1}
 
 
 def test_what_is_refused_is_logged_once_and_again_when_it_ends() -> None:
-    cluster, refusals = Cluster(failing=dict(NOTHING_OF_THE_CLUSTER), groups_hidden={"g2"}), Refusals()
+    cluster, refusals = Cluster(failing=dict(NOTHING_OF_THE_CLUSTER), groups_hidden={"g2"}), RefusedRequests()
     with structlog.testing.capture_logs() as lines:
         look(cluster, refusals)
         look(cluster, refusals)
@@ -94,7 +94,7 @@ def test_what_is_refused_is_logged_once_and_again_when_it_ends() -> None:
 
 
 def test_a_broker_that_gives_no_answer_has_not_granted_anything() -> None:
-    cluster, refusals = Cluster(failing=dict(NOTHING_OF_THE_CLUSTER)), Refusals()
+    cluster, refusals = Cluster(failing=dict(NOTHING_OF_THE_CLUSTER)), RefusedRequests()
     look(cluster, refusals)
     cluster.failing |= {("log dirs", broker): RequestTimedOutError() for broker in (1, 2, 3)}
     with structlog.testing.capture_logs() as lines:
@@ -104,7 +104,7 @@ def test_a_broker_that_gives_no_answer_has_not_granted_anything() -> None:
 
 def test_a_list_of_reassignments_that_is_not_had_for_another_reason_fails_the_look() -> None:
     with pytest.raises(RequestTimedOutError):
-        look(Cluster(failing={("reassignments", 0): RequestTimedOutError()}), Refusals())
+        look(Cluster(failing={("reassignments", 0): RequestTimedOutError()}), RefusedRequests())
 
 
 @given(

@@ -14,8 +14,8 @@ from streaming.cluster.answer_columns import TopicRows
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.collect.group_table import GroupTable, GroupView
 from streaming.collect.groups import StableOffsets
-from streaming.collect.look import Look
-from streaming.collect.observation import Observation
+from streaming.collect.look import SampleState
+from streaming.collect.observation import ClusterSample
 from streaming.collect.partition_table import CONSUMER_OFFSETS, TRANSACTION_STATE, PartitionTable
 from streaming.collect.reports import consumer_lag_records, due_groups
 from streaming.collect.shards import Shard
@@ -66,7 +66,7 @@ def read(
     stable: StableOffsets, brokers: Brokers, groups: GroupTable, partitions: PartitionTable = WITH_TRANSACTIONS
 ) -> dict[PartitionKey, int]:
     brokers.asked.clear()
-    look = Look({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0, brokers_at_a_time=1)
+    look = SampleState({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0, brokers_at_a_time=1)
     return stable.read(cast(BrokerReads, brokers), look, groups, partitions)
 
 
@@ -131,9 +131,9 @@ def test_a_broker_without_an_answer_leaves_it_unknown(error: KafkaError) -> None
     assert brokers.asked == [("t", 0)]
 
 
-def seen(time_ms: int, last_stable: dict[PartitionKey, int]) -> Observation:
+def seen(time_ms: int, last_stable: dict[PartitionKey, int]) -> ClusterSample:
     groups = committed(g={("t", 0): 40}, h={("t", 1): 40})
-    return Observation(time_ms, {}, WITH_TRANSACTIONS, size_table({}), {}, {}, groups, last_stable=last_stable)
+    return ClusterSample(time_ms, {}, WITH_TRANSACTIONS, size_table({}), {}, {}, groups, last_stable=last_stable)
 
 
 def test_a_record_has_it_and_a_group_is_reported_when_it_changes() -> None:

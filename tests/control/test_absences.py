@@ -60,7 +60,7 @@ def test_what_waits_for_a_failed_broker_ends_after_the_grace_time(settings: Sett
     ticked(loop, cluster.cluster, NOON_MS + GRACE_MS, 10_000)
     why = ended(settings, record)
     assert why is not None
-    assert why.startswith("broker 3 has been away for 2 min: its replicas are re-created first; 0 moves in flight")
+    assert why.startswith("broker 3 has been offline for 2 min: its replicas are re-created first; 0 moves in flight")
     assert cluster.cluster.contents.partition(("t", 0)) is not None
     assert not cluster.throttle_rates().get(1)
 
@@ -76,7 +76,7 @@ def test_a_move_to_the_failed_broker_is_cancelled_with_it(settings: Settings) ->
     assert cluster.cluster.contents.topics["t"].partitions[0].adding_replicas == (2,)
     cluster.cluster.advance(SESSION_MS)
     ticked(loop, cluster.cluster, NOON_MS + 2_000, GRACE_MS + 10_000)
-    assert "broker 2 has been away" in (ended(settings, record) or "")
+    assert "broker 2 has been offline" in (ended(settings, record) or "")
     assert "1 move in flight cancelled" in (ended(settings, record) or "")
     assert not cluster.describe().reassigning()
 
@@ -97,7 +97,7 @@ def test_a_copied_move_that_kafka_keeps_open_for_the_failed_broker_is_cancelled_
     ticked(loop, cluster.cluster, NOON_MS + 2_000, GRACE_MS)
     assert cluster.describe().partitions[KEY].isr == (1, 2)
     ticked(loop, cluster.cluster, NOON_MS + 2_000 + GRACE_MS, 10_000)
-    assert "broker 3 has been away" in (ended(settings, record) or "")
+    assert "broker 3 has been offline" in (ended(settings, record) or "")
     assert not cluster.describe().reassigning()
 
 
@@ -143,7 +143,7 @@ def test_movements_within_a_broker_that_fails_end_for_it_too(settings: Settings)
     cluster.cluster.kill_broker(2)
     cluster.cluster.advance(SESSION_MS)
     ticked(loop, cluster.cluster, NOON_MS + 1_000, 2 * GRACE_MS)
-    assert "broker 2 has been away" in (ended(settings, record) or "")
+    assert "broker 2 has been offline" in (ended(settings, record) or "")
 
 
 def live(*alive: int, replicas: tuple[int, ...] = (1, 2, 3)) -> LiveCluster:
@@ -158,7 +158,9 @@ def test_a_broker_is_away_until_a_look_shows_it() -> None:
     absences.note(live(1, 2, replicas=(1, 2)), 2_000)
     assert absences.since_ms(2_000) == {3: 1_000}
     absences.note(live(1, 2), 1_000 + GRACE_MS)
-    assert absences.in_vain(live(1, 2), [(3,)]) == "broker 3 has been away for 2 min: its replicas are re-created first"
+    assert (
+        absences.in_vain(live(1, 2), [(3,)]) == "broker 3 has been offline for 2 min: its replicas are re-created first"
+    )
     assert absences.in_vain(live(1, 2), [(3,), (1, 2)]) is None
     assert absences.in_vain(live(1, 2), [], replaced=(3,)) is None
     assert absences.in_vain(live(1, 2, replicas=(1, 2)), []) is None

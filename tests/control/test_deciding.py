@@ -269,7 +269,7 @@ def test_replicas_of_a_failed_broker_are_made_anew_after_the_grace_time(settings
     without(cluster, 4)
     assert decide(settings, cluster, NOON_MS) is None
     assert (last(settings)["reason"], last(settings)["breached"]) == ("incomplete", True)
-    assert last(settings)["detail"] == "broker 4 has been away for 0 s: it may come back"
+    assert last(settings)["detail"] == "broker 4 has been offline for 0 s: it may come back"
     proposal = after_the_grace_time(settings, cluster, since_ms=NOON_MS)
     assert proposal is not None
     assert last(settings)["reason"] == "broker_failed"

@@ -188,7 +188,7 @@ def test_nothing_is_submitted_to_or_from_a_broker_that_does_not_answer_and_the_r
     step = next_step(plan, live, Limits(), worked_ms=0, room=look)
     assert step == Submit({("u", 0): other[1:]})
     room.wait(NOON_MS)
-    assert f"broker {frozen} did not answer when asked for its log dirs" in str(room.held_back(NOON_MS))
+    assert f"broker {frozen} did not answer a request for its log dirs" in str(room.held_back(NOON_MS))
 
 
 def test_a_plan_of_which_nothing_fits_ends_as_aborted(tables_in_memory: str) -> None:

@@ -243,7 +243,7 @@ def test_who_starts_against_another_cluster_than_the_tables_know_is_refused(sett
         assert str(refused.value) == (
             "the brokers at 127.0.0.1:9092 are Kafka cluster d, "
             f"the tables in {settings.storage.tables} know 'main' as Kafka cluster c: "
-            "is kafka.bootstrap_servers right? If the cluster was built anew, set kafka.cluster_id to d"
+            "is kafka.bootstrap_servers right? If the cluster was built again, set kafka.cluster_id to d"
         )
         connect(Admin("c"), settings)
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from assignor_core.deciding.state import Futile, TriggerState, Wanted
 from assignor_core.disks import LogDirDescription
-from assignor_core.execution.caution import Outcome
+from assignor_core.execution.caution import SkewOutcome
 from assignor_core.execution.events import Event
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Movement, Plan
@@ -179,7 +179,7 @@ def test_what_was_promised_stands_beside_what_was_measured_and_judges_by_the_gre
     )
     assert (row["disk_max_over_mean_predicted"], row["disk_max_over_mean_measured"]) == (1.1, None)
     # Leaders promised more, and keep it by themselves.
-    assert journal.outcomes(now_ms=3_000) == [Outcome(1.5, 1.1, 1.4)]
+    assert journal.outcomes(now_ms=3_000) == [SkewOutcome(1.5, 1.1, 1.4)]
 
 
 def test_a_table_of_an_earlier_version_gets_the_new_columns(settings: Settings) -> None:

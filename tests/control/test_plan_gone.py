@@ -67,11 +67,14 @@ def test_an_execution_whose_plan_is_gone_is_cleared_up_and_the_next_has_its_turn
     lose(settings, "plan")
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 3)
     loop.tick(now_ms=NOON_MS + 3)
-    assert last(settings, first) == ("aborted", "its plan is gone from the tables; 1 move in flight cancelled")
+    assert last(settings, first) == (
+        "aborted",
+        "the plan of the execution is gone from the tables; 1 move in flight cancelled",
+    )
     assert (cluster.throttle_rates(), cluster.throttled_replicas(["t"])) == ({}, {})
     assert not cluster.describe().reassigning()
     loop.tick(now_ms=NOON_MS + 4)
-    assert last(settings, second) == ("refused", "its plan is gone from the tables")
+    assert last(settings, second) == ("refused", "the plan of the execution is gone from the tables")
 
 
 def test_where_the_movements_are_gone_too_what_is_in_flight_is_named(settings: Settings) -> None:
@@ -80,7 +83,7 @@ def test_where_the_movements_are_gone_too_what_is_in_flight_is_named(settings: S
     lose(settings, "plan", "movement")
     ControlLoop(cluster, settings, now_ms=NOON_MS + 3).tick(now_ms=NOON_MS + 3)
     event, detail = last(settings, first)
-    assert (event, detail.split("; ")[0]) == ("aborted", "its plan is gone from the tables")
+    assert (event, detail.split("; ")[0]) == ("aborted", "the plan of the execution is gone from the tables")
     assert detail.endswith("its movements are not known: 1 partition is being reassigned, first t-0")
     assert cluster.throttle_rates() == {}
 

@@ -12,7 +12,7 @@ from assignor_core.throttles import VALUE_BYTES_MAX
 from streaming.cluster.admin import client_id_of, marker_of, quotas_of
 from streaming.cluster.described_groups import TEXT_MAX, DescribedGroup, DescribedMember, ShareOffsets
 from streaming.collect.group_table import GroupTable, Owners, Reported, view_of
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from streaming.collect.reports import consumer_lag_records
 from streaming.contract.records import GROUP_STATES, OFFSET_MAX
 from streaming.settings import Settings
@@ -57,7 +57,7 @@ def test_a_lag_record_of_the_longest_names_is_a_small_part_of_what_a_broker_take
     table = partition_table({key: PartitionView("id", 1, (1,), frozenset(), OFFSET_MAX, OFFSET_MAX, OFFSET_MAX)})
     sizes: dict[tuple[int, PartitionKey], int] = {}
     groups = GroupTable({"\U0001f600" * TEXT_MAX: view})
-    seen = Observation(
+    seen = ClusterSample(
         OFFSET_MAX, {1: None}, table, size_table(sizes), {}, {}, groups,
         last_stable={key: OFFSET_MAX}, cleanup_policies={key[0]: "compact,delete"},
     )  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from assignor_core.deciding.gates import NEEDS
-from assignor_core.deciding.needs import Context, PlacementStates
+from assignor_core.deciding.needs import NeedContext, PlacementStates
 from assignor_core.deciding.observation import NOTHING_ELSE, GivenUp, Observation, PlanRequest, Surroundings
 from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
 from assignor_core.deciding.reasons import Evaluation, Reason
@@ -74,6 +74,6 @@ def tried(
         state = replace(state, recurring_planned_ms=tuple(around.recurring_planned_ms.items()))
     observation = Observation(now_ms, LiveCluster("c", {}, {}), (), windows, changed_ms=around.changed_ms)
     decides, evidence = DecisionPolicy(trigger=policy), GoodPlans(around.behind)
-    context = Context(state, observation, decides, evidence, around, PlacementStates())
+    context = NeedContext(state, observation, decides, evidence, around, PlacementStates())
     seen = second_look(context, around.behind)
     return seen.state, first_plan(seen, OF_TRIGGER)[0]

@@ -8,7 +8,7 @@ from assignor_core.execution.caution import (
     GAIN_JUDGED_MIN,
     LagBound,
     LatencyBound,
-    Outcome,
+    SkewOutcome,
     bad_plans_in_a_row,
     brokers_too_slow,
     delivered,
@@ -65,7 +65,7 @@ def test_rates_never_exceed_the_setting(headrooms: dict[int, float], rate_max: i
 
 
 def test_trust_comes_back_with_a_plan_that_delivers() -> None:
-    good, bad, too_small = Outcome(1.5, 1.0, 1.1), Outcome(1.5, 1.0, 1.45), Outcome(1.5, 1.49, 1.6)
+    good, bad, too_small = SkewOutcome(1.5, 1.0, 1.1), SkewOutcome(1.5, 1.0, 1.45), SkewOutcome(1.5, 1.49, 1.6)
     assert bad_plans_in_a_row([bad, bad, good]) == 0
     assert bad_plans_in_a_row([good, bad, too_small, bad]) == 2
     assert delivered(too_small) is None
@@ -88,18 +88,18 @@ def test_of_equals_the_first_by_name_comes_first() -> None:
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [
-        (Outcome(before=1.5, predicted=1.25, measured=1.375), True),  # exactly half of what was promised
-        (Outcome(before=1.5, predicted=1.25, measured=1.38), False),
-        (Outcome(before=1.25, predicted=1.22, measured=1.22), True),
-        (Outcome(before=1.25, predicted=1.235, measured=1.235), None),
-        (Outcome(before=GAIN_JUDGED_MIN, predicted=0.0, measured=0.0), True),
+        (SkewOutcome(before=1.5, predicted=1.25, measured=1.375), True),  # exactly half of what was promised
+        (SkewOutcome(before=1.5, predicted=1.25, measured=1.38), False),
+        (SkewOutcome(before=1.25, predicted=1.22, measured=1.22), True),
+        (SkewOutcome(before=1.25, predicted=1.235, measured=1.235), None),
+        (SkewOutcome(before=GAIN_JUDGED_MIN, predicted=0.0, measured=0.0), True),
     ],
 )
-def test_half_of_a_promise_that_is_no_noise_is_a_delivery(outcome: Outcome, expected: bool | None) -> None:
+def test_half_of_a_promise_that_is_no_noise_is_a_delivery(outcome: SkewOutcome, expected: bool | None) -> None:
     assert delivered(outcome) is expected
 
 
 def test_a_plan_is_judged_by_its_greatest_promise() -> None:
-    small, great = Outcome(2.0, 1.9, 1.0), Outcome(1.5, 1.1, 1.5)
+    small, great = SkewOutcome(2.0, 1.9, 1.0), SkewOutcome(1.5, 1.1, 1.5)
     assert judged_by({"disk": small, "bytes_in": great}) is great
     assert judged_by({}) is None

@@ -3,7 +3,7 @@
 import pytest
 
 from assignor_core.disks import LogDirDescription, catching_up, largest_replicas, rooms
-from assignor_core.execution.room import PATIENCE_MS, Room, WaitsForRoom
+from assignor_core.execution.room import PATIENCE_MS, RoomLeft, WaitsForRoom
 from assignor_core.live import LiveCluster, LivePartition
 from tests.simulated_cluster import SimulatedClient, SimulatedCluster
 
@@ -91,7 +91,9 @@ def test_where_nobody_who_answers_holds_the_whole_replica_nothing_is_known_of_wh
 
 
 def test_a_broker_that_does_not_show_its_disks_is_named() -> None:
-    assert Room({3: None, 4: 10.0}, {}).lacking(T0, [4, 3], {}) == "broker 3 does not show what is free on its disks"
+    assert (
+        RoomLeft({3: None, 4: 10.0}, {}).lacking(T0, [4, 3], {}) == "broker 3 does not show what is free on its disks"
+    )
 
 
 def test_a_movement_is_given_up_after_it_has_not_fitted_for_long_enough() -> None:
@@ -109,7 +111,7 @@ def test_a_movement_is_given_up_after_it_has_not_fitted_for_long_enough() -> Non
 
 def test_a_movement_that_fits_after_a_long_time_without_a_look_is_not_given_up() -> None:
     """The execution was held back for another reason, so nobody looked."""
-    waits = WaitsForRoom().after({T0: "broker 8 did not answer when asked for its log dirs"}, 0)
+    waits = WaitsForRoom().after({T0: "broker 8 did not answer a request for its log dirs"}, 0)
     assert waits.given_up == {}
     assert waits.after({}, 2 * PATIENCE_MS).given_up == {}
 

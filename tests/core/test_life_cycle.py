@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_core.errors import IllegalTransition
-from assignor_core.execution.caution import Outcome
+from assignor_core.execution.caution import SkewOutcome
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import (
     ENDED,
@@ -212,7 +212,7 @@ def test_an_outcome_is_that_of_the_load_with_the_greatest_promise() -> None:
         predicted={Resource.BYTES_IN: 1.1, Resource.DISK: 1.1, Resource.LEADERS: 1.0},
         measured={Resource.BYTES_IN: 1.2, Resource.LEADERS: 1.0},
     )
-    assert done.after(record(Event.MEASURED, 3, 3, figures)).outcome == Outcome(1.5, 1.1, 1.2)
+    assert done.after(record(Event.MEASURED, 3, 3, figures)).outcome == SkewOutcome(1.5, 1.1, 1.2)
     assert figures.carried().measured == {}
 
 

@@ -20,11 +20,11 @@ from assignor_core.load_history.load_memory import (
     Episodes,
     Levels,
     LoadMemory,
-    Watched,
+    SkewLimits,
 )
 from assignor_core.load_history.windows import SkewWindow
 
-WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
+WATCHED = SkewLimits(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
 MINUTE_MS = 60_000
 
 

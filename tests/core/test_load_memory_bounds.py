@@ -12,11 +12,11 @@ from assignor_core.deciding.observation import Surroundings
 from assignor_core.deciding.policy import Detector, TriggerPolicy
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.skewed import Over, doubted, entering, is_noise, is_passing, plan_windows, remembered_noise
-from assignor_core.load_history.load_memory import LASTING, Episodes, Levels, LoadMemory, OpenEpisode, Watched
+from assignor_core.load_history.load_memory import LASTING, Episodes, Levels, LoadMemory, OpenEpisode, SkewLimits
 from assignor_core.load_history.windows import SkewWindow
 
 REFERENCE = 1.2
-WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
+WATCHED = SkewLimits(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
 POLICY = TriggerPolicy(windows_over=2, windows_considered=3)
 SHORT_ONES = (4, 5, 6, 7, 8)
 

@@ -8,7 +8,7 @@ from assignor_core.disks import LogDirDescription
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from assignor_core.live_plans.measured_loads import load_disagreement, mean_disagreement
-from assignor_core.live_plans.planning import Model, PartitionLoads, build_model, propose_on
+from assignor_core.live_plans.planning import LeaderLoads, Model, build_model, propose_on
 from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy
@@ -58,7 +58,7 @@ def measured(
             for broker in BROKERS
             if broker not in hung
         },
-        PartitionLoads({key: (rate, 0.0) for key, rate in known.items()}, {0: led}),
+        LeaderLoads({key: (rate, 0.0) for key, rate in known.items()}, {0: led}),
         (window,),
         cluster_name="c",
         capacities={},
@@ -204,7 +204,7 @@ def test_partitions_without_a_leader_are_named_among_what_is_left_out(there: boo
     live = LiveCluster("c", {1: None, 2: None}, {("t", 0): led, **GONE})
     disk = (LogDirDescription("/d", 10**9, 10**9, {("t", 0): 1_000}),)
     model = build_model(
-        live, {1: disk, 2: disk}, PartitionLoads({("t", 0): (MB, 0.0)}, {0: {1: MB}}),
+        live, {1: disk, 2: disk}, LeaderLoads({("t", 0): (MB, 0.0)}, {0: {1: MB}}),
         (ClosedWindow(0, 10, frozenset({1, 2}), {"bytes_in": {1: MB, 2: 0.0}}, {1: MB}),), cluster_name="c",
         capacities={}, disk_reserve=0.0, drained=frozenset(), now_ms=10, disagreement_max=0.2,
     )  # fmt: skip

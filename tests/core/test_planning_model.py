@@ -8,7 +8,7 @@ import pytest
 from assignor_core.disks import LogDirDescription
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
-from assignor_core.live_plans.planning import Model, PartitionLoads, build_model, propose_on
+from assignor_core.live_plans.planning import LeaderLoads, Model, build_model, propose_on
 from assignor_core.live_plans.tiered_logs import local_bytes_note
 from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
@@ -45,7 +45,7 @@ LOG_DIRS = {
 def built(live: LiveCluster = LIVE, **changed: Any) -> Model:
     given: dict[str, Any] = {
         "log_dirs": LOG_DIRS,
-        "measured": PartitionLoads(RATES, LED),
+        "measured": LeaderLoads(RATES, LED),
         "windows": WINDOWS,
         "cluster_name": "main",
         "capacities": {1: Capacity(bytes_in_per_sec=9.0)},
@@ -76,7 +76,7 @@ def test_the_model_is_that_of_the_cluster_with_what_was_measured() -> None:
     assert model.unreported == {3}, "in the newest window"
     assert (model.span_ms, model.disagreement_max) == ((0, 30), 0.2)
     assert model.disagreement == {1: 0.0, 2: 0.0, 3: 0.0}
-    assert built(measured=PartitionLoads(RATES, {})).disagreement == {1: 1.0, 2: 1.0, 3: 1.0}
+    assert built(measured=LeaderLoads(RATES, {})).disagreement == {1: 1.0, 2: 1.0, 3: 1.0}
 
 
 def test_a_partition_counts_with_its_target_and_replicas_in_sync_or_not_at_all() -> None:
@@ -117,7 +117,7 @@ def test_a_broker_whose_disks_are_unknown_takes_nothing_unless_its_capacity_boun
 def test_partitions_of_which_nothing_is_known_count_as_the_mean_of_all_or_none() -> None:
     live = replace(LIVE, partitions={**LIVE.partitions, ("u", 0): at(1, 3)})
     assert built(live).cluster.partitions[2].load == PartitionLoad(3.0, 0.5, 0.0)
-    nothing = built(live, measured=PartitionLoads({T0: (None, 5.0)}, {}))
+    nothing = built(live, measured=LeaderLoads({T0: (None, 5.0)}, {}))
     assert [row.load.bytes_in_per_sec for row in nothing.cluster.partitions] == [0.0, 0.0, 0.0]
     assert nothing.unknown == {T0, T1, ("u", 0)}
 
@@ -143,7 +143,7 @@ def with_unknown(count: int, of: int) -> tuple[Model, LiveCluster]:
     """The model of as many partitions, of which the load of the first ones is unknown."""
     live = replace(LIVE, partitions={("t", number): at(1 + number % 3, 1 + (number + 1) % 3) for number in range(of)})
     rates = {("t", number): (1.0, 1.0) for number in range(count, of)}
-    return replace(built(live, measured=PartitionLoads(rates, LED)), unreported=frozenset()), live
+    return replace(built(live, measured=LeaderLoads(rates, LED)), unreported=frozenset()), live
 
 
 def test_with_too_many_unknown_partitions_there_is_no_plan_for_balance() -> None:
@@ -172,7 +172,7 @@ def test_with_too_many_unknown_partitions_there_is_no_plan_for_balance() -> None
 def test_unknown_partitions_stay_and_silent_brokers_take_nothing() -> None:
     """Broker 3 is empty, and would take half of all."""
     live = replace(LIVE, partitions={("t", number): at(1, 2) for number in range(12)})
-    measured = PartitionLoads({("t", number): (1.0, 1.0) for number in range(1, 12)}, LED)
+    measured = LeaderLoads({("t", number): (1.0, 1.0) for number in range(1, 12)}, LED)
     model = built(live, measured=measured)
     proposed = propose_on(replace(model, unreported=frozenset()), live, PlannerPolicy(), elapsed_s=lambda: 0.0)
     assert any(3 in row.new_replicas for row in proposed.plan.movements)
@@ -194,14 +194,14 @@ def test_unknown_partitions_stay_and_silent_brokers_take_nothing() -> None:
 def test_a_plan_names_how_few_bytes_it_copies_of_tiered_logs() -> None:
     """Broker 3 is emptied: of t-0 and t-1 the disks hold 40 and 7 bytes, remote storage 1000 of t-1."""
     live = replace(LIVE, partitions={T0: at(1, 2), T1: at(2, 3)})
-    model = replace(built(live, measured=PartitionLoads(RATES, LED, remote_bytes={T1: 1000.0})), unreported=frozenset())
+    model = replace(built(live, measured=LeaderLoads(RATES, LED, remote_bytes={T1: 1000.0})), unreported=frozenset())
     proposed = propose_on(model, live, PlannerPolicy(drain=frozenset({3})), elapsed_s=lambda: 0.0)
     (movement,) = [row for row in proposed.plan.movements if row.key == T1]
     assert movement.bytes_to_move == 7.0
     assert proposed.plan.diagnosis[-1] == (
         "1 movement is of a tiered log and copies local bytes only: 7 of 1007 bytes, the rest stays in remote storage"
     )
-    plain = replace(built(live, measured=PartitionLoads(RATES, LED)), unreported=frozenset())
+    plain = replace(built(live, measured=LeaderLoads(RATES, LED)), unreported=frozenset())
     without = propose_on(plain, live, PlannerPolicy(drain=frozenset({3})), elapsed_s=lambda: 0.0)
     assert without.plan.plan_id == proposed.plan.plan_id
     assert not any("tiered" in line for line in without.plan.diagnosis)
@@ -226,7 +226,7 @@ def test_a_plan_that_copies_nothing_of_tiered_logs_does_not_name_them() -> None:
 def test_what_only_brokers_hold_that_did_not_answer_counts_with_the_mean_size_and_as_unknown() -> None:
     live = replace(LIVE, partitions={**LIVE.partitions, T2: at(3), ("t", 3): at(1, 2)})
     rates = RATES | dict.fromkeys((T2, ("t", 3)), (1.0, 1.0))
-    model = built(live, log_dirs={broker: LOG_DIRS[broker] for broker in (1, 2)}, measured=PartitionLoads(rates, LED))
+    model = built(live, log_dirs={broker: LOG_DIRS[broker] for broker in (1, 2)}, measured=LeaderLoads(rates, LED))
     assert (model.silent, model.unknown_disks, model.unknown) == (frozenset({3}), frozenset(), frozenset({T2}))
     assert [row.load.disk_bytes for row in model.cluster.partitions] == [40.0, 7.0, pytest.approx(47 / 3), 0.0]
     assert model.cluster.brokers[2].disk_room_bytes == 0.0
@@ -237,7 +237,7 @@ def test_brokers_that_did_not_answer_take_nothing_and_are_named() -> None:
     silent = replace(SOUND, silent=frozenset({2, 3}))
     assert f"{TAKE_NONE}, as they did not answer when asked for their log dirs: 2, 3" in planned(silent)
     assert not any("did not answer" in line for line in planned(SOUND, add=frozenset({3})))
-    with pytest.raises(NothingToPlanOn, match=r"^broker 2 did not answer when asked for its log dirs"):
+    with pytest.raises(NothingToPlanOn, match=r"^broker 2 did not answer a request for its log dirs"):
         planned(silent, add=frozenset({1, 2, 3}))
 
 
@@ -285,7 +285,7 @@ HIDDEN: dict[int, tuple[LogDirDescription, ...]] = {1: (), 2: (), 3: ()}
 def test_where_no_broker_shows_its_log_dirs_leaders_alone_change_and_disk_is_unknown() -> None:
     crowd = {("t", number): at(1, 2 + number % 2) for number in range(6)}
     live = LiveCluster("c", LIVE.broker_racks, crowd, reassignments_hidden=True)
-    loads = PartitionLoads(dict.fromkeys(crowd, (2.0, 1.0)), LED)
+    loads = LeaderLoads(dict.fromkeys(crowd, (2.0, 1.0)), LED)
     by_hand = dict.fromkeys((1, 2, 3), Capacity(disk_bytes=1e12))
     model = built(live, log_dirs=HIDDEN, measured=loads, capacities=by_hand)
     assert model.sizes_hidden

@@ -12,7 +12,7 @@ from assignor_core.execution.reconcile import (
     differences,
     next_step,
 )
-from assignor_core.execution.room import Room
+from assignor_core.execution.room import RoomLeft
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, changes_since
@@ -370,23 +370,23 @@ def test_only_what_fits_on_the_disks_is_submitted_and_the_rest_waits_by_name() -
     live = cluster(at(1), at(1), at(1))
     sizes = {("t", number): 60 for number in range(3)}
 
-    def submitted(room: Room) -> Step:
+    def submitted(room: RoomLeft) -> Step:
         return next_step(wanted, live, Limits(), worked_ms=0, room=room)
 
-    assert submitted(Room({2: 100.0, 3: 60.0}, sizes)) == Submit({("t", 0): (2,), ("t", 2): (3,)})
-    assert submitted(Room({2: 120.0, 3: 59.0}, sizes)) == Submit({("t", 0): (2,), ("t", 1): (2,)})
-    assert submitted(Room({2: 0.0, 3: None}, {})) == Wait(
+    assert submitted(RoomLeft({2: 100.0, 3: 60.0}, sizes)) == Submit({("t", 0): (2,), ("t", 2): (3,)})
+    assert submitted(RoomLeft({2: 120.0, 3: 59.0}, sizes)) == Submit({("t", 0): (2,), ("t", 1): (2,)})
+    assert submitted(RoomLeft({2: 0.0, 3: None}, {})) == Wait(
         "3 movements wait for room on disks, first t-0: needs 0 bytes on broker 2, whose disks have room for 0"
     )
     # A size that is not known counts for nothing, on a disk that takes anything at all.
-    assert submitted(Room({2: 1.0, 3: 0.0}, {})) == Submit({("t", 0): (2,), ("t", 1): (2,)})
-    silent = Room({2: 120.0, 3: 60.0}, sizes, frozenset({3}))
+    assert submitted(RoomLeft({2: 1.0, 3: 0.0}, {})) == Submit({("t", 0): (2,), ("t", 1): (2,)})
+    silent = RoomLeft({2: 120.0, 3: 60.0}, sizes, frozenset({3}))
     assert submitted(silent) == Submit({("t", 0): (2,), ("t", 1): (2,)})
-    assert submitted(Room({2: 120.0, 3: 60.0}, sizes, frozenset({1}))) == Wait(
-        "3 movements wait for room on disks, first t-0: broker 1 did not answer when asked for its log dirs"
+    assert submitted(RoomLeft({2: 120.0, 3: 60.0}, sizes, frozenset({1}))) == Wait(
+        "3 movements wait for room on disks, first t-0: broker 1 did not answer a request for its log dirs"
     )
     few = Limits(movements_in_flight_max=1)
-    room = Room({2: 10.0, 3: 60.0}, sizes)
+    room = RoomLeft({2: 10.0, 3: 60.0}, sizes)
     assert next_step(wanted, live, few, worked_ms=0, room=room) == Submit({("t", 2): (3,)})
 
 

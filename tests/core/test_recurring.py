@@ -15,7 +15,7 @@ from assignor_core.deciding.policy import Detector, TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.state import TriggerState, after_plan
 from assignor_core.deciding.step import Tried
-from assignor_core.load_history.load_memory import Watched
+from assignor_core.load_history.load_memory import SkewLimits
 from assignor_core.load_history.recurring import (
     BROKERS_MAX,
     DAY_MS,
@@ -36,7 +36,7 @@ from assignor_core.load_history.recurring import (
 from assignor_core.load_history.windows import SkewWindow
 from tests.core.judging import tried
 
-WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
+WATCHED = SkewLimits(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
 POLICY = TriggerPolicy(stale_after_ms=4 * SLOT_MS)
 MONDAY = 4
 """5 January 1970."""

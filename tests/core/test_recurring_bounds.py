@@ -10,7 +10,7 @@ from assignor_core.deciding.policy import TriggerPolicy
 from assignor_core.deciding.reasons import Evaluation, Reason, Verdict
 from assignor_core.deciding.skewed import Over, recurrence
 from assignor_core.deciding.state import TriggerState
-from assignor_core.load_history.load_memory import Watched
+from assignor_core.load_history.load_memory import SkewLimits
 from assignor_core.load_history.recurring import (
     DAY_MS,
     DAY_SLOTS,
@@ -26,7 +26,7 @@ from assignor_core.load_history.recurring import (
 from assignor_core.load_history.windows import SkewWindow
 from tests.core.judging import step
 
-WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
+WATCHED = SkewLimits(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
 POLICY = TriggerPolicy(stale_after_ms=4 * SLOT_MS)
 MONDAY = 4
 TODAY = MONDAY + 7 * 10

@@ -238,7 +238,7 @@ def test_while_a_broker_may_come_back_skew_is_no_reason_to_plan() -> None:
     assert state.breached_since_ms == 10
     assert (evaluation.reason, evaluation.detail) == (
         Reason.INCOMPLETE,
-        "broker 4 has been away for 30 s: it may come back",
+        "broker 4 has been offline for 30 s: it may come back",
     )
 
 

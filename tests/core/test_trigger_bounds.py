@@ -244,7 +244,7 @@ def test_a_broker_that_may_come_back_is_named_with_the_time_it_is_away() -> None
     away = remembered(missing_since_ms=((4, HOUR_MS // 2),), evaluated_ms=HOUR_MS)
     around = Surroundings(missing_brokers=frozenset({4}), alive_count=18)
     found = evaluated(windows(1.5, 1.5), away, around, policy=policy, now_ms=HOUR_MS * 3 // 2)
-    assert found.detail == "broker 4 has been away for 3600 s: it may come back"
+    assert found.detail == "broker 4 has been offline for 3600 s: it may come back"
 
 
 def test_the_defaults_are_those_that_the_documentation_explains() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from streaming.demo.measure import BrokerProbe, Sample, max_over_mean
+from streaming.demo.measure import BrokerProbe, CounterSample, max_over_mean
 from streaming.demo.report import plot
 from streaming.demo.result import DemoResult, result_lines
 from streaming.demo.scenario import FoundingScenario
@@ -21,7 +21,7 @@ ENDPOINTS = {1: "http://127.0.0.1:1", 2: "http://127.0.0.1:2"}
 def probe(*counts: tuple[float | None, float | None]) -> BrokerProbe:
     """Counters of brokers 1 and 2, a second apart."""
     made = BrokerProbe(ENDPOINTS)
-    made.samples += [Sample(1_000 * at, dict(enumerate(row, start=1))) for at, row in enumerate(counts)]
+    made.samples += [CounterSample(1_000 * at, dict(enumerate(row, start=1))) for at, row in enumerate(counts)]
     return made
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.docs.prose import LINE_CHARACTERS_MAX, SENTENCE_WORDS_MAX, faults, pages
+from tests.docs.prose import LINE_CHARACTERS_MAX, ROOT, SENTENCE_WORDS_MAX, faults, pages, words
+
+ALL_WORDS_MAX = 75_000
 
 
 @pytest.mark.parametrize("name", sorted(pages()))
@@ -62,6 +64,12 @@ def test_a_page_without_faults(page: str) -> None:
 )
 def test_a_page_with_a_fault(page: str, fault: str) -> None:
     assert [one for one in faults(page) if one.startswith(fault)], faults(page)
+
+
+def test_all_pages_together_stay_within_what_people_read() -> None:
+    """A word has a letter or a digit, as in `words`: bars of tables are none."""
+    files = [*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in pages() if "/" not in name)]
+    assert sum(words(file.read_text(encoding="utf-8")) for file in [*files, ROOT / "CHANGELOG.md"]) <= ALL_WORDS_MAX
 
 
 def test_the_pages_are_those_of_the_root_and_of_docs() -> None:

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from assignor_core.live import LiveCluster, PartitionKey
 from streaming.collect.group_table import GroupView
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from tests.collect.by_row import partition_views, sizes_of
 from tests.fleet.counters import Counters
 from tests.fleet.fleet import RECORD_BYTES, Fleet
@@ -15,7 +15,7 @@ from tests.simulated_cluster.state import LogDir, Replica, SimulatedPartition, S
 ONE_LOG_DIR = 0
 
 
-def mirrored_fleet(seen: Observation, live: LiveCluster) -> Fleet:
+def mirrored_fleet(seen: ClusterSample, live: LiveCluster) -> Fleet:
     """Brokers have one log dir. The records of a topic are all of one size, and none was deleted."""
     cluster = SimulatedCluster.of(dict(seen.racks), cluster_id=live.cluster_id)
     for broker, disks in seen.log_dirs.items():
@@ -34,7 +34,7 @@ def mirrored_fleet(seen: Observation, live: LiveCluster) -> Fleet:
     return Fleet(cluster, groups, record_bytes=record_bytes, counters=_counters(seen))
 
 
-def _partition(key: PartitionKey, seen: Observation, live: LiveCluster) -> SimulatedPartition:
+def _partition(key: PartitionKey, seen: ClusterSample, live: LiveCluster) -> SimulatedPartition:
     view = partition_views(seen.partitions)[key]
     sizes = {broker: sizes_of(seen.sizes)[broker, key] for broker in view.replicas}
     copies = {broker: Replica(ONE_LOG_DIR, size) for broker, size in sizes.items()}
@@ -43,7 +43,7 @@ def _partition(key: PartitionKey, seen: Observation, live: LiveCluster) -> Simul
     return partition
 
 
-def _record_bytes(key: PartitionKey, seen: Observation) -> int | None:
+def _record_bytes(key: PartitionKey, seen: ClusterSample) -> int | None:
     view = partition_views(seen.partitions)[key]
     assert view.log_start_offset == 0, f"records of {key} were deleted"
     if not view.log_end_offset:
@@ -67,7 +67,7 @@ def _group(name: str, view: GroupView, coordinator: int) -> FleetGroup:
     )
 
 
-def _counters(seen: Observation) -> Counters:
+def _counters(seen: ClusterSample) -> Counters:
     counters = Counters()
     for broker, counted in seen.counters.items():
         counters.totals[broker] = dict(counted.totals)

@@ -19,7 +19,7 @@ from streaming.cluster.broker_reads import LATEST, BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.cluster.permissions import ROLES, missing_permissions
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import LogDirs, Observation
+from streaming.collect.observation import ClusterSample, LogDirs
 from streaming.collect.observe import observe
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
@@ -47,7 +47,7 @@ class Side:
     admin: Any
     settings: Settings
 
-    def look(self) -> Observation:
+    def look(self) -> ClusterSample:
         """What the collector sees, without the topics that only brokers have."""
         seen = observe(BrokerReads(self.admin), GroupSampler(), self.settings.collect, now_ms=0)
         sizes = {key: size for key, size in sizes_of(seen.sizes).items() if not key[1][0].startswith(INTERNAL)}
@@ -64,7 +64,7 @@ class Side:
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side, Observation]]:
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side, ClusterSample]]:
     """Brokers, a fleet that mirrors them, and what was seen of the brokers."""
     with EmbeddedCluster(tmp_path_factory.mktemp("kafka-mirrored")) as embedded:
         brokers = side(embedded.bootstrap_servers, embedded.jmx_endpoints)
@@ -125,7 +125,7 @@ def until_read(bootstrap_servers: list[str]) -> KafkaConsumer:
     return reader
 
 
-def still(brokers: Side) -> Observation | None:
+def still(brokers: Side) -> ClusterSample | None:
     """A look that shows the group settled, if the next one shows the same."""
     first = brokers.look()
     group = first.groups.get(GROUP)
@@ -133,20 +133,20 @@ def still(brokers: Side) -> Observation | None:
     return first if is_settled and shown(brokers.look()) == shown(first) else None
 
 
-def shown(seen: Observation) -> dict[str, Any]:
+def shown(seen: ClusterSample) -> dict[str, Any]:
     """What an observation shows, row by row: tables of columns have no equality."""
     rows = {"partitions": partition_views(seen.partitions), "sizes": sizes_of(seen.sizes)}
     return {field.name: rows.get(field.name, getattr(seen, field.name)) for field in fields(seen)}
 
 
-def test_the_collector_reads_the_same(sides: tuple[Side, Side, Observation]) -> None:
+def test_the_collector_reads_the_same(sides: tuple[Side, Side, ClusterSample]) -> None:
     _, mirror, seen = sides
     look = mirror.look()
     assert shown(replace(look, addresses=seen.addresses)) == shown(seen)
     assert look.addresses.keys() == seen.addresses.keys()
 
 
-def test_control_sees_the_same_cluster(sides: tuple[Side, Side, Observation]) -> None:
+def test_control_sees_the_same_cluster(sides: tuple[Side, Side, ClusterSample]) -> None:
     described = []
     for one in sides[:2]:
         live = Cluster(one.admin).describe()
@@ -156,7 +156,7 @@ def test_control_sees_the_same_cluster(sides: tuple[Side, Side, Observation]) ->
     assert described[0] == described[1]
 
 
-def test_the_same_is_refused_with_the_same_errors(sides: tuple[Side, Side, Observation]) -> None:
+def test_the_same_is_refused_with_the_same_errors(sides: tuple[Side, Side, ClusterSample]) -> None:
     brokers, mirror, _ = sides
     assert refusals(brokers.admin) == refusals(mirror.admin)
 
@@ -210,7 +210,7 @@ def pages(admin: Any) -> list[list[tuple[str, int]]]:
             return found
 
 
-def test_settings_have_the_same_names_and_kinds(sides: tuple[Side, Side, Observation]) -> None:
+def test_settings_have_the_same_names_and_kinds(sides: tuple[Side, Side, ClusterSample]) -> None:
     """Values of a broker differ, as an embedded one is set up to be small."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, "hot"), ConfigResource(ConfigResourceType.BROKER, "1")]
     described = [one.admin.describe_configs(resources, config_filter="all") for one in sides[:2]]

@@ -12,7 +12,7 @@ from assignor_core.live import PartitionKey
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.collect.run import Collector
 from streaming.settings import Settings
@@ -61,7 +61,7 @@ def settings_of(fleet: FleetProcess, timeout_ms: int = 30_000) -> Settings:
     )
 
 
-def look(fleet: FleetProcess, timeout_ms: int = 30_000) -> Observation:
+def look(fleet: FleetProcess, timeout_ms: int = 30_000) -> ClusterSample:
     settings = settings_of(fleet, timeout_ms)
     admin = admin_client(settings.kafka)
     try:

@@ -11,7 +11,7 @@ from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observe import observe
-from streaming.collect.reports import Reports
+from streaming.collect.reports import RecordMaker
 from streaming.collect.run import Collector
 from streaming.collect.shards import Shard
 from streaming.settings import Settings
@@ -72,7 +72,9 @@ class ShardOnPaper:
         self._settings, self._shard = settings, shard
         self.admin = admin_client(settings.kafka)
         self._reads, self._groups = BrokerReads(self.admin), GroupSampler(shard)
-        self._reports = Reports("fleet", settings.topics, interval_ms=SECOND_MS, window_ms=3 * SECOND_MS, shard=shard)
+        self._reports = RecordMaker(
+            "fleet", settings.topics, interval_ms=SECOND_MS, window_ms=3 * SECOND_MS, shard=shard
+        )
         self.records: Counter[tuple[str, bytes, bytes]] = Counter()
 
     def look(self, now_ms: int) -> None:

@@ -11,7 +11,7 @@ from streaming import tables
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observe import observe
-from streaming.collect.reports import Reports
+from streaming.collect.reports import RecordMaker
 from streaming.contract import BROKER_LOAD, BROKER_LOAD_HOURLY, GROUP_LAG, PARTITION_LOAD
 from streaming.runtime.clocks import now_ms
 from streaming.settings import HOUR_MS, Settings
@@ -35,7 +35,7 @@ class MeasuredWindows:
         self._settings = settings
         self._window_ms = settings.pipeline.window_ms
         self._groups = GroupSampler()
-        self._reports = Reports(
+        self._reports = RecordMaker(
             settings.kafka.cluster_name, settings.topics, interval_ms=self._window_ms, window_ms=None
         )
         self._next_ms = 0

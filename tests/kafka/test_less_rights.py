@@ -18,7 +18,7 @@ from streaming.cluster.clients import admin_client
 from streaming.cluster.permissions import NEEDS, ROLES, Level, Resource
 from streaming.cluster.topics import create_input_topics
 from streaming.collect.groups import GroupSampler
-from streaming.collect.look import Refusals
+from streaming.collect.look import RefusedRequests
 from streaming.collect.observe import observe
 from streaming.collect.rates import replica_rates
 from streaming.commands.check import _findings, _rights
@@ -128,7 +128,7 @@ def checks_out(settings: Settings, admin: Any, level: Level | None) -> None:
 
 def collects(admin: Any, settings: Settings, brokers: EmbeddedCluster, level: Level | None) -> None:
     """Two looks with records between them."""
-    reads, groups, refusals = BrokerReads(admin), GroupSampler(), Refusals()
+    reads, groups, refusals = BrokerReads(admin), GroupSampler(), RefusedRequests()
     with structlog.testing.capture_logs() as lines:
         looks = []
         for _ in range(2):

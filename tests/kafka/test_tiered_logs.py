@@ -22,7 +22,7 @@ from streaming.cluster.admin import Cluster
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.collect.rates import RecordBytes, learned, replica_rates
 from streaming.control.planning import propose_live
@@ -98,13 +98,13 @@ class Watch:
 
     admin: Any
     settings: Settings
-    before: Observation | None = None
+    before: ClusterSample | None = None
     known: RecordBytes | None = None
     measured_bytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     rates: dict[tuple[str, int], ReplicaRates] = field(default_factory=dict)
     """Of leaders, at the newest look."""
 
-    def look(self) -> Observation:
+    def look(self) -> ClusterSample:
         before = self.before
         seen = observe(
             BrokerReads(self.admin), GroupSampler(), self.settings.collect, now_ms=time.time_ns() // 1_000_000,

@@ -12,7 +12,7 @@ from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client, librdkafka_options
 from streaming.collect.group_table import GroupView
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.settings import Settings
 from tests.collect.by_row import partition_views
@@ -58,10 +58,10 @@ def test_an_open_transaction_shows_where_it_holds_readers_back_and_one_that_is_o
     producer.commit_transaction(DEADLINE_S)
     reads, sampler = BrokerReads(admin), GroupSampler()
 
-    def look() -> Observation:
+    def look() -> ClusterSample:
         return observe(reads, sampler, settings.collect, now_ms=time.time_ns() // 1_000_000)
 
-    def end(seen: Observation) -> int | None:
+    def end(seen: ClusterSample) -> int | None:
         return partition_views(seen.partitions)[key].log_end_offset
 
     # The marker of the commit stands behind the records, and librdkafka's consumers would commit an offset after it.
@@ -92,7 +92,7 @@ def test_which_of_the_topics_that_groups_read_are_compacted(settings: Settings, 
         commit(settings, group, topic, 0)
     reads, sampler = BrokerReads(admin), GroupSampler()
 
-    def look() -> Observation:
+    def look() -> ClusterSample:
         return observe(reads, sampler, settings.collect, now_ms=time.time_ns() // 1_000_000)
 
     def committed() -> set[str]:

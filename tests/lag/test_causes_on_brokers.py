@@ -18,7 +18,7 @@ from kafka.partitioner.default import murmur2
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import TopicPartition
 
-from assignor_core.lag.diagnosis import Cause
+from assignor_core.lag.diagnosis import LagCause
 from assignor_core.lag.figures import LagPolicy
 from streaming.cluster.clients import admin_client
 from streaming.commands.lag import read_lag
@@ -242,9 +242,9 @@ def test_each_group_is_told_its_own_cause_and_no_other(settings: Settings, tmp_p
         named = NamedCauses(list(scene.groups))
         hot = (murmur2(HOT_KEY) & 0x7FFFFFFF) % KEYED_PARTITIONS
         expected = {
-            f"founding-{scene.mark}": {(Cause.HOT_BROKER, "broker 1")},
-            f"keyed-{scene.mark}": {(Cause.HOT_PARTITION, f"keyed-{scene.mark}-{hot}")},
-            f"slow-{scene.mark}": {(Cause.SLOW_MEMBER, "even-1")},
+            f"founding-{scene.mark}": {(LagCause.HOT_BROKER, "broker 1")},
+            f"keyed-{scene.mark}": {(LagCause.HOT_PARTITION, f"keyed-{scene.mark}-{hot}")},
+            f"slow-{scene.mark}": {(LagCause.SLOW_MEMBER, "even-1")},
             f"well-{scene.mark}": set(),
         }
         until: float | None = None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assignor_core.lag import LagStatus
-from assignor_core.lag.diagnosis import Cause, Finding
+from assignor_core.lag.diagnosis import LagCause, LagFinding
 from streaming import tables
 from streaming.cli import run
 from streaming.commands.lag import read_lag
@@ -58,7 +58,7 @@ def test_groups_worst_first_with_one_line_why(settings: Settings, capsys: pytest
         ("back", "rewind"), ("stuck", "stall"), ("slow", "warn"), ("new", "unknown"), ("well", "ok"),
     ]  # fmt: skip
     assert {row["group"]: row["why"] for row in report["groups"]} == {
-        "back": "1 of 1 partitions; t-0: set back by 6,000 records, 9,000 to read again or anew",
+        "back": "1 of 1 partitions; t-0: set back by 6,000 records, 9,000 to read again",
         "stuck": "1 of 2 partitions; t-0: 9,500 records wait, no commit for 10 min, though c owns it",
         "slow": "1 of 1 partitions; t-0: 5,000 records (5 min) behind, reads 8/s of 15/s",
         "new": "1 of 1 partitions; t-0: nothing committed yet",
@@ -474,7 +474,7 @@ def test_where_one_member_is_slow_no_number_of_members_is_advised() -> None:
         }
         for p in range(6)
     ]  # fmt: skip
-    slow = Finding(Cause.SLOW_MEMBER, "m1", "reads 8/s of 20/s", "look at it")
+    slow = LagFinding(LagCause.SLOW_MEMBER, "m1", "reads 8/s of 20/s", "look at it")
     assert advice_of(rows, [slow]) is None
     advice = advice_of(rows, [])
     assert advice is not None

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from assignor_core.lag import LagStatus
-from assignor_core.lag.diagnosis import Cause
+from assignor_core.lag.diagnosis import LagCause
 from streaming.cluster.described_groups import DescribedGroup, DescribedMember, ShareOffsets
 from streaming.collect.group_table import GroupTable, Owners, Reported, view_of
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from streaming.collect.reports import consumer_lag_records
 from streaming.settings import LagSettings
 from streaming.views.group_picture import LagRules
@@ -42,7 +42,7 @@ def test_members_that_all_stop_reading_hang_and_are_not_too_few(partitions: int,
     group = Group([Log(end, keeps_up(end, 900), member=always(f"m{p % members}")) for p in range(partitions)])
     for until_s in (900 + 4 * MINUTE, 900 + 30 * MINUTE):
         (found,) = causes(group, until_s)
-        assert found.cause is Cause.MEMBERS_HANG
+        assert found.cause is LagCause.MEMBERS_HANG
         assert "read" in found.figure
         assert {one.status for one in seen(group, until_s)} == {LagStatus.STALL}
 
@@ -52,7 +52,7 @@ def test_one_member_that_hangs_is_named_and_no_other_cause_with_it() -> None:
     logs = [Log(end, keeps_up(end, 900 if p % 3 == 1 else 10**9), member=always(f"m{p % 3}")) for p in range(6)]
     (found,) = causes(Group(logs), 900 + 5 * MINUTE)
     assert (found.cause, found.figure) == (
-        Cause.MEMBERS_HANG, "1 of 3 members read nothing: client-m1; records of 2 partitions of t wait",
+        LagCause.MEMBERS_HANG, "1 of 3 members read nothing: client-m1; records of 2 partitions of t wait",
     )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def test_members_that_read_all_they_can_are_too_few() -> None:
     end = rate(100)
     group = Group([Log(end, every(5, rate(60)), member=always(f"m{p}")) for p in range(3)])
     (found,) = causes(group, 20 * MINUTE)
-    assert found.cause is Cause.TOO_FEW_PARTITIONS
+    assert found.cause is LagCause.TOO_FEW_PARTITIONS
 
 
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Reconciling", "Assigning"])
@@ -74,7 +74,7 @@ def test_a_group_that_rebalances_for_long_is_said_to(state: str) -> None:
     assert one.status is LagStatus.STALL
     assert "rebalancing for 11 min" in one.why  # since the first sample that shows it
     (found,) = causes(group, 900 + 12 * MINUTE)
-    assert (found.cause, found.figure) == (Cause.REBALANCING, "rebalancing for 11 min")
+    assert (found.cause, found.figure) == (LagCause.REBALANCING, "rebalancing for 11 min")
 
 
 # Transactions.
@@ -250,7 +250,7 @@ def test_added_partitions_are_reported_by_the_collector_through_to_the_verdict()
     group = view_of("g", None, "Stable", described, ShareOffsets({("t", 0): 5}), reported=Reported({"t": 3}, 10),
                     read_ms=1, known=Owners())  # fmt: skip
     views = {("t", n): PartitionView("id", 1, (1,), frozenset(), 0, 70) for n in range(3)}
-    look = Observation(1, {1: None}, partition_table(views), size_table({}), {}, {}, GroupTable({"g": group}))
+    look = ClusterSample(1, {1: None}, partition_table(views), size_table({}), {}, {}, GroupTable({"g": group}))
     records = [json.loads(value) for _, value in consumer_lag_records("c", look)]
     assert [record["partition"] for record in records] == [0, 1, 2]
     end = rate(100)
@@ -356,4 +356,4 @@ def test_an_open_transaction_that_holds_readers_back_is_named(held: int) -> None
     one = seen(group, 1_800)[0]
     assert one.status is LagStatus.STALL
     assert one.why.startswith(f"an open transaction holds {held:,} records back, no commit for ")
-    assert [finding.cause for finding in causes(group, 1_800)] == [Cause.OPEN_TRANSACTION]
+    assert [finding.cause for finding in causes(group, 1_800)] == [LagCause.OPEN_TRANSACTION]

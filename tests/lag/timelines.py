@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from assignor_core.lag import LagStatus
-from assignor_core.lag.diagnosis import Finding, GroupReading, diagnose
+from assignor_core.lag.diagnosis import GroupReading, LagFinding, diagnose
 from streaming import tables
 from streaming.contract import TABLES
 from streaming.views.group_picture import COLUMNS, NO_RULES, LagPicture, LagRules, reason_of
@@ -113,7 +113,7 @@ def statuses(group: Group, times: Sequence[int], from_s: int = 0) -> dict[int, s
     return {until_s: max(one.status for one in seen(group, until_s, from_s)).name for until_s in times}
 
 
-def causes(group: Group, until_s: int) -> tuple[Finding, ...]:
+def causes(group: Group, until_s: int) -> tuple[LagFinding, ...]:
     """What the lag is put down to."""
     rows = picture(group, until_s).with_figures().to_pylist()
     rebalancing_s = max((row["rebalancing_ms"] or 0.0) / 1000 for row in rows)

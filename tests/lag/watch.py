@@ -14,7 +14,7 @@ from streaming import tables
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import Observation
+from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.reports import consumer_lag_records
@@ -39,7 +39,7 @@ class Watch:
         self._admin = admin_client(settings.kafka)
         self._reads = BrokerReads(self._admin)
         self._groups = GroupSampler()
-        self._before: Observation | None = None
+        self._before: ClusterSample | None = None
         self._kept = threading.Lock()
         self._lag, self._load = Windows(CLUSTER, window_ms), LoadWindows(window_ms)
         schema = tables.arrow_schema(TABLES["group_lag"])

@@ -24,6 +24,12 @@ BEGIN, END = "<!-- tables: from streaming/contract -->\n", "<!-- end of tables -
 LINE_CHARACTERS_MAX = 150
 UNKNOWN = "; null where unknown"
 """What the page has once, of all types with a question mark."""
+SUMMARY = "Columns of the windows in `{windows}`: {names}."
+"""Which columns of its windows a table of hours or days has."""
+RULE = (
+    "A table of hours or days has columns of its windows, too. Rates are means over the windows, and `..._max` is the "
+    "highest. `..._first` is as at the start, other columns as at the end."
+)
 TABLES_OF_A_SHARED_COLUMN_MIN = 3
 RESOURCES = tuple(resource.value for resource in Resource)
 OF_A_RESOURCE = re.compile(rf"(?P<resource>{'|'.join(RESOURCES)})(?P<rest>_max_over_mean.*|_lower_bound|_headroom.*)")
@@ -65,15 +71,25 @@ def rows(columns: Iterable[Column]) -> list[str]:
     return lines
 
 
+def summarised(table: Table) -> Table | None:
+    """The table of windows that a table of hours or days is made of; None of any other table."""
+    return TABLES.get(re.sub("_(hourly|daily)$", "", table.name)) if "period_start" in table.column_names() else None
+
+
 def section(table: Table) -> str:
     """The page's section on one table, as it has to be."""
     key = f"Key: {', '.join(f'`{name}`' for name in table.key)}."
     shared = shared_columns()
     own = [column for column in table.columns if not any(column in columns for columns in shared.values())]
+    windows = summarised(table)
+    of_windows = [column.name for column in own if windows and column.name in windows.column_names()]
+    own = [column for column in own if column.name not in of_windows]
     alone = [f"`{row.name}`" for row in shared[""] if row in table.columns and row.name not in table.key]
     groups = [f"the {group}" for group, columns in shared.items() if group and columns[-1] in table.columns]
     also = [f"Also {', '.join([*groups, *alone])}."] if groups or alone else []
     twin = next(other for other in TABLES.values() if other.columns == table.columns)
+    if of_windows and windows:
+        also.append(SUMMARY.format(windows=windows.name, names=", ".join(f"`{name}`" for name in of_windows)))
     if twin is not table:
         own, also = [], [f"Columns: those of `{twin.name}`."]
     lines = [f"## {table.name}", "", *wrap(" ".join([f"{table.comment}.", key, *also]), LINE_CHARACTERS_MAX), ""]
@@ -85,7 +101,7 @@ def generated() -> str:
     lines = ["", f"## {SHARED}", "", "A column of a key that a table's section does not describe is one of these.", ""]
     for group, columns in shared_columns().items():
         lines += [*([f"The {group}:", ""] if group else []), *rows(columns), ""]
-    return "\n".join([*lines, *(section(table) for table in TABLES.values()), ""])
+    return "\n".join([*lines, *wrap(RULE, LINE_CHARACTERS_MAX), "", *(section(table) for table in TABLES.values()), ""])
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
@@ -106,6 +122,9 @@ def test_every_column_of_a_table_stands_there() -> None:
         twin = re.search(r"Columns: those of `(\w+)`", section(table))
         text = section(TABLES[twin[1]] if twin else table) + shared
         named = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+        named.update(
+            re.findall(r"`(\w+)`", " ".join(text.split()).partition("Columns of the windows in ")[2].split(".")[0])
+        )
         for resources, rest in re.findall(r"^\| `{([\w,]+)}(\w+)` \|", text, re.MULTILINE):
             named.update(f"{resource}{rest}" for resource in resources.split(","))
         assert {column.name for column in table.columns} - named == set(), table.name

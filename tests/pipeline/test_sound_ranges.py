@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.pipeline.checkpoints import CheckpointFiles, Offsets, newest_planned, planned
-from streaming.pipeline.rejects import Range, judge, wait_until_read
+from streaming.pipeline.rejects import ReadRange, judge, wait_until_read
 
 TOPIC, OTHER = "load", "lag"
 
@@ -25,38 +25,43 @@ def of(**offsets: int) -> Offsets:
 @pytest.mark.parametrize(
     ("reports", "begin", "end", "verdict"),
     [
-        pytest.param([], {}, of(p0=5), Range.UNREAD, id="nothing read"),
-        pytest.param([], of(p0=5), of(p0=5), Range.SOUND, id="nothing to read"),
-        pytest.param([report(None, {"0": 5})], {}, of(p0=5), Range.SOUND, id="from the start"),
-        pytest.param([report({"0": 3}, {"0": 5})], of(p0=2), of(p0=5), Range.SUSPECT, id="begun later"),
+        pytest.param([], {}, of(p0=5), ReadRange.UNREAD, id="nothing read"),
+        pytest.param([], of(p0=5), of(p0=5), ReadRange.SOUND, id="nothing to read"),
+        pytest.param([report(None, {"0": 5})], {}, of(p0=5), ReadRange.SOUND, id="from the start"),
+        pytest.param([report({"0": 3}, {"0": 5})], of(p0=2), of(p0=5), ReadRange.SUSPECT, id="begun later"),
         pytest.param(
-            [report({"0": 0}, {"0": 3}), report({"0": 3}, {"0": 9})], of(p0=1), of(p0=8), Range.SOUND, id="two batches"
+            [report({"0": 0}, {"0": 3}), report({"0": 3}, {"0": 9})],
+            of(p0=1), of(p0=8), ReadRange.SOUND, id="two batches",
         ),
         pytest.param(
-            [report({"0": 0}, {"0": 3}), report({"0": 4}, {"0": 9})], of(p0=1), of(p0=8), Range.SUSPECT, id="a gap"
+            [report({"0": 0}, {"0": 3}), report({"0": 4}, {"0": 9})], of(p0=1), of(p0=8), ReadRange.SUSPECT, id="a gap"
         ),
-        pytest.param([report({"0": 0}, {"0": 9}, rejected=1)], of(p0=1), of(p0=8), Range.SUSPECT, id="a misfit"),
-        pytest.param([report({"0": 0}, {"0": 9}, rejected=None)], of(p0=1), of(p0=8), Range.SUSPECT, id="not counted"),
+        pytest.param([report({"0": 0}, {"0": 9}, rejected=1)], of(p0=1), of(p0=8), ReadRange.SUSPECT, id="a misfit"),
+        pytest.param(
+            [report({"0": 0}, {"0": 9}, rejected=None)], of(p0=1), of(p0=8), ReadRange.SUSPECT, id="not counted",
+        ),
         pytest.param(
             [report({"0": 0}, {"0": 9}, rejected=1), report({"0": 9}, {"0": 12})],
-            of(p0=9), of(p0=12), Range.SOUND, id="behind a misfit",
+            of(p0=9), of(p0=12), ReadRange.SOUND, id="behind a misfit",
         ),
         pytest.param(
             [report({"0": 0}, {"0": 9}), report({"0": 9}, {"0": 12, "1": 4})],
-            of(p0=3), of(p0=12, p1=4), Range.SOUND, id="a partition more",
+            of(p0=3), of(p0=12, p1=4), ReadRange.SOUND, id="a partition more",
         ),
-        pytest.param([report({"0": 0}, {"0": 9})], of(p0=3), of(p0=9, p1=4), Range.UNREAD, id="one of two partitions"),
+        pytest.param(
+            [report({"0": 0}, {"0": 9})], of(p0=3), of(p0=9, p1=4), ReadRange.UNREAD, id="one of two partitions",
+        ),
     ],
 )  # fmt: skip
-def test_one_story(reports: list[Any], begin: Offsets, end: Offsets, verdict: Range) -> None:
+def test_one_story(reports: list[Any], begin: Offsets, end: Offsets, verdict: ReadRange) -> None:
     assert judge(reports, begin, end) is verdict
 
 
-@pytest.mark.parametrize(("begin", "verdict"), [(20, Range.SOUND), (19, Range.SUSPECT), (0, Range.SUSPECT)])
-def test_a_checkpoint_that_begins_in_the_middle_has_read_nothing_before(begin: int, verdict: Range) -> None:
+@pytest.mark.parametrize(("begin", "verdict"), [(20, ReadRange.SOUND), (19, ReadRange.SUSPECT), (0, ReadRange.SUSPECT)])
+def test_a_checkpoint_that_begins_in_the_middle_has_read_nothing_before(begin: int, verdict: ReadRange) -> None:
     """Spark reports no start of the first batch, wherever that begins."""
     assert judge([report(None, {"0": 50})], of(p0=begin), of(p0=50), of(p0=20)) is verdict
-    assert judge([report(None, {"0": 50})], of(p0=begin), of(p0=50), of(p0=-2)) is Range.SOUND
+    assert judge([report(None, {"0": 50})], of(p0=begin), of(p0=50), of(p0=-2)) is ReadRange.SOUND
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -81,9 +86,9 @@ def test_nothing_with_a_misfit_is_ever_called_sound(seed: int) -> None:
         verdict = judge(reports, begin_of, end_of)
         misfit = any(not fits[topic][p][offset] for (topic, p), pair in pairs.items() for offset in range(*pair))
         was_read = all(first[topic][p] <= pair[0] and pair[1] <= at[topic][p] for (topic, p), pair in pairs.items())
-        assert verdict is not Range.SOUND or (was_read and not misfit)
+        assert verdict is not ReadRange.SOUND or (was_read and not misfit)
         unread = any(pair[1] > at[topic][p] or not _read(reports, topic) for (topic, p), pair in pairs.items())
-        assert (verdict is Range.UNREAD) == unread
+        assert (verdict is ReadRange.UNREAD) == unread
 
 
 def _read(reports: list[Any], topic: str) -> bool:
@@ -123,19 +128,21 @@ def files(tmp_path: Path) -> CheckpointFiles:
 STEPS = (report(None, {"0": 4}), report({"0": 4}, {"0": 9}))
 
 
-def known(query: Query, files: CheckpointFiles, batch_id: int = 1, *, patience_s: float, busy_s: float = 60) -> Range:
+def known(
+    query: Query, files: CheckpointFiles, batch_id: int = 1, *, patience_s: float, busy_s: float = 60
+) -> ReadRange:
     return wait_until_read([query], files, batch_id, patience_s=patience_s, patience_busy_s=busy_s)
 
 
 def test_waits_for_those_that_are_behind_but_not_for_ever(files: CheckpointFiles) -> None:
     assert planned(files, 0) == {(TOPIC, "0"): 5}
     assert newest_planned(files) == {(TOPIC, "0"): 9}
-    assert known(Query(list(STEPS)), files, patience_s=60) is Range.SOUND
-    assert known(Query(list(STEPS[:1])), files, patience_s=0) is Range.UNREAD
-    assert known(Query(list(STEPS)), files, 7, patience_s=60) is Range.SUSPECT
+    assert known(Query(list(STEPS)), files, patience_s=60) is ReadRange.SOUND
+    assert known(Query(list(STEPS[:1])), files, patience_s=0) is ReadRange.UNREAD
+    assert known(Query(list(STEPS)), files, 7, patience_s=60) is ReadRange.SUSPECT
 
 
 def test_waits_longer_for_a_query_that_works_on_a_batch(files: CheckpointFiles) -> None:
-    assert known(Query(list(STEPS), idle_looks=3, works=True), files, patience_s=0.1) is Range.SOUND
-    assert known(Query(list(STEPS), idle_looks=3), files, patience_s=0.1) is Range.UNREAD
-    assert known(Query([], works=True), files, patience_s=0.1, busy_s=0.6) is Range.UNREAD
+    assert known(Query(list(STEPS), idle_looks=3, works=True), files, patience_s=0.1) is ReadRange.SOUND
+    assert known(Query(list(STEPS), idle_looks=3), files, patience_s=0.1) is ReadRange.UNREAD
+    assert known(Query([], works=True), files, patience_s=0.1, busy_s=0.6) is ReadRange.UNREAD

@@ -83,7 +83,8 @@ CASES = (
         {**moving("stream_last_progress_timestamp_seconds", "0+60x10 600x60", BYTE_RATE),
          **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
         {**CLUSTER, "query": "byte_rate"},
-        "Query byte_rate of cluster main has reported nothing new for 20m 0s. Load and skew are as old as that.",
+        "Query byte_rate of cluster main has reported nothing new for 20m 0s. Load and skew are as old as that. If "
+        "the pipeline has ended, start it; if a batch hangs, restart it.",
         silent={**moving("stream_last_progress_timestamp_seconds", NOW, BYTE_RATE),
                 **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
     ),
@@ -92,8 +93,8 @@ CASES = (
         # Each life leaves one heartbeat: the counters are the same in all of them.
         {**moving("stream_first_batch", "5x5 6x3 7x3 8x30", BYTE_RATE), **steady("stream_batches_total", 1, BYTE_RATE)},
         {**CLUSTER, "query": "byte_rate"},
-        "Query byte_rate of cluster main restarted 3 times in 30 minutes. Meanwhile windows come late or not at all. "
-        "The log of the pipeline shows why it ended.",
+        "Query byte_rate of cluster main restarted 3 times in 30 minutes. Windows close late or not at all. "
+        "query_failed in the log of the pipeline has the reason.",
         # Two updates; and a process of which nothing could be read for a while.
         silent=moving("stream_first_batch", "5x5 7x3 _x3 7x3 9x30", BYTE_RATE),
     ),
@@ -101,7 +102,8 @@ CASES = (
         "RebalancerStreamBehind", 60,
         moving("stream_source_lag_records", "9000+1000x60", BYTE_RATE),
         {**CLUSTER, "query": "byte_rate"},
-        "Query byte_rate of cluster main has 69k records left to read, and the number grows.",
+        "Query byte_rate of cluster main has 69k records left to read, and the number grows, so figures are late. "
+        "Raise pipeline.trigger_interval_ms or give the pipeline more cores.",
         silent=moving("stream_source_lag_records", "90000-1000x60", BYTE_RATE),
     ),
     Case(
@@ -117,9 +119,9 @@ CASES = (
         "RebalancerDataMissing", 45,
         WINDOW,
         CLUSTER,
-        "The tables of cluster main hold no closed window, though one lasts 1m 0s. Either nothing was ever collected "
-        "and processed, or these are not its tables, as where a volume is not mounted. Until one closes, no load "
-        "is known.",
+        "The tables of cluster main hold no closed window, though a window lasts 1m 0s. Either nothing was collected "
+        "and processed yet, or serve reads other tables, for instance because a volume is not mounted. Until a window "
+        "closes, no load is known.",
         # The first window takes a while; an old one is another alert's business.
         silent={**WINDOW, **moving("window_end_timestamp_seconds", "_x25 1200x60")},
     ),
@@ -136,8 +138,8 @@ CASES = (
          **moving("broker_last_sample_timestamp_seconds", "0+60x10 600x60", BROKER),
          **moving("broker_last_sample_timestamp_seconds", NOW, 'broker="1"')},
         {**CLUSTER, "broker": "2"},
-        "Broker 2 of cluster main is missing in the newest window; its last sample is of 1970-01-01 00:10:00 "
-        "+0000 UTC. With it missing the trigger holds back.",
+        "Broker 2 of cluster main is missing in the newest window; its last sample is of 1970-01-01 00:10:00 +0000 "
+        "UTC. Control may make no plan until it reports. Check the broker, its JMX endpoint and its collector.",
         # A broker that was taken away is not expected any more.
         silent={**FRESH, **steady("brokers_expected", 2), **steady("brokers_reporting", 2),
                 **moving("broker_last_sample_timestamp_seconds", "0+60x10 600x60", BROKER)},
@@ -147,7 +149,7 @@ CASES = (
         steady("window_completeness_ratio", 0.5),
         CLUSTER,
         "Only 50% of the brokers of cluster main have a known load in the newest window. Below "
-        "trigger.completeness_min no plan is made.",
+        "trigger.completeness_min control makes no plan for skew.",
         silent=steady("window_completeness_ratio", 1),
     ),
     Case(
@@ -155,7 +157,7 @@ CASES = (
         steady("brokers_reported_twice", 4),
         CLUSTER,
         "More than one collector reports 4 brokers of cluster main. Rates stay right, but each record is written "
-        "twice.",
+        "twice. Give each collector its own collect.shard.",
         # While the number of shards is changed, one window may have records of both.
         silent=moving("brokers_reported_twice", "0x10 4x9 0x600"),
     ),
@@ -163,8 +165,8 @@ CASES = (
         "RebalancerControlSilent", 60,
         {**FRESH, **moving("rebalance_last_decision_timestamp_seconds", "0x60")},
         CLUSTER,
-        "The last evaluation of cluster main was 1h 0m 0s ago although its load is up to date. Skew would go "
-        "unanswered.",
+        "The last evaluation of cluster main was 1h 0m 0s ago although its load is up to date. Nothing reduces skew "
+        "or follows an execution. Start control, or read tick_failed in its log.",
         # Without fresh windows there is nothing to decide on: another alert's business.
         silent={**WINDOW, **moving("window_end_timestamp_seconds", "0x60"),
                 **moving("rebalance_last_decision_timestamp_seconds", "0x60")},
@@ -183,16 +185,16 @@ CASES = (
         "RebalancerLateRowsDropped", 60,
         moving("stream_rows_dropped_by_watermark_total", "0+10x60", BYTE_RATE),
         {**CLUSTER, "query": "byte_rate"},
-        "300 samples of query byte_rate, cluster main, came behind the watermark within 30 minutes: their "
-        "windows are less certain.",
+        "300 samples of query byte_rate, cluster main, arrived after the watermark within 30 minutes and were "
+        "dropped: their windows rest on fewer samples.",
         silent=moving("stream_rows_dropped_by_watermark_total", "7x60", BYTE_RATE),
     ),
     Case(
         "RebalancerTableUnreadable", 10,
         steady("snapshot_part_up", 0, 'part="load"'),
         {**CLUSTER, "part": "load"},
-        "Part load of cluster main shows its last known figures, none where it was never read; /readyz of the serve "
-        "process shows why.",
+        "Serve can't read the tables of part load of cluster main and shows their last known figures, or none; "
+        "/readyz of serve shows why.",
         silent=steady("snapshot_part_up", 1, 'part="load"'),
     ),
     Case(
@@ -209,8 +211,8 @@ CASES = (
         {**steady("delta_table_files", 9000, 'table="decision"'),
          **steady("delta_table_size_bytes", 9_000_000, 'table="decision"')},
         {**CLUSTER, "table": "decision"},
-        "Table decision of cluster main has 9k files of less than 1 MiB on average; maintenance seems not to "
-        "run.",
+        "Table decision of cluster main has 9k files of less than 1 MiB on average; the upkeep of the pipeline "
+        "seems not to run.",
         silent={**steady("delta_table_files", 9000, 'table="decision"'),
                 **steady("delta_table_size_bytes", 90_000_000_000, 'table="decision"')},
     ),
@@ -218,16 +220,16 @@ CASES = (
         "RebalancerSeriesDropped", 60,
         steady("export_dropped_series", 12, 'family="rebalancer_consumergroup_lag_records"'),
         {**CLUSTER, "family": "rebalancer_consumergroup_lag_records"},
-        "12 series of rebalancer_consumergroup_lag_records of cluster main are cut; alerts on them see only "
-        "part.",
+        "12 series of rebalancer_consumergroup_lag_records of cluster main are above serve.series_max and not "
+        "exported; alerts on this metric see only the rest.",
         silent=steady("export_dropped_series", 0, 'family="rebalancer_consumergroup_lag_records"'),
     ),
     Case(
         "RebalancerGroupsLeftOut", 60,
         steady("consumergroups_left_out", 250),
         CLUSTER,
-        "250 consumer groups of cluster main are not sampled: collect.groups_max is below their number. Those with "
-        "most lag and those that commit are; the others are looked at in turns.",
+        "250 consumer groups of cluster main are not sampled: collect.groups_max is below their number. Groups with "
+        "most lag and groups that commit are always sampled, the others in turns.",
         silent=steady("consumergroups_left_out", 0),
     ),
     Case(
@@ -252,9 +254,9 @@ CASES = (
         {**steady("skew_breach_started_timestamp_seconds", 600, IN),
          **steady("broker_load_deviation_ratio", 0.45, IN, BROKER)},
         {**CLUSTER, "resource": "bytes_in"},
-        "Cluster main has been skewed in bytes_in for 7h 50m 0s, now broker 2, 45% above the mean. Mode, cooldown, "
-        "a failed execution, or a load that no move can spread: the last decision names the reason, "
-        "`rebalancer status` shows it.",
+        "Cluster main has been skewed in bytes_in for 7h 50m 0s, now broker 2, 45% above the mean. `rebalancer "
+        "status` shows the reason of the last decision, such as the mode, a failed execution, or a load that no "
+        "movement can spread.",
         silent=moving("skew_breach_started_timestamp_seconds", "600x100 _x400", IN),
     ),
     Case(
@@ -263,8 +265,8 @@ CASES = (
          **steady("rebalance_plan_move_bytes", 5 * 1024**3),
          **steady("rebalance_plan_predicted_max_per_mean_ratio", 1.02, IN)},
         CLUSTER,
-        "Cluster main is skewed, mode is propose, and a plan lies ready that copies 5GiB and promises 1.02 times the "
-        "mean for the busiest broker in bytes_in. Look at it with `rebalancer status`; carry it out with "
+        "Cluster main is skewed, mode is propose, and a plan waits for approval that copies 5GiB and promises 1.02 "
+        "times the mean for the busiest broker in bytes_in. Read it with `rebalancer status`; carry it out with "
         "`rebalancer apply`.",
         # It is being carried out.
         silent={**PLAN_LIES_READY, **steady("rebalance_started_timestamp_seconds", 90)},
@@ -274,7 +276,7 @@ CASES = (
         {**HOT, **steady("cluster_load_max_per_mean_ratio", 1.5, IN)},
         {**CLUSTER, "topic": "t", "partition": "4"},
         "Cluster main is skewed, and partition t-4 alone takes 80% of the mean load of a broker, 80kiB a second, "
-        "led by broker 2. Moving it only moves the problem: more partitions, or a better key.",
+        "led by broker 2. No movement helps: give the topic more partitions, or its records other keys.",
         # A cluster with few partitions is even all the same.
         silent={**HOT, **steady("cluster_load_max_per_mean_ratio", 1.2, IN)},
     ),
@@ -303,8 +305,8 @@ CASES = (
         {**moving("log_dir_online", "1x10 0x60", BROKER, 'log_dir="/d1"'),
          **steady("log_dir_online", 1, BROKER, 'log_dir="/d2"')},
         {**CLUSTER, "broker": "2", "log_dir": "/d1"},
-        "Log dir /d1 of broker 2 of cluster main is offline. Its replicas are, too; partitions with no other replica "
-        "in sync have no leader.",
+        "Log dir /d1 of broker 2 of cluster main is offline with its replicas; a partition without another replica "
+        "in sync has no leader. Repair the volume, then restart the broker.",
         # A cordoned one is online.
         silent={**steady("log_dir_online", 1, BROKER, 'log_dir="/d1"'),
                 **steady("log_dir_cordoned", 1, BROKER, 'log_dir="/d1"')},
@@ -324,8 +326,8 @@ CASES = (
         "RebalancerRebalanceFailing", 30,
         moving("rebalance_failures_total", "0x15 1x60"),
         CLUSTER,
-        "Executions of cluster main that were refused or aborted within the hour: 1. Table execution shows "
-        "why.",
+        "Executions of cluster main that were refused or aborted within the hour: 1. `rebalancer status` and the "
+        "table execution show why.",
         silent=moving("rebalance_failures_total", "3x60"),
     ),
     Case(
@@ -333,7 +335,7 @@ CASES = (
         moving("rebalance_throttle_left_brokers", "0x10 2x60"),
         CLUSTER,
         "In cluster main 2 brokers keep the replication throttle of an execution that has ended. Kafka refuses to "
-        "remove it; control tries again every ten minutes.",
+        "remove it; control retries every ten minutes. `rebalancer status` names the brokers.",
         # Control removes it soon after a broker is back.
         silent=moving("rebalance_throttle_left_brokers", "0x10 2x20 0x40"),
     ),
@@ -365,8 +367,8 @@ CASES = (
         "RebalancerConsumerGroupRewound", 30,
         steady("consumergroup_partitions", 2, *GROUP, 'status="rewind"'),
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
-        "Group billing stands below an offset that it had committed before, on 2 partitions of topic t of cluster "
-        "main. `rebalancer lag --group billing` shows which, and how far.",
+        "Group billing has committed offsets below earlier ones on 2 partitions of topic t of cluster main, and "
+        "reads records a second time. `rebalancer lag --group billing` shows the partitions.",
         silent=steady("consumergroup_partitions", 0, *GROUP, 'status="rewind"'),
     ),
     Case(
@@ -396,8 +398,8 @@ CASES = (
          **steady("consumergroup_members", 5, MEMBERS_OF),
          **steady("consumergroup_rebalance_duration_seconds", 120, MEMBERS_OF)},
         {**CLUSTER, "consumergroup": "billing"},
-        "Group billing of cluster main was seen to rebalance 15 times in 15 minutes, with 5 members now; the newest "
-        "took up to 2m 0s. `rebalancer status --groups` names the members that come and go.",
+        "Group billing of cluster main rebalanced 15 times in 15 minutes, with 5 members now; the newest took up to "
+        "2m 0s. `rebalancer status --groups` names the members that join and leave.",
         # A new week begins to be counted, then somebody deploys for twelve minutes.
         silent={**WINDOW, **moving("consumergroup_rebalances_total", "90x40 0x30 0+1x12 12x600", MEMBERS_OF)},
     ),
@@ -456,8 +458,9 @@ FURTHER = (
          **moving("stream_last_change_timestamp_seconds", "0+60x10 600x90", BYTE_RATE),
          **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
         {**CLUSTER, "query": "byte_rate"},
-        "Query byte_rate of cluster main has reported nothing new for 1h 20m 0s, though its process lives, so a batch "
-        "hangs. Load and skew are as old as that.",
+        "Query byte_rate of cluster main has reported nothing new for 1h 20m 0s, though its process lives, so a "
+        "batch hangs. Load and skew are as old as that. If the pipeline has ended, start it; if a batch hangs, "
+        "restart it.",
         # One long batch.
         silent={**moving("stream_last_progress_timestamp_seconds", NOW, BYTE_RATE),
                 **moving("stream_last_change_timestamp_seconds", "0+60x40 2400x45 5160+60x60", BYTE_RATE),
@@ -467,8 +470,8 @@ FURTHER = (
         "RebalancerRebalanceFailing", 30,
         moving("rebalance_failures_total", "0x15 1x60"),
         CLUSTER,
-        "Executions of cluster main that were refused or aborted within the hour: 1. Table execution shows "
-        "why.",
+        "Executions of cluster main that were refused or aborted within the hour: 1. `rebalancer status` and the "
+        "table execution show why.",
         # Tables that come to be seen, with all that they have counted.
         silent=moving("rebalance_failures_total", "_x15 40x60"),
     ),

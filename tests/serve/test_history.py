@@ -7,7 +7,7 @@ import pytest
 from streaming import tables
 from streaming.contract import PARTITION_LOAD
 from streaming.settings import DAY_MS, HOUR_MS, PipelineSettings
-from streaming.views.history import PARTITIONS, TOPICS, Family, Span, read_history
+from streaming.views.history import PARTITIONS, TOPICS, Span, TableFamily, read_history
 from tests.pipeline.table_upkeep import TableUpkeep
 from tests.serve.synthetic import WINDOW_MS, Synthetic
 
@@ -36,7 +36,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-def past(root: str, family: Family, from_ms: int, step_ms: int) -> list[tuple[object, ...]]:
+def past(root: str, family: TableFamily, from_ms: int, step_ms: int) -> list[tuple[object, ...]]:
     history = read_history(
         tables.TableReader(root), family, Span(from_ms, from_ms + step_ms, step_ms), tables.ALL_ROWS,
         kafka_cluster="test", window_ms=WINDOW_MS, rows_per_period=2, rows_max=100,

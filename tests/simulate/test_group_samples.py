@@ -13,7 +13,7 @@ from streaming import tables
 from streaming.contract import GROUP_LAG
 from streaming.tables.definitions import row_schema
 from streaming.tables.reader import with_texts_once
-from streaming.views.group_history import LOOK_COLUMNS, GroupSamples, look_of
+from streaming.views.group_history import LOOK_COLUMNS, NewestGroupSamples, look_of
 from tests.simulate.group_windows import START_MS, WINDOW_MS, member
 
 GROUPS = ("a", "b", "c", "d-é", "E", "f")
@@ -102,11 +102,11 @@ class Fleet:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
 def test_events_are_those_of_a_comparison_row_by_row(seed: int) -> None:
-    fleet, looks, seen, found = Fleet(seed), dict[str, GroupLook](), GroupSamples.empty(), 0
+    fleet, looks, seen, found = Fleet(seed), dict[str, GroupLook](), NewestGroupSamples.empty(), 0
     for number in range(15):
         rows, start_ms = fleet.window(number), START_MS + number * WINDOW_MS
         expected = row_by_row(looks, rows, start_ms)
-        samples, before = GroupSamples.of(encoded(rows)), seen.seen_since(start_ms - LOOK_BACK_MS)
+        samples, before = NewestGroupSamples.of(encoded(rows)), seen.seen_since(start_ms - LOOK_BACK_MS)
         events = [(group, event) for group, *pair in samples.changed_since(before) for event in group_events(pair)]
         seen = samples.and_unseen(before)
         assert events == expected, number
@@ -120,20 +120,20 @@ def test_of_groups_that_stay_as_they_are_no_look_is_made() -> None:
     fleet = Fleet(1)
     rows = [row for row in fleet.window(0) if row["generation_id"] is not None or row["group_state"] == "Stable"]
     calm = [{**row, "group_state": "Stable"} for row in rows]
-    samples = GroupSamples.of(encoded(calm))
+    samples = NewestGroupSamples.of(encoded(calm))
     assert len(samples.groups) > 1
-    assert list(GroupSamples.of(encoded(calm[::-1])).changed_since(samples)) == []
+    assert list(NewestGroupSamples.of(encoded(calm[::-1])).changed_since(samples)) == []
 
 
 def test_names_of_groups_that_are_gone_are_not_kept_in_dictionaries() -> None:
-    def window(number: int, *groups: str) -> GroupSamples:
+    def window(number: int, *groups: str) -> NewestGroupSamples:
         rows = [
             {"group_id": group, "topic": "t", "partition": 0, "member_id": member(group, number),
              "group_state": "Stable", "window_start": tables.utc(START_MS),
              "last_event_time_ms": START_MS + number * WINDOW_MS}
             for group in groups
         ]  # fmt: skip
-        return GroupSamples.of(encoded(rows))
+        return NewestGroupSamples.of(encoded(rows))
 
     seen = window(0, "gone", "stays")
     for number in range(1, 6):

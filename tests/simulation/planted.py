@@ -244,7 +244,7 @@ PLANTED = (
     ),
     Planted("waves are no barriers", "1", replica_moves, "next_step", _no_waves, 5),
     Planted("the ceiling of disks is ignored by plans", "1", planning, "rooms", _no_bound, 23),
-    Planted("the ceiling of disks is ignored before a submit", "1", room.Room, "lacking", _fits_always, 30),
+    Planted("the ceiling of disks is ignored before a submit", "1", room.RoomLeft, "lacking", _fits_always, 30),
     Planted("caps are not kept", "7", replica_moves, "limits", _uncapped, 3),
     Planted("replicas are asked for in another order", "4", reconcile, "_target", _reversed_target, 3),
     Planted("a foreign reassignment is taken for ours", "3", progress, "_progress", _foreign_as_ours, 45),

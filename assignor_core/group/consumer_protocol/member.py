@@ -177,7 +177,7 @@ class ConsumerMember:
         return lost
 
     def rejoin(self) -> None:
-        """Join anew, with the same member id."""
+        """Join again, with the same member id."""
         self._move(ConsumerMemberState.JOINING)
         self.member_epoch = JOIN_GROUP_MEMBER_EPOCH
 

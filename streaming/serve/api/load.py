@@ -19,7 +19,7 @@ from streaming.views.group_history import read_group_past
 from streaming.views.group_picture import LagRules
 from streaming.views.group_ranking import Choice, GroupVerdict
 from streaming.views.group_store import read_picture
-from streaming.views.history import Family, Span
+from streaming.views.history import Span, TableFamily
 from streaming.views.intents import Intent, newest_intents
 from streaming.views.json_values import stored_texts, to_json
 from streaming.views.one_group import members_of, read_one_group
@@ -210,7 +210,7 @@ def _numbered(rows: Sequence[T], shown: Callable[[T], dict[str, Any]], given: Va
     return page(listed, given.get("limit"), lambda _item, number: [first + number + 1], **fields)
 
 
-def _history(looks: Looks, given: Values, family: Family, where: Condition, *, rows_per_period: int) -> Body:
+def _history(looks: Looks, given: Values, family: TableFamily, where: Condition, *, rows_per_period: int) -> Body:
     cursor = unpack(given.get("cursor"), int, list)
     until_ms = given.get("to", looks.clock())
     from_ms = given.get("from", max(0, until_ms - SPAN_DEFAULT_MS))

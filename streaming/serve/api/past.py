@@ -15,7 +15,7 @@ from streaming.views.decisions import read_seen
 from streaming.views.executions import read_executions
 from streaming.views.json_values import stored_object
 from streaming.views.movements import (
-    Wanted,
+    MovementFilter,
     read_chosen_movements,
     read_movements,
     read_past_moves,
@@ -207,7 +207,7 @@ def _decision(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def past_moves(looks: Looks, given: Values) -> Body:
     """Movements of plans that executions took up, with what became of the execution and why it was."""
-    wanted = Wanted(given.get("topic"), given.get("partition"), given.get("broker"))
+    wanted = MovementFilter(given.get("topic"), given.get("partition"), given.get("broker"))
     if wanted.partition is not None and wanted.topic is None:
         raise Problem(400, "topic: is needed with partition")
     cursor = unpack(given.get("cursor"), int, str, int)

@@ -13,7 +13,7 @@ KNOWN_MAX = 100
 
 
 class RestartChecks:
-    """Checks of brokers by `look`, which connects to Kafka; `clock` gives ms since 1970."""
+    """Runs and stores checks of brokers. `look` connects to Kafka; `clock` returns ms since 1970."""
 
     def __init__(self, look: Callable[[int], RestartCheck], clock: Callable[[], int]) -> None:
         self._look = look

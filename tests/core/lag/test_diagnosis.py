@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_core.lag import LagStatus
-from assignor_core.lag.diagnosis import Cause, GroupReading, Reading, diagnose
+from assignor_core.lag.diagnosis import GroupReading, LagCause, Reading, diagnose
 
 RATIOS = {1: 1.5, 2: 0.7, 3: 0.8}
 Lags = Callable[[int], bool]
@@ -34,23 +34,25 @@ def hot_key(p: int) -> float:
 
 
 CASES = {
-    "hot broker": (group(lambda p: p < 4), Cause.HOT_BROKER, "broker 1",
+    "hot broker": (group(lambda p: p < 4), LagCause.HOT_BROKER, "broker 1",
                    "4 of 4 partitions behind are led by it, 4 of 12 in all; load 1.50 x mean"),
-    "hot partition": (group(lambda p: p == 7, written=hot_key), Cause.HOT_PARTITION, "orders-7",
+    "hot partition": (group(lambda p: p == 7, written=hot_key), LagCause.HOT_PARTITION, "orders-7",
                       "takes 50% of the records of orders, 1,100/s"),
-    "slow member": (group(lambda p: p % 3 == 1), Cause.SLOW_MEMBER, "c1 (m1)",
+    "slow member": (group(lambda p: p % 3 == 1), LagCause.SLOW_MEMBER, "c1 (m1)",
                     "4 of its 4 partitions behind, it reads 200/s of 400/s; others keep up"),
-    "too few members": (group(lambda _p: True), Cause.TOO_FEW_MEMBERS, "billing",
+    "too few members": (group(lambda _p: True), LagCause.TOO_FEW_MEMBERS, "billing",
                         "3 members for 12 partitions; 12 of them behind, 600/s read of 1,200/s written"),
-    "too few partitions": (group(lambda _p: True, members=12), Cause.TOO_FEW_PARTITIONS, "billing",
+    "too few partitions": (group(lambda _p: True, members=12), LagCause.TOO_FEW_PARTITIONS, "billing",
                            "12 members read 12 partitions; 12 of them behind, 600/s read of 1,200/s written"),
-    "storm": (group(lambda p: p % 5 == 0, rebalances=40.0), Cause.REBALANCE_STORM, "billing",
+    "storm": (group(lambda p: p % 5 == 0, rebalances=40.0), LagCause.REBALANCE_STORM, "billing",
               "40 rebalances an hour"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("reading", "cause", "subject", "figure"), CASES.values(), ids=CASES.keys())
-def test_a_cause_is_named_alone_with_its_figure(reading: GroupReading, cause: Cause, subject: str, figure: str) -> None:
+def test_a_cause_is_named_alone_with_its_figure(
+    reading: GroupReading, cause: LagCause, subject: str, figure: str
+) -> None:
     (diagnosis,) = diagnose(reading)
     assert (diagnosis.cause, diagnosis.subject, diagnosis.figure) == (cause, subject, figure)
     assert diagnosis.helps
@@ -67,12 +69,12 @@ def test_a_broker_that_is_not_hot_is_not_blamed() -> None:
 
 def test_a_member_alone_is_not_called_slow() -> None:
     (diagnosis,) = diagnose(group(lambda _p: True, members=1))
-    assert diagnosis.cause is Cause.TOO_FEW_MEMBERS
+    assert diagnosis.cause is LagCause.TOO_FEW_MEMBERS
 
 
 def test_a_topic_with_one_written_partition_has_a_hot_one() -> None:
     (diagnosis,) = diagnose(group(lambda p: p == 2, written=lambda p: 500.0 if p == 2 else 0.0))
-    assert (diagnosis.cause, diagnosis.subject) == (Cause.HOT_PARTITION, "orders-2")
+    assert (diagnosis.cause, diagnosis.subject) == (LagCause.HOT_PARTITION, "orders-2")
 
 
 def founding(*, members_per_broker: int, hot_rate: float = 0.6) -> GroupReading:
@@ -94,13 +96,13 @@ def test_in_the_founding_example_it_is_the_broker_though_a_quarter_of_it_is_hard
     members_per_broker: int,
 ) -> None:
     (diagnosis,) = diagnose(founding(members_per_broker=members_per_broker))
-    assert (diagnosis.cause, diagnosis.subject) == (Cause.HOT_BROKER, "broker 1")
+    assert (diagnosis.cause, diagnosis.subject) == (LagCause.HOT_BROKER, "broker 1")
     assert diagnosis.figure == "15 of 15 partitions behind are led by it, 15 of 30 in all; load 1.50 x mean"
 
 
 def test_a_member_that_reads_less_than_others_can_is_slow_on_a_hot_broker_too() -> None:
     causes = [diagnosis.cause for diagnosis in diagnose(founding(members_per_broker=1, hot_rate=0.3))]
-    assert causes == [Cause.HOT_BROKER, Cause.SLOW_MEMBER]
+    assert causes == [LagCause.HOT_BROKER, LagCause.SLOW_MEMBER]
 
 
 def skewed(*, sibling_lags: bool, all_lag: bool = False) -> GroupReading:
@@ -118,13 +120,13 @@ def skewed(*, sibling_lags: bool, all_lag: bool = False) -> GroupReading:
 @pytest.mark.parametrize("sibling_lags", [False, True])
 def test_a_hot_partition_is_named_alone_though_its_member_and_broker_lag_with_it(sibling_lags: bool) -> None:
     (diagnosis,) = diagnose(skewed(sibling_lags=sibling_lags))
-    assert (diagnosis.cause, diagnosis.subject) == (Cause.HOT_PARTITION, "orders-4")
+    assert (diagnosis.cause, diagnosis.subject) == (LagCause.HOT_PARTITION, "orders-4")
 
 
 def test_where_all_lags_beside_a_hot_partition_members_are_few_too() -> None:
     assert [diagnosis.cause for diagnosis in diagnose(skewed(sibling_lags=True, all_lag=True))] == [
-        Cause.HOT_PARTITION,
-        Cause.TOO_FEW_MEMBERS,
+        LagCause.HOT_PARTITION,
+        LagCause.TOO_FEW_MEMBERS,
     ]
 
 
@@ -132,7 +134,7 @@ def test_a_partition_that_is_hardly_written_is_never_the_hot_one() -> None:
     rows = [
         Reading("big", p, LagStatus.WARN, f"m{p % 2}", f"c{p % 2}", 1 + p % 3, 500.0, 1_000.0) for p in range(6)
     ] + [Reading("small", p, LagStatus.WARN, "m0", "c0", 1, 0.1, 0.3 if p == 2 else 0.1) for p in range(3)]
-    assert [diagnosis.cause for diagnosis in diagnose(GroupReading("g", rows, RATIOS))] == [Cause.TOO_FEW_MEMBERS]
+    assert [diagnosis.cause for diagnosis in diagnose(GroupReading("g", rows, RATIOS))] == [LagCause.TOO_FEW_MEMBERS]
 
 
 def test_siblings_whose_rate_is_unknown_make_no_partition_hot() -> None:
@@ -142,13 +144,13 @@ def test_siblings_whose_rate_is_unknown_make_no_partition_hot() -> None:
         for row in group(lambda p: p < 4).partitions
     ]
     causes = {finding.cause for finding in diagnose(GroupReading("billing", rows, RATIOS))}
-    assert causes == {Cause.HOT_BROKER}
+    assert causes == {LagCause.HOT_BROKER}
 
 
 def test_a_group_of_which_no_rate_is_known_has_causes_that_need_none() -> None:
     rows = [replace(row, consumed_per_sec=None, produced_per_sec=None) for row in group(lambda _p: True).partitions]
     (diagnosis,) = diagnose(GroupReading("billing", rows, RATIOS))
-    assert diagnosis.cause is Cause.TOO_FEW_MEMBERS
+    assert diagnosis.cause is LagCause.TOO_FEW_MEMBERS
 
 
 reading = st.builds(
@@ -167,18 +169,18 @@ def test_members_and_partitions_are_too_few_only_where_each_member_reads_all_it_
 ) -> None:
     found = diagnose(GroupReading("g", rows, RATIOS, 0.0, rebalancing_s, shared_by))
     causes = {finding.cause for finding in found}
-    if not causes & {Cause.TOO_FEW_MEMBERS, Cause.TOO_FEW_PARTITIONS}:
+    if not causes & {LagCause.TOO_FEW_MEMBERS, LagCause.TOO_FEW_PARTITIONS}:
         assert not [finding.helps for finding in found if "--partitions" in finding.helps or "more" in finding.helps]
         return
     lagging = [row for row in rows if row.lags]
     assert {row.member_id for row in rows if row.member_id} <= {row.member_id for row in lagging}
     assert all(row.status is LagStatus.WARN and row.consumed_per_sec != 0 for row in lagging)
-    assert not causes & {Cause.MEMBERS_HANG, Cause.REBALANCING, Cause.OPEN_TRANSACTION}
+    assert not causes & {LagCause.MEMBERS_HANG, LagCause.REBALANCING, LagCause.OPEN_TRANSACTION}
 
 
 def test_who_reads_nothing_hangs_and_its_group_is_not_told_to_grow() -> None:
     rows = [replace(row, status=LagStatus.STALL) for row in group(lambda _p: True, members=12).partitions]
     (finding,) = diagnose(GroupReading("g", rows, RATIOS))
     assert (finding.cause, finding.figure) == (
-        Cause.MEMBERS_HANG, "no member reads anything; records of 12 partitions of orders wait",
+        LagCause.MEMBERS_HANG, "no member reads anything; records of 12 partitions of orders wait",
     )  # fmt: skip

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_core.lag import LagHistory, LagTrace, lag_age, newest_commit
-from assignor_core.lag.history import Answers
+from assignor_core.lag.history import LagAnswers
 from assignor_core.lag.newest_first import Point
 
 STEP_MS = 30_000.0
@@ -39,7 +39,7 @@ def history_of(points: list[Point]) -> LagHistory:
     return LagHistory(np.cumsum(counts) - counts, *(column[is_there] for column in columns))
 
 
-def assert_same(one: Answers, other: Answers) -> None:
+def assert_same(one: LagAnswers, other: LagAnswers) -> None:
     np.testing.assert_array_equal(one.values, other.values)
     np.testing.assert_array_equal(one.is_final, other.is_final)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from assignor_core.model import RATE_KEYS
-from assignor_core.replays.history import BYTES_IN_AT, HOUR_MS, History, HistoryBroker
+from assignor_core.replays.history import BYTES_IN_AT, HOUR_MS, HistoryBroker, RecordedHistory
 
 START_MS = 494_000 * HOUR_MS
 MB = 1e6
@@ -20,12 +20,12 @@ def history(
     racks: str | None = None,
     brokers: int = 0,
     size_bytes: float = SIZE_BYTES,
-) -> History:
+) -> RecordedHistory:
     """Topic t with these replicas; each partition takes 1 MB/s or its own rate in all hours. `racks`: a letter each."""
     count = brokers or max(broker for replicas in placed for broker in replicas)
     rates = np.zeros((hours, len(placed), len(RATE_KEYS)))
     rates[:, :, BYTES_IN_AT] = np.array(bytes_in or [1.0] * len(placed)) * MB
-    return History(
+    return RecordedHistory(
         "c",
         tuple(HistoryBroker(number, racks[number - 1] if racks else None) for number in range(1, count + 1)),
         tuple(("t", number) for number in range(len(placed))),
@@ -36,6 +36,6 @@ def history(
     )
 
 
-def skewed() -> History:
+def skewed() -> RecordedHistory:
     """Of twelve partitions broker 1 leads six, each of the other two three: 1.5 times the mean."""
     return history([(1,)] * 6 + [(2,)] * 3 + [(3,)] * 3)

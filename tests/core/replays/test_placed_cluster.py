@@ -14,7 +14,7 @@ from assignor_core.errors import InputError
 from assignor_core.execution.reconcile import Limits
 from assignor_core.maintenance import window_of
 from assignor_core.replays.copying import Pace
-from assignor_core.replays.history import HOUR_MS, History
+from assignor_core.replays.history import HOUR_MS, RecordedHistory
 from assignor_core.replays.placed_cluster import Planning, ReplayedHours, replay
 from assignor_core.resources import Resource
 from assignor_core.what_if.changes import Changes, changed
@@ -31,7 +31,7 @@ FIVE_MIN_MS = 300_000
 
 
 def run(
-    recorded: History, changes: Changes | None = None, policy: DecisionPolicy = POLICY, **options: Any
+    recorded: RecordedHistory, changes: Changes | None = None, policy: DecisionPolicy = POLICY, **options: Any
 ) -> ReplayedHours:
     assumed, away = changed(recorded, changes or Changes())
     return replay(assumed, policy, pace=options.pop("pace", PACE), away=away, **options)
