@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from streaming.cluster.tokens import FileTokens, KeptTokens, Token
-from streaming.collect.look import BROKERS_AT_A_TIME, Look
+from streaming.collect.look import BROKERS_AT_A_TIME, SampleState
 from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.settings import KafkaSettings
 
@@ -17,7 +17,7 @@ HOUR_MS = 3_600_000
 
 
 def samples_two_brokers(_folder: Path) -> None:
-    look = Look({1: None, 2: None}, 0, 0.0, lambda: 0.0, BROKERS_AT_A_TIME)
+    look = SampleState({1: None, 2: None}, 0, 0.0, lambda: 0.0, BROKERS_AT_A_TIME)
     look.of_each([1, 2], lambda broker: structlog.get_logger().warning("unread", broker=broker))
 
 
