@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from dataclasses import fields
 from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def drawn_rules(cluster: ClusterState, seed: int) -> PlannerPolicy:
         return BrokerSet(named, brokers=frozenset(random.choice(alive, count, replace=False).tolist()))
 
     # All are drawn whether they stand or not, so that a rule more changes no other.
-    drawn = {
+    drawn: dict[str, Any] = {
         "replicas_max": ceil(random.uniform(0.95, 1.6) * replicas / len(alive)),
         "spread_topics": some(random.uniform(0.01, 0.2)),
         "leaders_min": ((some(0.01), int(random.integers(1, 4))),),

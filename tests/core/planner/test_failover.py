@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.errors import InputError
-from assignor_core.load import NO_BROKER, Ints, broker_loads
+from assignor_core.load import NO_BROKER, Ints, broker_loads, cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import Plan, plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
@@ -33,9 +33,8 @@ either_policy = st.sampled_from((ANY_BROKER, ANY_RACK))
 
 def with_room(state: ClusterState, times: float) -> ClusterState:
     """`state` with brokers that can send so many times the mean of the bytes out."""
-    sent = sum(
-        row.load.bytes_out_per_sec + row.load.bytes_in_per_sec * (len(row.replicas) - 1) for row in state.partitions
-    )
+    arrays = cluster_arrays(state)
+    sent = float(broker_loads(arrays)[:, arrays.columns.of(Resource.BYTES_OUT)[0]].sum())
     capacity = Capacity(bytes_out_per_sec=max(1.0, times * sent / len(state.brokers)))
     return replace(state, brokers=tuple(replace(broker, capacity=capacity) for broker in state.brokers))
 
@@ -44,7 +43,8 @@ def too_much(state: ClusterState, policy: PlannerPolicy) -> list[float]:
     """How full brokers would be that would be above their capacity, for each zone that may go offline."""
     search = search_of(state, policy)
     placement = search.placement
-    return excesses(search.problem, placement, placement.replicas, placement.loads).fullness.tolist()
+    found: list[float] = excesses(search.problem, placement, placement.replicas, placement.loads).fullness.tolist()
+    return found
 
 
 def without_zone(search: Search, zone: int) -> Ints:
@@ -145,7 +145,7 @@ def test_a_plan_leaves_the_room_that_a_plan_without_the_rule_does_not(policy: Pl
 def test_another_heir_is_a_new_order_of_replicas_that_copies_nothing_and_says_why() -> None:
     """Brokers 1 to 4 lead alike, and broker 2 would take over all that broker 1 leads. Others could take half."""
     brokers = tuple(Broker(number, capacity=Capacity(bytes_out_per_sec=310.0)) for number in (1, 2, 3, 4))
-    rows = ((1, 2, 3, 4),) * 4 + ((2, 3, 4, 1), (2, 4, 1, 3), (2, 1, 3, 4), (2, 3, 1, 4))
+    rows: tuple[tuple[int, ...], ...] = ((1, 2, 3, 4),) * 4 + ((2, 3, 4, 1), (2, 4, 1, 3), (2, 1, 3, 4), (2, 3, 1, 4))
     rows += ((3, 4, 1, 2), (3, 1, 2, 4), (3, 2, 4, 1), (3, 4, 2, 1), (4, 1, 2, 3), (4, 2, 3, 1), (4, 3, 1, 2))
     state = cluster(*rows, (4, 1, 3, 2), brokers=brokers)
     assert propose(state).movements == ()
