@@ -114,7 +114,8 @@ def _checked(
         left = len([one for one in row.isr if one != broker and one in cluster.broker_racks])
         # Kafka asks for no more replicas in sync than a partition has (KIP-966).
         needed = min(in_sync_min.get(key[0], 1), len(row.replicas))
-        unknown += [] if key[0] in in_sync_min else [key]
+        if key[0] not in in_sync_min:
+            unknown.append(key)
         if left == 0 or row.leader == NO_LEADER:
             offline.append(key)
             # One that is offline though its broker is alive, as with a failed log dir, is a fault to look at first.
@@ -124,9 +125,10 @@ def _checked(
             refusing.append(key)
         elif left == needed:
             at_edge.append(key)
-        behind += [key] if broker in row.target_replicas and broker not in row.isr else []
-        leaves = any(one in row.removing_replicas for one in row.isr)
-        moving += [key] if leaves or broker in row.adding_replicas else []
+        if broker not in row.isr and broker in row.target_replicas:
+            behind.append(key)
+        if row.reassigning and (broker in row.adding_replicas or not set(row.isr).isdisjoint(row.removing_replicas)):
+            moving.append(key)
         led[key[0]] += row.leader == broker
     # Kafka lists reassignments of topics, too, that the client may not describe.
     hidden = [
