@@ -25,7 +25,7 @@ __all__ = ["session"]  # the fixture
 CLUSTERS = ("test", "second")
 SOURCE_CLUSTER = CLUSTERS[0]
 """The cluster to which the folder belongs."""
-CAPACITIES = {1: CapacitySettings(bytes_in_per_sec=6e6, bytes_out_per_sec=9e9, disk_bytes=5e9)}
+CAPACITIES = {1: CapacitySettings(bytes_in_per_sec=1.1e6, bytes_out_per_sec=9e9, disk_bytes=5e9)}
 QUERIES = sorted((PROJECT_ROOT / "docs" / "queries").glob("*.sql"))
 
 

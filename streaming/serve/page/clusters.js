@@ -4,13 +4,14 @@ import { answerOf, ask, timeNow } from "./serve.js";
 import "./sign_in.js";
 import { ago, capital, count, counted, ratio, words } from "./units.js";
 
-const REFRESH_MS = 5000, SOUND = ["ok", "unknown"];
+const REFRESH_MS = 5000, FAILURES_SHOWN = 2, SOUND = ["ok", "unknown"];
 
 const line = (...parts) => el("div", {}, ...parts);
 const link = (row, text, hash) => el("a", { href: `clusters/${row.kafka_cluster}/${hash || ""}` }, text);
 function data(row, now) {
   if (row.failures.includes("snapshot")) return el("span", { class: "bad" }, "serve no longer reads it: see its log");
-  if (row.failures.length) return el("span", { class: "bad" }, `can't be read: ${row.failures.join(", ")}`);
+  const rest = row.failures.length - FAILURES_SHOWN, shown = row.failures.slice(0, FAILURES_SHOWN).join(", ");
+  if (shown) return el("span", { class: "bad", title: row.failures.join(", ") }, `can't be read: ${shown}${rest > 0 ? ` and ${rest} more` : ""}`);
   const text = row.window_end_ms === null ? "no data yet" : `window ended ${ago(row.window_end_ms, now)}`;
   return el("span", { class: row.mode === "paused" ? "soft" : row.is_stale ? "warn" : "good" }, text);
 }
