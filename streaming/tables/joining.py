@@ -48,7 +48,7 @@ TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
 """Sizes up to which files are joined, largest first."""
 STRETCH_ROWS = 500_000
 """Rows that are in memory at once and sorted together, and the rows of one window more: some 200 MB."""
-GROUP_ROWS = 10_000
+GROUP_ROWS = 20_000
 """Fewer rows a group make finer statistics, larger footers and slower scans of everything."""
 COMPRESSION_LEVEL = 3
 TEXT_STATISTIC_MAX = 256

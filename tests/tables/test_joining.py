@@ -316,5 +316,23 @@ def test_a_table_with_features_of_another_program_is_left_alone_and_named(root: 
         joining.join_next(root, PARTITION_LOAD)
 
 
+def test_a_table_that_is_kept_open_is_the_newest_one(root: str) -> None:
+    """Also after others have written it, and after it was removed and made again in its place."""
+    assert tables.current_table(root, "lease") is None
+    kept = tables.current_table(root, "partition_load")
+    assert kept is not None
+    assert kept.version() == opened(root, "partition_load").version()
+    write_another(root)
+    again = tables.current_table(root, "partition_load")
+    assert again is not None
+    assert again.version() == opened(root, "partition_load").version()
+    shutil.rmtree(Path(root) / "partition_load")
+    assert tables.current_table(root, "partition_load") is None
+    tables.create_table(root, "partition_load")
+    anew = tables.current_table(root, "partition_load")
+    assert anew is not None
+    assert anew.file_uris() == []
+
+
 def test_a_table_that_is_not_there_has_nothing_to_join(tmp_path: Path) -> None:
     assert not joining.join_next(str(tmp_path), PARTITION_LOAD)
