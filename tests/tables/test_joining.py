@@ -144,6 +144,21 @@ def test_a_step_that_fails_leaves_no_file(root: str, monkeypatch: pytest.MonkeyP
     assert parquet_files(root, "partition_load") == before
 
 
+def test_a_commit_whose_answer_is_lost_keeps_its_file(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, whole = rows_of(root, "partition_load"), joining._commit
+
+    def lost(*arguments: Any) -> bool:
+        assert whole(*arguments)
+        raise OSError("operation timed out")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(joining, "_commit", lost)
+        with pytest.raises(OSError, match="timed out"):
+            joining.join_next(root, PARTITION_LOAD)
+    assert len(there(root)) == 1
+    assert rows_of(root, "partition_load") == before
+
+
 def test_a_writer_goes_on_while_files_are_joined_and_waits_for_the_commit_alone(root: str) -> None:
     lock, held = threading.Lock(), list[str]()
 
