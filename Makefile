@@ -63,7 +63,7 @@ docs:  ## all pages as a site: build/site/index.html
 	@$(PYTHON) deploy/site/build_site.py $(ARGS)
 
 # A benchmark of tests/benchmarks by its name, such as `make bench-planner ARGS="--help"`.
-bench-%: setup  ## a benchmark: assignors, clusters, control, fleet, lag, pipeline, planner, reads, serve, throttle, trigger, what-if
+bench-%: setup  ## a benchmark: assignors, clusters, control, fleet, lag, month, pipeline, planner, reads, serve, throttle, trigger, what-if
 	$(PYTHON) -m tests.benchmarks.bench_$(subst -,_,$*) $(ARGS)
 
 bench-fortnight: setup

@@ -48,7 +48,7 @@ TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
 """Sizes up to which files are joined, largest first."""
 STRETCH_ROWS = 500_000
 """Rows that are in memory at once and sorted together, and the rows of one window more: some 200 MB."""
-GROUP_ROWS = 10_000
+GROUP_ROWS = 20_000
 """Fewer rows a group make finer statistics, larger footers and slower scans of everything."""
 COMPRESSION_LEVEL = 3
 TEXT_STATISTIC_MAX = 256
@@ -86,14 +86,16 @@ def join_next(root: str, table: Table, *, alone: AbstractContextManager[object] 
     system = _file_system(table_uri(root, table.name), chosen)
     folder = f"{CLOSED}=true/" if delta.metadata().partition_columns else ""
     path = f"{folder}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-    is_committed = False
     try:
         joined = _write_joined(system, delta, table, chosen, path)
-        with alone or nullcontext():
-            is_committed = _commit(delta, chosen, joined)
-    finally:
-        if not is_committed:
-            _remove(system, path)
+    except BaseException:
+        _remove(system, path)
+        raise
+    with alone or nullcontext():
+        # An error may come after the commit, as when a store's answer is lost: then the file must stay.
+        is_committed = _commit(delta, chosen, joined)
+    if not is_committed:
+        _remove(system, path)
     left = [size for index, size in enumerate(sizes) if index not in run]
     return is_committed and bool(next_run([joined.size, *left]))
 

@@ -144,6 +144,21 @@ def test_a_step_that_fails_leaves_no_file(root: str, monkeypatch: pytest.MonkeyP
     assert parquet_files(root, "partition_load") == before
 
 
+def test_a_commit_whose_answer_is_lost_keeps_its_file(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, whole = rows_of(root, "partition_load"), joining._commit
+
+    def lost(*arguments: Any) -> bool:
+        assert whole(*arguments)
+        raise OSError("operation timed out")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(joining, "_commit", lost)
+        with pytest.raises(OSError, match="timed out"):
+            joining.join_next(root, PARTITION_LOAD)
+    assert len(there(root)) == 1
+    assert rows_of(root, "partition_load") == before
+
+
 def test_a_writer_goes_on_while_files_are_joined_and_waits_for_the_commit_alone(root: str) -> None:
     lock, held = threading.Lock(), list[str]()
 
@@ -314,6 +329,24 @@ def test_a_table_with_features_of_another_program_is_left_alone_and_named(root: 
     )
     with pytest.raises(TableUnavailable, match="table partition_load has features that another program has added"):
         joining.join_next(root, PARTITION_LOAD)
+
+
+def test_a_table_that_is_kept_open_is_the_newest_one(root: str) -> None:
+    """Also after others have written it, and after it was removed and made again in its place."""
+    assert tables.current_table(root, "lease") is None
+    kept = tables.current_table(root, "partition_load")
+    assert kept is not None
+    assert kept.version() == opened(root, "partition_load").version()
+    write_another(root)
+    again = tables.current_table(root, "partition_load")
+    assert again is not None
+    assert again.version() == opened(root, "partition_load").version()
+    shutil.rmtree(Path(root) / "partition_load")
+    assert tables.current_table(root, "partition_load") is None
+    tables.create_table(root, "partition_load")
+    anew = tables.current_table(root, "partition_load")
+    assert anew is not None
+    assert anew.file_uris() == []
 
 
 def test_a_table_that_is_not_there_has_nothing_to_join(tmp_path: Path) -> None:
