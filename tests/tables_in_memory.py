@@ -174,6 +174,11 @@ def memory_store(root: str) -> MemoryStore:
     return _STORES.setdefault(root, MemoryStore())
 
 
+def roots() -> list[str]:
+    """The roots of all stores, in the order in which they were made."""
+    return [*_STORES]
+
+
 def forget(root: str) -> None:
     """Drop a store and all that it holds."""
     _STORES.pop(root, None)

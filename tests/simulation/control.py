@@ -270,6 +270,11 @@ class SimulatedControl(Actor):
         self._world.plan(duration_ms, self._alarm if frozen else self, go_on)
         stack.pause()
 
+    def kill(self, restart_ms: int) -> None:
+        """End it at once, in the middle of a turn or between two; another one starts `restart_ms` later."""
+        self.ended, self.restart_ms = True, restart_ms
+        self._replace()
+
     def end(self) -> None:
         """Leave the turns in which it waits."""
         self.ended = True

@@ -18,6 +18,7 @@ DELAYS_MAX = 4
 REMOVED_AFTER_MS = 30_000
 RATES_REMOVED = (0, 0, 0, 1, 3)
 """So often in a story others remove the rates of a broker."""
+LIST_BYTES_MAX = throttles.LIST_BYTES_MAX
 VALUE_BYTES = (throttles.VALUE_BYTES_MAX, throttles.VALUE_BYTES_MAX, 24, 40)
 """What Kafka takes of a value; the small ones are as if a plan named a thousand times as many replicas."""
 
@@ -33,13 +34,13 @@ class ListFaults:
     @contextmanager
     def bounded_values(self) -> Iterator[None]:
         """Kafka and control know the bound of the story while this lasts."""
-        self._world.faults["lists are shorter than plans"] += self._value_bytes_max < max(VALUE_BYTES)
-        ours = min(self._value_bytes_max, throttles.LIST_BYTES_MAX)
+        ours = min(self._value_bytes_max, LIST_BYTES_MAX)
         with mock.patch.multiple(throttles, VALUE_BYTES_MAX=self._value_bytes_max, LIST_BYTES_MAX=ours):
             yield
 
     def plan(self) -> None:
         """Let them happen as time passes."""
+        self._world.faults["lists are shorter than plans"] += self._value_bytes_max < max(VALUE_BYTES)
         random, lists_changed = self._random, self._random.choice((0, 0, 1, 3))
         if random.random() < 0.5:
             for _ in range(random.randint(1, DELAYS_MAX)):

@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -149,10 +150,15 @@ class Story:
 
     def run(self) -> PlayedStory:
         """From the first start of control until nothing is under way any more."""
-        with self._lists.bounded_values():
-            return self._run()
+        with self.bounded_values():
+            return self.tell()
 
-    def _run(self) -> PlayedStory:
+    def bounded_values(self) -> AbstractContextManager[None]:
+        """See `ListFaults`."""
+        return self._lists.bounded_values()
+
+    def tell(self) -> PlayedStory:
+        """As `run`, for a caller that bounds the values."""
         self._plan_windows()
         self._plan_faults()
         self._plan_client_faults()
@@ -227,6 +233,17 @@ class Story:
         control = SimulatedControl(f"control {self._controls}", self.world, self.monitor)
         control.replaced = self._replace
         control.start()
+
+    def kill_process(self, at_ms: int, restart_ms: int) -> None:
+        """Let the process of all controls be killed, wherever they are, and started again."""
+
+        def kill() -> None:
+            self.world.note("others", "the process of control is killed")
+            self.world.faults["the process of all clusters is killed"] += 1
+            for actor in [row for row in self.world.actors if isinstance(row, SimulatedControl) and not row.ended]:
+                actor.kill(restart_ms)
+
+        self.world.plan(at_ms, self._others, kill)
 
     def _replace(self, control: SimulatedControl) -> None:
         """A supervisor starts the next one."""

@@ -5,6 +5,8 @@ from collections import Counter
 import pytest
 
 from tests.simulation import run
+from tests.simulation.clusters import CLUSTERS, NOTHING_CROSSES, Deployment, run_clusters_story
+from tests.simulation.crossings import CROSSINGS
 from tests.simulation.folders import run_folder_story
 from tests.simulation.monitor import Broken
 from tests.simulation.planted import AWAITING_SEEDS, PLANTED, Planted
@@ -73,6 +75,8 @@ FOLDERS_ONCE_BROKEN = {
 }
 """The same of stories of two folders."""
 
+CLUSTERS_SEEDS = range(1, 9)
+
 
 @pytest.fixture(scope="module")
 def played_stories() -> list[PlayedStory]:
@@ -94,6 +98,33 @@ def test_what_was_mended_stays_so(seed: int) -> None:
 def test_two_folders_never_change_the_cluster_together(seed: int) -> None:
     played = run_folder_story(seed)
     assert not played.broken, "\n".join(run.report(played, row) for row in played.broken)
+
+
+def test_nothing_crosses_from_one_cluster_of_a_process_to_another() -> None:
+    played = [run_clusters_story(seed) for seed in CLUSTERS_SEEDS]
+    broken = [run.report(story, row) for story in played for row in story.broken]
+    assert not broken, "\n".join(broken)
+    faults = sum((story.faults for story in played), Counter[str]())
+    assert faults["another cluster acts in between"] > 100 * len(CLUSTERS_SEEDS)
+    assert faults["the process of all clusters is killed"]
+    for name in CLUSTERS:
+        assert any(line.startswith(name) and " done: " in line for story in played for line in story.trace), name
+
+
+def test_a_deployment_gives_the_same_story_byte_for_byte() -> None:
+    assert run_clusters_story(1).digest == run_clusters_story(1).digest
+
+
+@pytest.mark.parametrize("planted", CROSSINGS, ids=lambda planted: planted.name)
+def test_what_crosses_is_caught(planted: Planted) -> None:
+    assert any(planted.caught_by(seed) for seed in (planted.seed, *range(1, 21)))
+
+
+def test_a_trace_that_differs_from_that_of_a_cluster_alone_is_shown() -> None:
+    alone = [PlayedStory(1, (), ("another line",), Counter(), 0, 0) for _ in CLUSTERS]
+    (row,) = Deployment(1).run(alone).broken
+    assert row.invariant == NOTHING_CROSSES
+    assert row.detail.startswith("east alone: line 1 is ")
 
 
 def test_brokers_that_fail_are_replaced_unless_they_return() -> None:

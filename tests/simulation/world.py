@@ -129,6 +129,8 @@ class World:
     """Those that have to be ended with the story."""
     observer: Callable[[Actor | None], None] = lambda _who: None
     """Called after whatever may have changed the cluster, with who did it: None where only time has passed."""
+    others_act: Callable[[], None] = lambda: None
+    """Called before each event and at each call out: clusters of the same process may act there (see `clusters`)."""
     other_cluster: SimulatedCluster | None = None
     """What the address leads to while it doesn't lead to `cluster`."""
     led_away_ms: int = 0
@@ -199,6 +201,7 @@ class World:
                 self._waiting.append((at_ms, number, actor, action))
             elif not actor.ended:
                 self._advance_to(at_ms)
+                self.others_act()
                 action()
         self._advance_to(end_ms)
 
@@ -211,6 +214,7 @@ class World:
 
     def called(self, when: str) -> None:
         """A control calls out; `when` is before or after. It may be struck here."""
+        self.others_act()
         control = self.running
         if control is None:
             return
