@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from streaming import tables
 from streaming.contract import BROKER_LOAD, PARTITION_LOAD
 from streaming.errors import TableUnavailable
-from streaming.pipeline.delta_tables import TooManyRows, WindowTable, create_window_table, fullest
+from streaming.pipeline.delta_tables import TooManyRows, WindowTable, create_window_table
+from streaming.pipeline.part_files import fullest
 from tests.serve.synthetic import Synthetic
 
 START_MS = 1_795_219_200_000
