@@ -4,9 +4,9 @@ A window row is an absolute aggregate. It replaces the row that is there only if
 after a lost checkpoint a fresh, partial window never overwrites a full one. A row that is final stays: Spark judges
 lateness by the watermark of the batch before, so without this a sample could still change it one batch long.
 
-There are two ways to one effect: a batch that fits the driver is written through delta-rs, which commits in tens of
-milliseconds where Spark's MERGE plans and starts jobs for seconds on two cores; a larger one is merged by Spark itself,
-on all executors. On an object store all is committed through delta-rs, by conditional puts. Knows no topics.
+There are two ways to one effect. A batch that fits the driver is written from there, which takes tens of milliseconds.
+Of a larger batch the executors write the files, and the driver commits them (`part_commits.py`). Both commit through
+delta-rs, on an object store by conditional puts. Knows no topics.
 """
 
 import threading
@@ -16,14 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
-from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 from pyarrow import dataset as ds
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -33,31 +30,26 @@ from streaming.errors import TableUnavailable
 from streaming.pipeline.checkpoints import CheckpointFiles, records_planned
 from streaming.pipeline.guards import transaction_id
 from streaming.pipeline.lateness import CountedSamples
+from streaming.pipeline.part_commits import Span, WritesParts, commit, gained, on_driver, on_executors, planned
+from streaming.pipeline.part_files import FINAL, Rule, closed_by, fullest
 from streaming.pipeline.records import SPARK_TYPES
-from streaming.tables.places import local_folder
-
-TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
-TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
-KEEPS_FULLER = "s.sample_count >= t.sample_count AND NOT t.is_final"
 
 IS_OPEN = "is_final = false"
 
-CONSTRAINTS = {
-    "window_ends_after_start": "window_end > window_start",
-    "has_samples": "sample_count >= 1",
-    "samples_in_order": "last_event_time_ms >= first_event_time_ms",
-}
-"""What a row of any window table must fulfil, whoever writes it: Delta refuses the commit otherwise."""
+RULES: tuple[Rule, ...] = (
+    ("window_ends_after_start", "window_end", ">", "window_start"),
+    ("has_samples", "sample_count", ">=", 1),
+    ("samples_in_order", "last_event_time_ms", ">=", "first_event_time_ms"),
+)
+"""What a row of any window table must fulfil, whoever writes it: constraints of the table, which Delta checks in what
+is written from the driver, and each task in what it writes.
+"""
 
 
 _WRITE_LOCKS: dict[str, threading.Lock] = {}
 DRIVER_ROWS_MAX = 500_000
 """Batches of up to this many window rows, which meet no more in the table, are written from the driver: 70 MB as Arrow,
-1 GB of Python at the most. Larger ones are, too, a window at a time, where no window has more.
-"""
-WINDOWS_MAX = 100
-"""Windows that are written one by one, at most: each takes a commit and a scan of the batch. Rows of more windows are
-merged at once, on the executors.
+1 GB of Python at the most. The executors write larger ones.
 """
 
 
@@ -76,9 +68,9 @@ def create_window_table(root: str, table: Table) -> None:
     delta = tables.create_table(root, table.name)
     with _as_unavailable(table):
         present = delta.metadata().configuration
-        for name, rule in CONSTRAINTS.items():
+        for name, column, operator, limit in RULES:
             if f"delta.constraints.{name}" not in present:
-                delta.alter.add_constraint({name: rule})
+                delta.alter.add_constraint({name: f"{column} {operator} {limit}"})
 
 
 def shaped(rows: DataFrame, table: Table) -> DataFrame:
@@ -109,9 +101,8 @@ class WindowTable:
         back in place of themselves; windows that `watermark` has passed become final with it. (delta-rs's own merge
         writes strings as views, which the filters of other Arrow readers can't compare.)
 
-        Where these may be more than `rows_max` rows it is done a window at a time, in a commit for each. Raises
-        TooManyRows where one window has more. Raises TableUnavailable where the store or the table refuses: to write
-        the same again then changes nothing that was written.
+        Raises TooManyRows where these may be more than `rows_max` rows; TableUnavailable where the store or the table
+        refuses: to write the same again then changes nothing that was written.
         """
         with write_lock(self._location), _as_unavailable(self._table):
             return self._upsert(rows, transaction, watermark)
@@ -127,9 +118,32 @@ class WindowTable:
             if not _has(delta, transaction):
                 _note(delta, transaction)
 
-    def forget(self) -> None:
-        """Somebody else has written: look anew which windows are open."""
-        self._open_since = None
+    def upsert_in_parts(
+        self,
+        write: WritesParts,
+        span: Span,
+        audit: Mapping[str, Any],
+        transaction: tuple[str, int],
+        watermark: datetime,
+    ) -> int | None:
+        """Upserts rows that `write` writes into files, in one commit; returns and raises as `upsert` does, and raises
+        what `write` raises. The rows lack the columns of `audit`.
+        """
+        with write_lock(self._location):
+            with _as_unavailable(self._table):
+                delta = tables.opened(self._location)
+                if _has(delta, transaction):
+                    return None
+                self._open_since = None  # as the rows are not read here
+                is_partitioned = FINAL in delta.metadata().partition_columns
+                plan = planned(
+                    delta, self._table, span, audit=audit, rules=RULES, watermark=watermark,
+                    open_since=None if is_partitioned else _oldest_open(delta.to_pyarrow_dataset()),
+                )  # fmt: skip
+            results = write(plan.upsert)
+            with _as_unavailable(self._table):
+                commit(delta, plan, results, transaction, now_ms=tables.to_ms(audit["updated_at"]))
+            return gained(results)
 
     def _upsert(self, rows: pa.Table, transaction: tuple[str, int], watermark: datetime) -> int | None:
         delta = tables.opened(self._location)
@@ -143,31 +157,12 @@ class WindowTable:
         span = pc.min_max(rows["window_start"]).as_py()
         since, until = min(open_since, span["min"]), span["max"]
         if _rows_between(delta, since, until) > self._rows_max:
-            return self._upsert_by_window(delta, rows, transaction, watermark)
+            raise TooManyRows
         # Nothing newer than the batch can be closed by it.
         present, fresh = _put_back(delta, self._table, rows, since, until, watermark, transaction)
         open_since = _oldest_open(fresh)
         self._open_since = open_since if open_since <= until else None  # else there may be newer ones, not met
         return _gained(present, fresh, rows)
-
-    def _upsert_by_window(
-        self, delta: DeltaTable, rows: pa.Table, transaction: tuple[str, int], watermark: datetime
-    ) -> int | None:
-        """Upserts a window at a time. Raises TooManyRows before any write if one window has over `rows_max` rows."""
-        self.forget()
-        starts = set(pc.unique(rows["window_start"]).to_pylist()) | _passed(delta, watermark)
-        first, last = min(starts), max(starts)
-        span = f"window_start >= {tables.instant(first)} AND window_start <= {tables.instant(last)}"
-        met = pc.field("window_start").isin(pa.array(sorted(starts), rows.schema.field("window_start").type))
-        present = delta.to_pyarrow_dataset(file_pruning_predicate=span).to_table(["window_start"], met)
-        for counted in (present["window_start"].value_counts(), rows["window_start"].value_counts()):
-            if any(each["counts"].as_py() > self._rows_max for each in counted):
-                raise TooManyRows
-
-        def of_window(start: datetime) -> pa.Table:
-            return rows.filter(pc.equal(rows["window_start"], start))
-
-        return _put_back_by_window(delta, self._table, starts, of_window, watermark, transaction)
 
 
 def _has(delta: DeltaTable, transaction: tuple[str, int]) -> bool:
@@ -194,7 +189,7 @@ def _as_unavailable(table: Table) -> Iterator[None]:
 
 def _put_back(
     delta: DeltaTable, table: Table, rows: pa.Table, since: datetime, until: datetime, watermark: datetime,
-    transaction: tuple[str, int] | None,
+    transaction: tuple[str, int],
 ) -> tuple[pa.Table, pa.Table]:  # fmt: skip
     """Bring the windows that start from `since` to `until` up to date, in one commit; their rows before and after."""
     met = f"window_start >= {tables.instant(since)} AND window_start <= {tables.instant(until)}"
@@ -209,33 +204,9 @@ def _put_back(
         fresh.sort_by(table.time_column),
         mode="overwrite",
         predicate=met,
-        commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)] if transaction else None),
+        commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
     )
     return present, fresh
-
-
-def _put_back_by_window(
-    delta: DeltaTable,
-    table: Table,
-    starts: set[datetime],
-    of_window: Callable[[datetime], pa.Table],
-    watermark: datetime,
-    transaction: tuple[str, int],
-) -> int | None:
-    """Puts rows into the table a window at a time, for windows with these `starts`, in a commit for each window.
-    Returns how many samples the table gained, None also if part had been written before. To repeat a window changes
-    nothing: only the last commit has the transaction. Raises TableUnavailable.
-    """
-    gained: list[int | None] = []
-    in_order = sorted(starts)
-    for start in in_order:
-        rows, is_last = of_window(start), start == in_order[-1]
-        with _as_unavailable(table):
-            written = _put_back(delta, table, rows, start, start, watermark, transaction if is_last else None)
-        begun = pc.any(pc.equal(written[0]["batch_id"], transaction[1])).as_py()
-        gained.append(None if begun else _gained(*written, rows))
-    known = [samples for samples in gained if samples is not None]
-    return sum(known) if len(known) == len(gained) else None
 
 
 def _gained(present: pa.Table, fresh: pa.Table, rows: pa.Table) -> int | None:
@@ -265,91 +236,6 @@ def _oldest_open(windows: ds.Dataset | pa.Table) -> datetime:
     return pc.min(rows["window_start"]).as_py() or datetime.max.replace(tzinfo=UTC)
 
 
-def _passed(delta: DeltaTable, watermark: datetime) -> set[datetime]:
-    """Starts of the windows that are open though the watermark has passed them."""
-    passed = (~pc.field("is_final")) & (pc.field("window_end") <= watermark)
-    windows = delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN)
-    return set(windows.to_table(["window_start"], passed)["window_start"].to_pylist())
-
-
-def fullest(present: pa.Table, new: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """One row per key: a final one, else the one that rests on more samples, the new one of equals."""
-    both = pa.concat_tables([present, new])
-    # Ranks of equals rise with the row, as the sort is stable. To sort whole rows would cost as much as to write them.
-    ranked = np.lexsort((both["sample_count"].to_numpy(), both["is_final"].to_numpy()))
-    rank = np.empty_like(ranked)
-    rank[ranked] = np.arange(len(ranked))
-    by_key = both.select(list(key)).append_column("_rank", pa.array(rank)).group_by(list(key))
-    best = by_key.aggregate([("_rank", "max")])["_rank_max"].to_numpy()
-    return both.take(pa.array(ranked[best]))
-
-
-def closed_by(rows: pa.Table, watermark: datetime) -> pa.Table:
-    """Returns `rows` with those of windows that end at or before `watermark` marked final."""
-    passed = pc.less_equal(rows["window_end"], pa.scalar(watermark, rows["window_end"].type))
-    index = rows.column_names.index("is_final")
-    return rows.set_column(index, rows.schema.field(index), pc.or_(rows["is_final"], passed))
-
-
-def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tuple[str, int], oldest: datetime) -> None:
-    """Merges `rows` into the table on the executors; `oldest` is the first window start in `rows`."""
-    session = rows.sparkSession
-    # The literal bound lets Delta leave out every file of older windows.
-    keys = " AND ".join(f"t.{name} = s.{name}" for name in table.key)
-    matching = f"t.window_start >= {_spark_literal(oldest)} AND {keys}"
-    # Each by its name: of "all" columns a table of a newer release has more than these rows.
-    columns: dict[str, str | SparkColumn] = {name: f"s.{name}" for name in table.column_names()}
-    session.conf.set(TRANSACTION_ID, transaction[0])
-    session.conf.set(TRANSACTION_VERSION, str(transaction[1]))
-    try:
-        (
-            SparkDeltaTable.forPath(session, location)
-            .alias("t")
-            .merge(rows.alias("s"), matching)
-            .whenMatchedUpdate(condition=KEEPS_FULLER, set=columns)
-            .whenNotMatchedInsert(values=columns)
-            .execute()
-        )
-    finally:
-        # Left set, they would make Delta skip the next write to the same table, silently.
-        session.conf.unset(TRANSACTION_ID)
-        session.conf.unset(TRANSACTION_VERSION)
-
-
-def finalize_spark(session: SparkSession, location: str, watermark: datetime) -> None:
-    """Mark windows that the watermark has passed: their rows will not change again. Safe to repeat."""
-    passed = f"window_end <= {_spark_literal(watermark)} AND NOT is_final"
-    SparkDeltaTable.forPath(session, location).update(passed, {"is_final": "true"})
-
-
-def upsert_by_window(
-    rows: DataFrame, location: str, table: Table, transaction: tuple[str, int], watermark: datetime
-) -> int | None:
-    """Puts `rows` into the table from the driver, which holds one window at a time, in a commit for each; marks what
-    `watermark` has passed, too. Returns how many samples the table gained, None where that isn't known. Raises
-    TableUnavailable.
-
-    On object stores it is the only way: Spark's Delta asks there whether an entry of the log exists and then puts it,
-    so it could replace a commit of another writer.
-    """
-    with _as_unavailable(table):
-        delta = tables.opened(location)
-    if _has(delta, transaction):
-        return None
-    starts = set(rows.select("window_start").distinct().toArrow()["window_start"].to_pylist())
-    with _as_unavailable(table):
-        starts |= _passed(delta, watermark)
-
-    def of_window(start: datetime) -> pa.Table:
-        return rows.where(f.col("window_start") == f.lit(start)).toArrow()
-
-    return _put_back_by_window(delta, table, starts, of_window, watermark, transaction)
-
-
-def _spark_literal(time: datetime) -> str:
-    return f"TIMESTAMP '{time.astimezone(UTC).isoformat()}'"
-
-
 @dataclass(frozen=True, slots=True)
 class Target:
     """A window table, and which of a query's rows go there: those with a topic, those without, or (None) all."""
@@ -357,17 +243,18 @@ class Target:
     table: Table
     with_topic: bool | None
 
-    def rows_of(self, rows: DataFrame) -> DataFrame:
-        """Returns the rows that go to the table, in the table's columns."""
+    def rows_of(self, rows: DataFrame, audit: Mapping[str, Any]) -> DataFrame:
+        """Returns the rows that go to the table, in the table's columns but those of `audit`."""
         topic = f.col("topic")
         of_table = {True: topic.isNotNull(), False: topic.isNull(), None: f.lit(True)}[self.with_topic]
-        return shaped(rows.where(of_table), self.table)
+        columns = [column for column in self.table.columns if column.name not in audit]
+        return rows.where(of_table).select(*(f.col(each.name).cast(SPARK_TYPES[each.type]) for each in columns))
 
-    def arrow_of(self, rows: pa.Table) -> pa.Table:
-        """Returns the rows on the driver that go to the table, in the table's columns."""
+    def arrow_of(self, rows: pa.Table, audit: Mapping[str, Any]) -> pa.Table:
+        """Returns the rows on the driver that go to the table, in the table's columns but those of `audit`."""
         if self.with_topic is not None:
             rows = rows.filter(pc.is_valid(rows["topic"]) if self.with_topic else pc.is_null(rows["topic"]))
-        return rows.select(self.table.column_names())
+        return rows.select([name for name in self.table.column_names() if name not in audit])
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,23 +275,12 @@ class Place:
         """(Application id, version) of a batch's write: a write that is made twice does nothing the second time."""
         return transaction_id(audit["query_id"], self.target.table), audit["batch_id"]
 
-    def merge(
-        self, rows: DataFrame, audit: Mapping[str, Any], oldest: datetime, watermark: datetime, *, by_window: bool
+    def upsert_in_parts(
+        self, rows: DataFrame, span: Span, audit: Mapping[str, Any], watermark: datetime, *, python_on_executors: bool
     ) -> int | None:
-        """Rows that have the table's columns; `oldest` is the first window start in them. Returns how many samples the
-        table gained, where that is known.
-
-        From the driver, a window at a time, if `by_window` and on an object store, where Spark's commits are no
-        conditional puts; else on the executors.
-        """
-        self.window_table.forget()
-        with write_lock(self.location):
-            if by_window or local_folder(self.location) is None:
-                return upsert_by_window(rows, self.location, self.target.table, self.transaction(audit), watermark)
-            upsert_spark(rows, self.location, self.target.table, self.transaction(audit), oldest)
-            finalize_spark(rows.sparkSession, self.location, watermark)
-        self.window_table.note(self.transaction(audit))  # a MERGE of no rows makes no commit
-        return None
+        """Upserts rows that have the table's columns but those of `audit`, as `WindowTable.upsert_in_parts` does."""
+        write = (on_executors if python_on_executors else on_driver)(rows, self.target.table)
+        return self.window_table.upsert_in_parts(write, span, audit, self.transaction(audit), watermark)
 
 
 class WindowWriter:
@@ -419,6 +295,7 @@ class WindowWriter:
         counted: CountedSamples,
         now_ms: Callable[[], int],
         checkpoint: CheckpointFiles | None = None,
+        python_on_executors: bool = True,
     ) -> None:
         """`checkpoint` has the query's files if its offsets bound the rows of a batch, as one record is one sample."""
         self._name = name
@@ -427,6 +304,7 @@ class WindowWriter:
         self._counted = counted
         self._now_ms = now_ms
         self._checkpoint = checkpoint
+        self._python_on_executors = python_on_executors
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Upsert the batch's windows and mark those that are closed by it."""
@@ -453,24 +331,38 @@ class WindowWriter:
             return False
 
     def _write_counted(self, batch: DataFrame, audit: Mapping[str, Any]) -> list[int | None]:
-        """Writes the batch from the driver if the rows fit there, at once or by window, else on the executors."""
+        """Writes the rows of each table from the driver if they fit there, else on the executors."""
         # Read once: every further action would fetch from Kafka and load the state again.
         rows = batch.drop("window").persist()
         try:
+            with_topic = f.col("topic").isNotNull().alias("with_topic")
             newest = f.max("last_event_time_ms").alias("newest")
-            spans = rows.groupBy("window_start").agg(f.count("*").alias("rows"), newest).collect()
-            if sum(span["rows"] for span in spans) <= DRIVER_ROWS_MAX:
+            counted = rows.groupBy("window_start", with_topic).agg(f.count("*").alias("rows"), newest)
+            counts = counted.toArrow().to_pylist()
+            if sum(each["rows"] for each in counts) <= DRIVER_ROWS_MAX:
                 return self._write_collected(batch.sparkSession, rows.toArrow(), audit)
-            stamped = rows.withColumns({name: f.lit(value) for name, value in audit.items()})
-            watermark = self._watermark(max(span["newest"] for span in spans))
-            fits_by_window = len(spans) <= WINDOWS_MAX and max(span["rows"] for span in spans) <= DRIVER_ROWS_MAX
-            oldest = min(span["window_start"] for span in spans)
-            return [
-                place.merge(place.target.rows_of(stamped), audit, oldest, watermark, by_window=fits_by_window)
-                for place in self._places
-            ]
+            watermark = self._watermark(max(each["newest"] for each in counts))
+            return [self._write_place(place, rows, counts, audit, watermark) for place in self._places]
         finally:
             rows.unpersist()
+
+    def _write_place(
+        self,
+        place: Place,
+        rows: DataFrame,
+        counts: Sequence[Mapping[str, Any]],
+        audit: Mapping[str, Any],
+        watermark: datetime,
+    ) -> int | None:
+        """Writes the rows of one table; `counts` are those of `rows` by window, with and without a topic."""
+        own = [each for each in counts if place.target.with_topic in (None, each["with_topic"])]
+        starts = [each["window_start"] for each in own]
+        of_table = place.target.rows_of(rows, audit)
+        count = sum(each["rows"] for each in own)
+        if count <= DRIVER_ROWS_MAX:
+            return self._upsert_collected(rows.sparkSession, place, of_table.toArrow(), audit, watermark)
+        span = Span(count, min(starts), max(starts))
+        return self._upsert_in_parts(place, of_table, span, audit, watermark)
 
     def _write_collected(
         self, session: SparkSession, collected: pa.Table, audit: Mapping[str, Any]
@@ -480,17 +372,28 @@ class WindowWriter:
             for place in self._places:
                 place.window_table.note(place.transaction(audit))
             return [0] * len(self._places)
-        rows = _with_constants(collected, audit)
-        watermark = self._watermark(pc.max(rows["last_event_time_ms"]).as_py())
-        gained: list[int | None] = []
-        for place in self._places:
-            own = place.target.arrow_of(rows)
-            try:
-                gained.append(place.window_table.upsert(own, place.transaction(audit), watermark))
-            except TooManyRows:
-                oldest = pc.min(own["window_start"]).as_py()
-                gained.append(place.merge(session.createDataFrame(own), audit, oldest, watermark, by_window=False))
-        return gained
+        watermark = self._watermark(pc.max(collected["last_event_time_ms"]).as_py())
+        return [
+            self._upsert_collected(session, place, place.target.arrow_of(collected, audit), audit, watermark)
+            for place in self._places
+        ]
+
+    def _upsert_collected(
+        self, session: SparkSession, place: Place, own: pa.Table, audit: Mapping[str, Any], watermark: datetime
+    ) -> int | None:
+        """Writes rows of one table, which lack the columns of `audit`, from the driver if what they meet fits there."""
+        rows = _with_constants(own, audit).select(place.target.table.column_names())
+        try:
+            return place.window_table.upsert(rows, place.transaction(audit), watermark)
+        except TooManyRows:
+            starts = pc.min_max(own["window_start"]).as_py()
+            span = Span(own.num_rows, starts["min"], starts["max"])
+            return self._upsert_in_parts(place, session.createDataFrame(own), span, audit, watermark)
+
+    def _upsert_in_parts(
+        self, place: Place, rows: DataFrame, span: Span, audit: Mapping[str, Any], watermark: datetime
+    ) -> int | None:
+        return place.upsert_in_parts(rows, span, audit, watermark, python_on_executors=self._python_on_executors)
 
     def _watermark(self, newest_ms: int) -> datetime:
         """Returns the time before which Spark drops rows: the newest event less the delay."""

@@ -175,4 +175,5 @@ class Queries:
             now_ms=self._now_ms,
             # A record of ours is a sample of one window; one of another tool may hold many.
             checkpoint=None if self._source.topics.foreign else query_files(self._storage.checkpoints, name),
+            python_on_executors=self._source.pipeline.python_on_executors,
         )

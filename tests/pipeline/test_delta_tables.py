@@ -3,21 +3,20 @@
 import itertools
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming import tables
 from streaming.contract import BROKER_LOAD, PARTITION_LOAD
 from streaming.errors import TableUnavailable
-from streaming.pipeline import delta_tables
-from streaming.pipeline.delta_tables import TooManyRows, WindowTable, create_window_table, fullest
+from streaming.pipeline.delta_tables import TooManyRows, WindowTable, create_window_table
+from streaming.pipeline.part_files import fullest
 from tests.serve.synthetic import Synthetic
 
 START_MS = 1_795_219_200_000
@@ -83,15 +82,14 @@ def test_a_table_of_an_earlier_version_gets_what_remote_storage_holds(tmp_path: 
     assert stored == {(1, 9, None, None), (2, 1, 10, 900)}
 
 
-@pytest.mark.parametrize("rows_max", [1_000, 1], ids=["at once", "a window at a time"])
-def test_a_table_with_a_column_of_a_newer_release_is_written_on(tmp_path: Path, rows_max: int) -> None:
+def test_a_table_with_a_column_of_a_newer_release_is_written_on(tmp_path: Path) -> None:
     root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
     create_window_table(root, BROKER_LOAD)
     DeltaTable(uri).alter.add_columns([Field("of_tomorrow", PrimitiveType("double"))])
     unknown = pa.array([0.5], pa.float64())
     write_deltalake(uri, arrow(window(1, 3)).append_column("of_tomorrow", unknown), mode="append")
     later = {"window_start": datetime(2027, 1, 1, tzinfo=UTC), "window_end": datetime(2027, 1, 2, tzinfo=UTC)}
-    table = WindowTable(uri, BROKER_LOAD, rows_max=rows_max)
+    table = WindowTable(uri, BROKER_LOAD, rows_max=1_000)
     table.upsert(arrow(window(1, 2), window(1, 4, **later)), ("q", 0), NEVER)
     columns = ["sample_count", "of_tomorrow"]
     stored = pa.table(DeltaTable(uri).to_pyarrow_table(columns=columns)).sort_by("sample_count").to_pylist()
@@ -122,10 +120,6 @@ def test_windows_close_whether_their_writer_remembers_them_or_not(tmp_path: Path
 
 
 STEP_MS = 60_000
-_batches = st.lists(
-    st.dictionaries(st.tuples(st.integers(0, 4), st.integers(1, 3)), st.integers(1, 5), min_size=1), max_size=4
-)
-"""Of each batch (window, broker): samples."""
 
 
 def batch(number: int, samples: dict[tuple[int, int], int]) -> pa.Table:
@@ -150,20 +144,7 @@ def stored(root: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in tables.read(root, "broker_load", columns=columns))
 
 
-@pytest.mark.long
-@settings(max_examples=25, deadline=None)
-@given(_batches)
-def test_a_window_at_a_time_gives_what_all_at_once_give(batches: list[dict[tuple[int, int], int]]) -> None:
-    with TemporaryDirectory() as folder:
-        whole, parts = f"{folder}/whole", f"{folder}/parts"
-        tables_of = [new_table(whole, 1_000), new_table(parts, 3)]
-        for number, samples in enumerate(batches):
-            gained = [one.upsert(batch(number, samples), ("q", number), watermark(samples)) for one in tables_of]
-            assert gained[0] == gained[1]
-        assert stored(whole) == stored(parts)
-
-
-def test_a_window_of_too_many_rows_is_left_to_spark(tmp_path: Path) -> None:
+def test_windows_of_too_many_rows_are_left_to_the_executors(tmp_path: Path) -> None:
     root = str(tmp_path)
     new_table(root, 9).upsert(
         batch(0, {(step, broker): 1 for step in range(2) for broker in range(3)}), ("q", 0), NEVER
@@ -172,29 +153,7 @@ def test_a_window_of_too_many_rows_is_left_to_spark(tmp_path: Path) -> None:
     with pytest.raises(TooManyRows):
         new_table(root, 2).upsert(batch(1, {(0, 1): 9}), ("q", 1), NEVER)
     assert stored(root) == before
-    assert new_table(root, 3).upsert(batch(1, {(0, 1): 9}), ("q", 1), NEVER) == 8
-
-
-def test_a_batch_that_was_written_in_part_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root, samples = str(tmp_path), {(0, 1): 1, (1, 1): 2, (2, 1): 3, (2, 2): 4}
-    new_table(root, 9).upsert(batch(0, dict.fromkeys(samples, 1)), ("q", 0), NEVER)
-    put_back, calls = delta_tables._put_back, itertools.count()
-
-    def killed(*arguments: Any) -> Any:
-        if next(calls):
-            raise KeyboardInterrupt
-        return put_back(*arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(delta_tables, "_put_back", killed)
-        with pytest.raises(KeyboardInterrupt):
-            new_table(root, 3).upsert(batch(1, samples), ("q", 1), NEVER)
-    assert [row[4] for row in stored(root)] == [1, 0, 0, 0]
-    again = new_table(root, 3)
-    assert again.upsert(batch(1, samples), ("q", 1), NEVER) is None  # how many are new is not known
-    assert [row[2] for row in stored(root)] == [1, 2, 3, 4]
-    assert again.upsert(batch(1, samples), ("q", 1), NEVER) is None
-    assert again.upsert(batch(2, {(2, 1): 5}), ("q", 2), NEVER) == 2
+    assert new_table(root, 6).upsert(batch(1, {(0, 1): 9}), ("q", 1), NEVER) == 8
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A batch too large for one commit of the driver: window by window, as on an object store, as by MERGE."""
+"""A batch too large for the driver: Spark divides its rows into parts, whose files are committed at once."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -6,25 +6,22 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Field
-from deltalake.schema import PrimitiveType
 from pyspark.sql import SparkSession
 
 from streaming import tables
-from streaming.contract import BROKER_LOAD
-from streaming.pipeline.delta_tables import (
-    create_window_table,
-    finalize_spark,
-    shaped,
-    upsert_by_window,
-    upsert_spark,
-)
+from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, Table
+from streaming.pipeline import part_commits
+from streaming.pipeline.delta_tables import WindowTable, create_window_table
+from streaming.pipeline.part_commits import Span, on_driver, on_executors, part_column
+from streaming.pipeline.part_files import parts_of
 from tests.pipeline.test_delta_tables import START_MS, arrow, window
 from tests.pipeline.test_windows import session
 
 pytestmark = pytest.mark.spark
 
 __all__ = ["session"]  # the fixture
+
+PARTS = 8
 
 
 def at(number: int, broker: int, samples: int) -> dict[str, Any]:
@@ -40,28 +37,49 @@ BATCHES: tuple[tuple[pa.Table, int], ...] = (
 )
 
 
-def test_by_window_the_rows_are_those_of_merge(session: SparkSession, tmp_path: Path) -> None:
-    stored = []
-    for way in ("merge", "by_window"):
-        root = str(tmp_path / way)
-        create_window_table(root, BROKER_LOAD)
-        uri = tables.table_uri(root, "broker_load")
-        DeltaTable(uri).alter.add_columns([Field("of_a_newer_release", PrimitiveType("double"))])
-        for number, (batch, closed) in enumerate(BATCHES):
-            watermark = tables.utc(START_MS + closed * 60_000)
-            rows = shaped(session.createDataFrame(batch), BROKER_LOAD)
-            for _ in range(2):  # a batch that is repeated changes nothing
-                if way == "merge":
-                    upsert_spark(rows, uri, BROKER_LOAD, ("q", number), batch["window_start"][0].as_py())
-                    finalize_spark(session, uri, watermark)
-                else:
-                    upsert_by_window(rows, uri, BROKER_LOAD, ("q", number), watermark)
-        stored.append(
-            sorted(
-                (row["window_start"], row["broker"], row["sample_count"], row["is_final"])
-                for row in tables.read(root, "broker_load")
-            )
-        )
-    assert stored[0] == stored[1]
-    assert [row[2] for row in stored[1]] == [3, 3, 6, 1, 1]
-    assert [row[3] for row in stored[1]] == [True, True, True, True, False]
+@pytest.mark.parametrize("python_on_executors", [True, False])
+def test_rows_of_all_parts_are_upserted_once_also_by_tasks_without_a_row(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python_on_executors: bool
+) -> None:
+    monkeypatch.setattr(part_commits, "_parts", lambda _: PARTS)
+    create_window_table(str(tmp_path), BROKER_LOAD)
+    uri = tables.table_uri(str(tmp_path), "broker_load")
+    table = WindowTable(uri, BROKER_LOAD, rows_max=0)
+    gained: list[int | None] = []
+    for number, (batch, closed) in enumerate(BATCHES):
+        audit = {"is_final": False, "updated_at": tables.utc(START_MS), "batch_id": number, "query_id": "q"}
+        rows = session.createDataFrame(batch.drop_columns(list(audit)))
+        write = (on_executors if python_on_executors else on_driver)(rows, BROKER_LOAD)
+        starts = batch["window_start"].to_pylist()
+        span = Span(batch.num_rows, min(starts), max(starts))
+        for _ in range(2):  # a batch that is repeated changes nothing
+            passed = tables.utc(START_MS + closed * 60_000)
+            gained.append(table.upsert_in_parts(write, span, audit, ("q", number), passed))
+    assert gained == [11, None, 2, None, 1, None]
+    stored = sorted(
+        (row["window_start"], row["broker"], row["sample_count"], row["is_final"])
+        for row in tables.read(str(tmp_path), "broker_load")
+    )
+    assert [row[2] for row in stored] == [3, 3, 6, 1, 1]
+    assert [row[3] for row in stored] == [True, True, True, True, False]
+    by_spark = session.read.format("delta").load(uri).where("sample_count = 6").select("broker", "is_final").collect()
+    assert [tuple(row) for row in by_spark] == [(2, True)]  # another reader, which goes by our statistics
+
+
+KEYS: tuple[tuple[Table, dict[str, list[Any]]], ...] = (
+    (
+        PARTITION_LOAD,
+        {"broker": [1, 2, 3], "topic": ["t", "", "t\u00e4glich \U0001f600"], "partition": [0, 7, 999_999]},
+    ),
+    (BROKER_LOAD, {"broker": [0, 1, 2_147_483_647]}),
+    (GROUP_LAG, {"group_id": ["g", "\u7fa4", "g-2"], "topic": ["a", "b", "c"], "partition": [0, 1, 2]}),
+)
+
+
+@pytest.mark.parametrize(("table", "columns"), KEYS, ids=lambda value: getattr(value, "name", ""))
+def test_spark_and_arrow_count_parts_alike(session: SparkSession, table: Table, columns: dict[str, list[Any]]) -> None:
+    kinds = tables.row_schema(table)
+    given = columns | {"kafka_cluster": ["main", "\u00e9", "c"], "window_start": [tables.utc(START_MS)] * 3}
+    rows = pa.table({name: pa.array(values, kinds.field(name).type) for name, values in given.items()})
+    numbers = session.createDataFrame(rows).select(part_column(table, PARTS * 512)).toArrow()
+    assert numbers[0].to_pylist() == parts_of(rows, table.key, PARTS * 512).tolist()

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.contract import Table
-from streaming.pipeline import delta_tables, rejects, rollups, upkeep
+from streaming.pipeline import delta_tables, part_commits, rejects, rollups, upkeep
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.delta_tables import WindowTable
 from streaming.pipeline.guards import STILL_MADE, WINDOWS_VERSION
@@ -181,11 +181,11 @@ def in_the_jvm(settings: Settings) -> Settings:
     ("driver_rows_max", "python", "version"),
     [
         (delta_tables.DRIVER_ROWS_MAX, True, WINDOWS_VERSION),
-        (10, True, WINDOWS_VERSION),
         (0, True, WINDOWS_VERSION),
+        (0, False, WINDOWS_VERSION),
         (delta_tables.DRIVER_ROWS_MAX, False, 3),
     ],
-    ids=["by the driver", "by the driver, window by window", "by MERGE", "summed in the JVM, state of version 3"],
+    ids=["by the driver", "by executors", "by the driver in parts", "summed in the JVM, state of version 3"],
 )
 def test_windows_equal_a_recount_whatever_the_order(
     session: SparkSession,
@@ -196,6 +196,7 @@ def test_windows_equal_a_recount_whatever_the_order(
     version: int,
 ) -> None:
     monkeypatch.setattr(delta_tables, "DRIVER_ROWS_MAX", driver_rows_max)
+    monkeypatch.setattr(part_commits, "ROWS_OF_PART", 5)
     own = own if python else in_the_jvm(own)
     chance = random.Random(7)
     records = [
@@ -227,9 +228,8 @@ def test_windows_equal_a_recount_whatever_the_order(
         assert not row["is_final"]
     written = tables.open_table(own.storage.tables, "partition_load")
     assert written is not None
-    commits = [commit["operation"] for commit in written.history()]
-    assert ("MERGE" in commits) is (driver_rows_max == 0)
-    assert commits.count("WRITE") == {10: len({start for start, _, _ in wanted}), 0: 0}.get(driver_rows_max, 1)
+    assert any("-of-4-" in file for file in written.file_uris()) is (driver_rows_max == 0)
+    assert [commit["operation"] for commit in written.history()].count("WRITE") == 1
 
 
 def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkSession, own: Settings) -> None:
@@ -297,7 +297,7 @@ def test_batches_are_written_while_a_job_of_the_upkeep_takes_its_time(
         stop(queries)
 
 
-def test_a_batch_that_meets_more_windows_than_the_driver_should_hold_is_merged(
+def test_a_batch_that_meets_more_windows_than_the_driver_should_hold_is_written_by_executors(
     session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def small_table(location: str, table: Table, *, rows_max: int) -> WindowTable:
@@ -313,9 +313,9 @@ def test_a_batch_that_meets_more_windows_than_the_driver_should_hold_is_merged(
     wanted = {(start, broker): samples for (start, broker, _), (_, _, samples, _) in recount(records).items()}
     rows = tables.read(own.storage.tables, "partition_load")
     assert {(tables.to_ms(row["window_start"]), row["broker"]): row["sample_count"] for row in rows} == wanted
-    merged = tables.open_table(own.storage.tables, "partition_load")
-    assert merged is not None
-    assert "MERGE" in {commit["operation"] for commit in merged.history()}
+    written = tables.open_table(own.storage.tables, "partition_load")
+    assert written is not None
+    assert all("-of-1-" in file for file in written.file_uris())
 
 
 @pytest.mark.parametrize("version", [*sorted(STILL_MADE), WINDOWS_VERSION])

@@ -1,0 +1,242 @@
+"""Upserts in parts without Spark: they equal the driver's, and a kill between files and commit changes nothing."""
+
+import itertools
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
+from deltalake.transaction import AddAction
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import compute as pc
+from pyarrow import parquet as pq
+
+from streaming import tables
+from streaming.contract import BROKER_LOAD
+from streaming.pipeline import part_commits, part_files
+from streaming.pipeline.delta_tables import WindowTable
+from streaming.pipeline.part_commits import Span, WritesParts
+from streaming.pipeline.part_files import PartResult, Upsert, parts_of, write_part
+from streaming.tables.upkeep import join_small_files, remove_old_files
+from tests.pipeline.test_delta_tables import (
+    NEVER,
+    START_MS,
+    STEP_MS,
+    arrow,
+    batch,
+    new_table,
+    stored,
+    watermark,
+    window,
+)
+
+AUDIT = ("is_final", "updated_at", "batch_id", "query_id")
+DAYS_3_S = 3 * 86_400
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rows a part, so that a handful of rows makes several."""
+    monkeypatch.setattr(part_commits, "ROWS_OF_PART", 3)
+
+
+def in_arrow(rows: pa.Table, key: tuple[str, ...]) -> WritesParts:
+    """Writes all parts of `rows` in this process."""
+
+    def write(wanted: Upsert) -> list[PartResult]:
+        numbers = parts_of(rows, key, wanted.parts) if wanted.parts > 1 else np.zeros(rows.num_rows)
+        return [
+            write_part(rows.filter(pa.array(numbers == part)).to_batches(), part, wanted)
+            for part in range(wanted.parts)
+        ]
+
+    return write
+
+
+def upsert(table: WindowTable, rows: pa.Table, number: int, passed: datetime, query: str = "q") -> int | None:
+    """Upserts rows of BROKER_LOAD in parts, as the batch of this number."""
+    audit = {"is_final": False, "updated_at": tables.utc(START_MS), "batch_id": number, "query_id": query}
+    starts = pc.min_max(rows["window_start"]).as_py()
+    span = Span(rows.num_rows, starts["min"], starts["max"])
+    write = in_arrow(rows.drop_columns(list(AUDIT)), BROKER_LOAD.key)
+    return table.upsert_in_parts(write, span, audit, (query, number), passed)
+
+
+_batches = st.lists(
+    st.dictionaries(st.tuples(st.integers(0, 4), st.integers(1, 9)), st.integers(1, 5), min_size=1),
+    min_size=1, max_size=5,
+)  # fmt: skip
+"""Of each batch (window, broker): samples."""
+
+
+@settings(max_examples=10, deadline=None)
+@given(_batches, st.lists(st.booleans(), min_size=5, max_size=5))
+def test_parts_give_what_the_driver_gives_whoever_wrote_before(
+    batches: list[dict[tuple[int, int], int]], in_parts: list[bool]
+) -> None:
+    with TemporaryDirectory() as folder:
+        driver, mixed = f"{folder}/driver", f"{folder}/mixed"
+        whole, parts = new_table(driver, 1_000), new_table(mixed, 1_000)
+        for number, samples in enumerate(batches):
+            rows, passed = batch(number, samples), watermark(samples)
+            gained = whole.upsert(rows, ("q", number), passed)
+            if in_parts[number]:
+                assert upsert(parts, rows, number, passed) == gained
+            else:
+                assert parts.upsert(rows, ("q", number), passed) == gained
+            assert stored(mixed) == stored(driver)
+
+
+def files(uri: str) -> set[str]:
+    return {os.path.relpath(path, uri) for path in map(str, Path(uri).rglob("*.parquet"))}
+
+
+def test_a_batch_that_is_killed_between_files_and_commit_leaves_no_row_and_its_files_are_removed(
+    tmp_path: Path,
+) -> None:
+    root, samples = str(tmp_path), {(step, broker): 1 + broker for step in range(2) for broker in range(9)}
+    table = new_table(root, 9)
+    uri = tables.table_uri(root, "broker_load")
+    assert upsert(table, batch(0, samples), 0, NEVER) == sum(samples.values())
+    before = stored(root)
+    fuller = batch(1, {key: count + 1 for key, count in samples.items()})
+    write, wanted = in_arrow(fuller.drop_columns(list(AUDIT)), BROKER_LOAD.key), itertools.count()
+    audit = {"is_final": False, "updated_at": tables.utc(START_MS), "batch_id": 1, "query_id": "q"}
+    span = Span(len(samples), tables.utc(START_MS), tables.utc(START_MS + STEP_MS))
+    for parts_written in (1, None):  # killed within the files, and after all of them
+
+        def killed(plan: Upsert, most: int | None = parts_written) -> list[PartResult]:
+            if most is None:
+                write(plan)
+            else:
+                rows = fuller.drop_columns(list(AUDIT))
+                rows = rows.filter(pa.array(parts_of(rows, BROKER_LOAD.key, plan.parts) == 0))
+                write_part(rows.to_batches(), 0, plan)
+            next(wanted)
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            new_table(root, 9).upsert_in_parts(killed, span, audit, ("q", 1), NEVER)
+        assert stored(root) == before
+    orphans = files(uri) - {os.path.relpath(path.removeprefix("file://"), uri) for path in DeltaTable(uri).file_uris()}
+    assert len(orphans) > 2
+    assert upsert(new_table(root, 9), fuller, 1, NEVER) == len(samples)
+    assert upsert(new_table(root, 9), fuller, 1, NEVER) is None  # repeated, as after a kill behind the commit
+    after = stored(root)
+    assert [row[2] for row in after] == [row[2] + 1 for row in before]
+    for path in orphans:
+        then = os.stat(f"{uri}/{path}").st_mtime - DAYS_3_S
+        os.utime(f"{uri}/{path}", (then, then))
+    remove_old_files(DeltaTable(uri))
+    assert not orphans & files(uri)
+    assert stored(root) == after
+
+
+def test_a_lost_checkpoint_replaces_no_fuller_and_no_final_window(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    table = new_table(root, 9)
+    full = {(step, broker): 5 for step in range(3) for broker in range(6)}
+    upsert(table, batch(0, full), 0, tables.utc(START_MS + 2 * STEP_MS))  # two windows are closed
+    again = dict.fromkeys(full, 3) | {(0, 0): 9, (2, 1): 7, (1, 9): 1}
+    assert upsert(new_table(root, 9), batch(0, again), 0, NEVER, query="new") is None
+    counts = {(tables.to_ms(row[0]) - START_MS) // STEP_MS * 10 + row[1]: row[2:4] for row in stored(root)}
+    assert counts[0] == (5, True)
+    assert counts[21] == (7, False)
+    assert counts[19] == (1, False)  # a key that a closed window lacked
+    assert len(counts) == len(full) + 1
+    upsert(new_table(root, 9), batch(1, {(4, 0): 1}), 1, tables.utc(START_MS + 4 * STEP_MS), query="new")
+    assert [row[3] for row in stored(root)] == [True] * 19 + [False]
+
+
+def test_files_that_the_upkeep_has_joined_are_met_too(tmp_path: Path) -> None:
+    root = f"file://{tmp_path}"
+    uri = tables.table_uri(root, "broker_load")
+    table = new_table(root, 9)
+    samples = {(0, broker): 2 for broker in range(12)}
+    upsert(table, batch(0, samples), 0, NEVER)
+    many = len(DeltaTable(uri).file_uris())
+    join_small_files(DeltaTable(uri))
+    assert len(DeltaTable(uri).file_uris()) < many
+    assert upsert(table, batch(1, {(0, 3): 4, (1, 3): 1}), 1, tables.utc(START_MS + STEP_MS)) == 3
+    assert [row[2] for row in stored(root)] == [2, 2, 2, 4, *[2] * 8, 1]
+    assert [row[3] for row in stored(root)] == [True] * 12 + [False]
+
+
+def test_a_table_of_one_partition_and_of_a_newer_release_is_written_on(tmp_path: Path) -> None:
+    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
+    columns = [field for field in tables.arrow_schema(BROKER_LOAD) if field.name != "rack"]
+    DeltaTable.create(uri, pa.schema(columns))
+    table = new_table(root, 9)
+    DeltaTable(uri).alter.add_columns([Field("of_tomorrow", PrimitiveType("double"))])
+    closed = tables.utc(START_MS + STEP_MS)
+    upsert(table, batch(0, {(0, broker): 2 for broker in range(5)}), 0, NEVER)
+    upsert(table, batch(1, {(0, 1): 9, (1, 1): 4, (1, 2): 4}), 1, closed)
+    upsert(table, batch(2, {(0, 1): 11, (1, 1): 5}), 2, closed)
+    assert [row[1:4] for row in stored(root)] == [
+        (0, 2, True), (1, 9, True), (2, 2, True), (3, 2, True), (4, 2, True), (1, 5, False), (2, 4, False),
+    ]  # fmt: skip
+    read = pa.table(DeltaTable(uri).to_pyarrow_table(columns=["of_tomorrow", "rack"]))
+    assert read.num_rows == read["of_tomorrow"].null_count == 7
+
+
+def test_a_file_with_the_times_of_spark_is_met(tmp_path: Path) -> None:
+    """Spark's MERGE of earlier releases wrote times of 96 bits."""
+    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
+    table = new_table(root, 9)
+    old = batch(0, {(0, 1): 2, (0, 2): 2})
+    (tmp_path / "broker_load" / "is_final=false").mkdir()
+    path = "is_final=false/part-00000-0-c000.snappy.parquet"
+    pq.write_table(old.drop_columns(["is_final"]), f"{uri}/{path}", use_deprecated_int96_timestamps=True)
+    size = os.stat(f"{uri}/{path}").st_size
+    action = AddAction(path, size, {"is_final": "false"}, START_MS, True, '{"numRecords": 2}')
+    delta = DeltaTable(uri)
+    delta.create_write_transaction([action], "append", delta.schema(), partition_by=["is_final"])
+    assert upsert(table, batch(1, {(0, 1): 5}), 1, tables.utc(START_MS + STEP_MS)) == 3
+    assert [row[1:4] for row in stored(root)] == [(1, 5, True), (2, 2, True)]
+
+
+@pytest.mark.parametrize(
+    ("broken", "named"),
+    [
+        ({"window_end": tables.utc(START_MS)}, "window_ends_after_start"),
+        ({"sample_count": 0}, "has_samples"),
+        ({"first_event_time_ms": START_MS + 5, "last_event_time_ms": START_MS}, "samples_in_order"),
+        ({"kafka_cluster": None}, "kafka_cluster"),
+    ],
+)
+def test_rows_that_make_no_sense_are_refused(tmp_path: Path, broken: dict[str, Any], named: str) -> None:
+    table = new_table(str(tmp_path), 9)
+    with pytest.raises(ValueError, match=named):
+        upsert(table, arrow(window(1, 3) | broken), 0, NEVER)
+    assert stored(str(tmp_path)) == []
+
+
+def test_statistics_of_files_rule_out_other_windows_and_brokers(tmp_path: Path) -> None:
+    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
+    upsert(new_table(root, 9), batch(0, {(0, 1): 1, (3, 2): 1}), 0, tables.utc(START_MS + STEP_MS))
+    actions = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).sort_by("min.window_start").to_pylist()
+    assert [row["partition.is_final"] for row in actions] == [True, False]
+    for row, step, broker in zip(actions, (0, 3), (1, 2), strict=True):
+        assert tables.to_ms(row["min.window_start"].replace(tzinfo=UTC)) == START_MS + step * STEP_MS
+        assert row["min.window_start"] == row["max.window_start"]
+        assert (row["min.broker"], row["max.broker"], row["num_records"]) == (broker, broker, 1)
+        assert (row["null_count.rack"], row["min.kafka_cluster"]) == (1, "test")
+
+
+@given(st.integers(0, 7), st.integers(0, 7), st.lists(st.integers(0, 10**6), min_size=1, max_size=50))
+def test_files_of_another_part_are_left_out_only_if_they_hold_no_row_of_it(
+    one: int, other: int, numbers: list[int]
+) -> None:
+    written, wanted = 2**one, 2**other
+    for number in numbers:
+        path = f"is_final=true/part-{number % written}-of-{written}-7-x.parquet"
+        assert part_files.may_hold(path, number % wanted, wanted) is not False
+        if part_files.may_hold(path, number % wanted, wanted):
+            assert written % wanted == 0
