@@ -60,8 +60,8 @@ def compiled(function: F) -> F:
 
 
 def compiled_apart(function: F) -> F:
-    """As `compiled`, but the function does not become part of its callers: for what most plans never call, which would
-    make all code longer and its compilation take minutes.
+    """Returns `function` in machine code, as `compiled` does, but not as part of its callers. It is for what most plans
+    never call: as part of its callers that would make their code longer, and their compilation take minutes.
     """
     return _kept(function, {"_nrt": False})
 

@@ -102,8 +102,8 @@ class PlannerPolicy:
     )
     failover_headroom: FailoverHeadroom = knob(
         "none",
-        "Plans aim at leaving every broker room in its capacity of bytes out for the leaders that it takes over if any "
-        "one broker, or all brokers of any one rack, go offline; none: plans leave no such room.",
+        "What may go offline without another broker exceeding its capacity of bytes out, as it takes leaders over: any "
+        "one broker, or all brokers of any one rack. Plans aim at it; none: they do not.",
     )
     movements_max: int | None = knob(None, "A plan changes no more partitions than this; null: no limit.", ge=0)
     bytes_max: float | None = knob(None, "A plan copies no more than this; null: no limit.", unit="bytes", ge=0)

@@ -7,7 +7,7 @@ import click
 
 from streaming.commands.console import echo
 from streaming.commands.options import effective_from, json_option, settings_options
-from streaming.commands.reloading import Source
+from streaming.commands.reloading import SettingsSource
 from streaming.config import DEFAULT, flatten
 from streaming.runtime.secrets import Masking
 from streaming.settings import KafkaSettings
@@ -21,7 +21,7 @@ from streaming.settings import KafkaSettings
 def config(config_file: Path | None, assignments: tuple[str, ...], as_json: bool, changed: bool, check: bool) -> int:
     """Effective settings and where each came from (default, file, environment, flag), secrets masked."""
     if check:
-        clusters, _ = Source(config_file, assignments).read()
+        clusters, _ = SettingsSource(config_file, assignments).read()
         echo(f"the settings are sound: {', '.join(clusters)}")
         return 0
     effective = effective_from(config_file, assignments)

@@ -30,8 +30,8 @@ from streaming.settings import Settings
 from streaming.settings.changes import (
     OF_ONE_CLUSTER,
     Adjust,
-    Changes,
     Clusters,
+    RoleChanges,
     RoleOf,
     changes,
     must_adjust,
@@ -47,7 +47,7 @@ RETRY_S = 0.5
 """Time between two tries to end a role, which may not have begun its work yet."""
 
 
-class Source:
+class SettingsSource:
     """The file, flags and cluster of a command line, from which its settings are read again and again."""
 
     def __init__(self, config_file: Path | None, assignments: tuple[str, ...], role: str | None = None) -> None:
@@ -97,7 +97,7 @@ class Reloading:
         """The role takes changed clusters by `adjust`, called in another thread than the main one."""
         self._adjust = adjust
 
-    def follow(self, source: Source, clusters: Clusters) -> None:
+    def follow(self, source: SettingsSource, clusters: Clusters) -> None:
         """From now on settings that differ from those of these clusters count."""
         threading.Thread(target=self._follow, args=(source, clusters), name="settings", daemon=True).start()
 
@@ -109,7 +109,7 @@ class Reloading:
         else:
             self._asked.put(None)
 
-    def _follow(self, source: Source, clusters: Clusters) -> None:
+    def _follow(self, source: SettingsSource, clusters: Clusters) -> None:
         while True:
             self._asked.get()
             while not self._asked.empty():
@@ -162,7 +162,7 @@ class Reloading:
 class RunSettings:
     """The settings in force of `rebalancer run`, and its locks on the tables of all clusters."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SettingsSource) -> None:
         """Build it before the settings are read: a file that changes in between has then changed."""
         self._source = source
         self._file = SettingsFile(source.file)
@@ -186,7 +186,7 @@ class RunSettings:
         """Returns the roles that these settings need."""
         return roles_of(self.clusters)
 
-    def reload(self, *, asked: bool) -> Changes | None:
+    def reload(self, *, asked: bool) -> RoleChanges | None:
         """See `streaming.runtime.supervisor.Settled`."""
         if not asked and not self._file.has_changed():
             return None
@@ -231,7 +231,7 @@ def _roots(clusters: Clusters) -> set[str]:
     return {settings.storage.tables for settings in clusters.values()}
 
 
-def _read(source: Source) -> dict[str, Settings] | None:
+def _read(source: SettingsSource) -> dict[str, Settings] | None:
     """The clusters that are meant; None if the settings are refused."""
     try:
         if source.file is not None and not source.file.read_bytes().strip():
@@ -252,7 +252,7 @@ def _refused(error: Exception) -> None:
     log.error("settings_refused", error=named, hint="the settings of before stay in force")
 
 
-def _log_changes(found: Changes, old: Clusters, new: Clusters) -> None:
+def _log_changes(found: RoleChanges, old: Clusters, new: Clusters) -> None:
     if not found:
         log.info("settings_unchanged", role="run")
         return

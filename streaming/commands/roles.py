@@ -11,7 +11,7 @@ import structlog
 
 from streaming.commands.options import cluster_named, settings_of_clusters, settings_options
 from streaming.commands.places import check_places
-from streaming.commands.reloading import Reloading, RunSettings, Source
+from streaming.commands.reloading import Reloading, RunSettings, SettingsSource
 from streaming.errors import BEGIN_ANEW, RebalancerError
 from streaming.runtime import clocks
 from streaming.settings import KafkaSettings, Settings
@@ -58,7 +58,7 @@ def _role_of_clusters(
     that it can't follow.
     """
     reloading = Reloading(role)  # before settings are read: no change between reading and following is missed
-    source = Source(config_file, assignments, role)
+    source = SettingsSource(config_file, assignments, role)
     clusters = settings_of_clusters(config_file, assignments)
     meant = source.meant(clusters)
     _prepare(clusters, [*meant.values()], has_jvm=has_jvm, has_roles=False)
@@ -159,7 +159,7 @@ def run(config_file: ConfigFile, assignments: Assignments) -> int:
     """
     from streaming.runtime.supervisor import run_all
 
-    source = Source(config_file, assignments)
+    source = SettingsSource(config_file, assignments)
     arguments = [*(("--config", str(config_file)) if config_file else ())]
     cluster = cluster_named()
     arguments += ["--cluster", cluster] if cluster is not None else []

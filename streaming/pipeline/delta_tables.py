@@ -30,7 +30,7 @@ from streaming.errors import TableUnavailable
 from streaming.pipeline.checkpoints import CheckpointFiles, records_planned
 from streaming.pipeline.guards import transaction_id
 from streaming.pipeline.lateness import CountedSamples
-from streaming.pipeline.part_commits import Span, WritesParts, commit, gained, on_driver, on_executors, planned
+from streaming.pipeline.part_commits import BatchSpan, WritesParts, commit, gained, on_driver, on_executors, planned
 from streaming.pipeline.part_files import FINAL, Rule, closed_by, fullest
 from streaming.pipeline.records import SPARK_TYPES
 
@@ -121,7 +121,7 @@ class WindowTable:
     def upsert_in_parts(
         self,
         write: WritesParts,
-        span: Span,
+        span: BatchSpan,
         audit: Mapping[str, Any],
         transaction: tuple[str, int],
         watermark: datetime,
@@ -276,7 +276,13 @@ class Place:
         return transaction_id(audit["query_id"], self.target.table), audit["batch_id"]
 
     def upsert_in_parts(
-        self, rows: DataFrame, span: Span, audit: Mapping[str, Any], watermark: datetime, *, python_on_executors: bool
+        self,
+        rows: DataFrame,
+        span: BatchSpan,
+        audit: Mapping[str, Any],
+        watermark: datetime,
+        *,
+        python_on_executors: bool,
     ) -> int | None:
         """Upserts rows that have the table's columns but those of `audit`, as `WindowTable.upsert_in_parts` does."""
         write = (on_executors if python_on_executors else on_driver)(rows, self.target.table)
@@ -361,7 +367,7 @@ class WindowWriter:
         count = sum(each["rows"] for each in own)
         if count <= DRIVER_ROWS_MAX:
             return self._upsert_collected(rows.sparkSession, place, of_table.toArrow(), audit, watermark)
-        span = Span(count, min(starts), max(starts))
+        span = BatchSpan(count, min(starts), max(starts))
         return self._upsert_in_parts(place, of_table, span, audit, watermark)
 
     def _write_collected(
@@ -387,11 +393,11 @@ class WindowWriter:
             return place.window_table.upsert(rows, place.transaction(audit), watermark)
         except TooManyRows:
             starts = pc.min_max(own["window_start"]).as_py()
-            span = Span(own.num_rows, starts["min"], starts["max"])
+            span = BatchSpan(own.num_rows, starts["min"], starts["max"])
             return self._upsert_in_parts(place, session.createDataFrame(own), span, audit, watermark)
 
     def _upsert_in_parts(
-        self, place: Place, rows: DataFrame, span: Span, audit: Mapping[str, Any], watermark: datetime
+        self, place: Place, rows: DataFrame, span: BatchSpan, audit: Mapping[str, Any], watermark: datetime
     ) -> int | None:
         return place.upsert_in_parts(rows, span, audit, watermark, python_on_executors=self._python_on_executors)
 

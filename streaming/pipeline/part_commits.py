@@ -41,7 +41,7 @@ cloudpickle.register_pickle_by_value(part_files)  # type: ignore[no-untyped-call
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class BatchSpan:
     """How many rows a batch has, and the first and last start of their windows."""
 
     rows: int
@@ -59,7 +59,7 @@ class Met:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WritePlan:
     """How a batch goes into a table: what the tasks do, and the files that they may meet."""
 
     upsert: Upsert
@@ -73,13 +73,13 @@ WritesParts = Callable[[Upsert], Sequence[PartResult]]
 def planned(
     delta: DeltaTable,
     table: Table,
-    span: Span,
+    span: BatchSpan,
     *,
     audit: Mapping[str, Any],
     rules: Sequence[Rule],
     watermark: datetime,
     open_since: datetime | None,
-) -> Plan:
+) -> WritePlan:
     """Plans the upsert of a batch whose rows lack the columns of `audit`; raises DeltaError, OSError.
 
     `open_since` is the start of the oldest open window, needed where open and closed rows share files.
@@ -99,7 +99,7 @@ def planned(
         files=tuple(each.file for each in met),
         is_partitioned=is_partitioned,
     )
-    return Plan(wanted, met)
+    return WritePlan(wanted, met)
 
 
 def on_executors(rows: DataFrame, table: Table) -> WritesParts:
@@ -131,7 +131,7 @@ def on_driver(rows: DataFrame, table: Table) -> WritesParts:
 
 
 def commit(
-    delta: DeltaTable, plan: Plan, results: Sequence[PartResult], transaction: tuple[str, int], *, now_ms: int
+    delta: DeltaTable, plan: WritePlan, results: Sequence[PartResult], transaction: tuple[str, int], *, now_ms: int
 ) -> None:
     """Takes the files that are not final out of the table and the new ones in; raises DeltaError, OSError."""
     removed = [
@@ -182,7 +182,7 @@ def _parts(rows: int) -> int:
     return parts
 
 
-def _met(delta: DeltaTable, span: Span, since: datetime | None) -> tuple[Met, ...]:
+def _met(delta: DeltaTable, span: BatchSpan, since: datetime | None) -> tuple[Met, ...]:
     """The files whose rows the batch may meet, by the log's statistics: those of open windows up to the newest of the
     batch, and those of closed windows that the batch has rows of. `since` is given where files hold both kinds.
     """

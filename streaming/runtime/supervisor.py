@@ -27,7 +27,7 @@ import structlog
 
 from streaming.runtime import processes
 from streaming.runtime.own_process import has_own_terminal
-from streaming.settings.changes import ROLES, Changes, RoleOf
+from streaming.settings.changes import ROLES, RoleChanges, RoleOf
 
 log = structlog.get_logger()
 
@@ -103,7 +103,7 @@ class Supervisor:
         for role in self.roles:
             self._add(role)
 
-    def change(self, changes: Changes) -> None:
+    def change(self, changes: RoleChanges) -> None:
         """Start, end and restart roles. Returns at once: `poll` starts anew what has ended by then, and kills what has
         not ended in time. A role of all clusters reads the settings again, whether they have changed for it or not.
         """
@@ -252,7 +252,7 @@ class Settled(Protocol):
     def roles(self) -> Sequence[RoleOf]:
         """Returns the roles that these settings need."""
 
-    def reload(self, *, asked: bool) -> Changes | None:
+    def reload(self, *, asked: bool) -> RoleChanges | None:
         """Returns what new settings change, which are in force from now on; None if there are none. `asked`: somebody
         says so; else the file is looked at. Raises nothing: settings that are refused are logged.
         """

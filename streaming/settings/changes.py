@@ -43,7 +43,7 @@ class RoleOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class RoleChanges:
     """What becomes of the roles as settings change. A role that is nowhere here runs on untouched."""
 
     started: tuple[RoleOf, ...] = ()
@@ -91,12 +91,12 @@ def roles_of(clusters: Clusters) -> list[RoleOf]:
     return found
 
 
-def changes(old: Clusters, new: Clusters) -> Changes:
+def changes(old: Clusters, new: Clusters) -> RoleChanges:
     """Returns what becomes of each role as `new` takes the place of `old`."""
     before, after = roles_of(old), roles_of(new)
     both = [role for role in after if role in before]
     restarted = tuple(role for role in both if must_restart(role, old, new))
-    return Changes(
+    return RoleChanges(
         started=tuple(role for role in after if role not in before),
         ended=tuple(role for role in before if role not in after),
         restarted=restarted,

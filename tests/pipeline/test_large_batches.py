@@ -12,7 +12,7 @@ from streaming import tables
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, Table
 from streaming.pipeline import part_commits
 from streaming.pipeline.delta_tables import WindowTable, create_window_table
-from streaming.pipeline.part_commits import Span, on_driver, on_executors, part_column
+from streaming.pipeline.part_commits import BatchSpan, on_driver, on_executors, part_column
 from streaming.pipeline.part_files import parts_of
 from tests.pipeline.test_delta_tables import START_MS, arrow, window
 from tests.pipeline.test_windows import session
@@ -51,7 +51,7 @@ def test_rows_of_all_parts_are_upserted_once_also_by_tasks_without_a_row(
         rows = session.createDataFrame(batch.drop_columns(list(audit)))
         write = (on_executors if python_on_executors else on_driver)(rows, BROKER_LOAD)
         starts = batch["window_start"].to_pylist()
-        span = Span(batch.num_rows, min(starts), max(starts))
+        span = BatchSpan(batch.num_rows, min(starts), max(starts))
         for _ in range(2):  # a batch that is repeated changes nothing
             passed = tables.utc(START_MS + closed * 60_000)
             gained.append(table.upsert_in_parts(write, span, audit, ("q", number), passed))

@@ -22,7 +22,7 @@ from streaming import tables
 from streaming.contract import BROKER_LOAD
 from streaming.pipeline import part_commits, part_files
 from streaming.pipeline.delta_tables import WindowTable
-from streaming.pipeline.part_commits import Span, WritesParts
+from streaming.pipeline.part_commits import BatchSpan, WritesParts
 from streaming.pipeline.part_files import PartResult, Upsert, parts_of, write_part
 from streaming.tables.upkeep import join_small_files, remove_old_files
 from tests.pipeline.test_delta_tables import (
@@ -64,7 +64,7 @@ def upsert(table: WindowTable, rows: pa.Table, number: int, passed: datetime, qu
     """Upserts rows of BROKER_LOAD in parts, as the batch of this number."""
     audit = {"is_final": False, "updated_at": tables.utc(START_MS), "batch_id": number, "query_id": query}
     starts = pc.min_max(rows["window_start"]).as_py()
-    span = Span(rows.num_rows, starts["min"], starts["max"])
+    span = BatchSpan(rows.num_rows, starts["min"], starts["max"])
     write = in_arrow(rows.drop_columns(list(AUDIT)), BROKER_LOAD.key)
     return table.upsert_in_parts(write, span, audit, (query, number), passed)
 
@@ -109,7 +109,7 @@ def test_a_batch_that_is_killed_between_files_and_commit_leaves_no_row_and_its_f
     fuller = batch(1, {key: count + 1 for key, count in samples.items()})
     write, wanted = in_arrow(fuller.drop_columns(list(AUDIT)), BROKER_LOAD.key), itertools.count()
     audit = {"is_final": False, "updated_at": tables.utc(START_MS), "batch_id": 1, "query_id": "q"}
-    span = Span(len(samples), tables.utc(START_MS), tables.utc(START_MS + STEP_MS))
+    span = BatchSpan(len(samples), tables.utc(START_MS), tables.utc(START_MS + STEP_MS))
     for parts_written in (1, None):  # killed within the files, and after all of them
 
         def killed(plan: Upsert, most: int | None = parts_written) -> list[PartResult]:
@@ -162,7 +162,7 @@ def test_files_that_the_upkeep_has_joined_are_met_too(tmp_path: Path) -> None:
     samples = {(0, broker): 2 for broker in range(12)}
     upsert(table, batch(0, samples), 0, NEVER)
     many = len(DeltaTable(uri).file_uris())
-    join_small_files(DeltaTable(uri))
+    join_small_files(root, BROKER_LOAD)
     assert len(DeltaTable(uri).file_uris()) < many
     assert upsert(table, batch(1, {(0, 3): 4, (1, 3): 1}), 1, tables.utc(START_MS + STEP_MS)) == 3
     assert [row[2] for row in stored(root)] == [2, 2, 2, 4, *[2] * 8, 1]

@@ -10,7 +10,7 @@ import pytest
 import streaming
 from streaming.config import load_clusters
 from streaming.settings import Settings
-from streaming.settings.changes import READ_BY, ROLES, Changes, changes, roles_of
+from streaming.settings.changes import READ_BY, ROLES, RoleChanges, changes, roles_of
 
 SHELL = Path(streaming.__file__).parent
 EAST, WEST = ({"kafka": {"bootstrap_servers": [f"{name}:9092"]}} for name in ("east", "west"))
@@ -35,7 +35,7 @@ def with_key(cluster: dict[str, Any], **sections: Any) -> dict[str, Any]:
     return cluster | sections
 
 
-def names(found: Changes) -> dict[str, tuple[str, ...]]:
+def names(found: RoleChanges) -> dict[str, tuple[str, ...]]:
     kinds = ("started", "ended", "restarted", "adjusted")
     shown = {kind: tuple(role.name for role in getattr(found, kind)) for kind in kinds}
     return {kind: roles for kind, roles in shown.items() if roles}

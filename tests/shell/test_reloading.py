@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from streaming.cli import run
-from streaming.commands.reloading import Reloading, RunSettings, Source
+from streaming.commands.reloading import Reloading, RunSettings, SettingsSource
 from streaming.errors import RefusedForSafety
 from streaming.runtime import processes
 from streaming.runtime.locks import exclusive
@@ -172,7 +172,7 @@ def _handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-class Changed(Source):
+class Changed(SettingsSource):
     """Settings that have changed."""
 
     def __init__(self) -> None:
@@ -225,7 +225,7 @@ def test_a_terminal_that_is_closed_ends_a_role_in_order(tmp_path: Path) -> None:
 def test_run_takes_no_settings_whose_tables_another_run_has(tmp_path: Path) -> None:
     file = tmp_path / "rebalancer.yaml"
     write(file, settings_for(tmp_path, "east", "west"))
-    settled = RunSettings(Source(file, ()))
+    settled = RunSettings(SettingsSource(file, ()))
     with settled.locked(settled._source.read()[1]):
         settled.lock()
         assert settled.reload(asked=False) is None
@@ -248,7 +248,7 @@ def test_run_takes_no_settings_whose_tables_another_run_has(tmp_path: Path) -> N
 def test_a_run_whose_tables_another_run_has_does_not_start(tmp_path: Path) -> None:
     file = tmp_path / "rebalancer.yaml"
     write(file, settings_for(tmp_path, "east", "west"))
-    settled = RunSettings(Source(file, ()))
+    settled = RunSettings(SettingsSource(file, ()))
     with (
         exclusive(str(tmp_path / "tables/clusters/west"), "run"),
         settled.locked(settled._source.read()[1]),

@@ -12,7 +12,7 @@ import structlog
 from streaming.runtime import supervisor
 from streaming.runtime.supervisor import Supervisor
 from streaming.settings import Settings
-from streaming.settings.changes import Changes, RoleOf, changes, roles_of
+from streaming.settings.changes import RoleChanges, RoleOf, changes, roles_of
 from streaming.settings.clusters import NamedClusterSettings
 from tests.waiting import DEADLINE_S, until
 
@@ -187,7 +187,7 @@ class OfClusters(Supervisor):
         for name in names:
             until(f"{name} is ready", (self.folder / name).exists, pause_s=0.01)
 
-    def settle(self, changes: Changes, *names: str) -> None:
+    def settle(self, changes: RoleChanges, *names: str) -> None:
         """Change the roles, and wait until these are all that run."""
         self.change(changes)
 
