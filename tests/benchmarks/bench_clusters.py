@@ -61,7 +61,7 @@ def main_of_pipelines(file: Path) -> int:
 
     clusters = {name: Settings.model_validate(each) for name, each in json.loads(file.read_text()).items()}
     configure_logging(next(iter(clusters.values())).log)
-    return run_pipelines(clusters)
+    return run_pipelines(clusters, None, lambda _adjust: None)
 
 
 def roles(count: int) -> Figures:
