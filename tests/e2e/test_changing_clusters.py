@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ def roles_of(process: subprocess.Popen[bytes]) -> dict[tuple[str, str], int]:
     """Process ids by role and cluster."""
     found = {}
     for child in psutil.Process(process.pid).children():
-        words = child.cmdline()
+        words: list[str] = []
+        with suppress(psutil.NoSuchProcess):  # nor one that has ended, and that its parent has not seen yet
+            words = child.cmdline()
         if len(words) > 3:  # not between fork and exec
             found[words[3], words[-1] if "--cluster" in words else ""] = child.pid
     return found
