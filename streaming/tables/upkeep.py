@@ -26,10 +26,10 @@ def tidy(root: str, name: str) -> None:
     """Join small files and remove old ones, between two writes of the table's one writer; raises TableUnavailable."""
     if stand_in_of(root) is not None:
         return
-    delta = open_table(root, name)
     try:
+        join_small_files(root, TABLES[name])
+        delta = open_table(root, name)  # after that: to a table as it was before, joined files are nobody's
         if delta is not None:
-            join_small_files(root, TABLES[name])
             remove_old_files(delta)
     except (DeltaError, OSError, pa.ArrowException) as error:
         raise TableUnavailable(f"table {name} can't be tidied: {first_line(error)}") from None

@@ -38,7 +38,7 @@ def brokers(root: str) -> list[int]:
     return sorted(row["broker"] for row in tables.read(root, TABLE, columns=["broker"]))
 
 
-def test_rows_are_written_once_read_and_deleted(root: str) -> None:
+def test_rows_are_written_once_read_and_deleted(root: str, s3_url: str) -> None:
     for number in range(12):
         assert add(root, number)
         assert not add(root, number)
@@ -50,6 +50,8 @@ def test_rows_are_written_once_read_and_deleted(root: str) -> None:
     assert before is not None
     assert before.files == 12
     assert tables.delete(root, TABLE, tables.equal("broker", 3)) == 1
+    # Without the proxy: delta-rs keeps its threads from running while it writes a file.
+    use_object_store(StorageSettings(tables=root, s3_endpoint=s3_url))
     tables.tidy(root, TABLE)
     reader.look_again()
     after = reader.state(TABLE)
