@@ -190,9 +190,8 @@ def settings_of_mkdocs(pages: Path, site: Path) -> str:
     for name in ("runbooks", "decisions"):
         listed = sorted((pages / name).glob("*.md"), key=lambda page: (page.name != "README.md", page.name))
         text = text.replace(f"{{{name}}}", json.dumps([f"{name}/{page.name}" for page in listed]))
-    unnamed = [
-        page.name for page in sorted(pages.glob("*.md")) if not re.search(rf"\b{page.name}$", text, re.MULTILINE)
-    ]
+    # After a space: a page of figures may have the same name.
+    unnamed = [page.name for page in sorted(pages.glob("*.md")) if not re.search(rf" {page.name}$", text, re.MULTILINE)]
     if unnamed:
         text += f"  - More: {json.dumps(unnamed)}\n"
     for name, path in (("pages", pages), ("site", site), ("theme", HERE / "theme")):

@@ -155,7 +155,7 @@ class KeytabLogin:
         self._keytab = settings.sasl_kerberos_keytab_file
         self._service = settings.sasl_kerberos_service_name
         self._lock = threading.Lock()
-        self._log = log.bind(**structlog.contextvars.get_contextvars())  # clients log in in threads of their own
+        self._log_fields = structlog.contextvars.get_contextvars()  # clients log in in threads of their own
         self._kept: Any = None
         self._renewed_at_s = 0
         try:
@@ -176,7 +176,7 @@ class KeytabLogin:
                 except ClusterUnreachable as error:
                     if left_s <= 0:
                         raise
-                    self._log.warning("ticket_not_renewed", error=str(error), expires_in_ms=left_s * 1000)
+                    log.warning("ticket_not_renewed", error=str(error), expires_in_ms=left_s * 1000, **self._log_fields)
             return self._kept
 
     def _renew(self) -> None:
