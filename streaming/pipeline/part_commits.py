@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -201,8 +202,9 @@ def _met(delta: DeltaTable, span: BatchSpan, since: datetime | None) -> tuple[Me
 
 
 def _location(delta: DeltaTable) -> str:
+    """The table's folder as the file system names it, or its URI on an object store."""
     folder = local_folder(delta.table_uri)
-    return delta.table_uri if folder is None else str(folder)
+    return delta.table_uri if folder is None else unquote(str(folder))
 
 
 def _schema(delta: DeltaTable, table: Table) -> pa.Schema:

@@ -11,7 +11,7 @@ A file's name says which part it holds (`part-3-of-8-...`). A task reads only fi
 parts are counted by the power of two, a file of part 3 of 8 holds rows of part 1 of 2, and rows of part 11 of 16. From
 files of other names a task takes the rows of its own part.
 
-Nothing becomes visible here: the driver commits all files at once (`delta_tables.py`). What a killed task leaves is
+Nothing becomes visible here: the driver commits all files at once (`part_commits.py`). What a killed task leaves is
 removed by the upkeep. This module runs in Python on the executors, which get its code with the job, so it imports no
 other module of ours.
 """
@@ -119,7 +119,7 @@ class PartResult:
 
 
 def parts_of(rows: pa.Table, key: Sequence[str], parts: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Returns the number of each row's part: the same as `delta_tables.part_column` computes in Spark.
+    """Returns the number of each row's part: the same as `part_commits.part_column` computes in Spark.
 
     >>> parts_of(pa.table({"topic": ["a", "a"], "partition": [1, 2]}), ("topic", "partition"), 8)
     array([4, 5])
@@ -210,7 +210,8 @@ def _put(upsert: Upsert, path: str, content: bytes) -> None:
     if upsert.is_in_folder:
         os.umask(upsert.umask)
         place = Path(upsert.location, path)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        # The folder of the table itself is not made: this machine may lack the volume that holds it.
+        place.parent.mkdir(exist_ok=True)
         place.write_bytes(content)
         return
     from deltalake._internal import DeltaFileSystemHandler

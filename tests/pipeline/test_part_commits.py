@@ -94,6 +94,15 @@ def test_parts_give_what_the_driver_gives_whoever_wrote_before(
             assert stored(mixed) == stored(driver)
 
 
+@pytest.mark.parametrize("name", ["tables of us", "t\u00e4glich", "100+1"])
+def test_a_folder_whose_name_a_uri_would_escape_is_written(tmp_path: Path, name: str) -> None:
+    root = str(tmp_path / name)
+    assert upsert(new_table(root, 9), batch(0, {(0, 1): 2, (1, 1): 2}), 0, NEVER) == 4
+    assert upsert(new_table(root, 9), batch(1, {(0, 1): 3}), 1, tables.utc(START_MS + STEP_MS)) == 1
+    assert [row[2:4] for row in stored(root)] == [(3, True), (2, False)]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def files(uri: str) -> set[str]:
     return {os.path.relpath(path, uri) for path in map(str, Path(uri).rglob("*.parquet"))}
 
@@ -158,14 +167,14 @@ def test_a_lost_checkpoint_replaces_no_fuller_and_no_final_window(tmp_path: Path
 def test_files_that_the_upkeep_has_joined_are_met_too(tmp_path: Path) -> None:
     root = f"file://{tmp_path}"
     uri = tables.table_uri(root, "broker_load")
-    table = new_table(root, 9)
+    table, closed = new_table(root, 9), tables.utc(START_MS + STEP_MS)
     samples = {(0, broker): 2 for broker in range(12)}
-    upsert(table, batch(0, samples), 0, NEVER)
+    upsert(table, batch(0, samples), 0, closed)
     many = len(DeltaTable(uri).file_uris())
     join_small_files(root, BROKER_LOAD)
     assert len(DeltaTable(uri).file_uris()) < many
-    assert upsert(table, batch(1, {(0, 3): 4, (1, 3): 1}), 1, tables.utc(START_MS + STEP_MS)) == 3
-    assert [row[2] for row in stored(root)] == [2, 2, 2, 4, *[2] * 8, 1]
+    assert upsert(table, batch(1, {(0, 3): 4, (1, 3): 1}), 1, closed) == 1
+    assert [row[2] for row in stored(root)] == [*[2] * 12, 1]
     assert [row[3] for row in stored(root)] == [True] * 12 + [False]
 
 
@@ -178,6 +187,7 @@ def test_a_table_of_one_partition_and_of_a_newer_release_is_written_on(tmp_path:
     closed = tables.utc(START_MS + STEP_MS)
     upsert(table, batch(0, {(0, broker): 2 for broker in range(5)}), 0, NEVER)
     upsert(table, batch(1, {(0, 1): 9, (1, 1): 4, (1, 2): 4}), 1, closed)
+    join_small_files(root, BROKER_LOAD)
     upsert(table, batch(2, {(0, 1): 11, (1, 1): 5}), 2, closed)
     assert [row[1:4] for row in stored(root)] == [
         (0, 2, True), (1, 9, True), (2, 2, True), (3, 2, True), (4, 2, True), (1, 5, False), (2, 4, False),
