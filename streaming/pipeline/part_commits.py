@@ -81,10 +81,12 @@ def planned(
     watermark: datetime,
     open_since: datetime | None,
 ) -> WritePlan:
-    """Plans the upsert of a batch whose rows lack the columns of `audit`; raises DeltaError, OSError.
+    """Plans the upsert of a batch whose rows lack the columns of `audit`; raises DeltaError, OSError, and
+    TableUnavailable if tasks may not read the table's files as they are.
 
     `open_since` is the start of the oldest open window, needed where open and closed rows share files.
     """
+    tables.check_plain(delta, table.name)
     is_partitioned = FINAL in delta.metadata().partition_columns
     met = _met(delta, span, None if is_partitioned else min(span.first, open_since or span.first))
     wanted = Upsert(

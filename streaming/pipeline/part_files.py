@@ -39,6 +39,10 @@ RESULT = "files"
 """The one column that a task returns: one `PartResult` a row, as JSON."""
 FINAL = "is_final"
 COMPARISONS = {">": pc.greater, ">=": pc.greater_equal}
+WITH_STATISTICS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_timestamp)
+"""Types of columns whose least and greatest values the log gets."""
+TEXT_STATISTIC_MAX = 256
+"""Longest text in the log's statistics, characters: names of topics have up to 249."""
 
 
 Rule = tuple[str, str, str, str | int]
@@ -294,12 +298,21 @@ def _statistics(rows: pa.Table) -> dict[str, Any]:
     """What a Delta table's log notes of a file, so that readers leave it out: least, greatest, nulls by column."""
     least, greatest = {}, {}
     for name in rows.column_names:
-        if not pa.types.is_boolean(rows.schema.field(name).type):
+        if any(is_kind(rows.schema.field(name).type) for is_kind in WITH_STATISTICS):
             span = pc.min_max(rows[name]).as_py()
-            if span["min"] is not None:
+            if _is_shown(span["min"]) and _is_shown(span["max"]):
                 least[name], greatest[name] = _as_json(span["min"]), _as_json(span["max"])
     nulls = {name: rows[name].null_count for name in rows.column_names}
     return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _is_shown(value: Any) -> bool:
+    """Whether the log can hold the value: an entry with an infinite number is no JSON, and nobody could read it."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, str):
+        return len(value) <= TEXT_STATISTIC_MAX
+    return isinstance(value, int) or (isinstance(value, datetime) and value.tzinfo is not None)
 
 
 def _as_json(value: Any) -> Any:

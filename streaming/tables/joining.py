@@ -41,7 +41,7 @@ from streaming.errors import TableUnavailable
 from streaming.tables.object_stores import storage_options
 from streaming.tables.opening import file_statistics, table_uri
 from streaming.tables.places import local_folder
-from streaming.tables.reader import JOINED, PLAIN_READER_VERSION, TEXTS, with_texts_once
+from streaming.tables.reader import JOINED, TEXTS, check_plain, with_texts_once
 from streaming.tables.store import current_table
 
 TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
@@ -136,11 +136,7 @@ def _joinable(delta: DeltaTable, table: Table) -> list[DataFile]:
     """All files that may be joined with each other, in the order of time; raises TableUnavailable if another program
     has changed the table so that its rows may not be copied.
     """
-    if delta.protocol().min_reader_version > PLAIN_READER_VERSION:
-        raise TableUnavailable(
-            f"table {table.name} has features that another program has added (deletion vectors, mapped columns): its "
-            "files are not joined; remove the features, or restore the table"
-        )
+    check_plain(delta, table.name)
     actions = pa.table(delta.get_add_actions(flatten=True))
     begins = file_statistics(delta, table.time_column)["least"]
     columns = {"size": actions["size_bytes"], "rows": actions["num_records"], "begins": begins}

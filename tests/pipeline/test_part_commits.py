@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Field
-from deltalake.schema import PrimitiveType
+from deltalake import DeltaTable, Field, TableFeatures, write_deltalake
+from deltalake.schema import ArrayType, PrimitiveType
 from deltalake.transaction import AddAction
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +20,7 @@ from pyarrow import parquet as pq
 
 from streaming import tables
 from streaming.contract import BROKER_LOAD
+from streaming.errors import TableUnavailable
 from streaming.pipeline import part_commits, part_files
 from streaming.pipeline.delta_tables import WindowTable
 from streaming.pipeline.part_commits import BatchSpan, WritesParts
@@ -238,6 +239,52 @@ def test_statistics_of_files_rule_out_other_windows_and_brokers(tmp_path: Path) 
         assert row["min.window_start"] == row["max.window_start"]
         assert (row["min.broker"], row["max.broker"], row["num_records"]) == (broker, broker, 1)
         assert (row["null_count.rack"], row["min.kafka_cluster"]) == (1, "test")
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), None])
+def test_a_figure_that_json_cannot_hold_leaves_the_table_readable(tmp_path: Path, value: float | None) -> None:
+    """The log is JSON, and one entry that is not makes the whole table unreadable."""
+    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
+    rows = arrow(window(1, 3, bytes_in_per_sec=value), window(2, 3, bytes_in_per_sec=value, rack="r" * 5_000))
+    upsert(new_table(root, 9), rows, 0, NEVER)
+    (row,) = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).to_pylist()
+    assert row.get("min.bytes_in_per_sec") is row.get("max.rack") is None
+    assert row["max.broker"] == 2
+    assert upsert(new_table(root, 9), arrow(window(2, 4)), 1, NEVER) == 1
+    assert [row[1:3] for row in stored(root)] == [(1, 3), (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (ArrayType(PrimitiveType("integer"), True), pa.array([[1, 2]], pa.list_(pa.int32()))),
+        (PrimitiveType("binary"), pa.array([b"\xff"])),
+        (PrimitiveType("date"), pa.array([1], pa.date32())),
+        (PrimitiveType("decimal(10,2)"), pa.array([1], pa.decimal128(10, 2))),
+    ],
+    ids=["list", "binary", "date", "decimal"],
+)
+def test_columns_of_any_type_of_a_newer_release_are_carried_on(
+    tmp_path: Path, kind: PrimitiveType | ArrayType, value: pa.Array
+) -> None:
+    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
+    table = new_table(root, 9)
+    DeltaTable(uri).alter.add_columns([Field("of_tomorrow", kind)])
+    write_deltalake(uri, arrow(window(1, 3)).append_column("of_tomorrow", value), mode="append")
+    assert upsert(table, arrow(window(2, 5)), 1, NEVER) == 5
+    read = pa.table(DeltaTable(uri).to_pyarrow_table(columns=["broker", "of_tomorrow"])).sort_by("broker")
+    assert read["of_tomorrow"].to_pylist() == [*value.to_pylist(), None]
+
+
+def test_a_table_with_features_of_another_program_is_named_and_left_alone(tmp_path: Path) -> None:
+    """Rows that are deleted by a bitmap would come back."""
+    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
+    table = new_table(root, 9)
+    upsert(table, batch(0, {(0, 1): 1}), 0, NEVER)
+    features = TableFeatures.DeletionVectors
+    DeltaTable(uri).alter.add_feature(features, allow_protocol_versions_increase=True)
+    with pytest.raises(TableUnavailable, match="table broker_load has features that another program has added"):
+        upsert(table, batch(1, {(0, 1): 2}), 1, NEVER)
 
 
 @given(st.integers(0, 7), st.integers(0, 7), st.lists(st.integers(0, 10**6), min_size=1, max_size=50))
