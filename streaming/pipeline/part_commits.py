@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -136,7 +137,11 @@ def on_driver(rows: DataFrame, table: Table) -> WritesParts:
 def commit(
     delta: DeltaTable, plan: WritePlan, results: Sequence[PartResult], transaction: tuple[str, int], *, now_ms: int
 ) -> None:
-    """Takes the files that are not final out of the table and the new ones in; raises DeltaError, OSError."""
+    """Takes the files that are not final out of the table and the new ones in; raises DeltaError, and OSError also if a
+    new file is not in the table's folder.
+    """
+    if plan.upsert.is_in_folder:
+        _check_here(plan.upsert.location, results)
     removed = [
         RemoveAction(each.file.path, True, now_ms, each.size_bytes, _partition(each.file.is_final))
         for each in plan.met
@@ -154,6 +159,18 @@ def commit(
         partition_by=delta.metadata().partition_columns,
         commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
     )
+
+
+def _check_here(location: str, results: Sequence[PartResult]) -> None:
+    """Raises FileNotFoundError where the driver lacks a file that a task has written: on a host that has another volume
+    of this name.
+    """
+    for file in (file for result in results for file in result.files):
+        path = Path(location, file.path)
+        if not path.exists() or path.stat().st_size != file.size_bytes:
+            raise FileNotFoundError(
+                f"{path}, which an executor has written, is not here: storage.tables must be one place on all hosts"
+            )
 
 
 def gained(results: Sequence[PartResult]) -> int | None:

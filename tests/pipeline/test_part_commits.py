@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -147,6 +148,33 @@ def test_a_batch_that_is_killed_between_files_and_commit_leaves_no_row_and_its_f
     remove_old_files(DeltaTable(uri))
     assert not orphans & files(uri)
     assert stored(root) == after
+
+
+def test_files_that_an_executor_has_put_on_another_volume_are_not_committed(tmp_path: Path) -> None:
+    """The table's newest version would name files that nobody can read."""
+    root, rows = str(tmp_path), batch(1, {(0, broker): 3 for broker in range(9)})
+    table, elsewhere = new_table(root, 9), tmp_path / "elsewhere"
+    upsert(table, batch(0, {(0, 1): 1}), 0, NEVER)
+    elsewhere.mkdir()
+    plans: list[Upsert] = []
+    write = in_arrow(rows.drop_columns(list(AUDIT)), BROKER_LOAD.key)
+
+    def write_elsewhere(wanted: Upsert) -> list[PartResult]:
+        plans.append(wanted)
+        results = write(wanted)
+        path = results[-1].files[0].path
+        os.rename(f"{wanted.location}/{path}", elsewhere / Path(path).name)
+        return results
+
+    audit = {"is_final": False, "updated_at": tables.utc(START_MS), "batch_id": 1, "query_id": "q"}
+    span = BatchSpan(rows.num_rows, tables.utc(START_MS), tables.utc(START_MS))
+    with pytest.raises(TableUnavailable, match=r"storage\.tables must be one place on all hosts"):
+        table.upsert_in_parts(write_elsewhere, span, audit, ("q", 1), NEVER)
+    assert [row[1:3] for row in stored(root)] == [(1, 1)]
+    (tmp_path / "broker_load").rename(elsewhere / "broker_load")  # nor does a host without the volume make a folder
+    with pytest.raises(FileNotFoundError):
+        write_part(rows.drop_columns(list(AUDIT)).to_batches(), 0, replace(plans[0], files=(), parts=1))
+    assert not (tmp_path / "broker_load").exists()
 
 
 def test_a_lost_checkpoint_replaces_no_fuller_and_no_final_window(tmp_path: Path) -> None:
