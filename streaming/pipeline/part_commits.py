@@ -36,6 +36,10 @@ from streaming.tables.places import local_folder
 ROWS_OF_PART = 250_000
 """Rows that a task holds, of the batch and of the table: 0.5 GB of Python. A part of one batch has about half of it."""
 PARTS_MAX = 4_096
+ROWS = "rows"
+"""Application id that each commit of rows carries: of two that start from one version, as of two pipelines, Delta takes
+the first. Without it two that replace no file would both be taken, and their keys would occur twice.
+"""
 _PART = "_part"
 
 # Sent with the job, so that executors need Python and pyarrow, but not this package.
@@ -157,8 +161,13 @@ def commit(
         mode="append",  # the mode that takes both kinds of action
         schema=delta.schema(),
         partition_by=delta.metadata().partition_columns,
-        commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
+        commit_properties=with_rows(delta, transaction),
     )
+
+
+def with_rows(delta: DeltaTable, transaction: tuple[str, int]) -> CommitProperties:
+    """Properties of a commit of rows: the batch's (application id, version), and `ROWS`."""
+    return CommitProperties(app_transactions=[Transaction(*transaction), Transaction(ROWS, delta.version() + 1)])
 
 
 def _check_here(location: str, results: Sequence[PartResult]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Field, TableFeatures, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, TableFeatures, write_deltalake
 from deltalake.schema import ArrayType, PrimitiveType
 from deltalake.transaction import AddAction
 from hypothesis import given, settings
@@ -22,7 +22,7 @@ from pyarrow import parquet as pq
 from streaming import tables
 from streaming.contract import BROKER_LOAD
 from streaming.errors import TableUnavailable
-from streaming.pipeline import part_commits, part_files
+from streaming.pipeline import delta_tables, part_commits, part_files
 from streaming.pipeline.delta_tables import WindowTable
 from streaming.pipeline.part_commits import BatchSpan, WritesParts
 from streaming.pipeline.part_files import PartResult, Upsert, parts_of, write_part
@@ -148,6 +148,36 @@ def test_a_batch_that_is_killed_between_files_and_commit_leaves_no_row_and_its_f
     remove_old_files(DeltaTable(uri))
     assert not orphans & files(uri)
     assert stored(root) == after
+
+
+@pytest.mark.parametrize("first_in_parts", [False, True])
+@pytest.mark.parametrize("second_in_parts", [False, True])
+@pytest.mark.parametrize("query", ["q", "of another checkpoint"])
+def test_of_two_pipelines_that_write_at_once_the_second_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_in_parts: bool, second_in_parts: bool, query: str
+) -> None:
+    """Also where neither replaces a file: on an object store no lock keeps the second one away."""
+    root, rows = str(tmp_path), batch(0, {(0, 1): 3, (1, 1): 3})
+    new_table(root, 9)
+
+    def write(in_parts: bool, query: str) -> None:
+        if in_parts:
+            upsert(new_table(root, 9), rows, 0, NEVER, query=query)
+        else:
+            new_table(root, 9).upsert(rows, (query, 0), NEVER)
+
+    def overtaken(*_: object) -> CommitProperties:
+        monkeypatch.undo()
+        monkeypatch.setattr(part_commits, "ROWS_OF_PART", 3)
+        monkeypatch.setattr(delta_tables, "_WRITE_LOCKS", {})
+        write(first_in_parts, query)
+        return part_commits.with_rows(DeltaTable(f"{root}/broker_load"), ("q", 0))
+
+    for module in (part_commits, delta_tables):
+        monkeypatch.setattr(module, "with_rows", overtaken)
+    with pytest.raises(TableUnavailable, match="oncurrent transaction"):
+        write(second_in_parts, "q")
+    assert [row[2] for row in stored(root)] == [3, 3]
 
 
 def test_files_that_an_executor_has_put_on_another_volume_are_not_committed(tmp_path: Path) -> None:
