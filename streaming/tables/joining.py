@@ -21,7 +21,7 @@ import json
 import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -86,12 +86,13 @@ def join_next(root: str, table: Table, *, alone: AbstractContextManager[object] 
     system = _file_system(table_uri(root, table.name), chosen)
     folder = f"{CLOSED}=true/" if delta.metadata().partition_columns else ""
     path = f"{folder}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-    try:
-        joined = _write_joined(system, delta, table, chosen, path)
-    except BaseException:
-        _remove(system, path)
-        raise
-    with alone or nullcontext():
+    with ExitStack() as while_committing:
+        try:
+            joined = _write_joined(system, delta, table, chosen, path)
+            while_committing.enter_context(alone or nullcontext())
+        except BaseException:
+            _remove(system, path)
+            raise
         # An error may come after the commit, as when a store's answer is lost: then the file must stay.
         is_committed = _commit(delta, chosen, joined)
     if not is_committed:
