@@ -39,6 +39,8 @@ RESULT = "files"
 """The one column that a task returns: one `PartResult` a row, as JSON."""
 FINAL = "is_final"
 COMPARISONS = {">": pc.greater, ">=": pc.greater_equal}
+ROWS_AT_A_TIME = 65_536
+"""Rows of a file that are in memory before those of other parts and windows are left out."""
 WITH_STATISTICS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_timestamp)
 """Types of columns whose least and greatest values the log gets."""
 TEXT_STATISTIC_MAX = 256
@@ -246,16 +248,23 @@ def _present(rows: pa.Table, part: int, upsert: Upsert) -> pa.Table:
         holds = may_hold(file.path, part, upsert.parts)
         if holds is False or (file.is_final and not len(starts)):
             continue
-        table = pq.read_table(file.path, filesystem=store, partitioning=None, coerce_int96_timestamp_unit="us")
-        if file.is_final is not None:
-            table = table.append_column(FINAL, pa.repeat(pa.scalar(file.is_final), table.num_rows))
-        table = _in_schema(table, upsert.schema)
-        if file.is_final:
-            table = table.filter(pc.is_in(table["window_start"], starts))
-        if holds is None:
-            table = table.filter(pa.array(parts_of(table, upsert.key, upsert.parts) == part))
-        read.append(table)
+        for table in _rows_of(file, store, upsert.schema):
+            rows_of_part = table.filter(pc.is_in(table["window_start"], starts)) if file.is_final else table
+            if holds is None:
+                is_of_part = parts_of(rows_of_part, upsert.key, upsert.parts) == part
+                rows_of_part = rows_of_part.filter(pa.array(is_of_part))
+            read.append(rows_of_part)
     return pa.concat_tables(read)
+
+
+def _rows_of(file: TableFile, store: fs.FileSystem, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of a file, some at a time: a joined file may hold millions, of which the part wants a few."""
+    with pq.ParquetFile(file.path, filesystem=store, coerce_int96_timestamp_unit="us") as stored:
+        for batch in stored.iter_batches(ROWS_AT_A_TIME):
+            table = pa.Table.from_batches([batch])
+            if file.is_final is not None:
+                table = table.append_column(FINAL, pa.repeat(pa.scalar(file.is_final), table.num_rows))
+            yield _in_schema(table, schema)
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -255,20 +255,43 @@ def test_a_table_of_one_partition_and_of_a_newer_release_is_written_on(tmp_path:
     assert read.num_rows == read["of_tomorrow"].null_count == 7
 
 
-def test_a_file_with_the_times_of_spark_is_met(tmp_path: Path) -> None:
-    """Spark's MERGE of earlier releases wrote times of 96 bits."""
-    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
-    table = new_table(root, 9)
-    old = batch(0, {(0, 1): 2, (0, 2): 2})
-    (tmp_path / "broker_load" / "is_final=false").mkdir()
-    path = "is_final=false/part-00000-0-c000.snappy.parquet"
-    pq.write_table(old.drop_columns(["is_final"]), f"{uri}/{path}", use_deprecated_int96_timestamps=True)
-    size = os.stat(f"{uri}/{path}").st_size
-    action = AddAction(path, size, {"is_final": "false"}, START_MS, True, '{"numRecords": 2}')
+def add_file(root: str, rows: pa.Table, *, is_final: bool, **options: Any) -> None:
+    """Adds a file as another writer makes it, of whose windows the log has no statistics."""
+    uri, kind = tables.table_uri(root, "broker_load"), str(is_final).lower()
+    path = f"is_final={kind}/part-00000-0-c000.snappy.parquet"
+    Path(uri, path).parent.mkdir()
+    pq.write_table(rows, f"{uri}/{path}", **options)
+    statistics = f'{{"numRecords": {rows.num_rows}}}'
+    action = AddAction(path, os.stat(f"{uri}/{path}").st_size, {"is_final": kind}, START_MS, True, statistics)
     delta = DeltaTable(uri)
     delta.create_write_transaction([action], "append", delta.schema(), partition_by=["is_final"])
+
+
+def test_a_file_with_the_times_of_spark_is_met(tmp_path: Path) -> None:
+    """Spark's MERGE of earlier releases wrote times of 96 bits."""
+    root = str(tmp_path)
+    table = new_table(root, 9)
+    old = batch(0, {(0, 1): 2, (0, 2): 2}).drop_columns(["is_final"])
+    add_file(root, old, is_final=False, use_deprecated_int96_timestamps=True)
     assert upsert(table, batch(1, {(0, 1): 5}), 1, tables.utc(START_MS + STEP_MS)) == 3
     assert [row[1:4] for row in stored(root)] == [(1, 5, True), (2, 2, True)]
+
+
+def test_a_joined_file_of_other_windows_is_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late row of one window meets a file that may hold millions of rows."""
+    monkeypatch.setattr(part_commits, "ROWS_OF_PART", 100_000)
+    root = str(tmp_path)
+    table = new_table(root, 9)
+    joined = pa.concat_tables([batch(0, {(0, broker): 2 for broker in range(1_000)})] * 300).combine_chunks()
+    add_file(root, joined.drop_columns(["is_final"]), is_final=True, row_group_size=20_000)
+    before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    try:
+        assert upsert(table, batch(1, {(1, 1): 5}), 1, tables.utc(START_MS + STEP_MS)) == 5
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.max_memory() < joined.nbytes / 2
 
 
 @pytest.mark.parametrize(
