@@ -2,19 +2,24 @@
 
     python -m tests.pipeline.large_batch_job MASTER ROOT
 
-It prints the tasks that wrote files, one object of tasks by executor for each batch, as JSON.
+One task of each batch fails once its file is written, and is tried again. The job prints how many tasks of each
+executor have written files: one object for each batch, as JSON.
 """
 
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from streaming import tables
 from streaming.contract import BROKER_LOAD
-from streaming.pipeline import part_commits
+from streaming.pipeline import part_commits, part_files
 from streaming.pipeline.part_commits import BatchSpan, on_executors
+from streaming.pipeline.part_files import Upsert, write_parts
 from streaming.pipeline.session import build_session
 from streaming.settings import PipelineSettings
 from tests.pipeline.test_delta_tables import NEVER, START_MS, batch, new_table
@@ -23,7 +28,7 @@ from tests.waiting import until
 BROKERS = 200
 ROWS_OF_PART = 25
 PARTS = 16
-"""Of both batches: 200 rows that meet none are eight parts, and 200 that meet as many are sixteen."""
+"""Parts of the second batch, whose 200 rows meet as many; the first one, which meets none, has half of them."""
 AUDIT = {"is_final": False, "updated_at": tables.utc(START_MS), "query_id": "q"}
 
 
@@ -43,6 +48,16 @@ def tasks_by_executor(session: SparkSession) -> dict[str, int]:
     return counts
 
 
+def failing_once(batches: Iterator[pa.RecordBatch], upsert: Upsert) -> Iterator[pa.RecordBatch]:
+    """What a task does: the first try of part 0 ends once its file is written, as one whose host fails."""
+    results = list(write_parts(batches, upsert))
+    context = TaskContext.get()
+    assert context is not None
+    if (context.partitionId(), context.attemptNumber()) == (0, 0):
+        raise OSError("this host fails")
+    yield from results
+
+
 def executors(session: SparkSession) -> int:
     """Executors that have registered; Spark lists the driver among them."""
     return len(session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1
@@ -51,6 +66,7 @@ def executors(session: SparkSession) -> int:
 def main(master: str, root: str) -> None:
     """Writes both batches and prints what the executors did."""
     part_commits.ROWS_OF_PART = ROWS_OF_PART
+    part_files.write_parts = failing_once
     session = build_session(PipelineSettings(master=master, driver_memory="1g"))
     until("two executors", lambda: executors(session) == 2)
     done: list[dict[str, int]] = []

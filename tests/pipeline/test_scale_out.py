@@ -77,6 +77,7 @@ def complete(settings: Settings, samples: int) -> bool:
 @pytest.mark.long
 @pytest.mark.usefixtures("executors_start_quickly")
 def test_two_workers_of_a_cluster_write_the_files_of_one_batch(tmp_path: Path) -> None:
+    """And what a task has written that failed is not committed beside that of its second try."""
     root = tmp_path / "tables"
     with stand_alone(tmp_path / "spark") as cluster:
         command = [sys.executable, "-m", "tests.pipeline.large_batch_job", cluster.url, str(root)]
@@ -90,5 +91,7 @@ def test_two_workers_of_a_cluster_write_the_files_of_one_batch(tmp_path: Path) -
     assert min(*first.values(), *second.values()) > 0
     written = sorted(Path(uri).name for uri in tables.opened(str(root / "broker_load")).file_uris())
     assert len({name.partition("-of-16-1-")[0] for name in written}) == len(written) == large_batch_job.PARTS
+    tried_again = [path for path in root.rglob("part-0-of-16-1-*.parquet") if path.name not in written]
+    assert len(tried_again) == 1
     rows = tables.read(str(root), "broker_load")
     assert sorted((row["broker"], row["sample_count"]) for row in rows) == [(broker, 2) for broker in range(200)]
