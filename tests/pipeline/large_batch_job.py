@@ -36,6 +36,7 @@ def tasks_by_executor(session: SparkSession) -> dict[str, int]:
     """Tasks of the newest stage that ended, by executor."""
     context = session.sparkContext
     assert context._jvm is not None
+    assert context._gateway is not None
     store, none = context._jsc.sc().statusStore(), context._jvm.java.util.ArrayList()
     no_quantiles = context._gateway.new_array(context._jvm.double, 0)
     stages = store.stageList(none, False, False, no_quantiles, none)

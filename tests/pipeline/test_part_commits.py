@@ -191,7 +191,7 @@ def test_files_that_an_executor_has_put_on_another_volume_are_not_committed(tmp_
 
     def write_elsewhere(wanted: Upsert) -> list[PartResult]:
         plans.append(wanted)
-        results = write(wanted)
+        results = list(write(wanted))
         path = results[-1].files[0].path
         os.rename(f"{wanted.location}/{path}", elsewhere / Path(path).name)
         return results
@@ -338,7 +338,7 @@ def test_a_figure_that_json_cannot_hold_leaves_the_table_readable(tmp_path: Path
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        (ArrayType(PrimitiveType("integer"), True), pa.array([[1, 2]], pa.list_(pa.int32()))),
+        (ArrayType(PrimitiveType("integer"), contains_null=True), pa.array([[1, 2]], pa.list_(pa.int32()))),
         (PrimitiveType("binary"), pa.array([b"\xff"])),
         (PrimitiveType("date"), pa.array([1], pa.date32())),
         (PrimitiveType("decimal(10,2)"), pa.array([1], pa.decimal128(10, 2))),
