@@ -30,7 +30,16 @@ from streaming.errors import TableUnavailable
 from streaming.pipeline.checkpoints import CheckpointFiles, records_planned
 from streaming.pipeline.guards import transaction_id
 from streaming.pipeline.lateness import CountedSamples
-from streaming.pipeline.part_commits import BatchSpan, WritesParts, commit, gained, on_driver, on_executors, planned
+from streaming.pipeline.part_commits import (
+    BatchSpan,
+    WritesParts,
+    commit,
+    gained,
+    on_driver,
+    on_executors,
+    planned,
+    with_rows,
+)
 from streaming.pipeline.part_files import FINAL, Rule, closed_by, fullest
 from streaming.pipeline.records import SPARK_TYPES
 
@@ -204,7 +213,7 @@ def _put_back(
         fresh.sort_by(table.time_column),
         mode="overwrite",
         predicate=met,
-        commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
+        commit_properties=with_rows(delta, transaction),
     )
     return present, fresh
 

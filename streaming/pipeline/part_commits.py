@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -34,6 +36,10 @@ from streaming.tables.places import local_folder
 ROWS_OF_PART = 250_000
 """Rows that a task holds, of the batch and of the table: 0.5 GB of Python. A part of one batch has about half of it."""
 PARTS_MAX = 4_096
+ROWS = "rows"
+"""Application id that each commit of rows carries: of two that start from one version, as of two pipelines, Delta takes
+the first. Without it two that replace no file would both be taken, and their keys would occur twice.
+"""
 _PART = "_part"
 
 # Sent with the job, so that executors need Python and pyarrow, but not this package.
@@ -80,10 +86,12 @@ def planned(
     watermark: datetime,
     open_since: datetime | None,
 ) -> WritePlan:
-    """Plans the upsert of a batch whose rows lack the columns of `audit`; raises DeltaError, OSError.
+    """Plans the upsert of a batch whose rows lack the columns of `audit`; raises DeltaError, OSError, and
+    TableUnavailable if tasks may not read the table's files as they are.
 
     `open_since` is the start of the oldest open window, needed where open and closed rows share files.
     """
+    tables.check_plain(delta, table.name)
     is_partitioned = FINAL in delta.metadata().partition_columns
     met = _met(delta, span, None if is_partitioned else min(span.first, open_since or span.first))
     wanted = Upsert(
@@ -133,7 +141,11 @@ def on_driver(rows: DataFrame, table: Table) -> WritesParts:
 def commit(
     delta: DeltaTable, plan: WritePlan, results: Sequence[PartResult], transaction: tuple[str, int], *, now_ms: int
 ) -> None:
-    """Takes the files that are not final out of the table and the new ones in; raises DeltaError, OSError."""
+    """Takes the files that are not final out of the table and the new ones in; raises DeltaError, and OSError also if a
+    new file is not in the table's folder.
+    """
+    if plan.upsert.is_in_folder:
+        _check_here(plan.upsert.location, results)
     removed = [
         RemoveAction(each.file.path, True, now_ms, each.size_bytes, _partition(each.file.is_final))
         for each in plan.met
@@ -149,8 +161,25 @@ def commit(
         mode="append",  # the mode that takes both kinds of action
         schema=delta.schema(),
         partition_by=delta.metadata().partition_columns,
-        commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
+        commit_properties=with_rows(delta, transaction),
     )
+
+
+def with_rows(delta: DeltaTable, transaction: tuple[str, int]) -> CommitProperties:
+    """Properties of a commit of rows: the batch's (application id, version), and `ROWS`."""
+    return CommitProperties(app_transactions=[Transaction(*transaction), Transaction(ROWS, delta.version() + 1)])
+
+
+def _check_here(location: str, results: Sequence[PartResult]) -> None:
+    """Raises FileNotFoundError where the driver lacks a file that a task has written: on a host that has another volume
+    of this name.
+    """
+    for file in (file for result in results for file in result.files):
+        path = Path(location, file.path)
+        if not path.exists() or path.stat().st_size != file.size_bytes:
+            raise FileNotFoundError(
+                f"{path}, which an executor has written, is not here: storage.tables must be one place on all hosts"
+            )
 
 
 def gained(results: Sequence[PartResult]) -> int | None:
@@ -201,8 +230,9 @@ def _met(delta: DeltaTable, span: BatchSpan, since: datetime | None) -> tuple[Me
 
 
 def _location(delta: DeltaTable) -> str:
+    """The table's folder as the file system names it, or its URI on an object store."""
     folder = local_folder(delta.table_uri)
-    return delta.table_uri if folder is None else str(folder)
+    return delta.table_uri if folder is None else unquote(str(folder))
 
 
 def _schema(delta: DeltaTable, table: Table) -> pa.Schema:

@@ -11,7 +11,7 @@ A file's name says which part it holds (`part-3-of-8-...`). A task reads only fi
 parts are counted by the power of two, a file of part 3 of 8 holds rows of part 1 of 2, and rows of part 11 of 16. From
 files of other names a task takes the rows of its own part.
 
-Nothing becomes visible here: the driver commits all files at once (`delta_tables.py`). What a killed task leaves is
+Nothing becomes visible here: the driver commits all files at once (`part_commits.py`). What a killed task leaves is
 removed by the upkeep. This module runs in Python on the executors, which get its code with the job, so it imports no
 other module of ours.
 """
@@ -39,6 +39,12 @@ RESULT = "files"
 """The one column that a task returns: one `PartResult` a row, as JSON."""
 FINAL = "is_final"
 COMPARISONS = {">": pc.greater, ">=": pc.greater_equal}
+ROWS_AT_A_TIME = 65_536
+"""Rows of a file that are in memory before those of other parts and windows are left out."""
+WITH_STATISTICS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_timestamp)
+"""Types of columns whose least and greatest values the log gets."""
+TEXT_STATISTIC_MAX = 256
+"""Longest text in the log's statistics, characters: names of topics have up to 249."""
 
 
 Rule = tuple[str, str, str, str | int]
@@ -119,7 +125,7 @@ class PartResult:
 
 
 def parts_of(rows: pa.Table, key: Sequence[str], parts: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Returns the number of each row's part: the same as `delta_tables.part_column` computes in Spark.
+    """Returns the number of each row's part: the same as `part_commits.part_column` computes in Spark.
 
     >>> parts_of(pa.table({"topic": ["a", "a"], "partition": [1, 2]}), ("topic", "partition"), 8)
     array([4, 5])
@@ -210,7 +216,8 @@ def _put(upsert: Upsert, path: str, content: bytes) -> None:
     if upsert.is_in_folder:
         os.umask(upsert.umask)
         place = Path(upsert.location, path)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        # The folder of the table itself is not made: this machine may lack the volume that holds it.
+        place.parent.mkdir(exist_ok=True)
         place.write_bytes(content)
         return
     from deltalake._internal import DeltaFileSystemHandler
@@ -241,16 +248,23 @@ def _present(rows: pa.Table, part: int, upsert: Upsert) -> pa.Table:
         holds = may_hold(file.path, part, upsert.parts)
         if holds is False or (file.is_final and not len(starts)):
             continue
-        table = pq.read_table(file.path, filesystem=store, partitioning=None, coerce_int96_timestamp_unit="us")
-        if file.is_final is not None:
-            table = table.append_column(FINAL, pa.repeat(pa.scalar(file.is_final), table.num_rows))
-        table = _in_schema(table, upsert.schema)
-        if file.is_final:
-            table = table.filter(pc.is_in(table["window_start"], starts))
-        if holds is None:
-            table = table.filter(pa.array(parts_of(table, upsert.key, upsert.parts) == part))
-        read.append(table)
+        for table in _rows_of(file, store, upsert.schema):
+            rows_of_part = table.filter(pc.is_in(table["window_start"], starts)) if file.is_final else table
+            if holds is None:
+                is_of_part = parts_of(rows_of_part, upsert.key, upsert.parts) == part
+                rows_of_part = rows_of_part.filter(pa.array(is_of_part))
+            read.append(rows_of_part)
     return pa.concat_tables(read)
+
+
+def _rows_of(file: TableFile, store: fs.FileSystem, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of a file, some at a time: a joined file may hold millions, of which the part wants a few."""
+    with pq.ParquetFile(file.path, filesystem=store, coerce_int96_timestamp_unit="us") as stored:
+        for batch in stored.iter_batches(ROWS_AT_A_TIME):
+            table = pa.Table.from_batches([batch])
+            if file.is_final is not None:
+                table = table.append_column(FINAL, pa.repeat(pa.scalar(file.is_final), table.num_rows))
+            yield _in_schema(table, schema)
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -293,12 +307,21 @@ def _statistics(rows: pa.Table) -> dict[str, Any]:
     """What a Delta table's log notes of a file, so that readers leave it out: least, greatest, nulls by column."""
     least, greatest = {}, {}
     for name in rows.column_names:
-        if not pa.types.is_boolean(rows.schema.field(name).type):
+        if any(is_kind(rows.schema.field(name).type) for is_kind in WITH_STATISTICS):
             span = pc.min_max(rows[name]).as_py()
-            if span["min"] is not None:
+            if _is_shown(span["min"]) and _is_shown(span["max"]):
                 least[name], greatest[name] = _as_json(span["min"]), _as_json(span["max"])
     nulls = {name: rows[name].null_count for name in rows.column_names}
     return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
+
+
+def _is_shown(value: Any) -> bool:
+    """Whether the log can hold the value: an entry with an infinite number is no JSON, and nobody could read it."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, str):
+        return len(value) <= TEXT_STATISTIC_MAX
+    return isinstance(value, int) or (isinstance(value, datetime) and value.tzinfo is not None)
 
 
 def _as_json(value: Any) -> Any:

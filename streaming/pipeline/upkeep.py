@@ -61,7 +61,9 @@ POLL_INTERVAL_S = 1.0
 STEPS_MAX = 1_000
 """Steps of one job in a run, as for the hours of six weeks. What is left then is done in the next run."""
 LOCK_PATIENCE_S = 600.0
-"""Longer than the largest MERGE took that was measured (153 s). A step that waits in vain has failed."""
+"""How long a step waits for a batch that writes the table. A step that waits in vain has failed; what it has written is
+removed.
+"""
 WINDOW_TABLES = (PARTITION_LOAD, BROKER_LOAD, GROUP_LAG)
 
 

@@ -4,6 +4,7 @@ import os
 import pwd
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -37,7 +38,12 @@ def restrict_new_files(readable_by: ReadableBy) -> None:
 
 
 def current_umask() -> int:
-    """The umask of this process. Python can read it only by setting it: call it before threads are started."""
+    """Returns the umask of this process. Linux shows it (proc(5)). Elsewhere it can be read only by setting it: a file
+    that another thread makes at that instant is for its owner alone.
+    """
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("Umask:")).split()[1], base=8)
     umask = os.umask(0o077)
     os.umask(umask)
     return umask

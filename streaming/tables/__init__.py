@@ -24,16 +24,16 @@ from streaming.tables.conditions import (
 from streaming.tables.definitions import arrow_schema, as_floats, as_whole, row_schema, with_columns_of
 from streaming.tables.joining import join_next
 from streaming.tables.opening import file_statistics, first_line, open_table, opened, table_uri, unfit_as_unavailable
-from streaming.tables.reader import Row, TableReader, TableState, newest, read, read_arrow
+from streaming.tables.reader import Row, TableReader, TableState, check_plain, newest, read, read_arrow
 from streaming.tables.store import append, create_table, current_table, delete, ensure_table, replace, table_exists
 from streaming.tables.times import AtTime, instant, to_ms, utc
 from streaming.tables.upkeep import join_small_files, proven_ms, remove_old_files, tidy
 
 __all__ = [
     "ALL_ROWS", "AtTime", "Condition", "Row", "TableReader", "TableState", "above", "append", "arrow_schema",
-    "as_floats", "as_whole", "at_least", "at_most", "below", "create_table", "current_table", "delete", "ensure_table",
-    "equal", "file_statistics", "first_line", "instant", "is_known", "join_next", "join_small_files", "newest",
-    "of_cluster", "one_of", "open_table", "opened", "proven_ms", "read", "read_arrow", "remove_old_files", "replace",
-    "row_schema", "starts_with", "table_exists", "table_uri", "tidy", "to_ms", "unfit_as_unavailable", "utc",
-    "with_columns_of",
+    "as_floats", "as_whole", "at_least", "at_most", "below", "check_plain", "create_table", "current_table",
+    "delete", "ensure_table", "equal", "file_statistics", "first_line", "instant", "is_known", "join_next",
+    "join_small_files", "newest", "of_cluster", "one_of", "open_table", "opened", "proven_ms", "read", "read_arrow",
+    "remove_old_files", "replace", "row_schema", "starts_with", "table_exists", "table_uri", "tidy", "to_ms",
+    "unfit_as_unavailable", "utc", "with_columns_of",
 ]  # fmt: skip

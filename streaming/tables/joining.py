@@ -21,7 +21,7 @@ import json
 import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -41,7 +41,7 @@ from streaming.errors import TableUnavailable
 from streaming.tables.object_stores import storage_options
 from streaming.tables.opening import file_statistics, table_uri
 from streaming.tables.places import local_folder
-from streaming.tables.reader import JOINED, PLAIN_READER_VERSION, TEXTS, with_texts_once
+from streaming.tables.reader import JOINED, TEXTS, check_plain, with_texts_once
 from streaming.tables.store import current_table
 
 TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
@@ -86,12 +86,13 @@ def join_next(root: str, table: Table, *, alone: AbstractContextManager[object] 
     system = _file_system(table_uri(root, table.name), chosen)
     folder = f"{CLOSED}=true/" if delta.metadata().partition_columns else ""
     path = f"{folder}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-    try:
-        joined = _write_joined(system, delta, table, chosen, path)
-    except BaseException:
-        _remove(system, path)
-        raise
-    with alone or nullcontext():
+    with ExitStack() as while_committing:
+        try:
+            joined = _write_joined(system, delta, table, chosen, path)
+            while_committing.enter_context(alone or nullcontext())
+        except BaseException:
+            _remove(system, path)
+            raise
         # An error may come after the commit, as when a store's answer is lost: then the file must stay.
         is_committed = _commit(delta, chosen, joined)
     if not is_committed:
@@ -136,11 +137,7 @@ def _joinable(delta: DeltaTable, table: Table) -> list[DataFile]:
     """All files that may be joined with each other, in the order of time; raises TableUnavailable if another program
     has changed the table so that its rows may not be copied.
     """
-    if delta.protocol().min_reader_version > PLAIN_READER_VERSION:
-        raise TableUnavailable(
-            f"table {table.name} has features that another program has added (deletion vectors, mapped columns): its "
-            "files are not joined; remove the features, or restore the table"
-        )
+    check_plain(delta, table.name)
     actions = pa.table(delta.get_add_actions(flatten=True))
     begins = file_statistics(delta, table.time_column)["least"]
     columns = {"size": actions["size_bytes"], "rows": actions["num_records"], "begins": begins}

@@ -37,7 +37,7 @@ from streaming.tables.places import local_folder
 from streaming.tables.stand_ins import stand_in_of
 
 PLAIN_READER_VERSION = 1
-"""Tables of this version have neither deletion vectors nor mapped columns."""
+"""Tables of this version have neither deletion vectors nor mapped columns: their files hold their rows as they are."""
 STATISTICS_STEP = timedelta(milliseconds=1)
 """Statistics of times are whole ms, cut off."""
 ROWS_AT_A_TIME = 500_000
@@ -78,6 +78,15 @@ JOINED = "rebalancer.joinedFiles"
 """Key of a commit's own metadata, with the number of files that it has joined (`streaming.tables.joining`). Such a
 commit changes no row either; delta-rs names it a write.
 """
+
+
+def check_plain(delta: DeltaTable, name: str) -> None:
+    """Raises TableUnavailable if another program has changed the table so that its files hold other rows than it."""
+    if delta.protocol().min_reader_version > PLAIN_READER_VERSION:
+        raise TableUnavailable(
+            f"table {name} has features that another program has added (deletion vectors, mapped columns): its files "
+            "are neither joined nor replaced; remove the features, or restore the table"
+        )
 
 
 def with_texts_once(schema: pa.Schema) -> pa.Schema:

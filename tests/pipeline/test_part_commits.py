@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Field
-from deltalake.schema import PrimitiveType
+from deltalake import CommitProperties, DeltaTable, Field, TableFeatures, write_deltalake
+from deltalake.schema import ArrayType, PrimitiveType
 from deltalake.transaction import AddAction
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,8 @@ from pyarrow import parquet as pq
 
 from streaming import tables
 from streaming.contract import BROKER_LOAD
-from streaming.pipeline import part_commits, part_files
+from streaming.errors import TableUnavailable
+from streaming.pipeline import delta_tables, part_commits, part_files
 from streaming.pipeline.delta_tables import WindowTable
 from streaming.pipeline.part_commits import BatchSpan, WritesParts
 from streaming.pipeline.part_files import PartResult, Upsert, parts_of, write_part
@@ -94,6 +96,15 @@ def test_parts_give_what_the_driver_gives_whoever_wrote_before(
             assert stored(mixed) == stored(driver)
 
 
+@pytest.mark.parametrize("name", ["tables of us", "t\u00e4glich", "100+1"])
+def test_a_folder_whose_name_a_uri_would_escape_is_written(tmp_path: Path, name: str) -> None:
+    root = str(tmp_path / name)
+    assert upsert(new_table(root, 9), batch(0, {(0, 1): 2, (1, 1): 2}), 0, NEVER) == 4
+    assert upsert(new_table(root, 9), batch(1, {(0, 1): 3}), 1, tables.utc(START_MS + STEP_MS)) == 1
+    assert [row[2:4] for row in stored(root)] == [(3, True), (2, False)]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def files(uri: str) -> set[str]:
     return {os.path.relpath(path, uri) for path in map(str, Path(uri).rglob("*.parquet"))}
 
@@ -139,6 +150,63 @@ def test_a_batch_that_is_killed_between_files_and_commit_leaves_no_row_and_its_f
     assert stored(root) == after
 
 
+@pytest.mark.parametrize("first_in_parts", [False, True])
+@pytest.mark.parametrize("second_in_parts", [False, True])
+@pytest.mark.parametrize("query", ["q", "of another checkpoint"])
+def test_of_two_pipelines_that_write_at_once_the_second_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_in_parts: bool, second_in_parts: bool, query: str
+) -> None:
+    """Also where neither replaces a file: on an object store no lock keeps the second one away."""
+    root, rows = str(tmp_path), batch(0, {(0, 1): 3, (1, 1): 3})
+    new_table(root, 9)
+
+    def write(in_parts: bool, query: str) -> None:
+        if in_parts:
+            upsert(new_table(root, 9), rows, 0, NEVER, query=query)
+        else:
+            new_table(root, 9).upsert(rows, (query, 0), NEVER)
+
+    def overtaken(*_: object) -> CommitProperties:
+        monkeypatch.undo()
+        monkeypatch.setattr(part_commits, "ROWS_OF_PART", 3)
+        monkeypatch.setattr(delta_tables, "_WRITE_LOCKS", {})
+        write(first_in_parts, query)
+        return part_commits.with_rows(DeltaTable(f"{root}/broker_load"), ("q", 0))
+
+    for module in (part_commits, delta_tables):
+        monkeypatch.setattr(module, "with_rows", overtaken)
+    with pytest.raises(TableUnavailable, match="oncurrent transaction"):
+        write(second_in_parts, "q")
+    assert [row[2] for row in stored(root)] == [3, 3]
+
+
+def test_files_that_an_executor_has_put_on_another_volume_are_not_committed(tmp_path: Path) -> None:
+    """The table's newest version would name files that nobody can read."""
+    root, rows = str(tmp_path), batch(1, {(0, broker): 3 for broker in range(9)})
+    table, elsewhere = new_table(root, 9), tmp_path / "elsewhere"
+    upsert(table, batch(0, {(0, 1): 1}), 0, NEVER)
+    elsewhere.mkdir()
+    plans: list[Upsert] = []
+    write = in_arrow(rows.drop_columns(list(AUDIT)), BROKER_LOAD.key)
+
+    def write_elsewhere(wanted: Upsert) -> list[PartResult]:
+        plans.append(wanted)
+        results = list(write(wanted))
+        path = results[-1].files[0].path
+        os.rename(f"{wanted.location}/{path}", elsewhere / Path(path).name)
+        return results
+
+    audit = {"is_final": False, "updated_at": tables.utc(START_MS), "batch_id": 1, "query_id": "q"}
+    span = BatchSpan(rows.num_rows, tables.utc(START_MS), tables.utc(START_MS))
+    with pytest.raises(TableUnavailable, match=r"storage\.tables must be one place on all hosts"):
+        table.upsert_in_parts(write_elsewhere, span, audit, ("q", 1), NEVER)
+    assert [row[1:3] for row in stored(root)] == [(1, 1)]
+    (tmp_path / "broker_load").rename(elsewhere / "broker_load")  # nor does a host without the volume make a folder
+    with pytest.raises(FileNotFoundError):
+        write_part(rows.drop_columns(list(AUDIT)).to_batches(), 0, replace(plans[0], files=(), parts=1))
+    assert not (tmp_path / "broker_load").exists()
+
+
 def test_a_lost_checkpoint_replaces_no_fuller_and_no_final_window(tmp_path: Path) -> None:
     root = str(tmp_path)
     table = new_table(root, 9)
@@ -158,14 +226,14 @@ def test_a_lost_checkpoint_replaces_no_fuller_and_no_final_window(tmp_path: Path
 def test_files_that_the_upkeep_has_joined_are_met_too(tmp_path: Path) -> None:
     root = f"file://{tmp_path}"
     uri = tables.table_uri(root, "broker_load")
-    table = new_table(root, 9)
+    table, closed = new_table(root, 9), tables.utc(START_MS + STEP_MS)
     samples = {(0, broker): 2 for broker in range(12)}
-    upsert(table, batch(0, samples), 0, NEVER)
+    upsert(table, batch(0, samples), 0, closed)
     many = len(DeltaTable(uri).file_uris())
     join_small_files(root, BROKER_LOAD)
     assert len(DeltaTable(uri).file_uris()) < many
-    assert upsert(table, batch(1, {(0, 3): 4, (1, 3): 1}), 1, tables.utc(START_MS + STEP_MS)) == 3
-    assert [row[2] for row in stored(root)] == [2, 2, 2, 4, *[2] * 8, 1]
+    assert upsert(table, batch(1, {(0, 3): 4, (1, 3): 1}), 1, closed) == 1
+    assert [row[2] for row in stored(root)] == [*[2] * 12, 1]
     assert [row[3] for row in stored(root)] == [True] * 12 + [False]
 
 
@@ -178,6 +246,7 @@ def test_a_table_of_one_partition_and_of_a_newer_release_is_written_on(tmp_path:
     closed = tables.utc(START_MS + STEP_MS)
     upsert(table, batch(0, {(0, broker): 2 for broker in range(5)}), 0, NEVER)
     upsert(table, batch(1, {(0, 1): 9, (1, 1): 4, (1, 2): 4}), 1, closed)
+    join_small_files(root, BROKER_LOAD)
     upsert(table, batch(2, {(0, 1): 11, (1, 1): 5}), 2, closed)
     assert [row[1:4] for row in stored(root)] == [
         (0, 2, True), (1, 9, True), (2, 2, True), (3, 2, True), (4, 2, True), (1, 5, False), (2, 4, False),
@@ -186,20 +255,43 @@ def test_a_table_of_one_partition_and_of_a_newer_release_is_written_on(tmp_path:
     assert read.num_rows == read["of_tomorrow"].null_count == 7
 
 
-def test_a_file_with_the_times_of_spark_is_met(tmp_path: Path) -> None:
-    """Spark's MERGE of earlier releases wrote times of 96 bits."""
-    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
-    table = new_table(root, 9)
-    old = batch(0, {(0, 1): 2, (0, 2): 2})
-    (tmp_path / "broker_load" / "is_final=false").mkdir()
-    path = "is_final=false/part-00000-0-c000.snappy.parquet"
-    pq.write_table(old.drop_columns(["is_final"]), f"{uri}/{path}", use_deprecated_int96_timestamps=True)
-    size = os.stat(f"{uri}/{path}").st_size
-    action = AddAction(path, size, {"is_final": "false"}, START_MS, True, '{"numRecords": 2}')
+def add_file(root: str, rows: pa.Table, *, is_final: bool, **options: Any) -> None:
+    """Adds a file as another writer makes it, of whose windows the log has no statistics."""
+    uri, kind = tables.table_uri(root, "broker_load"), str(is_final).lower()
+    path = f"is_final={kind}/part-00000-0-c000.snappy.parquet"
+    Path(uri, path).parent.mkdir()
+    pq.write_table(rows, f"{uri}/{path}", **options)
+    statistics = f'{{"numRecords": {rows.num_rows}}}'
+    action = AddAction(path, os.stat(f"{uri}/{path}").st_size, {"is_final": kind}, START_MS, True, statistics)
     delta = DeltaTable(uri)
     delta.create_write_transaction([action], "append", delta.schema(), partition_by=["is_final"])
+
+
+def test_a_file_with_the_times_of_spark_is_met(tmp_path: Path) -> None:
+    """Spark's MERGE of earlier releases wrote times of 96 bits."""
+    root = str(tmp_path)
+    table = new_table(root, 9)
+    old = batch(0, {(0, 1): 2, (0, 2): 2}).drop_columns(["is_final"])
+    add_file(root, old, is_final=False, use_deprecated_int96_timestamps=True)
     assert upsert(table, batch(1, {(0, 1): 5}), 1, tables.utc(START_MS + STEP_MS)) == 3
     assert [row[1:4] for row in stored(root)] == [(1, 5, True), (2, 2, True)]
+
+
+def test_a_joined_file_of_other_windows_is_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late row of one window meets a file that may hold millions of rows."""
+    monkeypatch.setattr(part_commits, "ROWS_OF_PART", 100_000)
+    root = str(tmp_path)
+    table = new_table(root, 9)
+    joined = pa.concat_tables([batch(0, {(0, broker): 2 for broker in range(1_000)})] * 300).combine_chunks()
+    add_file(root, joined.drop_columns(["is_final"]), is_final=True, row_group_size=20_000)
+    before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    try:
+        assert upsert(table, batch(1, {(1, 1): 5}), 1, tables.utc(START_MS + STEP_MS)) == 5
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.max_memory() < joined.nbytes / 2
 
 
 @pytest.mark.parametrize(
@@ -228,6 +320,52 @@ def test_statistics_of_files_rule_out_other_windows_and_brokers(tmp_path: Path) 
         assert row["min.window_start"] == row["max.window_start"]
         assert (row["min.broker"], row["max.broker"], row["num_records"]) == (broker, broker, 1)
         assert (row["null_count.rack"], row["min.kafka_cluster"]) == (1, "test")
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), None])
+def test_a_figure_that_json_cannot_hold_leaves_the_table_readable(tmp_path: Path, value: float | None) -> None:
+    """The log is JSON, and one entry that is not makes the whole table unreadable."""
+    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
+    rows = arrow(window(1, 3, bytes_in_per_sec=value), window(2, 3, bytes_in_per_sec=value, rack="r" * 5_000))
+    upsert(new_table(root, 9), rows, 0, NEVER)
+    (row,) = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).to_pylist()
+    assert row.get("min.bytes_in_per_sec") is row.get("max.rack") is None
+    assert row["max.broker"] == 2
+    assert upsert(new_table(root, 9), arrow(window(2, 4)), 1, NEVER) == 1
+    assert [row[1:3] for row in stored(root)] == [(1, 3), (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (ArrayType(PrimitiveType("integer"), contains_null=True), pa.array([[1, 2]], pa.list_(pa.int32()))),
+        (PrimitiveType("binary"), pa.array([b"\xff"])),
+        (PrimitiveType("date"), pa.array([1], pa.date32())),
+        (PrimitiveType("decimal(10,2)"), pa.array([1], pa.decimal128(10, 2))),
+    ],
+    ids=["list", "binary", "date", "decimal"],
+)
+def test_columns_of_any_type_of_a_newer_release_are_carried_on(
+    tmp_path: Path, kind: PrimitiveType | ArrayType, value: pa.Array
+) -> None:
+    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
+    table = new_table(root, 9)
+    DeltaTable(uri).alter.add_columns([Field("of_tomorrow", kind)])
+    write_deltalake(uri, arrow(window(1, 3)).append_column("of_tomorrow", value), mode="append")
+    assert upsert(table, arrow(window(2, 5)), 1, NEVER) == 5
+    read = pa.table(DeltaTable(uri).to_pyarrow_table(columns=["broker", "of_tomorrow"])).sort_by("broker")
+    assert read["of_tomorrow"].to_pylist() == [*value.to_pylist(), None]
+
+
+def test_a_table_with_features_of_another_program_is_named_and_left_alone(tmp_path: Path) -> None:
+    """Rows that are deleted by a bitmap would come back."""
+    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
+    table = new_table(root, 9)
+    upsert(table, batch(0, {(0, 1): 1}), 0, NEVER)
+    features = TableFeatures.DeletionVectors
+    DeltaTable(uri).alter.add_feature(features, allow_protocol_versions_increase=True)
+    with pytest.raises(TableUnavailable, match="table broker_load has features that another program has added"):
+        upsert(table, batch(1, {(0, 1): 2}), 1, NEVER)
 
 
 @given(st.integers(0, 7), st.integers(0, 7), st.lists(st.integers(0, 10**6), min_size=1, max_size=50))

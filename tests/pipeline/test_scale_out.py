@@ -1,8 +1,12 @@
 """The same job on a Spark cluster of two executors: another master in the settings, nothing else."""
 
+import json
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -10,7 +14,9 @@ from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.settings import Settings
 from tests.conftest import FOR_SHORT_LIVES
+from tests.pipeline import large_batch_job
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
+from tests.pipeline.stand_alone import REPOSITORY, stand_alone
 from tests.pipeline.test_adapters import ALL_TOPIC_BYTES_IN
 from tests.pipeline.test_windows import load_record, make_topics, own, recount, send
 from tests.topics import wait_until_known
@@ -66,3 +72,26 @@ def test_two_executors_give_the_same_windows_and_end_in_order(own: Settings, tmp
 
 def complete(settings: Settings, samples: int) -> bool:
     return samples_counted(settings) >= samples and bool(tables.read(settings.storage.tables, "broker_load"))
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("executors_start_quickly")
+def test_two_workers_of_a_cluster_write_the_files_of_one_batch(tmp_path: Path) -> None:
+    """And what a task has written that failed is not committed beside that of its second try."""
+    root = tmp_path / "tables"
+    with stand_alone(tmp_path / "spark") as cluster:
+        command = [sys.executable, "-m", "tests.pipeline.large_batch_job", cluster.url, str(root)]
+        with (tmp_path / "job.log").open("w") as log:
+            ran = subprocess.run(command, cwd=REPOSITORY, stdout=PIPE, stderr=log, text=True, timeout=DEADLINE_S)
+    assert ran.returncode == 0, (tmp_path / "job.log").read_text()[-20_000:]
+    first, second = json.loads(ran.stdout.splitlines()[-1])
+    assert sum(first.values()) == large_batch_job.PARTS // 2
+    assert sum(second.values()) == large_batch_job.PARTS
+    assert set(first) == set(second) == {"0", "1"}
+    assert min(*first.values(), *second.values()) > 0
+    written = sorted(Path(uri).name for uri in tables.opened(str(root / "broker_load")).file_uris())
+    assert len({name.partition("-of-16-1-")[0] for name in written}) == len(written) == large_batch_job.PARTS
+    tried_again = [path for path in root.rglob("part-0-of-16-1-*.parquet") if path.name not in written]
+    assert len(tried_again) == 1
+    rows = tables.read(str(root), "broker_load")
+    assert sorted((row["broker"], row["sample_count"]) for row in rows) == [(broker, 2) for broker in range(200)]

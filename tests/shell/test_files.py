@@ -10,6 +10,7 @@ from streaming import tables
 from streaming.commands.options import settings_from
 from streaming.runtime import processes
 from streaming.runtime.locks import exclusive
+from streaming.runtime.own_process import current_umask
 
 
 def write_everything(root: Path, options: list[str]) -> None:
@@ -52,3 +53,15 @@ def test_what_is_written_is_readable_by_those_that_the_settings_name(
     assert len(list((tmp_path / "data").rglob("*.json"))) >= 4
     assert (tmp_path / "by-a-child").exists()
     assert modes(tmp_path) == {(True, folders), (False, files)}
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux shows the umask without setting it")
+def test_the_umask_is_read_without_being_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large batches read it while other threads make files: two that set it could leave the strictest one for good."""
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as unset:
+            unset.delattr(os, "umask")
+            assert current_umask() == 0o027
+    finally:
+        os.umask(before)

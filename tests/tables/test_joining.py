@@ -144,6 +144,20 @@ def test_a_step_that_fails_leaves_no_file(root: str, monkeypatch: pytest.MonkeyP
     assert parquet_files(root, "partition_load") == before
 
 
+def test_a_step_that_waits_for_its_commit_in_vain_leaves_no_file(root: str) -> None:
+    """The largest batches may hold a table for longer than a step waits, run after run."""
+    before = parquet_files(root, "partition_load")
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        raise TimeoutError("table partition_load is being written")
+        yield
+
+    with pytest.raises(TimeoutError):
+        joining.join_next(root, PARTITION_LOAD, alone=alone())
+    assert parquet_files(root, "partition_load") == before
+
+
 def test_a_commit_whose_answer_is_lost_keeps_its_file(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before, whole = rows_of(root, "partition_load"), joining._commit
 
