@@ -339,16 +339,21 @@ def _command_failed(code: int) -> RollStep:
 
 def _obstacle(seen: TurnView, policy: RollPolicy) -> str | None:
     """Why the broker must not go away now; None if it may."""
+    return "; ".join(obstacles(seen, policy)) or None
+
+
+def obstacles(seen: TurnView, policy: RollPolicy) -> tuple[str, ...]:
+    """Why the broker must not be restarted now, a line for each reason; empty if it may be."""
     if not seen.check.is_alive:
-        return "the broker is away"
+        return ("the broker is away",)
     if seen.others_away:
         away = first_named(seen.others_away, NAMED_MAX, lambda broker: f"broker {broker}")
-        return f"another broker is away: {away}"
-    stops = list(seen.check.stops(accepts_single=policy.accepts_single))
-    if policy.margin and seen.check.at_edge:
-        at_edge = counted(len(seen.check.at_edge), "partition", "partitions")
-        stops.append(f"{at_edge} without margin: one more broker that fails stops their writes")
-    return "; ".join(stops) or None
+        return (f"another broker is away: {away}",)
+    stops = seen.check.stops(accepts_single=policy.accepts_single)
+    if not policy.margin or not seen.check.at_edge:
+        return stops
+    at_edge = counted(len(seen.check.at_edge), "partition", "partitions")
+    return (*stops, f"{at_edge} without margin: one more broker that fails stops their writes")
 
 
 def standing_obstacle(broker: int, live: LiveCluster, in_sync_min: Mapping[str, int], policy: RollPolicy) -> str | None:

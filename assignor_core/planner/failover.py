@@ -13,7 +13,7 @@ is above its capacity anyway has too much only by what it inherits. Brokers with
 
 For P partitions there are at most P pairs of a zone and an heir, and as many as replicas where followers serve
 consumers, so this module needs memory for these alone. The search needs a table of brokers by zones, which is bounded
-(`failover_trials`, `TABLE_MAX`). Nothing moves here.
+(`failover_trials`, `placement.TABLE_MAX`). Nothing moves here.
 """
 
 from collections.abc import Iterator
@@ -29,8 +29,6 @@ from assignor_core.planner.problem import Problem
 from assignor_core.resources import Resource
 from assignor_core.wording import counted, first_named
 
-TABLE_MAX = 2**25
-"""Most figures of the table of the search, 256 MiB: enough for 5,792 brokers, or for 1,158 brokers and 25 windows."""
 NOTICEABLE = 1e-6
 """Part of a capacity above which an excess is named."""
 
@@ -76,9 +74,11 @@ def _reads_taken_over(placement: Placement, rows: Ints, zones: Indices) -> Itera
     reads, racks = placement.in_racks.reads, placement.arrays.racks
     row = rows[reads.partitions[reads.rows]]
     zone = np.where(row != NO_BROKER, zones[row], NO_BROKER)
+    # What a dead broker leads is led by nobody, so nobody takes over what its followers serve.
+    is_led = zone[:, 0] != NO_BROKER
     now = parts_by_slot(row, reads.racks, racks)
     for slot in range(row.shape[1]):
-        is_first = (zone[:, slot] != NO_BROKER) & ~(zone[:, :slot] == zone[:, slot : slot + 1]).any(axis=1)
+        is_first = is_led & (zone[:, slot] != NO_BROKER) & ~(zone[:, :slot] == zone[:, slot : slot + 1]).any(axis=1)
         left = np.where((zone == zone[:, slot : slot + 1]) | (zone == NO_BROKER), NO_BROKER, row)
         order = np.argsort(left == NO_BROKER, axis=1, kind="stable")
         ordered = np.take_along_axis(left, order, axis=1)
@@ -139,7 +139,7 @@ def failover_lines(problem: Problem, placement: Placement) -> list[str]:
     allowed = f", {part:.0%} is allowed".replace("%", " %") if part < 1.0 else ""
     cases = counted(len(now.zone), "such case", "such cases")
     lines.append(f"{line}{allowed}; {cases} in all, {len(before.zone)} before this plan")
-    if not is_searchable(placement):
+    if placement.searched_zones is None:
         lines.append(
             f"failover headroom of {len(problem.arrays.alive)} brokers is too much to search for, so this plan only "
             "shows it: set planner.failover_headroom to rack"
@@ -202,14 +202,6 @@ def failover_bound(problem: Problem, placement: Placement) -> tuple[float, int]:
     full = np.where(is_zone, full, 0.0)
     worst = int(np.argmax(full))
     return float(full[worst]), worst
-
-
-def is_searchable(placement: Placement) -> bool:
-    """Whether the table of brokers by zones is small enough for the search (`TABLE_MAX`)."""
-    if placement.zones is None:
-        return False
-    windows = len(placement.arrays.columns.of(Resource.BYTES_OUT))
-    return len(placement.zones) * (int(placement.zones.max(initial=0)) + 1) * windows <= TABLE_MAX
 
 
 def _named(problem: Problem, zone: int) -> str:

@@ -33,6 +33,12 @@ def on_grid(fractions: Floats) -> Floats:
     return rounded
 
 
+TABLE_MAX = 2**25
+"""Most figures of the table that a search for failover headroom needs, one for each broker, zone and window: 256 MiB.
+That is enough for 5,792 brokers, or for 1,158 brokers and 25 windows.
+"""
+
+
 class Placement:
     """Replica lists and the loads that follow from them; mutable.
 
@@ -58,6 +64,8 @@ class Placement:
         self.zones = zones
         self.scale = scale
         """C: what turns a figure into a fraction of the total."""
+        self.searched_zones = zones if zones is not None and self._is_searchable(zones) else None
+        """The zones if a search may choose heirs; None also where plans can only show what failovers would do."""
         self.original = arrays.replicas
         self.replicas = arrays.replicas.copy()
         """P x R broker indices, leader first, NO_BROKER behind the last."""
@@ -85,7 +93,8 @@ class Placement:
         """Have the replicas and the leaders of these rows (P x R) from now on; the loads follow.
 
         Of other followers the order means nothing: replicas that stay keep their places in the original list, and new
-        ones take the places of those that leave. With zones the first follower that could take over means something.
+        ones take the places of those that leave. Only where a search chooses heirs does the first follower that could
+        take over mean something.
 
         >>> placement = state_of((1, 2, 3), brokers=4).placement
         >>> placement.take(np.array([[0, 3, 1]]))
@@ -101,14 +110,21 @@ class Placement:
             leader = placed.index(row[0])
             placed[0], placed[leader] = placed[leader], placed[0]
             placed_rows[partition, : len(row)] = placed
-        if self.zones is not None:
-            _put_heirs_first(placed_rows, heirs(rows, self.zones), self.zones)
+        if self.searched_zones is not None:
+            _put_heirs_first(placed_rows, heirs(rows, self.searched_zones), self.searched_zones)
         self.hold(placed_rows)
 
     def hold(self, rows: Ints) -> None:
         """Have just these rows (P x R) from now on, followers in their order; the loads follow."""
         self.replicas = rows
         self.loads = self._loads_of(rows)
+
+    def _is_searchable(self, zones: Indices) -> bool:
+        """Whether a broker in use has a capacity of bytes out, and the table of brokers by zones is small enough."""
+        out = self.arrays.columns.of(Resource.BYTES_OUT)
+        capacity = self.arrays.capacity_for(Resource.BYTES_OUT)[self.arrays.alive]
+        is_limited = bool(np.isfinite(capacity).any() and (self.scale[out] > 0).any())
+        return is_limited and len(zones) * (int(zones.max(initial=0)) + 1) * len(out) <= TABLE_MAX
 
     def _loads_of(self, rows: Ints) -> Floats:
         own = replace(self.arrays, leader_load=self.leading, follower_load=self.following, rack_reads=None)

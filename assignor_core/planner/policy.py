@@ -86,7 +86,10 @@ class PlannerPolicy:
         le=10,
     )
     replicas_max: int | None = knob(
-        None, "A broker with this many replicas or more takes no replica; null: no limit.", ge=1
+        None,
+        "Most replicas on any one broker. A broker that has as many or more takes a replica only in exchange for another; "
+        "null: no limit.",
+        ge=1,
     )
     keep_racks: bool = knob(False, "Replicas move within their racks only.")
     leader_racks: tuple[tuple[frozenset[str], tuple[str, ...]], ...] = ()

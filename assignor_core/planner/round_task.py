@@ -25,7 +25,6 @@ from assignor_core.broker_sets import any_broker
 from assignor_core.follower_reads import in_rack
 from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.planner.compiled import as_compiled_reads
-from assignor_core.planner.failover import is_searchable
 from assignor_core.planner.placement import Flags, Indices, Placement, heirs, on_grid
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import Problem, Search
@@ -236,7 +235,7 @@ def task_of(search: Search, targets: Floats, tuning: Tuning) -> RoundTask:
         leaders_most=problem.spread.leaders_most,
         leaders_least=problem.spread.leaders_least,
         spread_prices=np.array([tuning.spread_price, tuning.least_price]),
-        zones=_searched_zones(problem, placement),
+        zones=np.zeros(0, dtype=np.int64) if placement.searched_zones is None else placement.searched_zones,
         out_columns=arrays.columns.of(Resource.BYTES_OUT),
         usable=problem.ceiling[:, arrays.columns.of(Resource.BYTES_OUT)],
         failover_price=np.array([tuning.failover_price]),
@@ -261,14 +260,6 @@ def room_of(problem: Problem) -> Floats:
     most = problem.policy.inflow_max
     room: Floats = np.minimum(problem.arrays.disk_room_bytes, np.inf if most is None else most)
     return room
-
-
-def _searched_zones(problem: Problem, placement: Placement) -> Indices:
-    """B zones; none where nothing can be searched for, as no broker has a capacity or the table would be too large."""
-    usable = problem.ceiling[problem.arrays.alive][:, problem.arrays.columns.of(Resource.BYTES_OUT)]
-    if placement.zones is None or not np.isfinite(usable).any() or not is_searchable(placement):
-        return np.zeros(0, dtype=np.int64)
-    return placement.zones
 
 
 def budgets_of(policy: PlannerPolicy) -> Floats:

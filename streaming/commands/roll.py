@@ -28,6 +28,7 @@ from assignor_core.roll import (
     RollStep,
     TurnView,
     next_step,
+    obstacles,
     roll_order,
     standing_obstacle,
     turn_view,
@@ -112,6 +113,9 @@ def roll(
     """
     if sum((is_dry, is_status, is_abort)) > 1:
         raise UsageProblem("--dry-run, --status and --abort: only one of them can be used")
+    if is_status or is_abort:
+        given = {"BROKER": brokers, "--exec": command, "--margin": margin, "--accept-single": accepts_single}
+        _check_unused("--status" if is_status else "--abort", given)
     template = None if command is None else template_of(command)
     settings = settings_from(config_file, assignments)
     if settings.control.approvals > 1 and not (is_dry or is_status or is_abort):
@@ -132,6 +136,13 @@ def roll(
     if as_json and answer.content is not None:
         click.echo(json.dumps(answer.content))
     return answer.code
+
+
+def _check_unused(flag: str, given: Mapping[str, object]) -> None:
+    """Raises UsageProblem if an option that `flag` would ignore is given: the open roll has its own value."""
+    unused = [name for name, value in given.items() if value not in (None, False, ())]
+    if unused:
+        raise UsageProblem(f"{flag}: concerns the open roll as it began, leave out {', '.join(unused)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +262,7 @@ def _dry_run(session: _Session, named: tuple[int, ...], policy: RollPolicy) -> _
     echo(f"order of {counted(len(order), 'broker', 'brokers')}:")
     for place, broker in enumerate(order, start=1):
         view = turn_view(broker, live, in_sync_min)
-        stops = view.check.stops(accepts_single=policy.accepts_single)
+        stops = obstacles(view, policy)
         never = standing_obstacle(broker, live, in_sync_min, policy)
         rack = live.broker_racks.get(broker)
         leaders = counted(view.check.leaders, "leader", "leaders")

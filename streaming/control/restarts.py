@@ -37,7 +37,12 @@ class _Setting:
     topic_id: str | None
     asked_ms: int
     value: int | None
-    """None if the login may not read it."""
+    """None if the login may not read it, or the broker that was asked does not know the topic."""
+    is_asked_next: bool = False
+    """Whether the next look reads it again: a broker may not have heard of a new topic yet."""
+
+    def is_due(self, now_ms: int) -> bool:
+        return self.is_asked_next or is_due(self.asked_ms, ASKED_AGAIN_MS, now_ms)
 
 
 class InSyncMins:
@@ -55,26 +60,26 @@ class InSyncMins:
         known = {topic: row for topic, row in self._known.items() if topic in ids and row.topic_id == ids[topic]}
         due = [topic for topic in ids if topic not in known]
         due += sorted(
-            (topic for topic, row in known.items() if is_due(row.asked_ms, ASKED_AGAIN_MS, now_ms)),
-            key=lambda topic: known[topic].asked_ms,
+            (topic for topic, row in known.items() if row.is_due(now_ms)), key=lambda topic: known[topic].asked_ms
         )
         asked = due[:TOPICS_PER_LOOK]
         shown = self._shown(asked) if asked else {}
         if shown is not None:
-            known |= {topic: _Setting(ids[topic], now_ms, shown.get(topic)) for topic in asked}
+            hidden = {topic for topic in asked if topic not in shown}
+            again = {topic for topic in hidden if topic in known and known[topic].value is None}
+            if again:
+                log.info("in_sync_min_hidden", topics=len(again), needs="DESCRIBE_CONFIGS on topics")
+            known |= {topic: _Setting(ids[topic], now_ms, shown.get(topic), topic in hidden - again) for topic in asked}
         self._known = known
         return {topic: row.value for topic, row in known.items() if row.value is not None}
 
     def _shown(self, topics: Collection[str]) -> Mapping[str, int] | None:
         """None if nobody answered: what was known stays, and is asked for again at the next look."""
         try:
-            shown = self._read(topics)
+            return self._read(topics)
         except (ClusterRequestFailed, ClusterUnreachable) as error:
             log.warning("in_sync_min_unread", error=str(error))
             return None
-        if len(shown) < len(topics):
-            log.info("in_sync_min_hidden", topics=len(topics) - len(shown), needs="DESCRIBE_CONFIGS on topics")
-        return shown
 
 
 class RestartReports:

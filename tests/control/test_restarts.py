@@ -85,6 +85,23 @@ def test_a_refusal_leaves_what_was_known_and_is_tried_again() -> None:
     assert mins.of(both, now_ms=NOW_MS + 2) == {"t": 2, "u": 2}
 
 
+def test_a_topic_that_a_broker_has_not_heard_of_yet_is_asked_for_again_at_the_next_look() -> None:
+    """A topic that stays hidden is then asked for as rarely as the others."""
+    read = Topics()
+    read.hidden |= {"new", "hidden"}
+    mins = InSyncMins(read)
+    both = live(("new", WHOLE), ("hidden", WHOLE))
+    assert mins.of(both, now_ms=NOW_MS) == {}
+    read.hidden.remove("new")
+    for look in (1, 2, ASKED_AGAIN_MS):
+        assert mins.of(both, now_ms=NOW_MS + look) == {"new": 2}
+    assert read.asked == [["hidden", "new"]] * 2
+    read.hidden.add("new")
+    for look in (1, 2, 3):
+        mins.of(both, now_ms=NOW_MS + ASKED_AGAIN_MS + look)
+    assert read.asked[2:] == [["hidden", "new"], ["new"]], "also one that was shown before"
+
+
 def test_brokers_with_hidden_settings_have_no_row_and_the_others_have_one(tables_in_memory: str) -> None:
     read = Topics()
     read.hidden.add("hidden")

@@ -297,6 +297,9 @@ def test_a_no_begins_nothing(rolled: Rolled) -> None:
         (("--exec", "no-such-program {host}"), "there is no program 'no-such-program'"),
         (("--exec", "true '"), "No closing quotation"),
         (("--status", "--abort"), "only one of them can be used"),
+        (("--status", "--margin", "0"), "--status: concerns the open roll as it began, leave out --margin"),
+        (("--abort", "1", "--accept-single"), "--abort: .*, leave out BROKER, --accept-single"),
+        (("--abort", "--exec", "true"), "--abort: .*, leave out --exec"),
     ],
 )
 def test_wrong_use_is_named(rolled: Rolled, arguments: tuple[str, ...], problem: str) -> None:
@@ -319,6 +322,16 @@ def test_what_waiting_can_not_make_safe_is_refused_at_once(rolled: Rolled) -> No
         rolled.by_command()
     assert "can't be restarted: 1 partition without a leader" in rolled.run("--dry-run", "3").stdout
     assert rolled.by_command("3", "--accept-single").return_value == 0
+
+
+def test_a_dry_run_shows_what_the_roll_would_wait_for(rolled: Rolled) -> None:
+    """Broker 5 shares no partition with broker 2, and a roll restarts no broker beside one that is away."""
+    assert rolled.run("--dry-run", "5").stdout.endswith("; safe now\n")
+    rolled.cluster.kill_broker(2)
+    controller.fence(rolled.cluster.contents, 2)
+    assert rolled.run("--dry-run", "5").stdout.endswith("; waits: another broker is away: broker 2\n")
+    shown = json.loads(rolled.run("--dry-run", "--json", "5").stdout)
+    assert [row["stops"] for row in shown["brokers"]] == [["another broker is away: broker 2"]]
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "", "a\nb"])

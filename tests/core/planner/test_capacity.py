@@ -57,13 +57,23 @@ def test_no_broker_gets_more_replicas_than_it_may_have(state: ClusterState, most
     assert all(count <= max(most, before[broker]) for broker, count in held.items())
 
 
-def test_a_broker_that_has_more_than_it_may_have_gives_and_takes_none() -> None:
+def test_a_full_broker_takes_none() -> None:
     """Broker 1 holds eight light replicas, and broker 2 two heavy ones: by load alone more would go to broker 1."""
     state = cluster(*[(1,)] * 8, (2,), (2,), loads=(1.0,) * 8 + (20.0,) * 2, brokers=(Broker(1), Broker(2)))
     assert {row.new_replicas for row in propose(state).movements} >= {(1,)}
     plan = propose(state, PlannerPolicy(replicas_max=8))
     after = check_plan(state, PlannerPolicy(replicas_max=8), plan)
     assert max(Counter(row.replicas[0] for row in after.partitions).values()) <= 8
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_full_broker_takes_a_replica_only_in_exchange_for_another(most: int) -> None:
+    """Broker 1 holds both heavy replicas and broker 2 both light ones, and each has as many as it may have, or more."""
+    state = cluster((1,), (1,), (2,), (2,), loads=(30.0, 30.0, 10.0, 10.0), brokers=(Broker(1), Broker(2)))
+    plan = propose(state, PlannerPolicy(replicas_max=most))
+    after = check_plan(state, PlannerPolicy(replicas_max=most), plan)
+    assert len(plan.movements) == 2
+    assert Counter(row.replicas[0] for row in after.partitions) == {1: 2, 2: 2}
 
 
 def test_where_no_broker_may_have_more_replicas_the_plan_says_so() -> None:

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.errors import InputError
+from assignor_core.follower_reads import in_rack
 from assignor_core.load import NO_BROKER, Ints, broker_loads, cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import Plan, plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.balance import balance
-from assignor_core.planner.failover import TABLE_MAX, excesses, failover_bound, is_searchable, takeovers
-from assignor_core.planner.placement import GRID, heirs
+from assignor_core.planner.failover import excesses, failover_bound, takeovers
+from assignor_core.planner.placement import GRID, TABLE_MAX, heirs
 from assignor_core.planner.problem import Search
 from assignor_core.planner.round_task import changed_of, task_of
 from assignor_core.planner.rounds import Case, Rounds
@@ -47,6 +48,16 @@ def too_much(state: ClusterState, policy: PlannerPolicy) -> list[float]:
     return found
 
 
+def are_reads_divided(search: Search) -> bool:
+    """Whether some rack reads a partition that has two replicas there."""
+    placement, racks = search.placement, search.problem.arrays.racks
+    if placement.in_racks is None:
+        return False
+    reads = placement.in_racks.reads
+    count = in_rack(placement.replicas[reads.partitions[reads.rows]], reads.racks, racks).sum(axis=1)
+    return bool((count > 1).any())
+
+
 def without_zone(search: Search, zone: int) -> Ints:
     """P x R: the replicas that remain if a zone goes offline, in their order; the first one leads."""
     rows, zones = search.placement.replicas, search.placement.zones
@@ -69,6 +80,8 @@ def test_what_is_taken_over_is_what_the_replicas_that_remain_carry_more(
     taken = takeovers(placement, placement.replicas)
     scale = placement.scale[out]
     before = broker_loads(search.problem.arrays)[:, out] * scale
+    # Consumers of a rack with two followers read from both; if one of them leads, from that alone.
+    is_divided = are_reads_divided(search)
     for zone in np.unique(placement.zones):
         remaining = without_zone(search, int(zone))
         kept = np.flatnonzero(remaining[:, 0] != NO_BROKER)
@@ -80,7 +93,9 @@ def test_what_is_taken_over_is_what_the_replicas_that_remain_carry_more(
         of_zone = taken.zone == zone
         more[taken.broker[of_zone]] = taken.load[of_zone]
         inside = placement.zones == zone
-        assert np.abs((after - before - more)[~inside]).max(initial=0.0) < 1000 / GRID
+        assert (after - before - more)[~inside].max(initial=0.0) < 1000 / GRID, "never too low"
+        if not is_divided:
+            assert np.abs((after - before - more)[~inside]).max(initial=0.0) < 1000 / GRID
 
 
 def test_the_first_follower_that_is_alive_and_outside_the_zone_takes_over() -> None:
@@ -102,6 +117,10 @@ def test_the_table_of_the_search_stays_true_through_rounds(state: ClusterState, 
     for turn in TUNING.ramp:
         rounds.run(turn)
     anew = Rounds(case, task, rounds.state.rows).state
+    if len(task.zones) and not are_reads_divided(search):
+        taken, table = takeovers(search.placement, rounds.state.rows), np.zeros_like(anew.inherited)
+        table[taken.broker, taken.zone] = taken.load
+        assert (anew.inherited == table).all(), "the diagnosis has the figures of the search"
     assert (rounds.state.inherited == anew.inherited).all()
     assert rounds.state.failover == pytest.approx(anew.failover, abs=ROUNDING)
     assert rounds.state.totals[0] == changed_of(task, rounds.state.rows).sum() == anew.totals[0]
@@ -195,6 +214,14 @@ def test_without_capacities_the_plan_is_that_without_the_rule(state: ClusterStat
     assert propose(state, policy).plan_id == propose(state).plan_id
 
 
+@pytest.mark.parametrize("policy", [ANY_BROKER, ANY_RACK])
+def test_without_capacities_no_order_of_followers_changes(policy: PlannerPolicy) -> None:
+    """The search exchanges followers on its way; that must make no movement where their order means nothing."""
+    brokers = tuple(replace(broker, capacity=Capacity()) for broker in skewed(1.0).brokers)
+    state = replace(skewed(1.0), brokers=brokers)
+    assert propose(state, policy).plan_id == propose(state).plan_id
+
+
 @given(st.data())
 @settings(max_examples=25, deadline=None)
 def test_no_placement_of_a_small_cluster_leaves_more_room(data: st.DataObject) -> None:
@@ -219,9 +246,10 @@ def test_no_placement_of_a_small_cluster_leaves_more_room(data: st.DataObject) -
     filled = ([(*row, *[NO_BROKER] * (3 - len(row))) for row in placed] for placed in product(*ways))
     outcomes = [Rounds(case, case.task, np.array(row, dtype=np.int32)).outcome() for row in filled]
     able = [one for one in outcomes if not problem.crowded(one.rows).any() and one.above < np.inf]
-    least = min(one.led for one in able)
     balance(search)
     reached = Rounds(case, case.task, placement.replicas).outcome()
+    # What a broker carries above its capacity as it is counts before what it would have to take over.
+    least = min(one.led for one in able if one.above <= reached.above)
     left = excesses(problem, placement, placement.replicas, placement.loads)
     assert (reached.led > 1e-4) <= (len(left.zone) > 0) <= (reached.led > 0.0)
     assert reached.led <= least + TUNING.worth + ROUNDING, "what is not worth a plan may stay"
@@ -238,8 +266,8 @@ def test_the_table_of_the_search_is_bounded_and_the_plan_says_so() -> None:
     brokers = tuple(Broker(number, "abc"[number % 3], capacity=Capacity(1e9, 60.0, 1e12)) for number in range(6_000))
     state = cluster((1, 2), (1, 2), (1, 2), brokers=brokers)
     by_broker, by_rack = (search_of(state, policy).placement for policy in (ANY_BROKER, ANY_RACK))
-    assert not is_searchable(by_broker)
-    assert is_searchable(by_rack)
+    assert by_broker.searched_zones is None
+    assert by_rack.searched_zones is not None
     assert len(brokers) ** 2 > TABLE_MAX
     lines = propose(state, replace(ANY_BROKER, leaders_only=True, only_topics=frozenset({"no"}))).diagnosis
     assert any("too much to search for" in line and "set planner.failover_headroom to rack" in line for line in lines)
