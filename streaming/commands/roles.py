@@ -1,7 +1,5 @@
 """`collect`, `pipeline`, `control`, `serve`: one role as a process; `run`: all of them, each a process of its own."""
 
-import signal
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +12,7 @@ from streaming.commands.places import check_places
 from streaming.commands.reloading import Reloading, RunSettings, SettingsSource
 from streaming.errors import BEGIN_ANEW, RebalancerError
 from streaming.runtime import clocks
+from streaming.runtime.own_process import stopped_by_signals
 from streaming.settings import KafkaSettings, Settings
 from streaming.settings.changes import AdjustBy, active, are_several, sharing
 from streaming.settings.clusters import is_paused
@@ -64,14 +63,12 @@ def _role_of_clusters(
     _prepare(clusters, [*meant.values()], has_jvm=has_jvm, has_roles=False)
     reloading.follow(source, meant)
     code = run(meant, reloading)
-    return BEGIN_ANEW if reloading.begins_anew and code == 0 else code
+    return BEGIN_ANEW if code == 0 and reloading.will_begin_anew() else code
 
 
 def _wait_while_paused(name: str) -> int:
     """Does nothing until SIGTERM or SIGINT; returns the exit code."""
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stopping.set())
+    stopping = stopped_by_signals()
     log.info("cluster_paused", kafka_cluster=name)
     stopping.wait()
     return 0

@@ -1,14 +1,12 @@
 """The serve process: binds its port, refreshes snapshots, answers, and ends on a signal."""
 
 import gc
-import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from types import FrameType
 
 import structlog
 import uvicorn
@@ -16,6 +14,7 @@ import uvicorn
 from streaming.errors import RebalancerError
 from streaming.notify.sender import Notifier
 from streaming.runtime import clocks
+from streaming.runtime.own_process import stop_on_signals
 from streaming.serve.access import check_clusters_of_roles
 from streaming.serve.api.audit import Actions
 from streaming.serve.api.events import Events
@@ -50,7 +49,7 @@ def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf, adjust_by
     listener = _listen(settings.serve)
     server: Server | None = None
 
-    def stop(_signal: int = 0, _frame: FrameType | None = None) -> None:
+    def stop() -> None:
         if server is not None:
             server.should_exit = True
 
@@ -62,8 +61,7 @@ def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf, adjust_by
         else:
             parts = OneCluster(settings, actions_of, stop)
         server = Server(server_config(parts.app, settings.serve), parts.close_events)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, stop)
+        stop_on_signals(lambda _number: stop())
         host, port = listener.getsockname()[:2]
         scheme = "http" if settings.serve.tls_certificate_file is None else "https"
         log.info("serve_started", url=f"{scheme}://{host}:{port}/", tables=settings.storage.tables)

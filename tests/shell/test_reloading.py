@@ -20,6 +20,7 @@ from streaming.commands.reloading import Reloading, RunSettings, SettingsSource
 from streaming.errors import RefusedForSafety
 from streaming.runtime import processes
 from streaming.runtime.locks import exclusive
+from streaming.runtime.own_process import stopped_by_signals
 from streaming.runtime.processes import free_port
 from streaming.settings import Settings
 from tests.waiting import DEADLINE_S, until
@@ -197,6 +198,29 @@ def test_who_is_stopped_while_it_ends_to_begin_anew_ends_for_good(is_stopped: bo
     assert (reloading.begins_anew, ends) == (not is_stopped, [signal.SIGTERM])
     signal.raise_signal(signal.SIGTERM)
     assert (reloading.begins_anew, len(ends)) == (False, 1 + is_stopped)
+
+
+@pytest.mark.usefixtures("_handlers")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_role_that_has_been_stopped_does_not_begin_anew(number: signal.Signals) -> None:
+    """As of `systemctl reload` and, at once, `stop`: the settings are read while the role ends."""
+    reloading, stopping = Reloading("collect"), stopped_by_signals()
+    signal.raise_signal(number)
+    assert stopping.is_set()
+    reloading.follow(Changed(), {"default": Settings()})
+    signal.raise_signal(signal.SIGHUP)
+    until("the settings are read", lambda: "settings" not in {thread.name for thread in threading.enumerate()})
+    assert not reloading.will_begin_anew()
+
+
+@pytest.mark.usefixtures("_handlers")
+def test_a_stop_between_the_end_of_a_role_and_its_next_begin_is_not_lost() -> None:
+    reloading, stopping = Reloading("collect"), stopped_by_signals()
+    reloading.follow(Changed(), {"default": Settings()})
+    signal.raise_signal(signal.SIGHUP)
+    until("the role is asked to end", stopping.is_set)
+    assert reloading.will_begin_anew()
+    assert {signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} == {signal.SIG_DFL}
 
 
 def test_a_terminal_that_is_closed_ends_a_role_in_order(tmp_path: Path) -> None:
