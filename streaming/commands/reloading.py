@@ -22,6 +22,7 @@ from streaming.commands.options import cluster_named, flags_of
 from streaming.commands.places import check_places
 from streaming.config import chosen, load_clusters
 from streaming.errors import RebalancerError, RefusedForSafety, UsageProblem
+from streaming.runtime.accounts import check_clusters_of_roles
 from streaming.runtime.logs import mask_too
 from streaming.runtime.own_process import STOP_SIGNALS, StopHandler, has_own_terminal
 from streaming.runtime.secrets import secrets_of
@@ -64,8 +65,16 @@ class SettingsSource:
         clusters = {
             name: effective.settings for name, effective in load_clusters(self.file, self._flags, os.environ).items()
         }
-        check_places(clusters)
+        self.check(clusters)
         return clusters, self.meant(clusters)
+
+    def check(self, clusters: Clusters) -> None:
+        """Checks what settings alone don't show, for serve the roles of accounts, too. Raises RefusedForSafety,
+        UsageProblem.
+        """
+        check_places(clusters)
+        if self._role in (None, "serve"):
+            check_clusters_of_roles(next(iter(clusters.values())).serve, clusters)
 
     def meant(self, clusters: Clusters) -> dict[str, Settings]:
         """Returns those of the clusters that the command line means, or all if some of several share a process of the

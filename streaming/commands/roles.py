@@ -8,7 +8,6 @@ import click
 import structlog
 
 from streaming.commands.options import cluster_named, settings_of_clusters, settings_options
-from streaming.commands.places import check_places
 from streaming.commands.reloading import Reloading, RunSettings, SettingsSource
 from streaming.errors import BEGIN_ANEW, RebalancerError
 from streaming.runtime import clocks
@@ -59,6 +58,7 @@ def _role_of_clusters(
     reloading = Reloading(role)  # before settings are read: no change between reading and following is missed
     source = SettingsSource(config_file, assignments, role)
     clusters = settings_of_clusters(config_file, assignments)
+    source.check(clusters)
     meant = source.meant(clusters)
     _prepare(clusters, [*meant.values()], has_jvm=has_jvm, has_roles=False)
     reloading.follow(source, meant)
@@ -75,14 +75,13 @@ def _wait_while_paused(name: str) -> int:
 
 
 def _prepare(clusters: Mapping[str, Settings], meant: Sequence[Settings], *, has_jvm: bool, has_roles: bool) -> None:
-    """Set up the log of a role that works for the clusters `meant`. Raises RefusedForSafety as `check_places` does.
+    """Set up the log of a role that works for the clusters `meant`.
 
     `has_roles`: its child processes log by themselves, and must not wait for this one.
     """
     from streaming.runtime.logs import configure_logging, pass_standard_error_through
     from streaming.runtime.secrets import secrets_of
 
-    check_places(clusters)
     log = meant[0].log
     secrets = frozenset(secret for settings in meant for secret in secrets_of(settings))
     is_one_of_several = len(clusters) > len(meant) == 1
@@ -169,6 +168,7 @@ def run(config_file: ConfigFile, assignments: Assignments) -> int:
         settled.lock()
 
     clusters = settings_of_clusters(config_file, assignments)
+    source.check(clusters)
     meant = source.meant(clusters)
     _prepare(clusters, [*meant.values()], has_jvm=False, has_roles=True)
     with settled.locked(meant):

@@ -15,7 +15,6 @@ from streaming.errors import RebalancerError
 from streaming.notify.sender import Notifier
 from streaming.runtime import clocks
 from streaming.runtime.own_process import stop_on_signals
-from streaming.serve.access import check_clusters_of_roles
 from streaming.serve.api.audit import Actions
 from streaming.serve.api.events import Events
 from streaming.serve.cluster_router import ClusterRouter, build_shared_app
@@ -41,11 +40,8 @@ ActionsOf = Callable[[Settings], Actions]
 
 
 def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf, adjust_by: AdjustBy) -> int:
-    """Serve one cluster or several until SIGTERM or SIGINT; returns the exit code. Raises PortUnavailable, and
-    UsageProblem for a role on an unknown cluster.
-    """
+    """Serve one cluster or several until SIGTERM or SIGINT; returns the exit code. Raises PortUnavailable."""
     settings = next(iter(clusters.values()))
-    check_clusters_of_roles(settings.serve, clusters)
     listener = _listen(settings.serve)
     server: Server | None = None
 
@@ -146,10 +142,8 @@ class ClusterParts:
 
     def adjust(self, clusters: Mapping[str, Settings]) -> None:
         """Begin to serve what is new among these clusters, and end what is not among them. A cluster whose settings
-        have changed is served by those of before until the new ones are ready. Raises UsageProblem for a role on an
-        unknown cluster.
+        have changed is served by those of before until the new ones are ready.
         """
-        check_clusters_of_roles(next(iter(clusters.values())).serve, clusters)
         with self._lock:
             before = self._parts
             self._put_up(clusters)

@@ -207,9 +207,11 @@ def test_a_role_that_has_been_stopped_does_not_begin_anew(number: signal.Signals
     reloading, stopping = Reloading("collect"), stopped_by_signals()
     signal.raise_signal(number)
     assert stopping.is_set()
+    others = threading.enumerate()
     reloading.follow(Changed(), {"default": Settings()})
+    (following,) = (thread for thread in threading.enumerate() if thread not in others)
     signal.raise_signal(signal.SIGHUP)
-    until("the settings are read", lambda: "settings" not in {thread.name for thread in threading.enumerate()})
+    until("nobody asks the role to end any more", lambda: not following.is_alive())
     assert not reloading.will_begin_anew()
 
 
