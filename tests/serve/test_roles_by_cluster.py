@@ -153,6 +153,8 @@ def test_what_is_of_all_clusters_has_those_that_one_may_see(closed: Deployment, 
 
 def test_answers_for_one_reader_are_not_given_to_another(closed: Deployment) -> None:
     first = closed.get("/metrics", "viewer").text
+    for path in ("/metrics", "/clusters/east/metrics", "/api/v1/clusters", "/clusters/east/api/status"):
+        assert "private" in closed.get(path, "viewer").headers["cache-control"], path
     assert 'kafka_cluster="west"' not in closed.get("/metrics", "of-one").text
     assert 'kafka_cluster="west"' in closed.get("/metrics", "viewer").text
     assert first.count("rebalancer_build_info{") == 2
