@@ -306,6 +306,7 @@ def test_run_refuses_settings_without_a_cluster_on_which_somebody_has_a_role(tmp
         config.write_text(both.replace("west", "north"))
         assert settled.reload(asked=True) is None
         assert [*settled.clusters] == ["east", "west"]
+        assert run(["config", "--check", "--config", str(config)]) == 2
         config.write_text(f"{both}  north: {{ kafka: {{ bootstrap_servers: [north:9092] }} }}\n")
         assert settled.reload(asked=True)
     (refused,) = (row for row in logged if row["event"] == "settings_refused")

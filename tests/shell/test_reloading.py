@@ -15,6 +15,7 @@ import httpx
 import pytest
 import yaml
 
+from streaming import tables
 from streaming.cli import run
 from streaming.commands.reloading import Reloading, RunSettings, SettingsSource
 from streaming.errors import RefusedForSafety
@@ -23,6 +24,7 @@ from streaming.runtime.locks import exclusive
 from streaming.runtime.own_process import stopped_by_signals
 from streaming.runtime.processes import free_port
 from streaming.settings import Settings
+from streaming.tables.object_stores import storage_options, use_object_store
 from tests.waiting import DEADLINE_S, until
 
 HANDLED = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
@@ -292,3 +294,19 @@ def test_a_file_can_be_checked_before_it_counts(
     written = capsys.readouterr()
     assert ("the settings are sound: east" in written.out) == (code == 0)
     assert ("clusters east, west: kafka.bootstrap_servers" in written.err) == (code == 2)
+
+
+def test_a_check_asks_the_object_store_that_the_file_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def opened(root: str, _name: str) -> None:
+        asked.append((storage_options(root) or {}).get("aws_endpoint_url", "Amazon's own"))
+
+    monkeypatch.setattr(tables, "open_table", opened)
+    storage = {"tables": "s3://bucket/tables", "checkpoints": str(tmp_path), "s3_endpoint": "https://store.example"}
+    write(tmp_path / "rebalancer.yaml", settings_for(tmp_path, "east", "west", storage=storage))
+    try:
+        assert run(["config", "--check", "--config", str(tmp_path / "rebalancer.yaml")]) == 0
+    finally:
+        use_object_store(Settings().storage)
+    assert set(asked) == {"https://store.example"}
