@@ -101,7 +101,7 @@ def test_a_later_source_wins_over_an_earlier_one_and_in_one_source_the_cluster_w
 
 
 def test_a_cluster_alone_is_as_it_was(tmp_path: Path) -> None:
-    (name,) = loaded(tmp_path, "kafka: {cluster_name: main}\nstorage: {tables: /srv/tables}\nclusters:\n")
+    (name,) = loaded(tmp_path, "kafka: {cluster_name: main}\nstorage: {tables: /srv/tables}\n")
     assert name == "main"
     settings = load_effective(written(tmp_path, "storage: {tables: /srv/tables}"), None, {}, "main").settings
     assert settings.storage.tables == "/srv/tables"
@@ -116,6 +116,7 @@ def test_a_cluster_without_sections_is_of_the_shared_settings_alone(tmp_path: Pa
     ("text", "words"),
     [
         ("clusters: 3", "clusters: must be a section of names, found 3"),
+        ("clusters:", "clusters: names no cluster: name one, or remove the key"),  # as of a file that is half written
         ("clusters: {east: 3}", "clusters.east: must be a section with keys of its own"),
         ("clusters: {ea/st: {}}", "'ea/st' is no name of a cluster; allowed are letters"),
         ("clusters: {..: {}}", "'..' is no name of a cluster"),
