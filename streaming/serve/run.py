@@ -115,6 +115,11 @@ class OneCluster:
         events: Events = self.app.state.events
         events.close()
 
+    def end_soon(self) -> None:
+        """Asks its threads to end."""
+        self.refresher.end_soon()
+        self._notifier.end_soon()
+
     def stop(self) -> None:
         """Ends its threads and waits for them."""
         self.refresher.stop()
@@ -161,9 +166,11 @@ class ClusterParts:
             part.close_events()
 
     def stop(self) -> None:
-        """Ends all threads and waits for them."""
+        """Ends all threads and waits for them: together for as long as for the slowest one."""
         with self._lock:
             self._runs = False
+            for part in self._parts.values():
+                part.end_soon()
             for part in self._parts.values():
                 part.stop()
 
@@ -220,9 +227,13 @@ class Refresher:
         """Returns the newest snapshot."""
         return self._snapshot
 
+    def end_soon(self) -> None:
+        """Asks the thread to end."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """End the thread and wait for it."""
-        self._stopping.set()
+        self.end_soon()
         self._thread.join()
 
     def _loop(self) -> None:
