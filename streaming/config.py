@@ -172,9 +172,9 @@ def _by_cluster(problems: Mapping[str, Sequence[str]], clusters_total: int) -> l
 
 def _clusters_of(content: Nested) -> dict[str, Nested]:
     """Returns what the file has of each cluster, by name."""
-    named = content.get(CLUSTERS)
+    named = content.get(CLUSTERS, {})
     if named is None:
-        return {}
+        raise UsageProblem(f"{CLUSTERS}: names no cluster: name one, or remove the key")
     if not isinstance(named, dict):
         found = "a list" if isinstance(named, list) else repr(named)  # secrets may stand in it
         raise UsageProblem(f"{CLUSTERS}: must be a section of names, found {found}")

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from streaming.commands.console import echo
-from streaming.commands.options import effective_from, json_option, settings_options
+from streaming.commands.options import effective_from, json_option, settings_of_clusters, settings_options
 from streaming.commands.reloading import SettingsSource
 from streaming.config import DEFAULT, flatten
 from streaming.runtime.secrets import Masking
@@ -21,7 +21,10 @@ from streaming.settings import KafkaSettings
 def config(config_file: Path | None, assignments: tuple[str, ...], as_json: bool, changed: bool, check: bool) -> int:
     """Effective settings and where each came from (default, file, environment, flag), secrets masked."""
     if check:
-        clusters, _ = SettingsSource(config_file, assignments).read()
+        clusters = settings_of_clusters(config_file, assignments)
+        source = SettingsSource(config_file, assignments)
+        source.check(clusters)
+        source.meant(clusters)  # raises for an unknown --cluster
         echo(f"the settings are sound: {', '.join(clusters)}")
         return 0
     effective = effective_from(config_file, assignments)

@@ -22,8 +22,9 @@ from streaming.commands.options import cluster_named, flags_of
 from streaming.commands.places import check_places
 from streaming.config import chosen, load_clusters
 from streaming.errors import RebalancerError, RefusedForSafety, UsageProblem
+from streaming.runtime.accounts import check_clusters_of_roles
 from streaming.runtime.logs import mask_too
-from streaming.runtime.own_process import has_own_terminal
+from streaming.runtime.own_process import STOP_SIGNALS, StopHandler, has_own_terminal
 from streaming.runtime.secrets import secrets_of
 from streaming.runtime.settings_file import SettingsFile
 from streaming.settings import Settings
@@ -64,8 +65,16 @@ class SettingsSource:
         clusters = {
             name: effective.settings for name, effective in load_clusters(self.file, self._flags, os.environ).items()
         }
-        check_places(clusters)
+        self.check(clusters)
         return clusters, self.meant(clusters)
+
+    def check(self, clusters: Clusters) -> None:
+        """Checks what settings alone don't show, for serve the roles of accounts, too. Raises RefusedForSafety,
+        UsageProblem.
+        """
+        check_places(clusters)
+        if self._role in (None, "serve"):
+            check_clusters_of_roles(next(iter(clusters.values())).serve, clusters)
 
     def meant(self, clusters: Clusters) -> dict[str, Settings]:
         """Returns those of the clusters that the command line means, or all if some of several share a process of the
@@ -143,20 +152,30 @@ class Reloading:
             pause.wait(RETRY_S)
 
     def _end_role(self, frame: FrameType | None) -> None:
-        """End it as SIGTERM does. A signal that comes meanwhile means an end for good."""
+        """End it as SIGTERM does. A signal that comes meanwhile, or has come before, means an end for good."""
         end = signal.getsignal(signal.SIGTERM)
         if self._is_ending or not callable(end):  # it has not begun its work
             return
-        self._is_ending = self.begins_anew = True
+        self._is_ending = True
+        if isinstance(end, StopHandler) and end.was_called:
+            return
+        self.begins_anew = True
 
         def end_for_good(number: int, frame: FrameType | None) -> None:
             if not self.begins_anew:
                 end(number, frame)
             self.begins_anew = False
 
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOP_SIGNALS:
             signal.signal(number, end_for_good)
         end(signal.SIGTERM, frame)
+
+    def will_begin_anew(self) -> bool:
+        """Whether the role, which has ended, begins anew. If so, a stop from now on ends the process at once."""
+        if self.begins_anew:
+            for number in STOP_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+        return self.begins_anew
 
 
 class RunSettings:

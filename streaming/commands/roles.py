@@ -1,7 +1,5 @@
 """`collect`, `pipeline`, `control`, `serve`: one role as a process; `run`: all of them, each a process of its own."""
 
-import signal
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,10 +8,10 @@ import click
 import structlog
 
 from streaming.commands.options import cluster_named, settings_of_clusters, settings_options
-from streaming.commands.places import check_places
 from streaming.commands.reloading import Reloading, RunSettings, SettingsSource
 from streaming.errors import BEGIN_ANEW, RebalancerError
 from streaming.runtime import clocks
+from streaming.runtime.own_process import stopped_by_signals
 from streaming.settings import KafkaSettings, Settings
 from streaming.settings.changes import AdjustBy, active, are_several, sharing
 from streaming.settings.clusters import is_paused
@@ -60,32 +58,30 @@ def _role_of_clusters(
     reloading = Reloading(role)  # before settings are read: no change between reading and following is missed
     source = SettingsSource(config_file, assignments, role)
     clusters = settings_of_clusters(config_file, assignments)
+    source.check(clusters)
     meant = source.meant(clusters)
     _prepare(clusters, [*meant.values()], has_jvm=has_jvm, has_roles=False)
     reloading.follow(source, meant)
     code = run(meant, reloading)
-    return BEGIN_ANEW if reloading.begins_anew and code == 0 else code
+    return BEGIN_ANEW if code == 0 and reloading.will_begin_anew() else code
 
 
 def _wait_while_paused(name: str) -> int:
     """Does nothing until SIGTERM or SIGINT; returns the exit code."""
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stopping.set())
+    stopping = stopped_by_signals()
     log.info("cluster_paused", kafka_cluster=name)
     stopping.wait()
     return 0
 
 
 def _prepare(clusters: Mapping[str, Settings], meant: Sequence[Settings], *, has_jvm: bool, has_roles: bool) -> None:
-    """Set up the log of a role that works for the clusters `meant`. Raises RefusedForSafety as `check_places` does.
+    """Set up the log of a role that works for the clusters `meant`.
 
     `has_roles`: its child processes log by themselves, and must not wait for this one.
     """
     from streaming.runtime.logs import configure_logging, pass_standard_error_through
     from streaming.runtime.secrets import secrets_of
 
-    check_places(clusters)
     log = meant[0].log
     secrets = frozenset(secret for settings in meant for secret in secrets_of(settings))
     is_one_of_several = len(clusters) > len(meant) == 1
@@ -172,6 +168,7 @@ def run(config_file: ConfigFile, assignments: Assignments) -> int:
         settled.lock()
 
     clusters = settings_of_clusters(config_file, assignments)
+    source.check(clusters)
     meant = source.meant(clusters)
     _prepare(clusters, [*meant.values()], has_jvm=False, has_roles=True)
     with settled.locked(meant):

@@ -23,6 +23,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileType, PyFileSystem
 
 from streaming import tables
+from streaming.commands.console import echo
 from streaming.commands.options import cluster_named, settings_of, settings_of_clusters, settings_options
 from streaming.contract import TABLES, Column, ColumnType, Table
 from streaming.errors import UsageProblem
@@ -34,6 +35,7 @@ from streaming.tables.places import full_place, local_folder
 
 ROWS_SHOWN_MAX = 1_000
 ERROR_CHARACTERS_MAX = 500
+PLACES_SHOWN_MAX = 3
 CAPACITIES = "broker_capacity"
 """View of the capacities that the settings give to brokers: no table holds them."""
 OF_CAPACITIES = pa.schema([
@@ -143,16 +145,19 @@ def query_clusters(
         named = tables_named(query, VIEWS, connection)
         first = (named or TABLES.keys()) & TABLES.keys()
         there = _register(connection, sources, first, at)
+        for name in sorted(there.keys() & (named or set())):
+            if lacking := [str(row.kafka_cluster) for row in sources if row.kafka_cluster not in there[name]]:
+                echo(f"sql: {name} has no rows of {', '.join(lacking)}: nothing has been written there yet", err=True)
         if there.keys() != first:
             # The error that DuckDB then raises names tables like the one that isn't there.
             there |= _register(connection, sources, TABLES.keys() - first, at)
         if first and not there:
-            raise UsageProblem(f"sql: no tables in {full_place(sources[0].root)}: is storage.tables right?")
+            raise UsageProblem(f"sql: no tables in {_places(sources)}: is storage.tables right?")
         try:
             result = connection.execute(query)
             return [column[0] for column in result.description or ()], result.fetchall()
         except duckdb.Error as error:
-            _check_made(error, sources[0].root, TABLES.keys() - there.keys())
+            _check_made(error, _places(sources), TABLES.keys() - there.keys())
             if at is not None:
                 _check_files_are_kept(there)
             raise
@@ -170,22 +175,26 @@ def _one_line(error: Exception) -> str:
     return " ".join(line for line in lines if line.strip("^ "))[:ERROR_CHARACTERS_MAX]
 
 
-def _check_made(error: duckdb.Error, root: str, missing: Set[str]) -> None:
+def _places(sources: Sequence[Source]) -> str:
+    return " or ".join(full_place(source.root) for source in sources[:PLACES_SHOWN_MAX])
+
+
+def _check_made(error: duckdb.Error, places: str, missing: Set[str]) -> None:
     """Raises UsageProblem where DuckDB misses a table that the product has not made yet: it would name one of its own
     that is spelled alike.
     """
     for name in missing:
         if f"Table with name {name} does not exist".lower() in str(error).lower():
             raise UsageProblem(
-                f"sql: Table with name {name} does not exist in {full_place(root)}: nothing has been written to it yet"
+                f"sql: Table with name {name} does not exist in {places}: nothing has been written to it yet"
             ) from None
 
 
-def _check_files_are_kept(there: Mapping[str, Sequence[DeltaTable]]) -> None:
+def _check_files_are_kept(there: Mapping[str, Mapping[str | None, DeltaTable]]) -> None:
     """Raises UsageProblem where the version that is open has lost a data file: upkeep removes those that were replaced
     more than two days ago, and entries of the log stay for longer.
     """
-    for name, table in ((name, table) for name, of_roots in there.items() for table in of_roots):
+    for name, table in ((name, table) for name, by_cluster in there.items() for table in by_cluster.values()):
         files = PyFileSystem(DeltaStorageHandler.from_table(table._table))
         paths = pa.table(table.get_add_actions())["path"].to_pylist()
         if any(file.type is FileType.NotFound for file in files.get_file_info([unquote(path) for path in paths])):
@@ -205,8 +214,10 @@ def _capacities(sources: Sequence[Source]) -> pa.Table:
 
 def _register(
     connection: duckdb.DuckDBPyConnection, sources: Sequence[Source], names: Set[str], at: datetime | None
-) -> dict[str, list[DeltaTable]]:
-    """Make the views of those of these tables that are there; return the tables of each. Raises TableUnavailable."""
+) -> dict[str, dict[str | None, DeltaTable]]:
+    """Make the views of those of these tables that are there; return the tables of each by cluster. Raises
+    TableUnavailable.
+    """
     there = {}
     for name in names:
         opened = [(tables.open_table(source.root, name), source.kafka_cluster) for source in sources]
@@ -221,7 +232,7 @@ def _register(
             schema = pa.schema(table.schema().to_arrow())
             selects.append(_select(name, f"_{name}_{number}", schema, cluster, kept_since))
         connection.execute(f"CREATE VIEW {name} AS {' UNION ALL BY NAME '.join(selects)}")
-        there[name] = [table for table, _ in found]
+        there[name] = {cluster: table for table, cluster in found}
     return there
 
 

@@ -55,9 +55,13 @@ class Notifier:
         if self._settings.notify.webhooks:
             self._thread.start()
 
+    def end_soon(self) -> None:
+        """Asks the thread to end."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """End the thread and wait for it: for a request under way at most."""
-        self._stopping.set()
+        self.end_soon()
         if self._thread.is_alive():
             self._thread.join(TIMEOUT_S + 1)
 

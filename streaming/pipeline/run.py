@@ -6,12 +6,10 @@ batch under way finish. What it remembers is in the checkpoints and the tables.
 
 import logging
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from types import FrameType
 from typing import Any, TypeVar
 
 import structlog
@@ -49,6 +47,7 @@ from streaming.pipeline.state_partitions import begins_of, settle_state_partitio
 from streaming.pipeline.upkeep import UpkeepThread, jobs_of_pipeline
 from streaming.runtime import clocks
 from streaming.runtime.cluster_threads import ClusterThreads
+from streaming.runtime.own_process import stop_on_signals
 from streaming.settings import KafkaSettings, Settings
 from streaming.settings.changes import AdjustBy
 
@@ -103,13 +102,12 @@ def _stopped_by_signals() -> threading.Event:
     """Returns an event that SIGTERM and SIGINT set; a second signal ends the process."""
     stopping = threading.Event()
 
-    def stop(number: int, _frame: FrameType | None) -> None:
+    def stop(number: int) -> None:
         if stopping.is_set():  # a second signal ends it at once: the next start repeats what was half done
             os._exit(128 + number)
         stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+    stop_on_signals(stop)
     return stopping
 
 

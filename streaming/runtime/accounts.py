@@ -15,14 +15,15 @@ import secrets
 import stat
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
 from streaming.errors import UsageProblem
+from streaming.settings import ServeSettings
 
 FILE_BYTES_MAX = 1_000_000
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -310,6 +311,36 @@ def read_users(file: Path) -> dict[str, User]:
 def write_users(file: Path, users: Iterable[User]) -> None:
     """Write the file; raises UsageProblem. A new one is its owner's alone; one that is there keeps its readers."""
     _write(file, list(users), USERS_FILE, USERS_MAX, "remove")
+
+
+def roles_of_claim(settings: ServeSettings, value: str) -> Roles:
+    """Returns the roles that `serve.oidc_roles` gives to a value of the claim; raises KeyError."""
+    given = settings.oidc_roles[value]
+    if isinstance(given, str):
+        return Roles(Role(given))
+    return Roles(None, {cluster: Role(role) for cluster, role in given.items()})
+
+
+def check_clusters_of_roles(settings: ServeSettings, known: Collection[str]) -> None:
+    """Raises UsageProblem if a role is on a cluster that is not among `known`: a name with a slip would give no rights,
+    and nobody would see why. A file that can't be read is left to the requests, which say so.
+    """
+    given = [(f"serve.oidc_roles: {value!r}", roles_of_claim(settings, value), "") for value in settings.oidc_roles]
+    with suppress(UsageProblem):
+        tokens = read_tokens(settings.tokens_file) if settings.tokens_file else {}
+        given += [(f"serve.tokens_file: token {row.token_id}", row.roles,
+                   f"; or `rebalancer token revoke {row.token_id}`") for row in tokens.values()]  # fmt: skip
+    with suppress(UsageProblem):
+        users = read_users(settings.users_file) if settings.users_file else {}
+        given += [(f"serve.users_file: user {row.name!r}", row.roles,
+                   "; `rebalancer user role` gives others") for row in users.values()]  # fmt: skip
+    for what, roles, remedy in given:
+        for cluster in roles.by_cluster:
+            if cluster not in known:
+                raise UsageProblem(
+                    f"{what} has a role on cluster {cluster!r}, which the settings do not name; known are "
+                    f"{', '.join(known)}{remedy}"
+                )
 
 
 def _read(file: Path, kind: type[Account], refused_modes: int, key: str, made_by: str) -> list[Account]:

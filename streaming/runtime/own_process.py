@@ -4,12 +4,14 @@ import os
 import pwd
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
 from streaming.settings import ReadableBy
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 UMASKS: dict[ReadableBy, int] = {"owner": 0o077, "group": 0o027, "everyone": 0o022}
 ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 """Arrow's own variable, read once, when pyarrow is imported."""
@@ -17,15 +19,30 @@ NO_SIGN_IN = (1 << 32) - 1
 """The kernel's audit id of a process that no sign-in has begun (proc(5))."""
 
 
+class StopHandler:
+    """Handles SIGTERM and SIGINT, and knows whether one of them has come."""
+
+    def __init__(self, stop: Callable[[int], None]) -> None:
+        """`stop` is called with the number of each signal."""
+        self.was_called = False
+        self._stop = stop
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        self.was_called = True
+        self._stop(number)
+
+
+def stop_on_signals(stop: Callable[[int], None]) -> None:
+    """From now on SIGTERM and SIGINT call `stop` with their number."""
+    handler = StopHandler(stop)
+    for number in STOP_SIGNALS:
+        signal.signal(number, handler)
+
+
 def stopped_by_signals() -> threading.Event:
     """Returns an event that SIGTERM and SIGINT set from now on."""
     stopping = threading.Event()
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+    stop_on_signals(lambda _number: stopping.set())
     return stopping
 
 

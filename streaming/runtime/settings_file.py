@@ -25,11 +25,12 @@ class SettingsFile:
         self._looked_s = monotonic()
         self._seen = self._signature()
         self._known = self._content() if self._seen else b""
-        self._is_read = True
+        self._is_read = bool(self._known)
 
     def has_changed(self) -> bool:
         """Returns whether there is other content than the known one, and nobody is writing it any more. A file that is
-        not there, or is empty, has not changed: whoever replaces it may be about to write it.
+        not there, is empty or can't be read has not changed: whoever replaces it may be about to write it, or to give
+        the right to read it, which changes neither its time nor its size.
         """
         if self._file is None or monotonic() - self._looked_s < self._interval_s:
             return False
@@ -41,8 +42,8 @@ class SettingsFile:
             return False
         if self._is_read:
             return False
-        self._is_read = True
         content = self._content()
+        self._is_read = bool(content)
         return bool(content) and content != self._known
 
     def _signature(self) -> Signature | None:

@@ -1,14 +1,12 @@
 """The serve process: binds its port, refreshes snapshots, answers, and ends on a signal."""
 
 import gc
-import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from types import FrameType
 
 import structlog
 import uvicorn
@@ -16,7 +14,7 @@ import uvicorn
 from streaming.errors import RebalancerError
 from streaming.notify.sender import Notifier
 from streaming.runtime import clocks
-from streaming.serve.access import check_clusters_of_roles
+from streaming.runtime.own_process import stop_on_signals
 from streaming.serve.api.audit import Actions
 from streaming.serve.api.events import Events
 from streaming.serve.cluster_router import ClusterRouter, build_shared_app
@@ -42,15 +40,12 @@ ActionsOf = Callable[[Settings], Actions]
 
 
 def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf, adjust_by: AdjustBy) -> int:
-    """Serve one cluster or several until SIGTERM or SIGINT; returns the exit code. Raises PortUnavailable, and
-    UsageProblem for a role on an unknown cluster.
-    """
+    """Serve one cluster or several until SIGTERM or SIGINT; returns the exit code. Raises PortUnavailable."""
     settings = next(iter(clusters.values()))
-    check_clusters_of_roles(settings.serve, clusters)
     listener = _listen(settings.serve)
     server: Server | None = None
 
-    def stop(_signal: int = 0, _frame: FrameType | None = None) -> None:
+    def stop() -> None:
         if server is not None:
             server.should_exit = True
 
@@ -62,8 +57,7 @@ def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf, adjust_by
         else:
             parts = OneCluster(settings, actions_of, stop)
         server = Server(server_config(parts.app, settings.serve), parts.close_events)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, stop)
+        stop_on_signals(lambda _number: stop())
         host, port = listener.getsockname()[:2]
         scheme = "http" if settings.serve.tls_certificate_file is None else "https"
         log.info("serve_started", url=f"{scheme}://{host}:{port}/", tables=settings.storage.tables)
@@ -121,6 +115,11 @@ class OneCluster:
         events: Events = self.app.state.events
         events.close()
 
+    def end_soon(self) -> None:
+        """Asks its threads to end."""
+        self.refresher.end_soon()
+        self._notifier.end_soon()
+
     def stop(self) -> None:
         """Ends its threads and waits for them."""
         self.refresher.stop()
@@ -148,10 +147,8 @@ class ClusterParts:
 
     def adjust(self, clusters: Mapping[str, Settings]) -> None:
         """Begin to serve what is new among these clusters, and end what is not among them. A cluster whose settings
-        have changed is served by those of before until the new ones are ready. Raises UsageProblem for a role on an
-        unknown cluster.
+        have changed is served by those of before until the new ones are ready.
         """
-        check_clusters_of_roles(next(iter(clusters.values())).serve, clusters)
         with self._lock:
             before = self._parts
             self._put_up(clusters)
@@ -169,9 +166,11 @@ class ClusterParts:
             part.close_events()
 
     def stop(self) -> None:
-        """Ends all threads and waits for them."""
+        """Ends all threads and waits for them: together for as long as for the slowest one."""
         with self._lock:
             self._runs = False
+            for part in self._parts.values():
+                part.end_soon()
             for part in self._parts.values():
                 part.stop()
 
@@ -228,9 +227,13 @@ class Refresher:
         """Returns the newest snapshot."""
         return self._snapshot
 
+    def end_soon(self) -> None:
+        """Asks the thread to end."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """End the thread and wait for it."""
-        self._stopping.set()
+        self.end_soon()
         self._thread.join()
 
     def _loop(self) -> None:

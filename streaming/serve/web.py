@@ -149,8 +149,9 @@ def form_of(request: Request) -> Form:
 
 
 def metrics_answer(form: Form, body: bytes) -> Response:
-    """Returns the answer with metrics in this form."""
-    headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if form.packed else {})
+    """Returns the answer with metrics in this form. No cache may hand it on: who else asks may see other clusters."""
+    headers = {"Vary": "Accept, Accept-Encoding", "Cache-Control": "private, no-cache"}
+    headers |= {"Content-Encoding": "gzip"} if form.packed else {}
     return Response(body, media_type=form.content_type, headers=headers)
 
 

@@ -57,13 +57,16 @@ _WITHIN = re.compile(
 
 
 def use_object_store(*storages: StorageSettings, environment: Mapping[str, str] = os.environ) -> None:
-    """Lets this process reach tables on S3 as the settings ask; raises UsageProblem where that is not safe. Settings of
-    several clusters differ in their places alone.
+    """Lets this process reach tables on S3 as the settings ask; raises UsageProblem where that is not safe: the options
+    of before then hold. Settings of several clusters differ in their places alone.
     """
-    _options.clear()
+    options: dict[str, str] = {}
     for storage in storages:
         if any(scheme_of(place) in S3_SCHEMES for place in (storage.tables, storage.checkpoints)):
-            _options.update(s3_options(storage, environment))
+            options |= s3_options(storage, environment)
+    _options.update(options)  # first: threads that read tables meanwhile must lack none
+    for name in _options.keys() - options.keys():
+        del _options[name]
 
 
 def s3_options(storage: StorageSettings, environment: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 from starlette.routing import Route
 
 from streaming.cli import run
+from streaming.commands.reloading import RunSettings, SettingsSource
 from streaming.runtime.accounts import Role, Roles, new_token, new_user, read_tokens, read_users, write_tokens
 from streaming.runtime.accounts import write_users as write_users_file
 from streaming.serve.access.sign_in import identity_of
@@ -150,6 +153,8 @@ def test_what_is_of_all_clusters_has_those_that_one_may_see(closed: Deployment, 
 
 def test_answers_for_one_reader_are_not_given_to_another(closed: Deployment) -> None:
     first = closed.get("/metrics", "viewer").text
+    for path in ("/metrics", "/clusters/east/metrics", "/api/v1/clusters", "/clusters/east/api/status"):
+        assert "private" in closed.get(path, "viewer").headers["cache-control"], path
     assert 'kafka_cluster="west"' not in closed.get("/metrics", "of-one").text
     assert 'kafka_cluster="west"' in closed.get("/metrics", "viewer").text
     assert first.count("rebalancer_build_info{") == 2
@@ -281,3 +286,28 @@ def test_serve_refuses_to_start_with_a_role_on_an_unknown_cluster(
     message = capsys.readouterr().err
     assert "has a role on cluster 'nroth', which the settings do not name; known are east, west" in message
     assert {"tokens": "token revoke", "users": "user role", "oidc": "serve.oidc_roles"}[where] in message
+
+
+def test_serve_of_one_cluster_knows_the_clusters_of_the_others(
+    tmp_path: Path, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tokens(tmp_path / "tokens", [new_token("bot", Roles.parsed(["west=viewer"]), now_ms=1, expires_ms=2)[1]])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = f"serve.port={taken.getsockname()[1]}"
+        assert run(["serve", "--cluster", "east", "--config", str(config), "--set", port]) == 1
+    assert "can't listen on serve.host" in capsys.readouterr().err
+
+
+def test_run_refuses_settings_without_a_cluster_on_which_somebody_has_a_role(tmp_path: Path, config: Path) -> None:
+    """Else the next start of `run` would end with all of its roles, as serve would refuse to start."""
+    write_tokens(tmp_path / "tokens", [new_token("bot", Roles.parsed(["west=viewer"]), now_ms=1, expires_ms=2)[1]])
+    settled, both = RunSettings(SettingsSource(config, ())), config.read_text()
+    with settled.locked(SettingsSource(config, ()).read()[1]), structlog.testing.capture_logs() as logged:
+        config.write_text(both.replace("west", "north"))
+        assert settled.reload(asked=True) is None
+        assert [*settled.clusters] == ["east", "west"]
+        assert run(["config", "--check", "--config", str(config)]) == 2
+        config.write_text(f"{both}  north: {{ kafka: {{ bootstrap_servers: [north:9092] }} }}\n")
+        assert settled.reload(asked=True)
+    (refused,) = (row for row in logged if row["event"] == "settings_refused")
+    assert "has a role on cluster 'west', which the settings do not name" in refused["error"]

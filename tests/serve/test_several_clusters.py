@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import cycle
@@ -23,7 +24,8 @@ from streaming.serve.cluster_overview import overview
 from streaming.serve.cluster_router import ClusterRouter, build_shared_app
 from streaming.serve.families import FAMILIES
 from streaming.serve.metrics import Exposition, ExpositionOfAll
-from streaming.serve.snapshot import Snapshot, read_snapshot
+from streaming.serve.run import ClusterParts
+from streaming.serve.snapshot import Snapshot, SnapshotReader, read_snapshot
 from streaming.serve.web import Door, build_app
 from streaming.settings import Settings
 from streaming.views.group_ranking import GroupPart
@@ -277,3 +279,26 @@ def test_a_plan_that_needs_another_approval_still_waits(skewed_snapshot: Snapsho
     control = replace(skewed_snapshot.control, plan=plan, execution=endorsed)
     (row,) = overview([replace(skewed_snapshot, control=control)], now_ms=NOW_MS, old_after_ms=OLD_MS)
     assert row["waiting_plan_id"] == "new"
+
+
+def test_the_end_of_serve_waits_for_the_slowest_cluster_and_not_for_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each cluster's threads may be in the middle of a request, and a process that ends late is killed."""
+    settings = settings_for(tmp_path, serve={"refresh_interval_ms": 100})
+    others, reading = set(threading.enumerate()), threading.Event()
+    parts = ClusterParts({name: named(settings, name) for name in ("east", "west")}, lambda _settings: Acted())
+    read, own_threads = SnapshotReader.read, list[threading.Thread]()
+
+    def slow(reader: SnapshotReader, now_ms: int) -> Snapshot:
+        if threading.current_thread() is own_threads[0]:  # that of the first cluster, which is waited for first
+            reading.set()
+            until("the other cluster's thread has ended", lambda: not own_threads[1].is_alive())
+        return read(reader, now_ms)
+
+    parts.start()
+    own_threads += [thread for thread in threading.enumerate() if thread not in others]
+    monkeypatch.setattr(SnapshotReader, "read", slow)
+    assert reading.wait(DEADLINE_S)
+    parts.stop()
+    assert not any(thread.is_alive() for thread in own_threads)

@@ -101,7 +101,7 @@ def test_a_later_source_wins_over_an_earlier_one_and_in_one_source_the_cluster_w
 
 
 def test_a_cluster_alone_is_as_it_was(tmp_path: Path) -> None:
-    (name,) = loaded(tmp_path, "kafka: {cluster_name: main}\nstorage: {tables: /srv/tables}\nclusters:\n")
+    (name,) = loaded(tmp_path, "kafka: {cluster_name: main}\nstorage: {tables: /srv/tables}\n")
     assert name == "main"
     settings = load_effective(written(tmp_path, "storage: {tables: /srv/tables}"), None, {}, "main").settings
     assert settings.storage.tables == "/srv/tables"
@@ -116,6 +116,7 @@ def test_a_cluster_without_sections_is_of_the_shared_settings_alone(tmp_path: Pa
     ("text", "words"),
     [
         ("clusters: 3", "clusters: must be a section of names, found 3"),
+        ("clusters:", "clusters: names no cluster: name one, or remove the key"),  # as of a file that is half written
         ("clusters: {east: 3}", "clusters.east: must be a section with keys of its own"),
         ("clusters: {ea/st: {}}", "'ea/st' is no name of a cluster; allowed are letters"),
         ("clusters: {..: {}}", "'..' is no name of a cluster"),
@@ -267,6 +268,28 @@ def test_a_query_reads_the_tables_of_all_clusters_or_of_the_one_that_is_named(
     ]
     assert run(["sql", query, "--json", "--config", str(file), "--cluster", "west"]) == 0
     assert [row["kafka_cluster"] for row in json.loads(capsys.readouterr().out)] == ["west"]
+
+
+def test_a_query_names_the_clusters_of_which_a_table_has_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a new cluster, or of a folder that is not mounted: a sum over all clusters would lack it unnoticed."""
+    file = written(tmp_path, f"storage: {{tables: {tmp_path}/tables}}\n{PLAIN}")
+    made = Synthetic(str(tmp_path / "tables" / "clusters" / "east"), "east")
+    made.batch_row(NOW_MS)
+    made.movements(NOW_MS, [("t", 0, [1], [2])], "p")
+    query = ["sql", "SELECT count(*) AS n FROM pipeline_batch", "--json", "--config", str(file)]
+    assert run(query) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == [{"n": 1}]
+    assert "sql: pipeline_batch has no rows of west: nothing has been written there yet" in shown.err
+    assert "movement" not in shown.err
+    assert run([*query, "--cluster", "east"]) == 0
+    assert capsys.readouterr().err == ""
+    assert run(["sql", "FROM roll", "--config", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert "Table with name roll does not exist in" in error
+    assert f"{tmp_path}/tables/clusters/east or {tmp_path}/tables/clusters/west" in error
 
 
 def test_rows_that_do_not_name_their_cluster_get_the_name_of_their_folders_cluster(

@@ -15,13 +15,16 @@ import httpx
 import pytest
 import yaml
 
+from streaming import tables
 from streaming.cli import run
 from streaming.commands.reloading import Reloading, RunSettings, SettingsSource
 from streaming.errors import RefusedForSafety
 from streaming.runtime import processes
 from streaming.runtime.locks import exclusive
+from streaming.runtime.own_process import stopped_by_signals
 from streaming.runtime.processes import free_port
 from streaming.settings import Settings
+from streaming.tables.object_stores import storage_options, use_object_store
 from tests.waiting import DEADLINE_S, until
 
 HANDLED = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
@@ -199,6 +202,31 @@ def test_who_is_stopped_while_it_ends_to_begin_anew_ends_for_good(is_stopped: bo
     assert (reloading.begins_anew, len(ends)) == (False, 1 + is_stopped)
 
 
+@pytest.mark.usefixtures("_handlers")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_role_that_has_been_stopped_does_not_begin_anew(number: signal.Signals) -> None:
+    """As of `systemctl reload` and, at once, `stop`: the settings are read while the role ends."""
+    reloading, stopping = Reloading("collect"), stopped_by_signals()
+    signal.raise_signal(number)
+    assert stopping.is_set()
+    others = threading.enumerate()
+    reloading.follow(Changed(), {"default": Settings()})
+    (following,) = (thread for thread in threading.enumerate() if thread not in others)
+    signal.raise_signal(signal.SIGHUP)
+    until("nobody asks the role to end any more", lambda: not following.is_alive())
+    assert not reloading.will_begin_anew()
+
+
+@pytest.mark.usefixtures("_handlers")
+def test_a_stop_between_the_end_of_a_role_and_its_next_begin_is_not_lost() -> None:
+    reloading, stopping = Reloading("collect"), stopped_by_signals()
+    reloading.follow(Changed(), {"default": Settings()})
+    signal.raise_signal(signal.SIGHUP)
+    until("the role is asked to end", stopping.is_set)
+    assert reloading.will_begin_anew()
+    assert {signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} == {signal.SIG_DFL}
+
+
 def test_a_terminal_that_is_closed_ends_a_role_in_order(tmp_path: Path) -> None:
     """SIGHUP means that, too: a role that nobody sees any more must not go on."""
     write(tmp_path / "rebalancer.yaml", settings_for(tmp_path, serve={"port": free_port()}))
@@ -266,3 +294,19 @@ def test_a_file_can_be_checked_before_it_counts(
     written = capsys.readouterr()
     assert ("the settings are sound: east" in written.out) == (code == 0)
     assert ("clusters east, west: kafka.bootstrap_servers" in written.err) == (code == 2)
+
+
+def test_a_check_asks_the_object_store_that_the_file_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def opened(root: str, _name: str) -> None:
+        asked.append((storage_options(root) or {}).get("aws_endpoint_url", "Amazon's own"))
+
+    monkeypatch.setattr(tables, "open_table", opened)
+    storage = {"tables": "s3://bucket/tables", "checkpoints": str(tmp_path), "s3_endpoint": "https://store.example"}
+    write(tmp_path / "rebalancer.yaml", settings_for(tmp_path, "east", "west", storage=storage))
+    try:
+        assert run(["config", "--check", "--config", str(tmp_path / "rebalancer.yaml")]) == 0
+    finally:
+        use_object_store(Settings().storage)
+    assert set(asked) == {"https://store.example"}

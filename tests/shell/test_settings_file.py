@@ -46,6 +46,27 @@ def test_a_file_that_is_gone_or_empty_has_not_changed(file: Path, content: str |
     assert looks(watched) == [False, True, False, False]
 
 
+def test_a_file_that_may_be_read_only_later_is_a_change_then(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`install -m 600` by root, then chown: its rights change, its time and size do not."""
+    watched = SettingsFile(file, interval_s=0.0)
+    file.write_text("kafka: {cluster_name: west}\n# more\n")
+
+    def refused(_path: Path) -> bytes:
+        raise PermissionError
+
+    with monkeypatch.context() as patched:  # root, whom tests may run as, reads every file
+        patched.setattr(Path, "read_bytes", refused)
+        assert looks(watched) == [False] * 4
+    assert looks(watched) == [True, False, False, False]
+
+
+def test_a_folder_in_the_place_of_the_file_is_no_change(file: Path) -> None:
+    watched = SettingsFile(file, interval_s=0.0)
+    file.unlink()
+    file.mkdir()
+    assert looks(watched) == [False] * 4
+
+
 def test_another_time_of_the_same_content_is_no_change(file: Path) -> None:
     watched = SettingsFile(file, interval_s=0.0)
     os.utime(file, ns=(1, 1))

@@ -18,7 +18,6 @@ from streaming.serve.access.sign_in import (
     Person,
     SignIn,
     address_of,
-    check_clusters_of_roles,
 )
 from streaming.serve.access.signing import PATH as SESSION_PATH
 from streaming.serve.access.signing import Signing, network_of
@@ -31,7 +30,6 @@ __all__ = [
     "Person",
     "SignIn",
     "address_of",
-    "check_clusters_of_roles",
     "middleware",
     "network_of",
     "routes_of",

@@ -9,8 +9,7 @@ of a cluster require a token or a session with a role on this cluster. `SignIn` 
 import hmac
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,8 @@ import structlog
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streaming.errors import RebalancerError, UsageProblem
-from streaming.runtime.accounts import NAME_LENGTH_MAX, Role, Roles, read_tokens, read_users, token_id_of
+from streaming.errors import RebalancerError
+from streaming.runtime.accounts import NAME_LENGTH_MAX, Role, Roles, read_tokens, roles_of_claim, token_id_of
 from streaming.serve.access.sessions import Session, Sessions, Watched, is_secure
 from streaming.serve.api.problems import Problem, answer_problem
 from streaming.serve.api.requests import check_own_page
@@ -87,14 +86,6 @@ def identity_of(claims: Mapping[str, Any], settings: ServeSettings) -> Identity:
     shown = str(name if _is_text(name, NAME_LENGTH_MAX) else subject)[:NAME_LENGTH_MAX]
     values = [value for value in claim_values(claims, settings.oidc_role_claim) if value in settings.oidc_roles]
     return Identity(str(subject), shown, Roles.highest(roles_of_claim(settings, value) for value in values))
-
-
-def roles_of_claim(settings: ServeSettings, value: str) -> Roles:
-    """Returns the roles that `serve.oidc_roles` gives to a value of the claim; raises KeyError."""
-    given = settings.oidc_roles[value]
-    if isinstance(given, str):
-        return Roles(Role(given))
-    return Roles(None, {cluster: Role(role) for cluster, role in given.items()})
 
 
 def why_no_role(identity: Identity, settings: ServeSettings) -> str:
@@ -267,28 +258,6 @@ class SignIn:
             log.warning("token_refused", remote_address=address, reason=why)
             return _unauthorized(why)
         return Problem(429, "too many wrong tokens", headers={"Retry-After": str(WRONG_SPAN_MS // 1000)})
-
-
-def check_clusters_of_roles(settings: ServeSettings, known: Collection[str]) -> None:
-    """Raises UsageProblem if a role is on a cluster that is not among `known`: a name with a slip would give no rights,
-    and nobody would see why. A file that can't be read is left to the requests, which say so.
-    """
-    given = [(f"serve.oidc_roles: {value!r}", roles_of_claim(settings, value), "") for value in settings.oidc_roles]
-    with suppress(UsageProblem):
-        tokens = read_tokens(settings.tokens_file) if settings.tokens_file else {}
-        given += [(f"serve.tokens_file: token {row.token_id}", row.roles,
-                   f"; or `rebalancer token revoke {row.token_id}`") for row in tokens.values()]  # fmt: skip
-    with suppress(UsageProblem):
-        users = read_users(settings.users_file) if settings.users_file else {}
-        given += [(f"serve.users_file: user {row.name!r}", row.roles,
-                   "; `rebalancer user role` gives others") for row in users.values()]  # fmt: skip
-    for what, roles, remedy in given:
-        for cluster in roles.by_cluster:
-            if cluster not in known:
-                raise UsageProblem(
-                    f"{what} has a role on cluster {cluster!r}, which the settings do not name; known are "
-                    f"{', '.join(known)}{remedy}"
-                )
 
 
 def check_of_session(request: Request, session: Session) -> None:
