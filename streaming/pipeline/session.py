@@ -199,7 +199,7 @@ def _options(settings: PipelineSettings, storage: StorageSettings) -> dict[str, 
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": POOLS.as_uri(),
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions or SHUFFLE_PARTITIONS),
-        # The default of 50 made each commit to a small table take 10 s and more on 2 cores.
+        # For readers in this session: 50 tasks, the default, to read the log of a table are too many for few cores.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.adaptive.enabled": "false",
         # What Python sums at a time: many records give few sums, and of values of 1 MiB so many would not fit.
