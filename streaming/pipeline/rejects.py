@@ -107,7 +107,7 @@ def judge(reports: Sequence[Any], begin: Offsets, end: Offsets, first: Offsets |
     ...     "sources": [{"startOffset": None, "endOffset": '{"load": {"0": 50}}'}],
     ... }
     >>> judge([report], {}, {("load", "0"): 50}), judge([report], {}, {("load", "0"): 51})
-    (<Range.SOUND: 'read, every record fitted'>, <Range.UNREAD: 'not read to its end yet'>)
+    (<ReadRange.SOUND: 'read, every record fitted'>, <ReadRange.UNREAD: 'not read to its end yet'>)
     """
     sound: dict[tuple[str, str], tuple[int, int]] = {}
     for report in reports:
