@@ -25,7 +25,7 @@ makes every load exactly even, and none otherwise.
 
 The best placement is that of the least distance above its targets, then of the least cost; one that does not reach
 them may pay only so much more than the cheapest. It becomes a plan if it is better than the first one by more than
-noise. So a second plan on the result is empty.
+noise. So a second plan on the result is mostly empty; it may not be if loads stay above targets, or soft rules unmet.
 
 Invariants: one model gives one plan. The result is never further above its targets than the first placement, and no
 dearer. No rule is broken (`round_trials`), but by `repair`, which goes before and may crowd a rack to empty a broker.

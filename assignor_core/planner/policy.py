@@ -87,8 +87,8 @@ class PlannerPolicy:
     )
     replicas_max: int | None = knob(
         None,
-        "Most replicas on any one broker. A broker that has as many or more takes a replica only in exchange for another; "
-        "null: no limit.",
+        "Most replicas on any one broker. A broker that has as many or more takes a replica only in exchange for "
+        "another; null: no limit.",
         ge=1,
     )
     keep_racks: bool = knob(False, "Replicas move within their racks only.")
@@ -105,8 +105,8 @@ class PlannerPolicy:
     )
     failover_headroom: FailoverHeadroom = knob(
         "none",
-        "What may go offline without another broker exceeding its capacity of bytes out, as it takes leaders over: any "
-        "one broker, or all brokers of any one rack. Plans aim at it; none: they do not.",
+        "Plans aim at placements in which no broker exceeds its capacity of bytes out if any one broker (broker), or "
+        "all brokers of any one rack (rack), go offline and other brokers take over their leaders; none: no such aim.",
     )
     movements_max: int | None = knob(None, "A plan changes no more partitions than this; null: no limit.", ge=0)
     bytes_max: float | None = knob(None, "A plan copies no more than this; null: no limit.", unit="bytes", ge=0)

@@ -149,7 +149,7 @@ class Tuning:
 
     failover_price: float = 10.0
     """What each fair share of bytes out costs by which a broker would be above its capacity with a zone offline. On 12
-    brokers with little room 6 of 31 such cases are left for 3 % more bytes (2026-11-30); no other price was tried.
+    brokers with little room 3 of 24 such cases are left for 5 % more bytes (2026-11-30); no other price was tried.
     """
 
 
