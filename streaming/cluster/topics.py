@@ -27,19 +27,22 @@ TOPICS_AT_ONCE = 1_000
 
 
 def topic_setting(admin: KafkaAdminClient, setting: str, topics: Collection[str]) -> dict[str, str]:
-    """The value of `setting` by topic that is there; raises ClusterUnreachable, ClusterRequestFailed if refused."""
+    """The value of `setting` by topic that is there and shows one; raises ClusterUnreachable, ClusterRequestFailed if
+    refused.
+    """
     names, found = sorted(topics), dict[str, str]()
     for first in range(0, len(names), TOPICS_AT_ONCE):
         some = names[first : first + TOPICS_AT_ONCE]
         asked = [ConfigResource(ConfigResourceType.TOPIC, name, {setting: ""}) for name in some]
         with translated(f"read {setting} of topics", role="control"):
             shown = admin.describe_configs(asked, config_filter="all").get("topic", {})
-        found |= {name: str(values[setting]["value"]) for name, values in shown.items() if setting in values}
+        values = {name: settings.get(setting, {}).get("value") for name, settings in shown.items()}
+        found |= {name: str(value) for name, value in values.items() if value is not None}
     return found
 
 
 def min_in_sync(admin: KafkaAdminClient, topics: Collection[str]) -> dict[str, int]:
-    """`min.insync.replicas` by topic. Topics that are gone, and errors, are as in `topic_setting`."""
+    """`min.insync.replicas` by topic. Topics without a value, and errors, are as in `topic_setting`."""
     return {name: int(value) for name, value in topic_setting(admin, MIN_IN_SYNC, topics).items()}
 
 
