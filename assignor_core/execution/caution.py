@@ -117,7 +117,7 @@ def throttle_rates(
 def delivered(outcome: SkewOutcome) -> bool | None:
     """Whether a plan did what it promised; None where it promised too little to judge.
 
-    >>> delivered(Outcome(before=1.5, predicted=1.1, measured=1.2)), delivered(Outcome(1.5, 1.1, 1.45))
+    >>> delivered(SkewOutcome(before=1.5, predicted=1.1, measured=1.2)), delivered(SkewOutcome(1.5, 1.1, 1.45))
     (True, False)
     """
     promised = outcome.before - outcome.predicted
@@ -129,7 +129,7 @@ def delivered(outcome: SkewOutcome) -> bool | None:
 def judged_by(outcomes: Mapping[str, SkewOutcome]) -> SkewOutcome | None:
     """Returns a plan's outcome for the resource that it was made for: the largest promised gain. None without any.
 
-    >>> judged_by({"bytes_in": Outcome(1.5, 1.1, 1.2), "disk": Outcome(1.2, 1.1, 1.3)}).measured
+    >>> judged_by({"bytes_in": SkewOutcome(1.5, 1.1, 1.2), "disk": SkewOutcome(1.2, 1.1, 1.3)}).measured
     1.2
     """
     return max(outcomes.values(), key=lambda outcome: outcome.before - outcome.predicted, default=None)
@@ -138,7 +138,7 @@ def judged_by(outcomes: Mapping[str, SkewOutcome]) -> SkewOutcome | None:
 def bad_plans_in_a_row(outcomes: Sequence[SkewOutcome]) -> int:
     """How many of the newest plans (oldest first) did not deliver, one after the other.
 
-    >>> bad_plans_in_a_row([Outcome(1.5, 1.1, 1.1), Outcome(1.5, 1.1, 1.5), Outcome(1.5, 1.1, 1.6)])
+    >>> bad_plans_in_a_row([SkewOutcome(1.5, 1.1, 1.1), SkewOutcome(1.5, 1.1, 1.5), SkewOutcome(1.5, 1.1, 1.6)])
     2
     """
     count = 0

@@ -62,7 +62,7 @@ class RoomLeft:
 
         `taken` are bytes that others of the same request take, by broker. `leader` sends the copies.
 
-        >>> Room({1: 100.0}, {("t", 0): 60}).lacking(("t", 0), [1], {1: 50.0})
+        >>> RoomLeft({1: 100.0}, {("t", 0): 60}).lacking(("t", 0), [1], {1: 50.0})
         'needs 60 bytes on broker 1, whose disks have room for 50'
         """
         silent = self.silent.intersection((*receiving, leader))

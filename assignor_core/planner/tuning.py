@@ -147,10 +147,12 @@ class Tuning:
         """What each leader costs that a broker lacks of a topic: as much as a twentieth of a fair share of load."""
         return 20.0 * self.worth
 
-    failover_price: float = 10.0
-    """What each fair share of bytes out costs by which a broker would be above its capacity with a zone offline. On 12
-    brokers with little room 3 of 24 such cases are left for 5 % more bytes (2026-11-30); no other price was tried.
-    """
+    @property
+    def failover_price(self) -> float:
+        """What each fair share of bytes out costs by which a broker would be above its capacity with a zone offline. On
+        12 brokers with little room 3 of 24 such cases are left for 5 % more bytes (2026-11-30). No other one was tried.
+        """
+        return 100.0 * self.worth
 
 
 TUNING = Tuning()

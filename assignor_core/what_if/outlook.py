@@ -140,8 +140,9 @@ def _carried(history: RecordedHistory, away: frozenset[int] = frozenset()) -> di
     120 MB, without consumers:
 
     >>> from assignor_core.replays.history import HistoryBroker
-    >>> history = History("c", tuple(map(HistoryBroker, (1, 2, 3))), (("t", 0),), ((1, 2),), np.array([120e6]), (0,),
-    ...                   np.array([[[6e6, 0.0]]]))
+    >>> brokers = tuple(map(HistoryBroker, (1, 2, 3)))
+    >>> rates = np.array([[[6e6, 0.0]]])
+    >>> history = RecordedHistory("c", brokers, (("t", 0),), ((1, 2),), np.array([120e6]), (0,), rates)
     >>> {resource.value: load / 1e6 for resource, load in _carried(history).items()}
     {'bytes_in': 4.0, 'bytes_out': 2.0, 'disk': 80.0}
     """
