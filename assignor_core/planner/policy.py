@@ -105,8 +105,8 @@ class PlannerPolicy:
     )
     failover_headroom: FailoverHeadroom = knob(
         "none",
-        "Plans aim at placements in which no broker exceeds its capacity of bytes out if any one broker (broker), or "
-        "all brokers of any one rack (rack), go offline and other brokers take over their leaders; none: no such aim.",
+        "Plans aim at room for a failure: no broker exceeds its capacity of bytes out if any one broker, or any one "
+        "rack, goes offline and others take over its leaders. none: no such aim.",
     )
     movements_max: int | None = knob(None, "A plan changes no more partitions than this; null: no limit.", ge=0)
     bytes_max: float | None = knob(None, "A plan copies no more than this; null: no limit.", unit="bytes", ge=0)
