@@ -50,11 +50,7 @@ def run_collects(clusters: Mapping[str, Settings], adjust_by: AdjustBy) -> int:
     """Sample several clusters until SIGTERM or SIGINT, each in a thread with clients of its own. What ends the sampling
     of one cluster is logged, and that cluster is tried again after a pause.
     """
-
-    def run_one(settings: Settings) -> int:
-        return _collect(settings, threads.stopping_of(settings.kafka.cluster_name))
-
-    threads = ClusterThreads(clusters, None, run_one, stopped_by_signals(), "collect")
+    threads = ClusterThreads("collect", clusters, _collect, stopped_by_signals())
     adjust_by(threads.adjust)
     return threads.run()
 

@@ -71,11 +71,7 @@ def run_controls(clusters: Mapping[str, Settings], adjust_by: AdjustBy) -> int:
     """Run for several clusters until SIGTERM or SIGINT, each in a thread with a client, a lease, a journal and a marker
     of its own. What ends the control of one cluster is logged, and that cluster is tried again after a pause.
     """
-
-    def run_one(settings: Settings) -> int:
-        return _control(settings, threads.stopping_of(settings.kafka.cluster_name))
-
-    threads = ClusterThreads(clusters, None, run_one, stopped_by_signals(), "control")
+    threads = ClusterThreads("control", clusters, _control, stopped_by_signals())
     adjust_by(threads.adjust)
     return threads.run()
 

@@ -89,11 +89,10 @@ def run_pipelines(
 
     with StartingSession(of_any.pipeline, of_any.storage) as spark:
 
-        def run_one(settings: Settings) -> int:
-            own_end = threads.stopping_of(settings.kafka.cluster_name)
+        def run_one(settings: Settings, own_end: threading.Event) -> int:
             return _run_cluster(settings, SessionOfCluster(spark), own_end, lease_on, stopping)
 
-        threads = ClusterThreads(clusters, spark, run_one, stopping)
+        threads = ClusterThreads("pipeline", clusters, run_one, stopping, spark)
         adjust_by(threads.adjust)
         return threads.run()
 

@@ -37,8 +37,8 @@ LOOK_INTERVAL_S = 0.5
 JVM_ENDED = 4
 """Exit code: queries have died."""
 
-RunOne = Callable[[Settings], int]
-"""Runs the role of one cluster until the end is asked for (0) or until it has failed (another code)."""
+RunOne = Callable[[Settings, threading.Event], int]
+"""Runs the role of one cluster until the event is set (0) or until it has failed (another code)."""
 
 
 class SharedSpark(Protocol):
@@ -63,11 +63,11 @@ class ClusterThreads:
     none. Only the pipelines have a `spark`.
     """
 
+    role: str
     clusters: Mapping[str, Settings]
-    spark: SharedSpark | None
     run_one: RunOne
     stopping: threading.Event
-    role: str = "pipeline"
+    spark: SharedSpark | None = None
     _running: dict[str, _Running] = field(default_factory=dict)
 
     def run(self) -> int:
@@ -88,10 +88,6 @@ class ClusterThreads:
     def adjust(self, clusters: Mapping[str, Settings]) -> None:
         """From now on these clusters are to run. May be called in any thread, and returns at once."""
         self.clusters = clusters
-
-    def stopping_of(self, name: str) -> threading.Event:
-        """Returns the event that is set once what runs for this cluster is to end. For `run_one`."""
-        return self._running[name].stopping
 
     def _settle(self) -> None:
         """Ask threads to end whose cluster is gone or has other settings; start those that are missing. A cluster's
@@ -118,7 +114,7 @@ class ClusterThreads:
         pause_s = RETRY_WAIT_S
         while not stopping.is_set():
             began_s = monotonic()
-            self._run_once(settings)
+            self._run_once(settings, stopping)
             if stopping.is_set() or self.stopping.is_set():
                 return
             if self._spark_has_ended():
@@ -137,8 +133,8 @@ class ClusterThreads:
         except RebalancerError:  # it did not start; `run` raises the error
             return True
 
-    def _run_once(self, settings: Settings) -> None:
+    def _run_once(self, settings: Settings, stopping: threading.Event) -> None:
         try:
-            self.run_one(settings)
+            self.run_one(settings, stopping)
         except Exception as error:  # noqa: BLE001 - a bug that one cluster meets must not end the others
             log.error("cluster_failed", error=f"{type(error).__name__}: {error}")

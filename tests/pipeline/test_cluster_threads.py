@@ -39,14 +39,14 @@ def run_with(spark: Spark | None, run_one: Callable[[str, threading.Event], int]
     """Run two clusters with this pipeline, whose first run begins once both have begun."""
     stopping, both, begun = threading.Event(), threading.Barrier(2, timeout=DEADLINE_S), set[str]()
 
-    def run(settings: Settings) -> int:
+    def run(settings: Settings, _own_end: threading.Event) -> int:
         name = settings.kafka.cluster_name
         if name not in begun:
             begun.add(name)
             both.wait()
         return run_one(name, stopping)
 
-    return ClusterThreads(settings_of("east", "west"), spark, run, stopping).run()
+    return ClusterThreads("pipeline", settings_of("east", "west"), run, stopping, spark).run()
 
 
 @pytest.mark.parametrize("error", [ClusterUnreachable("away"), KeyError("a bug")])
@@ -137,16 +137,16 @@ def test_clusters_come_go_and_change_while_the_others_run_on() -> None:
     """A changed cluster's next pipeline begins when the one before has ended: both write the same tables."""
     stopping, runs, alive = threading.Event(), list[str](), set[str]()
 
-    def run_one(settings: Settings) -> int:
+    def run_one(settings: Settings, own_end: threading.Event) -> int:
         name = settings.kafka.cluster_name
         assert name not in alive
         alive.add(name)
         runs.append(name)
-        assert threads.stopping_of(name).wait(DEADLINE_S)
+        assert own_end.wait(DEADLINE_S)
         alive.discard(name)
         return 0
 
-    threads = ClusterThreads(settings_of("east", "west", "north"), Spark(), run_one, stopping)
+    threads = ClusterThreads("pipeline", settings_of("east", "west", "north"), run_one, stopping, Spark())
     running = threading.Thread(target=threads.run)
     running.start()
     try:
@@ -169,12 +169,12 @@ def test_a_paused_cluster_has_no_pipeline_and_what_a_pipeline_does_not_read_dist
     def named(name: str, **own: object) -> dict[str, Settings]:
         return {name: NamedClusterSettings.model_validate({"kafka": {"cluster_name": name}, **own})}
 
-    def run_one(settings: Settings) -> int:
+    def run_one(settings: Settings, own_end: threading.Event) -> int:
         runs.append(settings.kafka.cluster_name)
-        assert threads.stopping_of(settings.kafka.cluster_name).wait(DEADLINE_S)
+        assert own_end.wait(DEADLINE_S)
         return 0
 
-    threads = ClusterThreads(named("east", paused=True) | named("west"), Spark(), run_one, stopping)
+    threads = ClusterThreads("pipeline", named("east", paused=True) | named("west"), run_one, stopping, Spark())
     running = threading.Thread(target=threads.run)
     running.start()
     try:
