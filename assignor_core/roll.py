@@ -72,7 +72,7 @@ class RollPolicy:
     accepts_single: bool = False
 
     def differences(self, margin: int | None, accepts_single: bool | None) -> tuple[str, ...]:
-        """Which of these values differ from the policy, a line each; None agrees with everything.
+        """Returns a line for each of these values that differs from the policy; None agrees with everything.
 
         >>> RollPolicy(margin=1).differences(0, None)
         ('--margin is 1, not 0',)

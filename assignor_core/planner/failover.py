@@ -90,7 +90,7 @@ def _reads_taken_over(placement: Placement, rows: Ints, zones: Indices) -> Itera
 
 
 class Excess(NamedTuple):
-    """Which takeovers leave a broker above its capacity, and how full it would be."""
+    """The takeovers that leave a broker above its capacity, and how full the broker would be."""
 
     zone: Indices
     """K."""

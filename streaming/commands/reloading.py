@@ -24,8 +24,8 @@ from streaming.config import chosen, load_clusters
 from streaming.errors import RebalancerError, RefusedForSafety, UsageProblem
 from streaming.runtime.accounts import check_clusters_of_roles
 from streaming.runtime.logs import mask_too
-from streaming.runtime.own_process import STOP_SIGNALS, StopHandler, has_own_terminal
-from streaming.runtime.secrets import secrets_of
+from streaming.runtime.own_process import STOP_SIGNALS, StopHandler, has_own_terminal, taken
+from streaming.runtime.secrets import secrets_of_all
 from streaming.runtime.settings_file import SettingsFile
 from streaming.settings import Settings
 from streaming.settings.changes import (
@@ -121,8 +121,7 @@ class Reloading:
     def _follow(self, source: SettingsSource, clusters: Clusters) -> None:
         while True:
             self._asked.get()
-            while not self._asked.empty():
-                self._asked.get()
+            taken(self._asked)  # one look answers all requests of before
             new = _read(source)
             if new is None:
                 continue
@@ -134,7 +133,7 @@ class Reloading:
                 self._begin_anew()
                 return
             else:
-                mask_too(frozenset(secret for settings in new.values() for secret in secrets_of(settings)))
+                mask_too(secrets_of_all(new.values()))
                 try:
                     self._adjust(new)
                 except Exception as error:  # noqa: BLE001 - the role does its work by the settings of before
@@ -219,7 +218,7 @@ class RunSettings:
             _refused(error)
             return None
         found = changes(self.clusters, new)
-        mask_too(frozenset(secret for settings in new.values() for secret in secrets_of(settings)))
+        mask_too(secrets_of_all(new.values()))
         _log_changes(found, self.clusters, new)
         self._unlock(self._locks.keys() - _roots(new))
         self.clusters = new

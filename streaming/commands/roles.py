@@ -80,10 +80,10 @@ def _prepare(clusters: Mapping[str, Settings], meant: Sequence[Settings], *, has
     `has_roles`: its child processes log by themselves, and must not wait for this one.
     """
     from streaming.runtime.logs import configure_logging, pass_standard_error_through
-    from streaming.runtime.secrets import secrets_of
+    from streaming.runtime.secrets import secrets_of_all
 
     log = meant[0].log
-    secrets = frozenset(secret for settings in meant for secret in secrets_of(settings))
+    secrets = secrets_of_all(meant)
     is_one_of_several = len(clusters) > len(meant) == 1
     configure_logging(log, secrets, meant[0].kafka.cluster_name if is_one_of_several else None)
     if has_jvm or (log.format == "json" and not has_roles):

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import queue
 import signal
 import threading
 from collections.abc import Callable
@@ -44,6 +45,14 @@ def stopped_by_signals() -> threading.Event:
     stopping = threading.Event()
     stop_on_signals(lambda _number: stopping.set())
     return stopping
+
+
+def taken(requests: "queue.SimpleQueue[None]") -> bool:
+    """Returns whether requests lay in the queue, which a signal handler fills, and takes all of them out."""
+    found = not requests.empty()
+    while not requests.empty():
+        requests.get()
+    return found
 
 
 def restrict_new_files(readable_by: ReadableBy) -> None:

@@ -5,7 +5,7 @@ A secret is masked by the name that it stands under and by its value, wherever t
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,11 @@ def secrets_of(settings: Settings) -> frozenset[str]:
         with suppress(UsageProblem):
             secrets |= {webhook_url(webhook, name)} if webhook.url_file is not None else set()
     return frozenset(secrets)
+
+
+def secrets_of_all(clusters: Iterable[Settings]) -> frozenset[str]:
+    """Every secret that the settings of any of these clusters hold, as `secrets_of` finds them."""
+    return frozenset(secret for settings in clusters for secret in secrets_of(settings))
 
 
 def webhook_url(webhook: WebhookSettings, name: str) -> str:

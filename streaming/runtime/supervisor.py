@@ -14,7 +14,6 @@ import queue
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ import psutil
 import structlog
 
 from streaming.runtime import processes
-from streaming.runtime.own_process import has_own_terminal
+from streaming.runtime.own_process import has_own_terminal, stopped_by_signals, taken
 from streaming.settings.changes import ROLES, RoleChanges, RoleOf
 
 log = structlog.get_logger()
@@ -266,19 +265,14 @@ def run_all(arguments: Sequence[str], check: Callable[[], None], settled: Settle
 
     `check` runs first, and raises an error of ours: one clear line in place of four roles that can't do their work.
     """
-    stopping, asked = threading.Event(), queue.SimpleQueue[None]()
+    stopping, asked = stopped_by_signals(), queue.SimpleQueue[None]()
     has_terminal = has_own_terminal()
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    def reload(number: int, frame: FrameType | None) -> None:
+    def reload(_number: int, _frame: FrameType | None) -> None:
         if has_terminal and not has_own_terminal():  # the terminal is closed, and means that all is to end
-            stop(number, frame)
+            stopping.set()
         asked.put(None)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
     signal.signal(signal.SIGHUP, reload)
     check()
     supervisor = Supervisor(arguments, settled.roles())
@@ -289,17 +283,9 @@ def run_all(arguments: Sequence[str], check: Callable[[], None], settled: Settle
             code = supervisor.poll()
             if code is not None:
                 return code
-            changes = settled.reload(asked=_take(asked))
+            changes = settled.reload(asked=taken(asked))
             if changes is not None:
                 supervisor.change(changes)
         return supervisor.exit_code()
     finally:
         supervisor.stop()
-
-
-def _take(asked: "queue.SimpleQueue[None]") -> bool:
-    """Returns whether anything lay in the queue, and empties it."""
-    found = not asked.empty()
-    while not asked.empty():
-        asked.get()
-    return found

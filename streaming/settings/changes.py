@@ -1,4 +1,4 @@
-"""Which roles run for the settings of all clusters, and which of them two settings differ for.
+"""Derives the roles that run from the settings of all clusters, and what a change of the settings does to each role.
 
 Everything here is a pure function of settings. A cluster that the settings file does not name is the only one; its
 roles are those of no named cluster.
@@ -59,7 +59,7 @@ class RoleChanges:
 
 
 def are_several(clusters: Clusters) -> bool:
-    """Returns whether each cluster has a collect and a control of its own, and pages of serve below its name."""
+    """Returns whether there is more than one cluster: then each has pages of serve below its name."""
     return len(clusters) > 1
 
 
