@@ -50,7 +50,7 @@ class Month:
     brokers: int = 30
     topics: int = 20
     partitions: int = 15
-    """Of each topic, three replicas each."""
+    """Partitions of each topic; each partition has three replicas."""
     groups: int = 10
     extra_hours: int = 2
     """After the last midnight, so that its day is over."""

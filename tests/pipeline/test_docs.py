@@ -25,7 +25,7 @@ LINE_CHARACTERS_MAX = 150
 UNKNOWN = "; null where unknown"
 """What the page has once, of all types with a question mark."""
 SUMMARY = "Columns of the windows in `{windows}`: {names}."
-"""Which columns of its windows a table of hours or days has."""
+"""The line of a table of hours or days that names the columns which it has of its windows."""
 RULE = (
     "A table of hours or days has columns of its windows, too. Rates are means over the windows, and `..._max` is the "
     "highest. `..._first` is as at the start, other columns as at the end."

@@ -75,7 +75,7 @@ _batches = st.lists(
     st.dictionaries(st.tuples(st.integers(0, 4), st.integers(1, 9)), st.integers(1, 5), min_size=1),
     min_size=1, max_size=5,
 )  # fmt: skip
-"""Of each batch (window, broker): samples."""
+"""Samples by window and broker, for each of some batches."""
 
 
 @settings(max_examples=10, deadline=None)

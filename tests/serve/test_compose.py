@@ -74,7 +74,7 @@ class Compose(Strict):
 
 
 def loaded(file: Path) -> dict[str, Any]:
-    """As Compose reads it where nothing is set in the environment."""
+    """A text of a Compose file with the values that Compose fills in if no variable is set in the environment."""
     content = yaml.safe_load(DEFAULTS.sub(r"\2", file.read_text()))
     return {key: value for key, value in content.items() if not key.startswith("x-")}
 

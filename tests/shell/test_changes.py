@@ -159,7 +159,7 @@ def test_sections_of_all_clusters_that_have_changed_are_named(tmp_path: Path) ->
 
 
 def test_roles_after_a_change_are_those_that_a_start_with_the_new_settings_has(tmp_path: Path) -> None:
-    """So a kill at any moment, and another start, lead to the state of the file."""
+    """Roles follow from the settings alone: a kill at any moment and another start lead to the state of the file."""
     contents = [
         {}, TWO, of_clusters(east=EAST), of_clusters(east=EAST, north=NORTH), {"paused": True, **TWO},
         of_clusters(east=with_key(EAST, paused=True), west=WEST, north=NORTH), {"kafka": {"cluster_name": "x"}},

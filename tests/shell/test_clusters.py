@@ -273,7 +273,7 @@ def test_a_query_reads_the_tables_of_all_clusters_or_of_the_one_that_is_named(
 def test_a_query_names_the_clusters_of_which_a_table_has_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As of a new cluster, or of a folder that is not mounted: a sum over all clusters would lack it unnoticed."""
+    """A new cluster, or one whose folder is not mounted, has no tables, and would be missing from a sum unnoticed."""
     file = written(tmp_path, f"storage: {{tables: {tmp_path}/tables}}\n{PLAIN}")
     made = Synthetic(str(tmp_path / "tables" / "clusters" / "east"), "east")
     made.batch_row(NOW_MS)

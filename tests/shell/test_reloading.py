@@ -205,7 +205,7 @@ def test_who_is_stopped_while_it_ends_to_begin_anew_ends_for_good(is_stopped: bo
 @pytest.mark.usefixtures("_handlers")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_role_that_has_been_stopped_does_not_begin_anew(number: signal.Signals) -> None:
-    """As of `systemctl reload` and, at once, `stop`: the settings are read while the role ends."""
+    """`systemctl reload` and, at once, `stop` send two signals: the settings are read while the role ends."""
     reloading, stopping = Reloading("collect"), stopped_by_signals()
     signal.raise_signal(number)
     assert stopping.is_set()

@@ -71,7 +71,7 @@ def without_zone(search: Search, zone: int) -> Ints:
 def test_what_is_taken_over_is_what_the_replicas_that_remain_carry_more(
     state: ClusterState, policy: PlannerPolicy
 ) -> None:
-    """Where a whole partition is offline nobody carries it, and what a dead broker leads is led by nobody yet."""
+    """Nobody takes over a partition whose replicas are all offline, or one that a dead broker still leads."""
     dead = {row.broker_id for row in state.brokers if row.state is BrokerState.DEAD}
     rows = (row for row in state.partitions if not dead & set(row.replicas))
     search = search_of(replace(state, partitions=tuple(rows)), policy)
@@ -187,7 +187,7 @@ def test_what_is_left_is_named_with_the_figure_of_before() -> None:
 
 
 def test_headroom_counts_and_what_is_allowed_is_named() -> None:
-    """Of 1.5 times the mean a fifth is left free: only 1.2 times the mean may be sent."""
+    """The capacity is 1.5 times the mean, and `headroom` keeps a fifth of it free: 1.2 times the mean may be sent."""
     state = cluster((1, 2), (1, 2), brokers=tuple(Broker(n, capacity=Capacity(1e9, 60.0, 1e9)) for n in (1, 2)))
     policy = replace(ANY_BROKER, headroom=0.2)
     lines = propose(state, policy).diagnosis
