@@ -20,7 +20,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
-STORY_DEADLINE_S = 420.0
+STORY_DEADLINE_S = 900.0
 
 
 def write_settings(home: Path, clusters: dict[str, EmbeddedCluster], port: int) -> Path:

@@ -51,7 +51,7 @@ RATE = 500_000
 """So that a copy takes some seconds: time to kill somebody."""
 DRAIN_RATE = 4 * RATE
 """A drain copies all replicas of a log dir: it lasts long enough at this rate, too."""
-DEADLINE_S = 240
+DEADLINE_S = 600
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.kafka
 
 BROKERS, RACKS = (1, 2, 3), ("rack-1", "rack-2", "rack-3")
 WINDOW_MS = 2_000
-DEADLINE_S = 400
+DEADLINE_S = 600
 LOOK_S = 0.4
 AFTERWARDS_S = 2 * WINDOW_MS / 1000
 LOOK_BACK_S = LagPolicy().windows * WINDOW_MS / 1000

@@ -17,7 +17,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 AHEAD_MS = 3_600_000
-DEADLINE_S = 240.0
+DEADLINE_S = 600.0
 
 
 def send_to(settings: Settings, *records: Record) -> None:
