@@ -148,8 +148,8 @@ def _rights(admin: Any, settings: Settings, roles: tuple[str, ...], wanted: Leve
             return
         lacking += missing
         observes = role == "control" and settings.control.mode == "observe"
-        needed = [row for row in missing if wanted.includes(row.need.level)]
-        yield permissions_finding(role, [row for row in needed if not (observes and row.need.operation in ALTERING)])
+        needed = [row for row in missing if wanted.includes(row.right.level)]
+        yield permissions_finding(role, [row for row in needed if not (observes and row.right.operation in ALTERING)])
     yield level_finding(lacking, roles, mode=settings.control.mode, wanted=wanted)
 
 

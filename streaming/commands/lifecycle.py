@@ -157,7 +157,7 @@ def _note(settings: Settings, brokers: tuple[int, ...], intent: "Intent", action
     from streaming.commands.acting import noted, person
     from streaming.control.cordons import STILL_CORDONED, settle, to_cordon
     from streaming.control.intents import note_intent
-    from streaming.serve.api.audit import Outcome
+    from streaming.serve.api.audit import ActOutcome
     from streaming.tables import TableReader
     from streaming.views.intents import Intent, cordons_of, newest_intents
 
@@ -169,7 +169,7 @@ def _note(settings: Settings, brokers: tuple[int, ...], intent: "Intent", action
             cordons = to_cordon(cluster, before, brokers)
     for broker in brokers:
         done, ours = f"broker {broker} is noted for {intent.value}", cordons.get(broker, ())
-        with noted(settings, action, str(broker), Outcome("noted", done)):
+        with noted(settings, action, str(broker), ActOutcome("noted", done)):
             note_intent(root, cluster_name, broker, intent, person(), now_ms=clocks.now_ms(), cordons=ours)
         echo(done, err=True)
     reader.look_again()
@@ -294,14 +294,14 @@ def _target(broker: int, path: str) -> str:
 
 def _cordon_first(settings: Settings, broker: int, path: str) -> None:
     from streaming.commands.acting import noted
-    from streaming.serve.api.audit import Outcome
+    from streaming.serve.api.audit import ActOutcome
 
-    done = Outcome("cordoned", f"broker {broker} puts no new replicas into {path} any more")
+    done = ActOutcome("cordoned", f"broker {broker} puts no new replicas into {path} any more")
     _note_own(settings, broker, path)
     with live_cluster(settings) as cluster, noted(settings, "drain", _target(broker, path), done) as act:
         if not cordon(cluster, broker, path, cordoned=True):
             unseen = f"broker {broker} does not show a cordon: it may still put new replicas into {path}"
-            act.outcome = Outcome("not_cordoned", unseen)
+            act.outcome = ActOutcome("not_cordoned", unseen)
     echo(act.outcome.detail, err=True)
 
 
@@ -315,9 +315,9 @@ def _note_own(settings: Settings, broker: int, path: str) -> None:
 def undrain_log_dir(broker: int, path: str, settings: Settings) -> int:
     """Let the broker put new replicas into the log dir again; raises RefusedForSafety where it does not."""
     from streaming.commands.acting import noted
-    from streaming.serve.api.audit import Outcome
+    from streaming.serve.api.audit import ActOutcome
 
-    done = Outcome("undrained", f"broker {broker} may put new replicas into {path} again")
+    done = ActOutcome("undrained", f"broker {broker} may put new replicas into {path} again")
     with live_cluster(settings) as cluster:
         _row_of(cluster, broker, path)
         _note_own(settings, broker, path)

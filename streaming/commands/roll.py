@@ -396,10 +396,10 @@ def _order_without_obstacle(session: _Session, named: tuple[int, ...], policy: R
 
 def _begun(session: _Session, order: tuple[int, ...], policy: RollPolicy) -> Roll:
     from streaming.commands.acting import noted, person
-    from streaming.serve.api.audit import Outcome
+    from streaming.serve.api.audit import ActOutcome
 
     named = " ".join(map(str, order))
-    with noted(session.settings, "roll", named, Outcome("begun", f"brokers {named} are restarted in this order")):
+    with noted(session.settings, "roll", named, ActOutcome("begun", f"brokers {named} are restarted in this order")):
         return session.journal.begin(order, person(), policy, now_ms=clocks.now_ms())
 
 
@@ -407,14 +407,14 @@ def _aborted(session: _Session, wait_s: int) -> _RollAnswer:
     """Ask for the end of the open roll, and bring it about if no other process does."""
     from streaming.commands.acting import noted, person
     from streaming.control.rolls import roll_lease
-    from streaming.serve.api.audit import Outcome
+    from streaming.serve.api.audit import ActOutcome
     from streaming.views.rolls import roll_content
 
     roll = session.open_roll()
     if roll is None:
         echo("no roll is open")
         return _RollAnswer(0, {"roll_id": None})
-    with noted(session.settings, "roll", f"abort {roll.roll_id}", Outcome("abort_asked", "the roll is to end")):
+    with noted(session.settings, "roll", f"abort {roll.roll_id}", ActOutcome("abort_asked", "the roll is to end")):
         session.journal.request_abort(roll, person(), now_ms=clocks.now_ms())
     lease, ends_s = roll_lease(session.settings), time.monotonic() + wait_s
     with lease.kept():

@@ -26,7 +26,7 @@ from streaming.errors import (
     ClusterUnreachable,
     LeaseExpired,
     LeaseLost,
-    LookTooOld,
+    SnapshotTooOld,
     TableUnavailable,
     UsageProblem,
 )
@@ -40,7 +40,7 @@ RETRIED_ERRORS = (
     AnotherControl,
     TableUnavailable,
     LeaseExpired,
-    LookTooOld,
+    SnapshotTooOld,
 )
 """What a tick may raise and the next one may overcome. After LeaseLost the carrier is to be thrown away."""
 PLAN_GONE = "the plan of the execution is gone from the tables"

@@ -9,7 +9,7 @@ class TimesAhead:
 
     def at_most_now(self, time_ms: int, now_ms: int) -> int:
         """The time, or when it was first seen if it lies in the future. Not just `now_ms`: that would be later at each
-        look, so what happened would never be over.
+        read, so what happened would never be over.
 
         >>> ahead = TimesAhead()
         >>> ahead.at_most_now(5, 7), ahead.at_most_now(900, 7), ahead.at_most_now(900, 8), ahead.at_most_now(900, 6)

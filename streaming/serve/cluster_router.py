@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streaming.serve.api.looks import Looks
 from streaming.serve.api.problems import answer_problem
+from streaming.serve.api.read_sources import ReadSources
 from streaming.serve.api.routes import clusters_route, openapi_route
 from streaming.serve.metrics import ExpositionOfAll
 from streaming.serve.snapshot import Snapshot
@@ -63,7 +63,7 @@ def build_shared_app(
     cluster, `exposition` the metrics made of them; `clock` gives ms since 1970.
     """
     first_snapshot, first = clusters[0]
-    looks = Looks(first_snapshot, first, clock, lambda: [snapshot() for snapshot, _ in clusters])
+    sources = ReadSources(first_snapshot, first, clock, lambda: [snapshot() for snapshot, _ in clusters])
 
     def ready(_request: Request) -> Response:
         problems = [
@@ -83,7 +83,7 @@ def build_shared_app(
             Route("/metrics", metrics),
             Route("/healthz", healthy),
             Route("/readyz", ready),
-            clusters_route(looks, door.sign_in),
+            clusters_route(sources, door.sign_in),
             openapi_route(),
             *door.routes(None),
         ],

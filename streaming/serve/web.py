@@ -32,9 +32,9 @@ from streaming.serve import access
 from streaming.serve.access import SignIn
 from streaming.serve.api.audit import Actions
 from streaming.serve.api.events import Events
-from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import answer
 from streaming.serve.api.problems import answer_problem
+from streaming.serve.api.read_sources import ReadSources
 from streaming.serve.api.restarts import RestartChecks
 from streaming.serve.api.routes import api_routes
 from streaming.serve.metrics import Exposition, Form
@@ -101,8 +101,8 @@ def build_app(
     this is one of several clusters.
     """
     door = door or Door.of(settings.serve, clock)
-    looks = Looks(snapshot, settings, clock, of_all, RestartChecks(actions.restart_check, clock))
-    events = Events(looks, door.sign_in, door.open_streams)
+    sources = ReadSources(snapshot, settings, clock, of_all, RestartChecks(actions.restart_check, clock))
+    events = Events(sources, door.sign_in, door.open_streams)
 
     def status(request: Request) -> Response:
         return answer(request, status_of(snapshot()))
@@ -122,10 +122,10 @@ def build_app(
             Route("/api/weights", weights),
             Route("/healthz", healthy),
             Route("/readyz", ready),
-            *api_routes(looks, door.sign_in, actions, events, door.routes(looks.kafka_cluster)),
+            *api_routes(sources, door.sign_in, actions, events, door.routes(sources.kafka_cluster)),
         ],
         exception_handlers={HTTPException: answer_problem},
-        middleware=door.middleware(looks.kafka_cluster),
+        middleware=door.middleware(sources.kafka_cluster),
     )
     app.state.events = events
     return app

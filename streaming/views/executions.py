@@ -45,7 +45,7 @@ _OF_UNFINISHED = ("execution_id", "sequence", "event", "event_time", "throttled_
 _SHOW_AN_END = ENDING_EVENTS | EVENTS_AFTER_THE_END
 CLOCKS_APART_MS = 60_000
 """Rows that a clock dates so much too early are seen at once."""
-WHOLE_LOOK_INTERVAL_MS = 60_000
+WHOLE_READ_INTERVAL_MS = 60_000
 """All other rows are seen within this time."""
 
 
@@ -466,7 +466,7 @@ class OpenExecutions:
         """Open executions: started ones first, then approved ones, the oldest first. Raises TableUnavailable."""
         self._reader.look_again()
         version = self._reader.version(TABLE)
-        if version is None or self._is_whole_look_due(version, now_ms):
+        if version is None or self._is_whole_read_due(version, now_ms):
             known_open = None if self._whole_ms is None else [row.execution_id for row in self._open()]
             rows = read_open_executions(self._reader, self._kafka_cluster, now_ms=now_ms, known_open=known_open)
             self._known = {row.execution_id: row for row in rows}
@@ -479,10 +479,10 @@ class OpenExecutions:
     def _open(self) -> list[Execution]:
         return [row for row in self._known.values() if not row.ended]
 
-    def _is_whole_look_due(self, version: int, now_ms: int) -> bool:
+    def _is_whole_read_due(self, version: int, now_ms: int) -> bool:
         if self._whole_ms is None:
             return True
-        return version != self._whole_version and abs(now_ms - self._whole_ms) >= WHOLE_LOOK_INTERVAL_MS
+        return version != self._whole_version and abs(now_ms - self._whole_ms) >= WHOLE_READ_INTERVAL_MS
 
     def _take_in_new_rows(self, version: int, since_ms: int) -> None:
         where = of_span(self._kafka_cluster, "event_time", max(0, since_ms - CLOCKS_APART_MS))

@@ -21,9 +21,9 @@ from assignor_core.throttles import tagged
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import consumer
+from streaming.control.cluster_snapshot import ExecutionSnapshot
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
-from streaming.control.looks import Look
 from streaming.control.pressure import LatencyPressure
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
@@ -77,7 +77,7 @@ def approve(
 
 
 def carry_out(
-    executor: Executor[Look],
+    executor: Executor[ExecutionSnapshot],
     record: ExecutionRecord,
     plan: Plan,
     *,

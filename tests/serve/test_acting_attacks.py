@@ -17,7 +17,7 @@ from streaming.cli import run
 from streaming.errors import TableUnavailable
 from streaming.runtime.accounts import Role, Roles, read_tokens, write_tokens
 from streaming.serve.api import requests
-from streaming.serve.api.audit import Outcome
+from streaming.serve.api.audit import ActOutcome
 from streaming.serve.snapshot import read_snapshot
 from streaming.serve.web import page_files
 from tests.control.noted_cluster import plan
@@ -232,7 +232,7 @@ class Slow(Acted):
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Semaphore(0), threading.Event()
 
-    def make_plan(self, *, now_ms: int) -> Outcome:
+    def make_plan(self, *, now_ms: int) -> ActOutcome:
         self.begun.release()
         assert self.go_on.wait(WAIT_S)
         return super().make_plan(now_ms=now_ms)

@@ -27,7 +27,7 @@ from tests.waiting import DEADLINE_S, until
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams look often, so that tests need not wait."""
-    monkeypatch.setattr(events, "LOOK_S", 0.001)
+    monkeypatch.setattr(events, "READ_INTERVAL_S", 0.001)
 
 
 class Now:

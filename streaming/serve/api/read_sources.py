@@ -1,11 +1,11 @@
-"""What requests that read look at: the newest snapshot, and the tables by one reader that requests take in turn."""
+"""What requests read from: the newest snapshot of a cluster, and its tables, which one request reads at a time."""
 
 import copy
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from streaming.serve.api.problems import Problem
+from streaming.serve.api.problems import ApiProblem
 from streaming.serve.api.restarts import RestartChecks
 from streaming.serve.snapshot import Snapshot
 from streaming.settings import Settings
@@ -17,11 +17,13 @@ QUEUE_MAX = 16
 """Requests that wait for their turn; each holds a thread of the process."""
 
 
-class Looks:
-    """`clock` gives ms since 1970. One request reads tables at a time: so memory is that of one answer.
+class ReadSources:
+    """The newest snapshot and the tables of one cluster; `clock` returns ms since 1970.
+
+    One request reads tables at a time, so that serve needs the memory of one answer.
 
     `of_all` returns the newest snapshot of every cluster of the deployment; None if there is only this one. `restarts`
-    is None where all clusters are looked at.
+    is None for an application that shows all clusters.
     """
 
     def __init__(
@@ -41,8 +43,8 @@ class Looks:
         self._turn = threading.Lock()
         self._queue = threading.BoundedSemaphore(QUEUE_MAX)
 
-    def seen_by(self, may_see: Callable[[str], bool]) -> "Looks":
-        """Returns these looks with `of_all` reduced to the clusters whose names pass `may_see`; turns are shared."""
+    def seen_by(self, may_see: Callable[[str], bool]) -> "ReadSources":
+        """Returns a copy with `of_all` reduced to the clusters whose names pass `may_see`; turns are shared."""
         seen = copy.copy(self)
         seen.of_all = lambda: [snapshot for snapshot in self.of_all() if may_see(snapshot.kafka_cluster)]
         return seen
@@ -54,8 +56,8 @@ class Looks:
 
     @contextmanager
     def tables(self) -> Iterator[TableReader]:
-        """Tables in their newest versions; raises Problem where too many requests wait."""
-        busy = Problem(503, "too many requests read tables: try again", headers={"Retry-After": "5"})
+        """Tables in their newest versions; raises ApiProblem where too many requests wait."""
+        busy = ApiProblem(503, "too many requests read tables: try again", headers={"Retry-After": "5"})
         if not self._queue.acquire(blocking=False):
             raise busy
         try:
