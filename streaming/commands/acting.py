@@ -233,7 +233,7 @@ class JournalActions:
         return ActOutcome("undrained", f"broker {broker} may get replicas again; nothing was moved")
 
     def restart_check(self, broker: int) -> "RestartCheck":
-        """What a restart of the broker would do, by a look at the cluster; changes nothing."""
+        """What a restart of the broker would do, by a snapshot of the cluster; changes nothing."""
         from streaming.commands.restart_check import checked
 
         return checked(self._settings, broker)

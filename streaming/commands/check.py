@@ -56,7 +56,7 @@ class Finding:
 
 
 class DescribedOnce(PartlyShownCluster):
-    """All checks judge one look at the whole cluster; it is asked again only after a failure."""
+    """All checks judge one snapshot of the whole cluster; the cluster is read again only after a failure."""
 
     _live: LiveCluster | None = None
 

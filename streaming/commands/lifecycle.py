@@ -46,7 +46,7 @@ apply_option = click.option("--apply", "carry_out", is_flag=True, help="Carry ou
 yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 brokers_argument = click.argument("brokers", metavar="BROKER...", type=int, nargs=-1, required=True)
 log_dir_option = click.option("--log-dir", metavar="PATH", help="Only this log dir of the broker.")
-CORDON_LOOKS = 20
+CORDON_READS = 20
 CORDON_PAUSE_S = 0.5
 """Brokers hear of a changed setting a moment later."""
 
@@ -178,7 +178,7 @@ def _note(settings: Settings, brokers: tuple[int, ...], intent: "Intent", action
         return
     with live_cluster(settings) as cluster:
         problems = settle(cluster, reader, cluster_name, brokers)
-        for _ in range(CORDON_LOOKS):
+        for _ in range(CORDON_READS):
             late = [broker for broker, why in problems.items() if why == STILL_CORDONED]
             if not late:
                 break
@@ -346,7 +346,7 @@ def cordon(
     except ClusterRequestFailed as error:
         echo(f"broker {broker} refuses the cordon: {error}", err=True)
         return False
-    for _ in range(CORDON_LOOKS):
+    for _ in range(CORDON_READS):
         if _row_of(cluster, broker, path).is_cordoned == cordoned:
             return True
         pause(CORDON_PAUSE_S)

@@ -9,11 +9,11 @@ STOPPED = frozenset({"stop", "stall"})
 LAG_MIN_RECORDS = 1_000
 LASTS_MS = 600_000
 GROUPS_AT_A_TIME = 100
-"""Number of groups that one look names, at most; the next look names the others."""
+"""Number of groups that one round names, at most; the next round names the others."""
 
 
 class StoppedGroups:
-    """Follows the verdicts of groups from look to look.
+    """Follows the verdicts of groups from round to round.
 
     `newest_of_groups` reads what was notified last of each group, by whichever process: a group is named once.
     """
@@ -24,7 +24,7 @@ class StoppedGroups:
         self._named: set[str] | None = None
         self._even_since_ms: dict[str, int] = {}
 
-    def look(self, topics: Iterable[GroupTopic], *, now_ms: int) -> list[Occurrence]:
+    def occurrences(self, topics: Iterable[GroupTopic], *, now_ms: int) -> list[Occurrence]:
         """Returns the occurrences to notify of now; raises TableUnavailable."""
         waiting = _waiting(topics)
         self._since_ms = {group: self._since_ms.get(group, now_ms) for group in waiting}

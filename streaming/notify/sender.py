@@ -24,13 +24,13 @@ log = structlog.get_logger()
 
 TIMEOUT_S = 10.0
 SENT_AT_A_TIME = 20
-"""Notifications that one webhook gets at a look, at most; the others follow at the next look."""
+"""Notifications that one webhook gets in a round, at most; the others follow in the next round."""
 OF_GROUPS_MAX = 1_000
 """Occurrences of groups that are kept until they are sent, at most."""
 
 
 class Notifier:
-    """Looks at the tables again and again and sends what is new. `clock` gives ms since 1970.
+    """Reads the tables again and again and sends what is new. `clock` gives ms since 1970.
 
     A webhook that was never sent anything gets nothing of the past.
     """
@@ -65,7 +65,7 @@ class Notifier:
         if self._thread.is_alive():
             self._thread.join(TIMEOUT_S + 1)
 
-    def look(self) -> None:
+    def send_due(self) -> None:
         """Send what is due now; raises RebalancerError where a table can't be read or written."""
         now_ms, give_up_ms = self._clock(), self._settings.notify.give_up_ms
         self._begun_before |= set() if self._knows_past else self._deliveries.webhooks()
@@ -78,7 +78,7 @@ class Notifier:
             self._send_due(webhook, target, [one for one in happened if one.at_ms >= since_ms], own)
 
     def _happened(self, since_ms: int, now_ms: int) -> list[Occurrence]:
-        kept = [*self._of_groups, *self._groups.look(self._group_topics(), now_ms=now_ms)]
+        kept = [*self._of_groups, *self._groups.occurrences(self._group_topics(), now_ms=now_ms)]
         self._of_groups = [one for one in kept if one.at_ms >= since_ms][-OF_GROUPS_MAX:]
         self._reader.look_again()
         rows = read_occurrences(self._reader, self._settings.kafka.cluster_name, since_ms=since_ms, now_ms=now_ms)
@@ -127,7 +127,7 @@ class Notifier:
         while not self._stopping.wait(self._settings.notify.interval_ms / 1000):
             failure = ""
             try:
-                self.look()
+                self.send_due()
             except RebalancerError as error:
                 failure = str(error)
             except Exception as error:  # noqa: BLE001 - a thread that ends would send nothing more, and nobody would see

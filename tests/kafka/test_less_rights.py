@@ -18,9 +18,9 @@ from streaming.cluster.clients import admin_client
 from streaming.cluster.permissions import RIGHTS, ROLES, Level, RightScope
 from streaming.cluster.topics import create_input_topics
 from streaming.collect.groups import GroupSampler
-from streaming.collect.look import RefusedRequests
 from streaming.collect.observe import observe
 from streaming.collect.rates import replica_rates
+from streaming.collect.sample import RefusedRequests
 from streaming.commands.check import _findings, _rights
 from streaming.control.run import run_control
 from streaming.demo.brokers import EmbeddedCluster

@@ -22,9 +22,9 @@ from streaming.cluster.admin import Cluster
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.collect.rates import RecordBytes, learned, replica_rates
+from streaming.collect.sample import ClusterSample
 from streaming.control.planning import propose_live
 from streaming.control.policies import planner_policy
 from streaming.control.records import ExecutionRecord

@@ -103,7 +103,7 @@ def test_pages_joined_are_the_list(
         len(whole) == 7 * {"{}": 3, "{'broker': 3}": 2, "{'topic': 'payments'}": 1, "{'topic': 'none'}": 0}[str(query)]
     )
     monkeypatch.setattr(movements, "EXECUTIONS_SHOWN", 2)
-    monkeypatch.setattr(movements, "EXECUTIONS_LOOKED_AT", 3)
+    monkeypatch.setattr(movements, "EXECUTIONS_AT_A_TIME", 3)
     monkeypatch.setattr(movements, "MOVEMENTS_TOGETHER", 5)
     assert paged(served, "/api/v1/movements", **query, limit=limit) == whole
 

@@ -228,7 +228,10 @@ def _known_answer(known: Known, act: Act) -> Response:
     if known.request_hash != act.request_hash:
         raise ApiProblem(422, "Idempotency-Key: was used for another request: take a new one")
     if known.status is None or known.answer is None:
-        detail = "a request with this Idempotency-Key has begun and not ended: look at /api/v1/audit, and ask again"
+        detail = (
+            "a request with this Idempotency-Key has begun and has not ended: read /api/v1/audit, then send the "
+            "request again"
+        )
         raise ApiProblem(409, detail, headers=TRY_AGAIN, state="in_progress")
     return _response(known.status, known.answer, {"Idempotency-Replayed": "true"})
 

@@ -76,7 +76,7 @@ class Actions(Protocol):
         ...
 
     def restart_check(self, broker: int) -> RestartCheck:
-        """What a restart of the broker would do, by a look at the cluster; changes nothing."""
+        """What a restart of the broker would do, by a snapshot of the cluster; changes nothing."""
         ...
 
 

@@ -105,7 +105,7 @@ def _seen() -> dict[str, Any]:
     return members | {
         "skew": {**members["skew"], "additionalProperties": shapes.one(figures)},
         "trace": shapes.rows(
-            traced, "Needs that were looked at, the most urgent first; empty of earlier versions", tuple(traced)
+            traced, "Needs that were considered, the most urgent first; empty of earlier versions", tuple(traced)
         ),
         "window_start_ms": shapes.integer("Start of the window; ms since 1970; null where its rows are gone"),
         "is_window_kept": {"type": "boolean", "description": "Whether the rows of the window are still there"},

@@ -292,7 +292,7 @@ def _event(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restart_check(sources: ReadSources, given: Values) -> Body:
-    """Whether this broker may be restarted now, and what a restart would do, by a look at the cluster."""
+    """Whether this broker may be restarted now, and what a restart would do, by a snapshot of the cluster."""
     assert sources.restarts is not None  # the application of one cluster has it
     check = sources.restarts.of(given["broker"])
     return restart_content(check, check.stops(accepts_single=given.get("accept_single") == "true"))

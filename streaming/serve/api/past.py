@@ -219,6 +219,6 @@ def past_moves(sources: ReadSources, given: Values) -> Body:
     with sources.tables() as reader:
         found = read_past_moves(reader, sources.kafka_cluster, wanted, before, after, rows_max=limit)
     body = page(found.rows, limit, lambda item, _number: [item["approved_ms"], item["execution_id"], item["sequence"]])
-    if body["next_cursor"] is None and found.looked_to is not None:
-        body["next_cursor"] = pack(list(found.looked_to))
+    if body["next_cursor"] is None and found.searched_to is not None:
+        body["next_cursor"] = pack(list(found.searched_to))
     return body
