@@ -223,7 +223,7 @@ def turn_view(
     command_code: int | None = None,
     earlier: TurnView | None = None,
 ) -> TurnView:
-    """What `live` shows of the broker; `in_sync_min`: `min.insync.replicas` by topic; `earlier`: the snapshot before."""
+    """What `live` shows of the broker; `in_sync_min`: `min.insync.replicas` by topic; `earlier`: the one before."""
     check = restart_check(broker, live, in_sync_min)
     leaderless = sum(row.leader == NO_LEADER for row in live.partitions.values() if broker in row.replicas)
     is_caught_up = check.is_alive and not check.behind and not leaderless

@@ -329,7 +329,7 @@ def _readers(
 
 @dataclass(frozen=True, eq=False)
 class _Logs:
-    """Ends of logs at two samples and starts at the later one; `known`: start and end of the earlier sample are known."""
+    """Ends of logs at two samples and starts at the later one; `known`: both are known of the earlier sample."""
 
     end_before: Ints
     end: Ints

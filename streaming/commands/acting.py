@@ -75,19 +75,23 @@ class JournalActions:
                 raise UsageProblem(f"begins_ms: {error}") from None
         journal = journal_of(self._settings)
         if plan_id not in plan_ids(self._reader(), self._cluster, plan_id):
-            return ActOutcome("unknown", f"plan {plan_id!r}: is unknown", 404)
+            return ActOutcome("unknown", f"plan {plan_id!r} is unknown: /api/v1/plans lists those that are stored", 404)
         try:
             kept = journal.plan(plan_id)
         except (CoreError, KeyError, TypeError, ValueError) as error:
-            detail = f"the plan can't be read: {type(error).__name__}: {error}"
+            detail = f"plan {plan_id[:12]} can't be read, so make a new one: {type(error).__name__}: {error}"
             return ActOutcome("unreadable", detail, 409)
         earlier = approved_before(journal.executions(now_ms=now_ms), kept)
         if earlier is not None and not earlier.needs_approval:
             return _approved_before(earlier, now_ms)
         if expired(kept, now_ms, None if earlier is None else earlier.begins_ms) is not None:
-            return ActOutcome("expired", "the plan has expired: make a new one", 409, {"expires_ms": kept.expires_ms})
+            return ActOutcome(
+                "expired", f"plan {plan_id[:12]} has expired: make a new one", 409, {"expires_ms": kept.expires_ms}
+            )
         if not kept.plan.movement_count:
-            return ActOutcome("nothing_to_move", "the plan moves nothing", 409)
+            return ActOutcome(
+                "nothing_to_move", f"plan {plan_id[:12]} moves nothing, so there is nothing to approve", 409
+            )
         before = journal.open_executions(now_ms=now_ms)
         execution, is_new = journal.approve_once(kept, by, now_ms=now_ms, begins_ms=begins_ms)
         if not is_new:
@@ -108,12 +112,14 @@ class JournalActions:
 
         execution = read_execution_of(self._reader(), self._cluster, execution_id)
         if execution is None:
-            return ActOutcome("unknown", f"execution {execution_id!r}: is unknown", 404)
+            return ActOutcome(
+                "unknown", f"execution {execution_id!r} is unknown: /api/v1/executions lists those that are stored", 404
+            )
         if execution.ended:
             detail = f"execution {execution_id} has ended, {_end(execution)}: nothing is left to stop"
             return ActOutcome("already_ended", detail, 409, _named(execution))
         if execution.abort_requested:
-            detail = f"execution {execution_id} was asked to stop before"
+            detail = f"execution {execution_id} was already asked to stop: nothing was changed"
             return ActOutcome("already_requested", detail, fields=_named(execution))
         journal_of(self._settings).request_abort(execution, by, now_ms=now_ms)
         detail = f"execution {execution_id} is asked to stop; {self._who_carries_out(now_ms)}"

@@ -256,14 +256,17 @@ def test_an_abort_does_not_wait_for_a_plan_that_is_being_made(served: Served, mo
     monkeypatch.setattr(requests, "TURN_S", 0.05)
     with while_a_plan_is_made(served):
         assert state(served.post("executions/e-1/abort")) == (200, "abort_asked")
-        assert refusal(served.post("plans")) == (503, "another act is not done yet: try again")
+        assert refusal(served.post("plans")) == (503, "another act is still under way: try again in some seconds")
 
 
 def test_acts_that_wait_leave_threads_for_those_who_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each that waits holds a thread: beyond a few it is refused at once. Other acts have places of their own."""
     monkeypatch.setattr(requests, "WAITING_MAX", 1)
     with while_a_plan_is_made(served):
-        assert refusal(served.post("brokers/3/drain")) == (503, "too many acts wait: try again")
+        assert refusal(served.post("brokers/3/drain")) == (
+            503,
+            "too many acts wait for their turn: try again in some seconds",
+        )
         assert served.post("brokers/3/undrain").status_code == 200
 
 

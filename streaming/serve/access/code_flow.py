@@ -48,7 +48,7 @@ ID_TYPES = (None, "jwt")
 BEGIN_AGAIN = "go back to the page and begin again"
 PATH = "/oidc/sign-out"
 ENDPOINT = "end_session_endpoint"
-STILL_THERE = "you are signed out here; the issuer can't be asked now, so you may still be signed in there"
+STILL_THERE = "you are signed out here; serve can't reach the issuer now, so you may still be signed in there"
 
 
 def to_issuer(endpoint: str, asked: Mapping[str, str]) -> RedirectResponse:
@@ -121,7 +121,7 @@ class CodeFlow:
     async def _identity(self, request: Request, secret: str) -> Identity:
         network, now_ms = network_of(address_of(request)), self._clock()
         if not self._attempts.take(network, now_ms=now_ms):
-            raise ApiProblem(429, "too many sign-ins: try again later", headers=TOO_MANY)
+            raise ApiProblem(429, "too many sign-ins from this address: try again later", headers=TOO_MANY)
         code = self._code(request)
         self._use_once(secret)
         with self._turns.place():
@@ -137,7 +137,7 @@ class CodeFlow:
             identity = identity_of(claims, self._settings)
         except TokenRefused as error:
             log.warning("sign_in_refused", remote_address=address_of(request), reason=str(error))
-            raise ApiProblem(401, f"the ID token of the issuer does not hold: {error}") from None
+            raise ApiProblem(401, f"the ID token of the issuer is not valid: {error}") from None
         self._attempts.give_back(network, taken_ms=now_ms)
         self._failure = None
         return identity
@@ -146,7 +146,7 @@ class CodeFlow:
         given = request.query_params
         # RFC 9207: the answer of another issuer must not be taken for that of this one.
         if given.get("iss", self._settings.oidc_issuer) != self._settings.oidc_issuer:
-            raise ApiProblem(403, f"the answer is of another issuer: {BEGIN_AGAIN}")
+            raise ApiProblem(403, f"the answer comes from another issuer: {BEGIN_AGAIN}")
         error = given.get("error")
         if error is not None:
             shown = error if ERROR_CODE.fullmatch(error) else "with an error that is none"
@@ -154,13 +154,13 @@ class CodeFlow:
             raise ApiProblem(403, f"the issuer refuses the sign-in: {shown}")
         code = given.get("code", "")
         if not CODE.fullmatch(code):
-            raise ApiProblem(400, f"code: is missing or none: {BEGIN_AGAIN}")
+            raise ApiProblem(400, f"code: is missing or malformed: {BEGIN_AGAIN}")
         return code
 
     def _use_once(self, secret: str) -> None:
         key = derived(secret, "used")
         if key in self._used:
-            raise ApiProblem(403, f"this sign-in is over: {BEGIN_AGAIN}")
+            raise ApiProblem(403, f"this sign-in has ended already: {BEGIN_AGAIN}")
         self._used[key] = None
         if len(self._used) > USED_MAX:
             self._used.popitem(last=False)
@@ -181,7 +181,7 @@ class CodeFlow:
             raise self._unreachable(error) from None
         id_token = answer.get("id_token")
         if not isinstance(id_token, str):
-            raise ApiProblem(401, "the answer of the issuer has no ID token")
+            raise ApiProblem(401, f"the answer of the issuer has no ID token: {BEGIN_AGAIN}")
         return id_token
 
     def _client_login(self, description: Description, form: dict[str, str]) -> dict[str, Any]:
@@ -199,7 +199,9 @@ class CodeFlow:
         if self._failure != str(error):  # once: whoever asks could fill the log
             log.warning("issuer_unreachable", error=str(error))
         self._failure = str(error)
-        return ApiProblem(503, "the issuer can't be asked now: see the log of serve", headers=TRY_AGAIN)
+        return ApiProblem(
+            503, "serve can't reach the issuer now: see the log of serve, then sign in again", headers=TRY_AGAIN
+        )
 
     def _signed_in(self, request: Request, identity: Identity, return_to: str) -> Response:
         if not identity.roles:

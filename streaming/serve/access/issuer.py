@@ -309,5 +309,5 @@ def _bits(number: str) -> int:
 
 
 def _no_keys() -> ApiProblem:
-    detail = "the keys of serve.oidc_issuer are not known now, as it does not answer: see the log of serve"
+    detail = "serve has no keys of serve.oidc_issuer, which does not answer: see the log of serve, then try again"
     return ApiProblem(503, detail, headers={"Retry-After": str(ASKED_AGAIN_MS // 1000)})

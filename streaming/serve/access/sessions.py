@@ -58,7 +58,9 @@ class Watched(Generic[Row]):
         except (OSError, UsageProblem) as error:
             self._stamp = None
             log.warning(f"{self._name}_unreadable", error=str(error))
-            raise ApiProblem(503, f"serve.{self._name}_file can't be read: see the log of serve") from None
+            raise ApiProblem(
+                503, f"serve.{self._name}_file can't be read, so nobody can sign in: see the log of serve"
+            ) from None
         return self._rows
 
 

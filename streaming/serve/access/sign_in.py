@@ -208,7 +208,7 @@ class SignIn:
             log.warning("act_refused", actor=signed_in.name, role=role and role.value, path=request.url.path,
                         kafka_cluster=cluster)  # fmt: skip
             shown = "no role" if role is None else f"role {role}"
-            raise ApiProblem(403, f"{shown} on cluster {cluster} may not act: {Role.OPERATOR} is needed")
+            raise ApiProblem(403, f"{shown} on cluster {cluster} may not act: that needs role {Role.OPERATOR}")
         return signed_in.on(cluster)
 
     def may_see(self, request: Request, *, now_ms: int) -> Callable[[str], bool]:
@@ -258,7 +258,11 @@ class SignIn:
         if len(times) <= WRONG_MAX:
             log.warning("token_refused", remote_address=address, reason=why)
             return _unauthorized(why)
-        return ApiProblem(429, "too many wrong tokens", headers={"Retry-After": str(WRONG_SPAN_MS // 1000)})
+        return ApiProblem(
+            429,
+            f"too many wrong tokens from this address: try again in {WRONG_SPAN_MS // 1000} s",
+            headers={"Retry-After": str(WRONG_SPAN_MS // 1000)},
+        )
 
 
 def check_of_session(request: Request, session: Session) -> None:
@@ -266,7 +270,7 @@ def check_of_session(request: Request, session: Session) -> None:
     check_own_page(request, needs_tls=is_secure(request))
     given = request.headers.get(CSRF_HEADER, "")
     if not hmac.compare_digest(given.encode(), session.csrf_token.encode()):
-        raise ApiProblem(403, f"{CSRF_HEADER}: is missing or not that of the session; GET /api/v1/session has it")
+        raise ApiProblem(403, f"{CSRF_HEADER}: is missing, or is not that of the session: GET /api/v1/session has it")
 
 
 def address_of(request: Request) -> str:

@@ -153,7 +153,7 @@ class Signing:
             try:
                 return self._sessions.user(name, password)
             except ValueError:
-                raise ApiProblem(400, "password: is no Unicode text") from None
+                raise ApiProblem(400, "password: must be Unicode text") from None
 
     def _begun(self, request: Request, user: User, cluster: str | None) -> Response:
         # Always a new id, and an end to the one before: an id that somebody else knows is worth nothing.
@@ -169,7 +169,9 @@ class Signing:
         with self._lock:
             is_allowed = self._of_address.take(network, now_ms=now_ms) and self._of_user.take(name, now_ms=now_ms)
         if not is_allowed:
-            raise ApiProblem(429, "too many wrong passwords: try again later", headers=TOO_MANY)
+            raise ApiProblem(
+                429, "too many wrong passwords for this name or from this address: try again later", headers=TOO_MANY
+            )
 
     def _described(self, session: Session, cluster: str | None) -> dict[str, Any]:
         return (

@@ -205,12 +205,12 @@ class Acting:
 
 def _given(endpoint: ActEndpoint, request: Request, body: dict[str, Any]) -> dict[str, Any]:
     if request.query_params:
-        raise ApiProblem(400, "no parameters of a query are allowed here")
+        raise ApiProblem(400, "a request that acts takes no query parameters: put them into its body")
     flags, times = endpoint.flags or {}, endpoint.times or {}
     for name, value in body.items():
         if name not in flags and name not in times:
             allowed = ", ".join((*flags, *times)) or "none"
-            raise ApiProblem(400, f"{name[:100]!r} is no member here; allowed are {allowed}")
+            raise ApiProblem(400, f"{name[:100]!r} is not a member of this request's body; allowed are {allowed}")
         if name in flags and not isinstance(value, bool):
             raise ApiProblem(400, f"{name}: must be true or false")
         if name in times and not _is_time(value):
@@ -226,7 +226,7 @@ def _is_time(value: object) -> bool:
 
 def _known_answer(known: Known, act: Act) -> Response:
     if known.request_hash != act.request_hash:
-        raise ApiProblem(422, "Idempotency-Key: was used for another request: take a new one")
+        raise ApiProblem(422, "Idempotency-Key: another request has used this key: choose a new one")
     if known.status is None or known.answer is None:
         detail = (
             "a request with this Idempotency-Key has begun and has not ended: read /api/v1/audit, then send the "

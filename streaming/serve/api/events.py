@@ -96,9 +96,15 @@ class Events:
             return Response(headers=_HEADERS, media_type=MEDIA_TYPE)
         network = network_of(address_of(request))
         if self._open[network] >= OF_ADDRESS_MAX:
-            raise ApiProblem(429, "too many streams of events are open from this address", headers=TRY_AGAIN)
+            raise ApiProblem(
+                429,
+                "too many streams of events are open from this address: close one, or poll /api/status",
+                headers=TRY_AGAIN,
+            )
         if self._open.total() >= STREAMS_MAX:
-            raise ApiProblem(503, "too many streams of events are open", headers=TRY_AGAIN)
+            raise ApiProblem(
+                503, "too many streams of events are open: try again later, or poll /api/status", headers=TRY_AGAIN
+            )
         self._open[network] += 1
         return _Stream(self._events(request), lambda: self._give_back(network))
 

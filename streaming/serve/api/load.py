@@ -153,7 +153,7 @@ def groups(sources: ReadSources, given: Values) -> Body:
         total = sum(row.partitions for row in part.groups)
         return _history(sources, given, family, where, rows_per_period=total)
     if "partition" in given:
-        raise ApiProblem(400, "partition: goes with from, to or step alone")
+        raise ApiProblem(400, "partition: is allowed only together with from, to or step")
     by_topic: dict[str, list[Any]] = {}
     has_topics = "group" in given or "topic" in given
     if has_topics:
@@ -180,14 +180,17 @@ def _is_history(given: Values) -> bool:
 
 def _needed(given: Values, name: str) -> Any:
     if name not in given:
-        raise ApiProblem(400, f"{name}: is needed with from, to or step: the history of all would be too large")
+        raise ApiProblem(
+            400,
+            f"{name}: is missing: a history (from, to, step) is of one {name}, since that of all would be too large",
+        )
     return given[name]
 
 
 def _refuse_with_history(given: Values, *names: str) -> None:
     for name in names:
         if name in given:
-            raise ApiProblem(400, f"{name}: does not go with from, to or step")
+            raise ApiProblem(400, f"{name}: is not allowed together with from, to or step")
 
 
 def _equal(given: Values, name: str) -> Condition:
@@ -217,7 +220,7 @@ def _history(
     until_ms = given.get("to", sources.clock())
     from_ms = given.get("from", max(0, until_ms - SPAN_DEFAULT_MS))
     if from_ms >= until_ms:
-        raise ApiProblem(400, f"from: {from_ms} is not before to, {until_ms}")
+        raise ApiProblem(400, f"from: {from_ms} must be earlier than to, which is {until_ms}")
     span = Span(from_ms, until_ms, given.get("step"), max(0, cursor[0]) if cursor else None)
     limit = given.get("limit", LIMIT_DEFAULT)
     with sources.tables() as reader:
@@ -259,7 +262,9 @@ def group_partitions(sources: ReadSources, given: Values) -> Body:
             rules=LagRules.of(settings.lag),
         )
         if picture is None:
-            raise ApiProblem(404, f"group {group_id[:100]!r}: is not in the newest windows")
+            raise ApiProblem(
+                404, f"group {group_id[:100]!r} is not in the newest windows: /api/v1/groups lists those that are"
+            )
         report = read_one_group(reader, settings, picture, group_id, load=load)
         past = read_group_past(reader, settings, group_id, partitions=len(report["partitions"]))
     partitions = report.pop("partitions")

@@ -45,7 +45,7 @@ def unpack(text: str | None, *types: type) -> Cursor | None:
 
 def unknown_cursor() -> ApiProblem:
     """Returns the problem for a cursor that no page of the list has given."""
-    return ApiProblem(400, "cursor: is none that this list has given")
+    return ApiProblem(400, "cursor: this list has not given it: send the `next_cursor` of its last page unchanged")
 
 
 def _written(cursor: Cursor) -> bytes:

@@ -66,7 +66,9 @@ class Parameter:
         """The value; raises ApiProblem."""
         if self.choices:
             if text not in self.choices:
-                raise ApiProblem(400, f"{self.name}: {text[:VALUE_SHOWN]!r} is none of {', '.join(self.choices)}")
+                raise ApiProblem(
+                    400, f"{self.name}: {text[:VALUE_SHOWN]!r} is not allowed; allowed are {', '.join(self.choices)}"
+                )
             return text
         if self.characters:
             problem = self._problem_of(text, self.characters)
@@ -127,11 +129,11 @@ def read_query(query: QueryParams, known: Iterable[Parameter]) -> dict[str, Any]
     for name, value in query.multi_items():
         if name not in by_name:
             allowed = ", ".join(by_name) or "none"
-            raise ApiProblem(400, f"{name[:VALUE_SHOWN]!r} is no parameter here; allowed are {allowed}")
+            raise ApiProblem(400, f"{name[:VALUE_SHOWN]!r} is not a parameter of this request; allowed are {allowed}")
         if name in values:
-            raise ApiProblem(400, f"{name}: is given twice")
+            raise ApiProblem(400, f"{name}: is given twice: give it once")
         values[name] = by_name[name].value(value)
     missing = next((one.name for one in by_name.values() if one.is_needed and one.name not in values), None)
     if missing is not None:
-        raise ApiProblem(400, f"{missing}: is needed")
+        raise ApiProblem(400, f"{missing}: is missing, and this request needs it")
     return values

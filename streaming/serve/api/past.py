@@ -56,7 +56,8 @@ def seen(sources: ReadSources, given: Values) -> Body:
     with sources.tables() as reader:
         found = read_seen(reader, sources.kafka_cluster, given["decision_id"])
     if found is None:
-        raise ApiProblem(404, f"decision {given['decision_id'][:VALUE_SHOWN]!r}: is unknown")
+        decision_id = given["decision_id"][:VALUE_SHOWN]
+        raise ApiProblem(404, f"decision {decision_id!r} is unknown: /api/v1/decisions lists those that are stored")
     return found
 
 
@@ -112,10 +113,12 @@ def _known_plan(reader: TableReader, kafka_cluster: str, beginning: str) -> Row:
     """The row of the only plan whose id begins so; raises ApiProblem 404 where there is none, or more than one."""
     ids = [beginning] if len(beginning) == PLAN_ID_CHARACTERS else plan_ids(reader, kafka_cluster, beginning)
     if len(ids) > 1:
-        raise ApiProblem(404, f"plan {beginning!r}: the ids of {len(ids)} plans begin so; write more of it")
+        raise ApiProblem(
+            404, f"plan {beginning!r}: the ids of {len(ids)} plans begin so: give more characters of the id"
+        )
     row = read_row(reader, PLANS, kafka_cluster, ids[0]) if ids else None
     if row is None:
-        raise ApiProblem(404, f"plan {beginning!r}: is unknown")
+        raise ApiProblem(404, f"plan {beginning!r} is unknown: /api/v1/plans lists those that are stored")
     return row
 
 
@@ -161,7 +164,7 @@ def execution_movements(sources: ReadSources, given: Values) -> Body:
 def _known(reader: TableReader, kafka_cluster: str, execution_id: str) -> Execution:
     known = read_execution_of(reader, kafka_cluster, execution_id)
     if known is None:
-        raise ApiProblem(404, f"execution {execution_id!r}: is unknown")
+        raise ApiProblem(404, f"execution {execution_id!r} is unknown: /api/v1/executions lists those that are stored")
     return known
 
 
@@ -209,7 +212,7 @@ def past_moves(sources: ReadSources, given: Values) -> Body:
     """Movements of plans that executions took up, with what became of the execution and why it was."""
     wanted = MovementFilter(given.get("topic"), given.get("partition"), given.get("broker"))
     if wanted.partition is not None and wanted.topic is None:
-        raise ApiProblem(400, "topic: is needed with partition")
+        raise ApiProblem(400, "topic: is missing: a partition is given with its topic")
     cursor = unpack(given.get("cursor"), int, str, int)
     if cursor and min(cursor[0], cursor[2]) < 0:
         raise unknown_cursor()

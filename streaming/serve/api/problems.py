@@ -60,9 +60,10 @@ def _detail(request: Request, error: HTTPException) -> str:
     if isinstance(error, ApiProblem):
         return error.detail
     if error.status_code == 404:
-        return f"there is no path {request.url.path[:PATH_SHOWN]!r}; {DESCRIPTION} lists those of the API"
+        return f"there is no path {request.url.path[:PATH_SHOWN]!r}; {DESCRIPTION} lists the paths of the API"
     if error.status_code == 405:
-        return f"{request.method[:PATH_SHOWN]} is not allowed here; allowed are {', '.join(_methods(request))}"
+        allowed = ", ".join(_methods(request))
+        return f"method {request.method[:PATH_SHOWN]} is not allowed for this path; allowed are {allowed}"
     return error.detail
 
 

@@ -57,7 +57,9 @@ class ReadSources:
     @contextmanager
     def tables(self) -> Iterator[TableReader]:
         """Tables in their newest versions; raises ApiProblem where too many requests wait."""
-        busy = ApiProblem(503, "too many requests read tables: try again", headers={"Retry-After": "5"})
+        busy = ApiProblem(
+            503, "too many requests read the tables at this moment: try again in 5 s", headers={"Retry-After": "5"}
+        )
         if not self._queue.acquire(blocking=False):
             raise busy
         try:
