@@ -1,7 +1,7 @@
 """Acts of people: at the command line, and by HTTP through serve, by the journal and the planning of the commands.
 
 An approval, an abort or a note is a row: the control that holds the lease acts on it, now or after a take-over. Each
-act has a row in `audit` before it and one after it.
+act has a row in `audit` before it and one after it. A command shows for whom an approval waits.
 """
 
 import hashlib
@@ -33,6 +33,15 @@ if TYPE_CHECKING:
     from assignor_core.proposed_plan import KeptPlan, ProposedPlan
     from assignor_core.restart import RestartCheck
     from streaming.views.intents import Intent
+from typing import TYPE_CHECKING
+
+from assignor_core.maintenance import may_act, next_opening
+from streaming.commands.console import echo
+from streaming.commands.in_words import duration_text
+from streaming.commands.options import in_use
+from streaming.control.policies import maintenance_windows
+from streaming.settings import ControlSettings
+from streaming.views.approvals import instant_text
 
 COMMAND_LINE = "command line"
 
@@ -365,3 +374,32 @@ def approved_before(executions: Sequence[Execution], kept: "KeptPlan") -> Execut
     """
     of_plan = reversed(executions_of(executions, kept))
     return next((row for row in of_plan if not row.ended or row.approved_ms >= kept.created_ms), None)
+
+
+def show_time(control: ControlSettings, begins_ms: int | None) -> None:
+    """Shows when a plan that is approved now is to begin; None stands for at once."""
+    now_ms = clocks.now_ms()
+    if begins_ms is not None:
+        wait = duration_text(max(0, begins_ms - now_ms))
+        echo(f"The plan begins in {wait}, at {instant_text(begins_ms)} or later. If it no longer fits, it is refused.")
+    hours, at_ms = maintenance_windows(control), now_ms if begins_ms is None else begins_ms
+    if not may_act(hours, at_ms):
+        when = "" if begins_ms is None else " at that time"
+        echo(f"No maintenance window is open{when}: this plan does not wait for {next_opening(hours, at_ms)}.")
+
+
+def is_left_to_control(execution: "Execution", settings: Settings) -> bool:
+    """Whether the execution must not begin now, as it waits for its time or for approvals; shows that, and what to do.
+
+    The command that has approved it does not wait: control begins it, or a command that works in place of control.
+    """
+    now_ms = clocks.now_ms()
+    waits = None if execution.abort_requested else waits_for(execution, now_ms)
+    if waits is None:
+        return False
+    name = execution.execution_id
+    then = who_carries_out(settings, now_ms=now_ms)
+    if execution.needs_approval:
+        then = f"another person has to approve it: rebalancer apply {execution.plan_id[:12]}{in_use()}"
+    echo(f"execution {name} {waits}; {then}; to cancel it: rebalancer abort {name}{in_use()}")
+    return True

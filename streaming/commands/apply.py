@@ -123,7 +123,7 @@ def _applied(
     """
     from streaming.cluster.clients import admin_client
     from streaming.cluster.permissions import check_may_execute
-    from streaming.commands.approving import is_left_to_control, show_time
+    from streaming.commands.acting import is_left_to_control, show_time
     from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging

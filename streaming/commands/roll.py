@@ -279,7 +279,7 @@ def _dry_run(session: _Session, named: tuple[int, ...], policy: RollPolicy) -> _
 
 
 def _order(session: _Session, named: tuple[int, ...]) -> "tuple[LiveCluster, tuple[int, ...]]":
-    from streaming.cluster.broker_hosts import quorum_leader
+    from streaming.cluster.admin import quorum_leader
 
     live = session.cluster.describe()
     for broker in named:
@@ -290,7 +290,7 @@ def _order(session: _Session, named: tuple[int, ...]) -> "tuple[LiveCluster, tup
 
 
 def _hosts(session: _Session) -> dict[int, str]:
-    from streaming.cluster.broker_hosts import broker_hosts
+    from streaming.cluster.admin import broker_hosts
 
     return broker_hosts(session.admin)
 

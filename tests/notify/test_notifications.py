@@ -17,7 +17,7 @@ from assignor_core.deciding.reasons import Reason
 from streaming import tables
 from streaming.errors import TableUnavailable
 from streaming.notify.deliveries import CLAIM_MS, Deliveries
-from streaming.notify.groups import LASTS_MS
+from streaming.notify.occurrences import LASTS_MS
 from streaming.notify.sender import Notifier
 from streaming.runtime.secrets import secrets_of
 from streaming.serve.samples import Sample, samples

@@ -12,7 +12,7 @@ from streaming.control.rolls import RollJournal
 from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.runtime.accounts import Role
 from streaming.serve.api.problems import ApiProblem
-from streaming.serve.api.restarts import AGE_MAX_MS, KNOWN_MAX, RestartChecks
+from streaming.serve.api.read_sources import AGE_MAX_MS, KNOWN_MAX, RestartChecks
 from streaming.serve.snapshot import read_snapshot
 from tests.serve.asking import Acted, app_of, ask
 from tests.serve.served import Served
