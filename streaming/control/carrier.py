@@ -16,8 +16,7 @@ from assignor_core.intervals import is_due
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.control.cluster_marker import ClusterMarker
-from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.reports import PROGRESS_INTERVAL_MS
 from streaming.errors import (
     AnotherCluster,

@@ -39,8 +39,8 @@ from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan
 from assignor_core.wording import counted
 from streaming.cluster.ports import ClusterReader
+from streaming.control.journal import ExecutionRecord
 from streaming.control.obstacles import replaced_broker_back
-from streaming.control.records import ExecutionRecord
 from streaming.errors import AnotherCluster, SnapshotTooOld
 
 SNAPSHOT_AGE_MAX_MS = 10_000

@@ -18,10 +18,9 @@ from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ClusterReader
 from streaming.control.absences import Absences
 from streaming.control.cluster_snapshot import SnapshotAge
-from streaming.control.journal import Journal
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.obstacles import cancelled_by_others, expired, hours_closed, reason_to_give_up
 from streaming.control.pressure import LagPressure, LatencyPressure, Partitions
-from streaming.control.records import ExecutionRecord
 from streaming.control.reports import Reports, SnapshotT
 from streaming.errors import AnotherCluster
 from streaming.settings import ControlSettings

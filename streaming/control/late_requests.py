@@ -25,8 +25,7 @@ from assignor_core.throttles import is_tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.cluster_snapshot import SnapshotAge
-from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.requests import LogDirRequests, Requests
 from streaming.control.throttled_lists import ThrottleScope, throttle_scope
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable

@@ -47,11 +47,10 @@ from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences
 from streaming.control.cluster_snapshot import ClusterSnapshot, SnapshotAge, check_same_cluster
 from streaming.control.disk_room import READ_INTERVAL_MS, LogDirAnswers
-from streaming.control.journal import Journal
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.log_dir_throttle import LogDirThrottle
 from streaming.control.obstacles import changed_since_text
 from streaming.control.policies import limits
-from streaming.control.records import ExecutionRecord
 from streaming.control.reports import Reports
 from streaming.control.requests import LogDirRequests
 from streaming.settings import ControlSettings

@@ -25,10 +25,9 @@ from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences, needed_by
 from streaming.control.cluster_snapshot import ExecutionSnapshot, ExecutionSnapshots, SnapshotAge, check_same_cluster
 from streaming.control.disk_room import CopiedBytes, DiskAnswers, DiskRoom
-from streaming.control.journal import Journal
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.obstacles import cancelled_by_others, misfit
 from streaming.control.policies import limits
-from streaming.control.records import ExecutionRecord
 from streaming.control.reports import Reports
 from streaming.control.requests import Requests
 from streaming.control.throttle import Throttle

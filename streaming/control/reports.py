@@ -11,8 +11,7 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
-from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.throttle import Remains
 
 log = structlog.get_logger()

@@ -22,11 +22,11 @@ from streaming.control.cluster_marker import ClusterMarker
 from streaming.control.cluster_snapshot import SnapshotAge
 from streaming.control.cordons import Cordons
 from streaming.control.identity import cluster_of, lease_of, leased_cluster
+from streaming.control.journal import ExecutionRecord
 from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
 from streaming.control.measuring import measured_levels, measured_skew
 from streaming.control.policies import EXECUTING_INTERVAL_MS
-from streaming.control.records import ExecutionRecord
 from streaming.control.restarts import InSyncMin, RestartReports
 from streaming.control.sweeping import StrayRates, Sweeper
 from streaming.control.upkeep import Upkeep

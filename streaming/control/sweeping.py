@@ -21,9 +21,8 @@ from assignor_core.throttles import is_tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.cluster_snapshot import SnapshotAge
-from streaming.control.journal import Journal
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.late_requests import give_up
-from streaming.control.records import ExecutionRecord
 from streaming.control.requests import LogDirRequests
 from streaming.errors import AnotherControl, ClusterRequestFailed, ClusterUnreachable
 

@@ -15,12 +15,11 @@ from streaming.control.cluster_snapshot import ExecutionSnapshot, SnapshotAge
 from streaming.control.deciding import Decider
 from streaming.control.disk_room import DiskAnswers, DiskRoom
 from streaming.control.executor import Executor, Moves
-from streaming.control.journal import Journal
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.log_dir_moves import LogDirMoves, LogDirSnapshot
 from streaming.control.log_dir_throttle import LogDirThrottle, UnknownThrottle
 from streaming.control.policies import decision_policy
 from streaming.control.pressure import LagPressure, LatencyPressure
-from streaming.control.records import ExecutionRecord
 from streaming.control.replica_moves import ReplicaMoves
 from streaming.control.reports import SnapshotT
 from streaming.control.throttle import AdaptiveRates, Throttle

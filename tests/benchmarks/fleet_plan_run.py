@@ -15,8 +15,7 @@ from streaming.cluster.admin import Cluster
 from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.cluster_snapshot import ExecutionSnapshot, SnapshotAge
 from streaming.control.executor import Executor
-from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.sweeping import Sweeper
 from streaming.control.wiring import executor_of
 from streaming.settings import Settings

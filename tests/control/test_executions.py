@@ -18,7 +18,7 @@ from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import Carrier
 from streaming.control.cluster_snapshot import ExecutionSnapshot
 from streaming.control.executor import Executor
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.replica_moves import ABORT_CONFIRMATIONS
 from streaming.control.requests import CANCEL_TRIES_MAX
 from streaming.control.run import ENDED_READ_INTERVAL_MS, ControlLoop

@@ -15,9 +15,9 @@ from streaming import tables
 from streaming.control.carrier import Carrier
 from streaming.control.cluster_marker import ANNOUNCED_BEFORE_MS
 from streaming.control.identity import cluster_of, lease_of
+from streaming.control.journal import ExecutionRecord
 from streaming.control.late_requests import CHECKS_AFTER_MS
 from streaming.control.lease import Lease
-from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlTurns
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import AnotherCluster

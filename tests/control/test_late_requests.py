@@ -6,8 +6,8 @@ from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE, LEADER_REPLICAS, tagged
+from streaming.control.journal import ExecutionRecord
 from streaming.control.late_requests import CHECKS_AFTER_MS
-from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable

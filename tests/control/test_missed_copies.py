@@ -2,9 +2,8 @@
 
 import pytest
 
-from streaming.control.journal import Journal
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.late_requests import CHECKS_AFTER_MS
-from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings

@@ -15,8 +15,8 @@ from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.throttles import RATE_TAG, tagged
 from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.cluster_snapshot import SnapshotAge
+from streaming.control.journal import ExecutionRecord
 from streaming.control.late_requests import CHECKS_AFTER_MS, LateRequests
-from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.sweeping import COPY_READ_INTERVAL_MS, READ_INTERVAL_MS, Sweeper
 from streaming.control.throttled_brokers import RATE_READ_INTERVAL_MS

@@ -9,8 +9,8 @@ from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.control.cluster_snapshot import SNAPSHOT_AGE_MAX_MS, SnapshotAge
+from streaming.control.journal import ExecutionRecord
 from streaming.control.lease import Lease
-from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import SnapshotTooOld
 from streaming.settings import Settings

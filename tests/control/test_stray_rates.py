@@ -15,8 +15,8 @@ from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE
 from streaming.commands.check import _throttles
 from streaming.control.carrier import RETRIED_ERRORS
+from streaming.control.journal import ExecutionRecord
 from streaming.control.lease import Lease
-from streaming.control.records import ExecutionRecord
 from streaming.control.run import ENDED_READ_INTERVAL_MS, ControlLoop
 from streaming.control.wiring import journal_of
 from streaming.errors import LeaseLost

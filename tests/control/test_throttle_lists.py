@@ -16,7 +16,7 @@ from assignor_core.throttles import (
     tagged,
 )
 from streaming.control.carrier import RETRIED_ERRORS
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.throttled_brokers import RATE_READ_INTERVAL_MS
 from streaming.control.throttled_lists import ThrottledLists
 from streaming.control.wiring import executor_of, journal_of

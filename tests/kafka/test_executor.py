@@ -23,9 +23,8 @@ from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import consumer
 from streaming.control.cluster_snapshot import ExecutionSnapshot
 from streaming.control.executor import Executor
-from streaming.control.journal import Journal
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.pressure import LatencyPressure
-from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.throttled_lists import throttle_scope
 from streaming.control.wiring import executor_of, journal_of
