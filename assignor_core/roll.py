@@ -23,9 +23,9 @@ from assignor_core.wording import counted, first_named
 NAMED_MAX = 5
 MARGINS = (0, 1)
 """How many more replicas in sync than `min.insync.replicas` each partition must keep during a restart."""
-LOOKS_CAUGHT_UP_MIN = 3
-"""How many looks in a row must show that a broker is back and has caught up. Any broker may answer a look, and a broker
-that has not heard of the restart yet shows what was before.
+SNAPSHOTS_CAUGHT_UP_MIN = 3
+"""How many snapshots in a row must show that a broker is back and has caught up. Any broker may answer the request, and
+a broker that has not heard of the restart yet shows what was before.
 """
 
 
@@ -163,7 +163,7 @@ def roll_order(
 
 @dataclass(frozen=True, slots=True)
 class TurnView:
-    """What one look shows of the broker whose turn it is or comes next."""
+    """What one snapshot shows of the broker whose turn it is or comes next."""
 
     check: RestartCheck
     leaderless: int
@@ -179,8 +179,8 @@ class TurnView:
     is_command_running: bool = False
     command_code: int | None = None
     """What the command that this process has started for this turn ended with; None if it started or ended none."""
-    looks_caught_up: int = 0
-    """Looks in a row, this one included, that show the broker alive, with all its replicas in sync and led."""
+    snapshots_caught_up: int = 0
+    """Snapshots in a row, this one included, that show the broker alive, with all its replicas in sync and led."""
 
     @property
     def is_leading(self) -> bool:
@@ -223,11 +223,11 @@ def turn_view(
     command_code: int | None = None,
     earlier: TurnView | None = None,
 ) -> TurnView:
-    """What `live` shows of the broker; `in_sync_min` is `min.insync.replicas` by topic, `earlier` the look before."""
+    """What `live` shows of the broker; `in_sync_min`: `min.insync.replicas` by topic; `earlier`: the one before."""
     check = restart_check(broker, live, in_sync_min)
     leaderless = sum(row.leader == NO_LEADER for row in live.partitions.values() if broker in row.replicas)
     is_caught_up = check.is_alive and not check.behind and not leaderless
-    looks_before = earlier.looks_caught_up if earlier is not None and earlier.check.broker == broker else 0
+    snapshots_before = earlier.snapshots_caught_up if earlier is not None and earlier.check.broker == broker else 0
     return TurnView(
         check=check,
         leaderless=leaderless,
@@ -237,7 +237,7 @@ def turn_view(
         executing=executing,
         is_command_running=is_command_running,
         command_code=command_code,
-        looks_caught_up=looks_before + 1 if is_caught_up else 0,
+        snapshots_caught_up=snapshots_before + 1 if is_caught_up else 0,
     )
 
 
@@ -314,8 +314,8 @@ def _away_step(roll: Roll, seen: TurnView) -> RollStep:
         late = counted(behind, "replica is", "replicas are")
         leaderless = counted(seen.leaderless, "partition has", "partitions have")
         return RollStep(RollAct.WAIT, f"the broker is back: {late} not in sync on it, {leaderless} no leader")
-    if seen.looks_caught_up < LOOKS_CAUGHT_UP_MIN:
-        return RollStep(RollAct.WAIT, "the broker is back and has caught up: that is looked at again")
+    if seen.snapshots_caught_up < SNAPSHOTS_CAUGHT_UP_MIN:
+        return RollStep(RollAct.WAIT, "the broker is back and has caught up: that is checked again")
     if roll.is_demoted_by_roll:
         return RollStep(RollAct.UNDEMOTE, "the broker has caught up and gets its leadership back")
     return RollStep(RollAct.NOTE_RESTARTED, "restarted")

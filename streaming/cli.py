@@ -54,7 +54,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("streaming.commands.simulate:simulate", "A group's rebalances under each protocol and assignor."),
     "sql": ("streaming.commands.sql:sql", "SELECT over the Delta tables, no Spark needed."),
     "tables": (
-        "streaming.commands.tables_upgrade:tables",
+        "streaming.commands.tables:tables",
         "Tables of an earlier release: add what they lack; register tables in a catalog.",
     ),
     "token": ("streaming.commands.token:token", "API tokens: create, list, revoke."),

@@ -9,7 +9,7 @@
         AnotherCluster              the brokers are not those of the cluster that is meant
       RollStopped                   a roll of brokers waits too long, or its command failed: it stays open
       LeaseExpired                  the right to act could not be renewed in time: retry later
-      LookTooOld                    what a request rests on was seen too long ago: look again, then retry
+      SnapshotTooOld                the snapshot that a request rests on is too old: take a new one, then retry
       ClusterUnreachable            retry later: no broker answered in time
       ClusterRequestFailed          the cluster answered and refused
         PartitionsRefused           some partitions of a request; the others were carried out
@@ -75,8 +75,8 @@ class LeaseExpired(RebalancerError):
     """The lease ran out and waits to be renewed; nothing may be changed until then."""
 
 
-class LookTooOld(RebalancerError):
-    """The look that a request rests on is too old; nothing was sent."""
+class SnapshotTooOld(RebalancerError):
+    """The snapshot of the cluster that a request rests on is too old; nothing was sent."""
 
 
 class ClusterUnreachable(RebalancerError):

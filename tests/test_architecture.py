@@ -51,12 +51,10 @@ only: a role imports no other role, and nothing imports what stands above it.
 CLOCKS = "streaming/runtime/clocks.py"
 READS_A_CLOCK = {
     "streaming/control/lease.py": "its default clocks: tests hand it others",
-    "streaming/control/looks.py": "its default clocks: tests hand it others",
+    "streaming/control/cluster_snapshot.py": "its default clocks: tests hand it others",
     "streaming/cluster/tokens.py": "its default clock: tokens expire by the wall clock",
 }
 """Besides a role's run.py, the commands and the demo, the only modules that may ask a clock."""
-TWO_MEANINGS = {"Looks", "Need", "Outcome", "Problem", "Resource"}
-"""Names of classes that still mean two things: a change of one of them takes its name off this list."""
 ADMIN_WRITES = {
     "alter_configs", "alter_partition_reassignments", "create_partitions", "create_topics", "delete_groups",
     "delete_topics", "elect_leaders", "incremental_alter_configs", "alter_replica_log_dirs", "alter_group_offsets",
@@ -427,9 +425,7 @@ def shared_class_names(modules: Iterable[Module]) -> dict[str, list[str]]:
 
 
 def test_the_name_of_a_class_means_one_thing(core: list[Module], shell: list[Module]) -> None:
-    shared = shared_class_names(core + shell)
-    assert {name: homes for name, homes in shared.items() if name not in TWO_MEANINGS} == {}
-    assert shared.keys() >= TWO_MEANINGS, "a name that means one thing by now needs no exception"
+    assert shared_class_names(core + shell) == {}
 
 
 def test_a_name_of_two_classes_is_noticed() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from assignor_core.execution.events import ABORT_SEQUENCE
 from streaming import tables
-from streaming.views.executions import CLOCKS_APART_MS, WHOLE_LOOK_INTERVAL_MS, OpenExecutions
+from streaming.views.executions import CLOCKS_APART_MS, WHOLE_READ_INTERVAL_MS, OpenExecutions
 from tests.serve.synthetic import NOW_MS, Synthetic
 from tests.tables_in_memory import forget, in_memory
 
@@ -51,7 +51,7 @@ def test_a_table_that_has_not_changed_is_not_read(
         type(tables.TableReader(synthetic.root)), "rows", lambda *_, **__: pytest.fail("the table is read")
     )
     assert seen(followed, NOW_MS + 1_000) == before
-    assert seen(followed, NOW_MS + WHOLE_LOOK_INTERVAL_MS) == before
+    assert seen(followed, NOW_MS + WHOLE_READ_INTERVAL_MS) == before
 
 
 def test_events_that_are_known_are_not_read_again(
@@ -87,7 +87,7 @@ def test_an_event_from_a_clock_that_is_behind_is_seen(synthetic: Synthetic, foll
     assert seen(followed, NOW_MS + 1_000) == [("e-2", "waiting")]
     synthetic.event(NOW_MS - 3_600_000, ABORT_SEQUENCE, "abort_requested", execution_id="e-2")
     assert seen(followed, NOW_MS + 2_000) == [("e-2", "waiting")]
-    assert seen(followed, NOW_MS + WHOLE_LOOK_INTERVAL_MS) == [("e-2", "aborting")]
+    assert seen(followed, NOW_MS + WHOLE_READ_INTERVAL_MS) == [("e-2", "aborting")]
 
 
 def test_an_event_from_a_clock_that_is_ahead_hides_no_other(synthetic: Synthetic, followed: OpenExecutions) -> None:

@@ -1,7 +1,7 @@
-"""What the cluster may need, found by one function each, and what is known when a decision looks for it.
+"""What the cluster may need, found by one function each, and what is known when a decision searches them.
 
-A finder takes the `Context` of one decision. It returns a `Need`; a `Hold` if it looked and the cluster does not need a
-plan yet, with the reason; or None. `gates.NEEDS` lists the finders, the most urgent first.
+A finder takes the `Context` of one decision. It returns a `Need`; a `Hold` if it searched and the cluster does not need
+a plan yet, with the reason; or None. `gates.NEEDS` lists the finders, the most urgent first.
 
 States of the placement are needs although no load is skewed: crowded racks are spread, an empty broker is filled,
 preferred leaders are elected. Each has a small plan of its own that does no more than repair that state. Each such plan
@@ -68,7 +68,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class NeedContext:
-    """Everything that needs and gates of one decision may look at."""
+    """Everything that needs and gates of one decision may read."""
 
     state: TriggerState
     """State of earlier decisions, with what this decision observed."""

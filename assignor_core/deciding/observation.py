@@ -1,4 +1,5 @@
-"""What one decision rests on: taken once per evaluation, from one version of each table and one look at the cluster.
+"""What one decision rests on: taken once per evaluation, from one version of each table and one snapshot of the
+cluster.
 
 The shell builds an `Observation` and hands `Evidence` along: what is costly to read and seldom needed. Verdict, plan
 and row of one decision thus can't rest on different windows.

@@ -88,13 +88,13 @@ def step(
     state: TriggerState, observation: Observation, policy: DecisionPolicy, evidence: Evidence
 ) -> tuple[TriggerState, Decision]:
     """The new state and the decision on the newest window of `observation`."""
-    context = _first_look(state, observation, policy, evidence)
+    context = _first_context(state, observation, policy, evidence)
     waited = due(context)
     context = replace(context, state=waited.state)
     if waited.carried_out is not None:
         kept, evaluation = waited.carried_out
         return context.state, _decision(context, waited, evaluation, kept.proposed, may_act=True)
-    tried, unrelieved, trace = first_plan(second_look(context, _groups_behind(context)))
+    tried, unrelieved, trace = first_plan(second_context(context, _groups_behind(context)))
     evaluation, plan = tried.evaluation, tried.context.proposed if tried.is_plan else None
     if plan is None:
         evaluation = waited.instead_of(evaluation)
@@ -117,7 +117,7 @@ def _decision(
     return Decision(evaluation, context.observation.skews[-1], proposed, may_act, waited.dropped, traced)
 
 
-def _first_look(
+def _first_context(
     state: TriggerState, observation: Observation, policy: DecisionPolicy, evidence: Evidence
 ) -> NeedContext:
     """Returns the state with under-replicated partitions and states of the placement brought up to now."""
@@ -152,7 +152,7 @@ def _groups_behind(context: NeedContext) -> Mapping[int, str]:
     return context.evidence.groups_behind(hot) if hot else {}
 
 
-def second_look(context: NeedContext, behind: Mapping[int, str]) -> NeedContext:
+def second_context(context: NeedContext, behind: Mapping[int, str]) -> NeedContext:
     """With what the windows show of load, and brokers that are offline carried on to now."""
     policy, state, around, now_ms = context.trigger, context.state, context.around, context.now_ms
     around = replace(around, behind=behind, changed_ms=last_change_ms(state, around.changed_ms, now_ms))
@@ -167,7 +167,7 @@ def first_plan(
     context: NeedContext, needs: tuple[NeedKind, ...] = NEEDS
 ) -> tuple[Tried, str | None, tuple[Traced, ...]]:
     """The most urgent need that gets a plan, or what holds the most urgent one; full log dirs without a plan, in words;
-    and all needs that were looked at.
+    and all needs that were considered.
 
     A need of the placement comes after one of load, if load asks for no plan or no plan would help the load.
     """

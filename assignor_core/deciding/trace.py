@@ -1,4 +1,4 @@
-"""What a decision looked at, need by need: whether the cluster has it, the gates it passed, and the one that held it.
+"""What a decision considered, need by need: whether the cluster has it, the gates it passed, and the one that held it.
 
 The row of the decision keeps this as JSON, bounded in size: as many entries as there are needs and one for the plan
 that waited, each text cut to `TEXT_MAX` characters. It alone answers why control did not act at a certain minute.
@@ -15,7 +15,7 @@ WAITING_PLAN = "waiting_plan"
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """One need as the decision found it; needs that come after a plan are not looked at."""
+    """One need as the decision found it; needs that come after a plan are not considered."""
 
     need: str
     """The reason of the need as a decision names it (`Reason`), or `WAITING_PLAN`."""

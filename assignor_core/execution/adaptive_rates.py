@@ -48,12 +48,12 @@ class RateState:
 
 
 def rates_are_due(state: RateState, policy: RatePolicy, *, now_ms: int) -> bool:
-    """Whether rates are looked at again now."""
+    """Whether rates are read again now."""
     return policy.adaptive and is_due(state.adapted_ms, ADAPT_INTERVAL_MS, now_ms)
 
 
 def adapted(state: RateState, policy: RatePolicy, *, pressed: bool, now_ms: int) -> RateState:
-    """The state after a look: less of the throttle under pressure, more without."""
+    """The state after a snapshot: less of the throttle under pressure, more without."""
     factor = next_throttle_factor(state.factor, pressed=pressed, factor_min=policy.factor_min)
     return replace(state, factor=factor, adapted_ms=now_ms)
 

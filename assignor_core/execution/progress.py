@@ -2,14 +2,15 @@
 
 A partition that is neither at its old replicas, nor on its way, nor at its new ones was changed by somebody else. The
 way is a list that this execution asks for, and no other: a reassignment to other replicas belongs to somebody else,
-even if these lie between the old and the new ones. One look can be wrong: a broker's metadata may be a moment behind
-the controller's. So what would be an alarm, or an end, is believed after several looks in a row (`PastLooks`).
+even if these lie between the old and the new ones. One snapshot can be wrong: a broker's metadata may be a moment
+behind the controller's. So what would be an alarm, or an end, is believed after several snapshots in a row
+(`PastSnapshots`).
 
 A staged plan moves a partition by one new replica at a time (`next_replicas`). Kafka drops a replica only once those
 that are added are in sync, so a list in which one replica is exchanged keeps the replication factor, and is one above
 it while it copies. The next list follows from the present one alone, wherever on the way that is.
 
-A look at everything costs by the size of the cluster. The controller's list of reassignments is short and shows when a
+A read of everything costs by the size of the cluster. The controller's list of reassignments is short and shows when a
 copy has ended, so few partitions need a request of their own (`topics_in_play`): those whose next step depends on
 leader and in-sync replicas, and those that hold everything back.
 """
@@ -22,13 +23,14 @@ from typing import Self
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, Reassignment
 from assignor_core.plan import Movement, Plan
 
-MISSING_LOOKS_MIN = 10
-"""A partition counts as gone once this many looks in a row miss it: a single look may show wrong metadata."""
-UNLISTED_LOOKS_MAX = 60
-"""Metadata is seconds behind the controller, not minutes: looks are a second apart."""
+MISSING_SNAPSHOTS_MIN = 10
+"""A partition counts as gone once this many snapshots in a row miss it: a single snapshot may show wrong metadata."""
+UNLISTED_SNAPSHOTS_MAX = 60
+"""Metadata is seconds behind the controller, not minutes: snapshots are a second apart."""
 
-UNSHOWN_LOOKS_MAX = 10
-"""After so many looks in a row that don't show the target of a partition's newest reassignment, metadata is believed.
+UNSHOWN_SNAPSHOTS_MAX = 10
+"""After so many snapshots in a row that don't show the target of a partition's newest reassignment, metadata is
+believed.
 
 Metadata may show the replicas of before a reassignment because it is behind, or because somebody cancelled it.
 """
@@ -56,19 +58,20 @@ FINISHED = frozenset({Progress.DONE, Progress.GONE, Progress.SKIPPED, Progress.N
 
 
 @dataclass(frozen=True, slots=True)
-class PastLooks:
-    """How many looks in a row have shown a partition in a state that can last for a moment only.
+class PastSnapshots:
+    """How many snapshots in a row have shown a partition in a state that can last for a moment only.
 
     Each process counts on its own; a process that starts begins at 0.
     """
 
     unlisted: Mapping[PartitionKey, int] = field(default_factory=dict)
-    """Looks in a row in which a partition had the replicas of a reassignment under way, and the controller listed none.
+    """Snapshots in a row in which a partition had the replicas of a reassignment under way, and the controller listed
+    none.
     """
     missing: Mapping[PartitionKey, int] = field(default_factory=dict)
-    """Looks in a row in which metadata did not show a partition."""
+    """Snapshots in a row in which metadata did not show a partition."""
     unshown: Mapping[PartitionKey, tuple[tuple[int, ...], int]] = field(default_factory=dict)
-    """Target of a partition's newest reassignment, which is over and not shown by metadata, and the looks since.
+    """Target of a partition's newest reassignment, which is over and not shown by metadata, and the snapshots since.
 
     To ask again meanwhile could undo what others have done, and begin a wave before the one that it waits for is made.
     """
@@ -80,19 +83,19 @@ class PastLooks:
     def after(
         self, plan: Plan, cluster: LiveCluster, *, staged: bool = False, among: Sequence[Movement] | None = None
     ) -> Self:
-        """The counts with one more look. With `among`, all other movements are settled (see `is_settled`)."""
+        """The counts with one more snapshot. With `among`, all other movements are settled (see `is_settled`)."""
         movements = plan.movements if among is None else among
         unlisted = [row.key for row in movements if _is_unlisted(row, cluster.partitions.get(row.key), staged)]
         missing = [movement.key for movement in movements if movement.key not in cluster.partitions]
         return type(self)(
             {key: self.unlisted.get(key, 0) + 1 for key in unlisted},
-            # Of a topic that may not be described no look says that it is gone.
+            # Of a topic that may not be described no snapshot shows whether it is gone.
             {key: 1 if key[0] in cluster.hidden_topics else self.missing.get(key, 0) + 1 for key in missing},
             dict(self._unshown_after(movements, cluster)),
         )
 
     def counts(self, key: PartitionKey) -> bool:
-        """Whether any look is counted of the partition `key`."""
+        """Whether any snapshot is counted of the partition `key`."""
         return key in self.unshown or key in self.unlisted or key in self.missing
 
     def _unshown_after(
@@ -103,12 +106,12 @@ class PastLooks:
             if live is not None and live.reassigning:
                 yield key, (live.target_replicas, 0)
             elif live is not None and key in self.unshown:
-                target, looks = self.unshown[key]
-                if live.replicas != target and looks < UNSHOWN_LOOKS_MAX:
-                    yield key, (target, looks + 1)
+                target, snapshots = self.unshown[key]
+                if live.replicas != target and snapshots < UNSHOWN_SNAPSHOTS_MAX:
+                    yield key, (target, snapshots + 1)
 
 
-NO_LOOKS = PastLooks()
+NO_SNAPSHOTS = PastSnapshots()
 
 
 def progress_of(
@@ -116,24 +119,25 @@ def progress_of(
     cluster: LiveCluster,
     *,
     staged: bool = False,
-    looks: PastLooks = NO_LOOKS,
+    past: PastSnapshots = NO_SNAPSHOTS,
     refused: Collection[PartitionKey] = (),
     not_elected: Collection[PartitionKey] = (),
 ) -> dict[PartitionKey, Progress]:
     """Returns the progress of each movement of the plan; `staged` if this execution moves by one new replica at a time.
 
-    A caller that looks once only, and counts no `looks`, believes that look: what it doesn't show is gone. Partitions
-    that are `refused` for good and not on their way are skipped; of those `not_elected` the election is.
+    A caller that reads the cluster once and counts no `past` snapshots believes that one: a partition that it doesn't
+    show is gone. Partitions that are `refused` for good and not on their way are skipped; of those `not_elected` the
+    election is.
     """
-    states = {movement.key: _progress(movement, cluster, staged, looks) for movement in plan.movements}
+    states = {movement.key: _progress(movement, cluster, staged, past) for movement in plan.movements}
     return with_skipped(states, refused, not_elected)
 
 
 def progress_among(
-    movements: Iterable[Movement], cluster: LiveCluster, *, staged: bool, looks: PastLooks
+    movements: Iterable[Movement], cluster: LiveCluster, *, staged: bool, past: PastSnapshots
 ) -> dict[PartitionKey, Progress]:
     """Returns the progress of `movements`, whatever Kafka refuses."""
-    return {movement.key: _progress(movement, cluster, staged, looks) for movement in movements}
+    return {movement.key: _progress(movement, cluster, staged, past) for movement in movements}
 
 
 def with_skipped(
@@ -158,26 +162,26 @@ def hidden_in_flight(
     ]
 
 
-def is_settled(movement: Movement, live: LivePartition | None, looks: PastLooks) -> bool:
+def is_settled(movement: Movement, live: LivePartition | None, past: PastSnapshots) -> bool:
     """Whether the movement stands where it does because of its partition alone, not begun or made: while metadata shows
-    the same partition, and looks count nothing of it, no look changes that.
+    the same partition, and `past` counts nothing of it, no snapshot changes that.
     """
-    if live is None or live.reassigning or looks.counts(movement.key):
+    if live is None or live.reassigning or past.counts(movement.key):
         return False
     if live.replicas == movement.new_replicas:  # also those of before, where only the leader is to change
         return live.leader == movement.new_replicas[0]
     return live.replicas == movement.old_replicas
 
 
-def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: PastLooks) -> Progress:
+def _progress(movement: Movement, cluster: LiveCluster, staged: bool, past: PastSnapshots) -> Progress:
     live = cluster.partitions.get(movement.key)
     if live is None:
         if movement.key in cluster.listed:
-            return Progress.MISSING  # it copies: however many looks miss it, it is not gone
-        return Progress.MISSING if 0 < looks.missing.get(movement.key, 0) < MISSING_LOOKS_MIN else Progress.GONE
+            return Progress.MISSING  # it copies: however many snapshots miss it, it is not gone
+        return Progress.MISSING if 0 < past.missing.get(movement.key, 0) < MISSING_SNAPSHOTS_MIN else Progress.GONE
     if live.reassigning:
         return Progress.MOVING if _is_asked_for(movement, live, staged) else Progress.FOREIGN
-    if movement.key in looks.unshown:
+    if movement.key in past.unshown:
         return Progress.MOVING  # these may be the replicas of before its reassignment
     old, new = movement.old_replicas, movement.new_replicas
     if live.replicas == new:
@@ -186,7 +190,7 @@ def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: Pas
         return Progress.PENDING
     if len(live.replicas) == len(new) and is_between(live.replicas, old, new):
         return Progress.PENDING  # nothing of the way is made, or one step of several
-    if _was_asked_for(movement, live, staged) and looks.unlisted.get(movement.key, 0) <= UNLISTED_LOOKS_MAX:
+    if _was_asked_for(movement, live, staged) and past.unlisted.get(movement.key, 0) <= UNLISTED_SNAPSHOTS_MAX:
         return Progress.MOVING
     return Progress.FOREIGN
 
@@ -286,7 +290,7 @@ def _exchanged(replicas: tuple[int, ...], old: int, new: int) -> tuple[int, ...]
 
 
 _WATCHED = frozenset({Progress.PLACED, Progress.FOREIGN, Progress.MISSING})
-"""What waits for an election, is an alarm that has to be confirmed, or may count as gone after some looks."""
+"""What waits for an election, is an alarm that has to be confirmed, or may count as gone after some snapshots."""
 
 
 def topics_in_play(progress: Mapping[PartitionKey, Progress], live: LiveCluster) -> frozenset[str]:

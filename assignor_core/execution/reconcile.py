@@ -1,6 +1,6 @@
 """What to do next to carry out a plan, read off the cluster as it is: never from memory of what was sent.
 
-A run that was killed at any instant goes on by looking: each movement is where the cluster shows it to be (see
+A run that was killed at any instant continues from a snapshot: each movement is where the cluster shows it to be (see
 `progress`). A partition that somebody else has changed is left alone and reported. With staged moves the way has steps
 (see `progress`). The module decides; it sends nothing.
 """
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assignor_core.execution.accounting import NO_REFUSALS, what_was_made
-from assignor_core.execution.progress import FINISHED, NO_LOOKS, PastLooks, Progress, next_replicas, progress_of
+from assignor_core.execution.progress import FINISHED, NO_SNAPSHOTS, PastSnapshots, Progress, next_replicas, progress_of
 from assignor_core.execution.room import RoomLeft, waiting_text
 from assignor_core.live import (
     RELIEF_MAX_AWAY_SHARE,
@@ -127,7 +127,7 @@ def next_step(
     *,
     worked_ms: int,
     held_back: str | None = None,
-    looks: PastLooks = NO_LOOKS,
+    past: PastSnapshots = NO_SNAPSHOTS,
     refused: Mapping[PartitionKey, str] = NO_REFUSALS,
     not_elected: Mapping[PartitionKey, str] = NO_REFUSALS,
     room: RoomLeft | None = None,
@@ -136,15 +136,15 @@ def next_step(
     """The one next step. Order: give up, else submit, else elect, else wait, else done.
 
     `worked_ms` is the time since the start without the pauses. Nothing new is submitted on a cluster that is unhealthy,
-    or where the caller says so (`held_back`, the reason); what has begun is brought to its end all the same. `looks`
-    counts the looks of this process, this one included; `refused` and `not_elected` are partitions whose move or
-    election is skipped, with the reason. `room` is a look at the disks of brokers that receive; without one the step
-    shows what there would be to submit. `progress` is that of this look, where the caller has it. A plan of which
-    nothing was made is never done.
+    or where the caller says so (`held_back`, the reason); what has begun is brought to its end all the same. `past`
+    counts the snapshots of this process, this one included; `refused` and `not_elected` are partitions whose move or
+    election is skipped, with the reason. `room` is a snapshot of the disks of brokers that receive; without one the
+    step shows what there would be to submit. `progress` is that of this snapshot, where the caller has it. A plan of
+    which nothing was made is never done.
     """
     if progress is None:
         staged = limits.staged
-        progress = progress_of(plan, cluster, staged=staged, looks=looks, refused=refused, not_elected=not_elected)
+        progress = progress_of(plan, cluster, staged=staged, past=past, refused=refused, not_elected=not_elected)
     moving = [key for key, state in progress.items() if state is Progress.MOVING]
     if worked_ms > limits.deadline_ms:
         hours = limits.deadline_ms / 3_600_000

@@ -1,9 +1,9 @@
 """Room on disks right before movements are submitted: what fits, what waits, and what is given up.
 
-The plan was proven on an earlier look. Since then producers have written, others have moved replicas, a log dir may
-have failed. So each submit rests on a fresh look at the log dirs of the brokers that receive. A movement that does not
-fit waits: retention may make room, and Kafka deletes what has left a broker after a minute. One that has not fitted for
-`PATIENCE_MS` is skipped by name, so that the rest goes on. One process counts for itself.
+The plan was proven on an earlier snapshot. Since then producers have written, others have moved replicas, a log dir may
+have failed. So each submit rests on a fresh snapshot of the log dirs of the brokers that receive. A movement that does
+not fit waits: retention may make room, and Kafka deletes what has left a broker after a minute. One that has not fitted
+for `PATIENCE_MS` is skipped by name, so that the rest goes on. One process counts for itself.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,17 +16,19 @@ from assignor_core.wording import counted
 
 PATIENCE_MS = 600_000
 """Twice Kafka's `log.retention.check.interval.ms`: what retention and deletions make room for has had its chance."""
-LOOKS_APART_MAX_MS = 120_000
-"""Looks that are further apart don't follow each other: looks come every 10 s, and take a minute where brokers hang."""
+SNAPSHOTS_APART_MAX_MS = 120_000
+"""Snapshots that are further apart don't follow each other: snapshots come every 10 s, and take a minute where brokers
+hang.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """For how long each look has shown that something can't be begun."""
+    """For how long each snapshot has shown that something can't be begun."""
 
     since_ms: int
     seen_ms: int
-    """The newest of these looks."""
+    """The newest of these snapshots."""
 
     @property
     def is_too_long(self) -> bool:
@@ -34,12 +36,12 @@ class Waiting:
 
 
 def seen_waiting(before: Waiting | None, now_ms: int) -> Waiting:
-    """What one more look shows. Time without looks does not count, nor does any if the clock was set back.
+    """What one more snapshot shows. Time without snapshots does not count, nor does any if the clock was set back.
 
     >>> seen_waiting(Waiting(0, 590_000), 600_000).is_too_long, seen_waiting(Waiting(0, 10_000), 600_000).is_too_long
     (True, False)
     """
-    if before is None or not 0 <= now_ms - before.seen_ms <= LOOKS_APART_MAX_MS:
+    if before is None or not 0 <= now_ms - before.seen_ms <= SNAPSHOTS_APART_MAX_MS:
         return Waiting(now_ms, now_ms)
     return Waiting(before.since_ms, now_ms)
 
@@ -82,18 +84,18 @@ class RoomLeft:
 
 @dataclass(frozen=True, slots=True)
 class WaitsForRoom:
-    """Movements that did not fit when they were last looked at, and for how long; and those that were given up."""
+    """Movements that did not fit when they were last read, and for how long; and those that were given up."""
 
     waiting: Mapping[PartitionKey, Waiting] = field(default_factory=dict)
     given_up: Mapping[PartitionKey, str] = field(default_factory=dict)
     """Movements that have not fitted for too long, with the reason; they stay so."""
 
     def after(self, lacking: Mapping[PartitionKey, str], now_ms: int) -> Self:
-        """What is known after a look. Only looks count: what was held back meanwhile may fit by now.
+        """What is known after a snapshot. Only snapshots count: what was held back meanwhile may fit by now.
 
         >>> lacking, waits = {("t", 0): "needs 60 bytes"}, WaitsForRoom()
-        >>> for look in range(6):
-        ...     waits = waits.after(lacking, look * 100_000)
+        >>> for snapshot in range(6):
+        ...     waits = waits.after(lacking, snapshot * 100_000)
         >>> waits.given_up, waits.after(lacking, PATIENCE_MS).given_up
         ({}, {('t', 0): 'needs 60 bytes'})
         """

@@ -77,7 +77,7 @@ def seen_movements(execution: Execution) -> SeenMovements:
 
 
 def _is_recorded(events: Sequence[EventRecord]) -> bool:
-    """Whether events name movements. Those before the first look at the cluster name none."""
+    """Whether events name movements. Those before the first snapshot of the cluster name none."""
     looked = [row for row in events if row.figures.movements_made is not None]
     return bool(looked) or all(not row.figures.movements_done for row in events)
 
@@ -91,7 +91,7 @@ def _rest_at_the_end(execution: Execution, made: int) -> MovementState:
 
 
 class SeenSoFar:
-    """What the events of one execution have named as made; each call looks at the new events alone."""
+    """What the events of one execution have named as made; each call reads the new events alone."""
 
     def __init__(self) -> None:
         self._made: set[int] = set()

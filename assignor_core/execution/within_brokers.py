@@ -1,8 +1,8 @@
 """Carrying out movements within brokers: where each stands, what to do next, what keeps one from its log dir.
 
-Brokers show it themselves, in DescribeLogDirs, so one look is the truth about a broker that answers. Such a movement
-changes no replica list and no leader. What somebody else has moved is left alone and named; the rest goes on. The
-module decides; it sends nothing.
+Brokers show it themselves, in DescribeLogDirs, so one snapshot is the truth about a broker that answers. Such a
+movement changes no replica list and no leader. What somebody else has moved is left alone and named; the rest goes on.
+The module decides; it sends nothing.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from typing import Self
 
 from assignor_core.disks import LogDirDescription, LogDirs, behind_within, lacking_bytes, log_dir_rooms, replica_sizes
 from assignor_core.execution.accounting import NAMED_MAX, PERMANENT
-from assignor_core.execution.progress import FINISHED, MISSING_LOOKS_MIN, Progress
+from assignor_core.execution.progress import FINISHED, MISSING_SNAPSHOTS_MIN, Progress
 from assignor_core.execution.reconcile import Abort, Done, Limits, Wait
 from assignor_core.execution.room import Waiting, seen_waiting, to_give_up
 from assignor_core.live import LiveCluster, ReplicaKey, replica_name
@@ -42,18 +42,18 @@ StepWithin = MoveWithin | Wait | Done | Abort
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """How many looks in a row, of brokers that answer, have not shown a replica. One process counts for itself."""
+    """How many snapshots in a row, of brokers that answer, have not shown a replica. One process counts for itself."""
 
-    looks: Mapping[ReplicaKey, int] = field(default_factory=dict)
+    snapshots: Mapping[ReplicaKey, int] = field(default_factory=dict)
 
     def after(self, plan: Plan, log_dirs: LogDirs) -> Self:
-        """The counts with one more look."""
+        """The counts with one more snapshot."""
         missing = [
             row.replica
             for row in plan.log_dir_movements
             if log_dirs.get(row.broker) and _place_of(row, log_dirs[row.broker]) is None
         ]
-        return type(self)({replica: self.looks.get(replica, 0) + 1 for replica in missing})
+        return type(self)({replica: self.snapshots.get(replica, 0) + 1 for replica in missing})
 
 
 def standing_of(plan: Plan, log_dirs: LogDirs, missed: Missed, skipped: Collection[ReplicaKey] = ()) -> Standing:
@@ -72,7 +72,7 @@ def _state(movement: LogDirMovement, rows: Iterable[LogDirDescription], missed: 
     if place == movement.new_log_dir:
         return Progress.DONE
     if place is None:
-        return Progress.GONE if missed.looks.get(movement.replica, 0) >= MISSING_LOOKS_MIN else Progress.MISSING
+        return Progress.GONE if missed.snapshots.get(movement.replica, 0) >= MISSING_SNAPSHOTS_MIN else Progress.MISSING
     if future is not None:
         return Progress.MOVING if future == movement.new_log_dir else Progress.FOREIGN
     return Progress.PENDING if place == movement.old_log_dir else Progress.FOREIGN
@@ -85,7 +85,7 @@ def _place_of(movement: LogDirMovement, rows: Iterable[LogDirDescription]) -> st
 
 @dataclass(frozen=True, slots=True)
 class RoomWithin:
-    """One look at all that lies in the log dirs of some brokers, right before movements are asked for."""
+    """One snapshot of all that lies in the log dirs of some brokers, right before movements are asked for."""
 
     rooms_bytes: Mapping[int, Mapping[str, float | None]]
     """Bytes that may still be copied to each log dir, by broker and path."""
@@ -170,7 +170,7 @@ def next_step_within(
 ) -> StepWithin:
     """The one next step. Order: give up, else move, else wait, else done.
 
-    `held_back` is why nothing new is begun. `room` is a look at the log dirs; without one the step shows what there
+    `held_back` is why nothing new is begun. `room` is a snapshot of the log dirs; without one the step shows what there
     would be to begin. A plan of which nothing was made is never done.
     """
     moving = moving_within(standing)

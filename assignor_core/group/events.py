@@ -1,7 +1,7 @@
 """Rebalances of real groups, derived from what a monitor sees of them now and then.
 
-Owns the comparing of one look at a group with the next, and what that shows of membership. Knows no table, no client.
-A look every window misses what came and went between two looks: counts are at least, never at most.
+Owns the comparing of one sample of a group with the next, and what that shows of membership. Knows no table, no client.
+A sample every window misses what came and went between two samples: counts are at least, never at most.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from assignor_core.group.states import GroupState
 
-if TYPE_CHECKING:  # not all assignors, for who looks at lag
+if TYPE_CHECKING:  # not all assignors, for who reads lag
     from assignor_core.assignors.contract import TopicPartition
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
@@ -45,8 +45,8 @@ class Cause(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLook:
-    """One look at a group. `owners`: member id by partition, None where nobody owns it.
+class GroupSample:
+    """One sample of a group. `owners`: member id by partition, None where nobody owns it.
 
     `names`: group instance id, else client id, by member id, as far as they are known. `member_count`: all members,
     those that own nothing too; None where it is unknown.
@@ -67,7 +67,7 @@ class GroupLook:
 
     @property
     def is_blind(self) -> bool:
-        """Whether the group has members and none of them was seen: such a look shows of members nothing at all.
+        """Whether the group has members and none of them was seen: such a sample shows of members nothing at all.
 
         Brokers describe a classic group that rebalances without what its members own and without its generation.
         """
@@ -82,9 +82,9 @@ class GroupLook:
 
 @dataclass(frozen=True, slots=True)
 class GroupEvent:
-    """A rebalance seen between two looks. Members are member ids; partitions are counts.
+    """A rebalance seen between two samples. Members are member ids; partitions are counts.
 
-    `names_in` and `names_out` are their names (`GroupLook.name`), each once; `restarted`: those that are in both.
+    `names_in` and `names_out` are their names (`GroupSample.name`), each once; `restarted`: those that are in both.
     `rebalances` is 0 where one that was counted before goes on. `stopped_if_eager` is how many partitions an eager
     group had to stop, whatever moved.
     """
@@ -135,16 +135,16 @@ def identity(member_id: str) -> str:
     return head if dash == "-" and head and tail.count("-") == 4 else member_id
 
 
-def group_events(looks: Sequence[GroupLook]) -> tuple[GroupEvent, ...]:
-    """The rebalances between looks, which are in order of time.
+def group_events(samples: Sequence[GroupSample]) -> tuple[GroupEvent, ...]:
+    """The rebalances between samples, which are in order of time.
 
     >>> a, b = "a-0b0ee2f6-3e2d-4b58-9d0a-0d9c1f1d6c1e", "b-1b0ee2f6-3e2d-4b58-9d0a-0d9c1f1d6c1e"
-    >>> alone = GroupLook(0, "Stable", {("t", 0): a, ("t", 1): a})
-    >>> both = GroupLook(60_000, "Stable", {("t", 0): a, ("t", 1): b})
+    >>> alone = GroupSample(0, "Stable", {("t", 0): a, ("t", 1): a})
+    >>> both = GroupSample(60_000, "Stable", {("t", 0): a, ("t", 1): b})
     >>> [(event.cause.value, len(event.members_in), event.partitions_moved) for event in group_events([alone, both])]
     [('members joined', 1, 1)]
     """
-    seen = (look for look in looks if not look.is_blind)
+    seen = (sample for sample in samples if not sample.is_blind)
     return tuple(event for before, after in pairwise(seen) for event in _between(before, after))
 
 
@@ -173,7 +173,7 @@ def advice(events: Iterable[GroupEvent], group_type: str | None = None) -> Group
     )
 
 
-def _between(before: GroupLook, after: GroupLook) -> Iterator[GroupEvent]:
+def _between(before: GroupSample, after: GroupSample) -> Iterator[GroupEvent]:
     generations = _generations(before, after)
     came = tuple(sorted(after.members - before.members))
     went = tuple(sorted(before.members - after.members))
@@ -207,20 +207,20 @@ def _between(before: GroupLook, after: GroupLook) -> Iterator[GroupEvent]:
     )
 
 
-def _goes_on(before: GroupLook, generations: int | None) -> bool:
-    """Whether what is seen may all be of the rebalance that was under way, and was counted, at the look before."""
+def _goes_on(before: GroupSample, generations: int | None) -> bool:
+    """Whether what is seen may all be of the rebalance that was under way, and was counted, at the sample before."""
     # Members follow an epoch that was counted before. In the classic protocol a generation comes last instead.
     return before.state in (EPOCH_REBALANCING if generations == 0 else () if generations else CLASSIC_REBALANCING)
 
 
-def _generations(before: GroupLook, after: GroupLook) -> int | None:
+def _generations(before: GroupSample, after: GroupSample) -> int | None:
     """Generations gone by; None where one is unknown, or the group was deleted between and began again at 0."""
     if before.generation_id is None or after.generation_id is None or after.generation_id < before.generation_id:
         return None
     return after.generation_id - before.generation_id
 
 
-def _moved(before: GroupLook, after: GroupLook) -> int:
+def _moved(before: GroupSample, after: GroupSample) -> int:
     """How many partitions went to another member, not to a new process of the same."""
     stayed = before.members & after.members
     return sum(
@@ -231,7 +231,7 @@ def _moved(before: GroupLook, after: GroupLook) -> int:
 
 
 def _is_another(
-    before: GroupLook, owner: str, after: GroupLook, owner_after: str | None, stayed: AbstractSet[str]
+    before: GroupSample, owner: str, after: GroupSample, owner_after: str | None, stayed: AbstractSet[str]
 ) -> bool:
     if owner_after is None or owner_after == owner:
         return False
@@ -239,7 +239,7 @@ def _is_another(
 
 
 def _cause(
-    before: GroupLook, after: GroupLook, came: Sequence[str], went: Sequence[str], restarted: Sequence[str]
+    before: GroupSample, after: GroupSample, came: Sequence[str], went: Sequence[str], restarted: Sequence[str]
 ) -> Cause:
     if not before.members and not after.members:
         return _cause_by_count(before.member_count, after.member_count)

@@ -39,11 +39,11 @@ from assignor_core.planner.frontier import within_budgets
 from assignor_core.planner.problem import Search
 from assignor_core.planner.repair import repair
 from assignor_core.planner.round_task import anchored, changed_of, part_of, state_of_rows, task_of
-from assignor_core.planner.rounds import Case, Outcome, Rounds
+from assignor_core.planner.rounds import Case, RoundOutcome, Rounds
 from assignor_core.planner.targets import targets_of
 from assignor_core.planner.tuning import TUNING, Tuning
 
-Found = list[Outcome]
+Found = list[RoundOutcome]
 """What the ways so far have reached, that of the ramp first."""
 EVEN = 1e-7
 """Fair shares that differ by less are even: loads are rounded to a grid."""
@@ -101,7 +101,7 @@ def _choose_destinations(search: Search, tuning: Tuning) -> None:
         search.placement.take(best.rows)
 
 
-def _best(case: Case) -> Outcome:
+def _best(case: Case) -> RoundOutcome:
     """The placement that the plan becomes: the first one where nothing is better by more than noise."""
     start, tuning, policy = case.start, case.tuning, case.search.problem.policy
     if not case.is_above(start) and start.cost <= tuning.worth:
@@ -117,7 +117,7 @@ def _best(case: Case) -> Outcome:
     return _even(case, best if case.is_worth_it(best) else start)
 
 
-def _guided(case: Case, found: Found) -> Outcome:
+def _guided(case: Case, found: Found) -> RoundOutcome:
     """Rounds with the dual's prices, if the best costs more than these prove."""
     best = case.best_of(found)
     if not case.prices.prices.any():
@@ -127,7 +127,7 @@ def _guided(case: Case, found: Found) -> Outcome:
     return Rounds(case, case.guided_task, case.start.rows).run_all(case.tuning.guided)
 
 
-def _deep(case: Case, found: Found) -> Outcome:
+def _deep(case: Case, found: Found) -> RoundOutcome:
     """More trials, with the dual's prices where there are any, if the best is above its target or much cheaper than the
     ramp: there much depends on who holds what.
     """
@@ -138,13 +138,13 @@ def _deep(case: Case, found: Found) -> Outcome:
     return Rounds(case, case.guided_task, case.start.rows, tuning.deep_trials).run_all(turns)
 
 
-def _last(case: Case, found: Found) -> Outcome:
+def _last(case: Case, found: Found) -> RoundOutcome:
     """Hotter rounds from the cheapest placement so far, if the best is above its target."""
     best, cheapest = case.best_of(found), min(found, key=lambda outcome: outcome.cost)
     return _hotter(case, cheapest) if case.is_above(best) else best
 
 
-def _hotter(case: Case, begin: Outcome) -> Outcome:
+def _hotter(case: Case, begin: RoundOutcome) -> RoundOutcome:
     """Hotter rounds from `begin`. Copies are counted from there on, so what it has found is home; counted from the
     first placement on, hot rounds would lose it. Leaders and replicas cost nothing: their caps are soft.
     """
@@ -156,7 +156,7 @@ def _hotter(case: Case, begin: Outcome) -> Outcome:
     return rounds.recover(rounds.outcome())
 
 
-def _seated(case: Case, found: Found, trials_times: int = 2) -> Outcome:
+def _seated(case: Case, found: Found, trials_times: int = 2) -> RoundOutcome:
     """Heavy partitions first, if the best is above its target."""
     best, heavy = case.best_of(found), np.flatnonzero(case.is_heavy)
     if not case.is_above(best) or not len(heavy):
@@ -169,25 +169,25 @@ def _seated(case: Case, found: Found, trials_times: int = 2) -> Outcome:
     return Rounds(case, case.task, around.rows, trials_times).close(around)
 
 
-def _seated_again(case: Case, found: Found) -> Outcome:
+def _seated_again(case: Case, found: Found) -> RoundOutcome:
     """Heavy partitions first, with more trials, and hotter rounds after them."""
     best = case.best_of(found)
     return _hotter(case, _seated(case, found, case.tuning.deep_trials)) if case.is_above(best) else best
 
 
-def _last_again(case: Case, found: Found) -> Outcome:
+def _last_again(case: Case, found: Found) -> RoundOutcome:
     """Hotter rounds from the nearest placement: a plan on this one's result would begin so."""
     best = case.best_of(found)
     return _hotter(case, best) if case.is_above(best) else best
 
 
-WAYS: tuple[Callable[[Case, Found], Outcome], ...] = (
+WAYS: tuple[Callable[[Case, Found], RoundOutcome], ...] = (
     _guided, _deep, _last, _seated, _seated_again, _last_again,
 )  # fmt: skip
 """What follows on the ramp, in order. Each returns what it has reached, or the best so far if that is good enough."""
 
 
-def _even(case: Case, best: Outcome) -> Outcome:
+def _even(case: Case, best: RoundOutcome) -> RoundOutcome:
     """The cheapest placement that makes every load exactly even, if it takes few movements more than `best`."""
     tuning, problem, task = case.tuning, case.search.problem, case.task
     counts = problem.arrays.columns.counts
@@ -202,7 +202,7 @@ def _even(case: Case, best: Outcome) -> Outcome:
     return reached if is_few and _unevenness(case, reached) <= EVEN else best
 
 
-def _unevenness(case: Case, outcome: Outcome) -> float:
+def _unevenness(case: Case, outcome: RoundOutcome) -> float:
     """Fair shares by which the worst load of a broker in use is above its own, counts left out."""
     problem, loads = case.search.problem, outcome.loads
     at = np.ix_(problem.arrays.alive, ~problem.arrays.columns.counts)

@@ -17,7 +17,7 @@ import numpy as np
 from assignor_core.load import Ints
 from assignor_core.plan import CheaperPlan, Plan
 from assignor_core.planner.round_task import RoundTask, changed_of, copies_of
-from assignor_core.planner.rounds import FULL_SLOPE, Case, Outcome, Rounds
+from assignor_core.planner.rounds import FULL_SLOPE, Case, RoundOutcome, Rounds
 from assignor_core.planner.tuning import Turn
 
 GAIN_SHARES = (0.5, 0.8, 0.95)
@@ -46,7 +46,7 @@ def cheaper_plans(case: Case, plan: Plan) -> tuple[CheaperPlan, ...]:
     return tuple(dict.fromkeys(cheaper))
 
 
-def frontier(case: Case) -> Iterator[Outcome]:
+def frontier(case: Case) -> Iterator[RoundOutcome]:
     """Placements that copy ever more and are ever better, whatever the budgets are; each is worth its movements."""
     problem, tuning = case.search.problem, case.tuning
     free = case.task._replace(room=problem.arrays.disk_room_bytes, budget=np.array([np.inf, np.inf]))
@@ -58,7 +58,7 @@ def frontier(case: Case) -> Iterator[Outcome]:
             yield outcome
 
 
-def within_budgets(case: Case) -> Outcome:
+def within_budgets(case: Case) -> RoundOutcome:
     """The best placement within the budgets of the policy."""
     policy, best = case.search.problem.policy, case.start
     if policy.bytes_max is None or policy.movements_max is not None or policy.inflow_max is not None:
@@ -71,7 +71,7 @@ def within_budgets(case: Case) -> Outcome:
     return best if is_spent else _at_falling_prices(case, best)
 
 
-def _at_falling_prices(case: Case, best: Outcome) -> Outcome:
+def _at_falling_prices(case: Case, best: RoundOutcome) -> RoundOutcome:
     """The best of `best` and of rounds from there; a lower price counts only if what it copies more brings down as
     much.
     """

@@ -4,7 +4,7 @@ A *round* is a number of trials at one slope, width and price (`round_trials`). 
 objective, and so has the choice in the end: the best placement is that of the least distance above its targets, then
 of the least cost. Which rounds follow on each other is decided in `balance` and `frontier`.
 
-Nothing moves here: an `Outcome` has rows of its own.
+Nothing moves here: a `RoundOutcome` has rows of its own.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ FULL_SLOPE, JUDGED_WIDTH = 40.0, 1e-6
 """Slope of the objective, and its width: a placement is judged by what is above the target alone."""
 
 
-class Outcome(NamedTuple):
+class RoundOutcome(NamedTuple):
     """A placement that rounds have reached, and what it is judged by."""
 
     above: float
@@ -82,7 +82,7 @@ class Case:
         """Fair shares above the targets, to the precision that counts."""
         return max(above_lines(self.search.problem, loads, self._targets), self.tuning.near)
 
-    def is_above(self, outcome: Outcome) -> bool:
+    def is_above(self, outcome: RoundOutcome) -> bool:
         return outcome.above > self.tuning.near
 
     def keeps_walls(self, state: RoundState) -> bool:
@@ -107,7 +107,7 @@ class Case:
     def guided_task(self) -> RoundTask:
         return self.task._replace(dual_price=self.prices.prices)
 
-    def best_of(self, outcomes: Sequence[Outcome]) -> Outcome:
+    def best_of(self, outcomes: Sequence[RoundOutcome]) -> RoundOutcome:
         """The nearest to its targets, then the cheapest. What does not reach its targets may have paid only so much
         more than the one of the least cost: the last bit is not worth half of the disk.
         """
@@ -115,13 +115,13 @@ class Case:
         affordable = [outcome for outcome in outcomes if outcome.paid <= most or not self.is_above(outcome)]
         return min(affordable, key=lambda outcome: outcome.key)
 
-    def brings_down(self, other: Outcome, best: Outcome, times: float) -> bool:
+    def brings_down(self, other: RoundOutcome, best: RoundOutcome, times: float) -> bool:
         """Whether `other` has less above limits, and leaders in racks that are wanted more, than `best`, by so many
         times what is paid more for it.
         """
         return best.excess + best.led - other.excess - other.led >= times * (other.paid - best.paid)
 
-    def is_worth_it(self, best: Outcome) -> bool:
+    def is_worth_it(self, best: RoundOutcome) -> bool:
         """Whether `best` is better than the first placement by more than noise, and by something for its bytes."""
         start, tuning = self.start, self.tuning
         gain = start.cost - best.cost
@@ -162,7 +162,7 @@ class Rounds:
         self._is_long = trials_times > 1
         self._unit = float(task.copy_price.mean()) + tuning.change_price if len(task.copy_price) else 0.0
 
-    def run(self, turn: Turn, change_part: float | None = None) -> Outcome:
+    def run(self, turn: Turn, change_part: float | None = None) -> RoundOutcome:
         """One round; `change_part` is the part of the price of changed partitions, if it is another than of copies."""
         tuning = self.case.tuning
         # For whole numbers numba would compile all code again.
@@ -185,7 +185,7 @@ class Rounds:
         run_round(self.task, step, self.state)
         return self.outcome()
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RoundOutcome:
         """The placement as it is."""
         case, task, state = self.case, self.task, self.state
         even, change = case.tuning.even_slope, case.tuning.change_price
@@ -200,15 +200,15 @@ class Rounds:
         led += float(task.failover_price[0] * state.failover.sum())
         cost = float(state.cost.sum()) + paid + led
         above = case.above(state.loads) if case.keeps_walls(state) else np.inf
-        return Outcome(above, cost, case.excess(state.loads), paid, led, state.rows.copy(), state.loads.copy())
+        return RoundOutcome(above, cost, case.excess(state.loads), paid, led, state.rows.copy(), state.loads.copy())
 
-    def run_all(self, turns: Iterable[Turn]) -> Outcome:
+    def run_all(self, turns: Iterable[Turn]) -> RoundOutcome:
         """Rounds one after the other, then closing rounds until one gains next to nothing; the best of these."""
         for turn in turns:
             outcome = self.run(turn)
         return self.close(outcome)
 
-    def close(self, best: Outcome) -> Outcome:
+    def close(self, best: RoundOutcome) -> RoundOutcome:
         """Closing rounds until one gains next to nothing; the best of `best` and of these."""
         tuning = self.case.tuning
         for turn in tuning.close:
@@ -218,11 +218,11 @@ class Rounds:
                 break
         return best
 
-    def recover(self, best: Outcome) -> Outcome:
+    def recover(self, best: RoundOutcome) -> RoundOutcome:
         """Rounds that take back what hot ones copied for nothing; the best of `best` and of these."""
         return min((best, *map(self.run, self.case.tuning.recover)), key=lambda outcome: outcome.key)
 
-    def run_last(self, best: Outcome) -> Outcome:
+    def run_last(self, best: RoundOutcome) -> RoundOutcome:
         """Rounds for a worst load above its target, until it is there; the best of `best` and of these."""
         for turn in self.case.tuning.last:
             if not self.case.is_above(best):

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from streaming.cluster.permissions import NEEDS, ROLES, Need, Resource
+from streaming.cluster.permissions import RIGHTS, ROLES, Right, RightScope
 from streaming.settings import Settings, TopicSettings
 from streaming.settings.clusters import ClusterSettings
 
@@ -100,11 +100,11 @@ def kafka_users() -> str:
 
 def _kafka_user(role: str) -> Json:
     acls: dict[str, Json] = {}
-    for need in NEEDS:
-        if need.role == role and need.resource is not Resource.FOREIGN_TOPICS:
-            for resource in _resources(need):
+    for right in RIGHTS:
+        if right.role == role and right.scope is not RightScope.FOREIGN_TOPICS:
+            for resource in _resources(right):
                 acl = acls.setdefault(json.dumps(resource), {"resource": resource, "operations": []})
-                acl["operations"].append(STRIMZI_OPERATIONS[need.operation])
+                acl["operations"].append(STRIMZI_OPERATIONS[right.operation])
     return {
         "apiVersion": "kafka.strimzi.io/v1beta2",
         "kind": "KafkaUser",
@@ -118,16 +118,16 @@ def _kafka_user(role: str) -> Json:
     }  # fmt: skip
 
 
-def _resources(need: Need) -> list[Json]:
-    if need.resource is Resource.CLUSTER:
+def _resources(right: Right) -> list[Json]:
+    if right.scope is RightScope.CLUSTER:
         return [{"type": "cluster"}]
     topics = TopicSettings()
     names = {
-        Resource.TOPICS: ("topic", ["*"]),
-        Resource.GROUPS: ("group", ["*"]),
-        Resource.INPUT_TOPICS: ("topic", [topics.byte_rate, topics.consumer_lag]),
+        RightScope.TOPICS: ("topic", ["*"]),
+        RightScope.GROUPS: ("group", ["*"]),
+        RightScope.INPUT_TOPICS: ("topic", [topics.byte_rate, topics.consumer_lag]),
     }
-    kind, resources = names[need.resource]
+    kind, resources = names[right.scope]
     return [{"type": kind, "name": name, "patternType": "literal"} for name in resources]
 
 

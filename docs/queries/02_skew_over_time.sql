@@ -1,4 +1,4 @@
--- How uneven was the load, window by window? 1 is even; the trigger looks at the same figure.
+-- How uneven was the load, window by window? 1 is even; the trigger reads the same figure.
 -- Where some brokers of a window know their replication traffic, one that doesn't has no known load.
 WITH load AS (
     SELECT kafka_cluster, window_start, bytes_in_per_sec, replication_bytes_in_per_sec,

@@ -13,6 +13,7 @@ See docs/decisions/0032.
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -564,3 +565,21 @@ def replacement(marker: Marker, replaced: tuple[Marker, ...]) -> dict[str, dict[
     own = client_id_of(marker)
     gone = {client_id_of(row) for row in replaced} - {own}
     return {**{name: {RENEWED: None, HELD: None} for name in sorted(gone)}, own: quotas_of(marker)}
+
+
+def broker_hosts(admin: KafkaAdminClient) -> dict[int, str]:
+    """Advertised host by broker that is alive; raises ClusterUnreachable, ClusterRequestFailed."""
+    with translated("describe the cluster", role=ROLE):
+        return {row["broker_id"]: row["host"] for row in admin.describe_cluster()["brokers"]}
+
+
+def quorum_leader(admin: KafkaAdminClient) -> int | None:
+    """Id of the node that leads the metadata quorum (KRaft), which is a broker's id where brokers are controllers, too.
+
+    None if the cluster does not show it. The controller in the description of a KRaft cluster is any broker.
+    """
+    with suppress(KafkaError, OSError):
+        for topic in admin.describe_metadata_quorum()["topics"]:
+            for partition in topic["partitions"]:
+                return int(partition["leader_id"])
+    return None

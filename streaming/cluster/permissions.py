@@ -49,7 +49,7 @@ class Level(StrEnum):
         return list(Level).index(other) <= list(Level).index(self)
 
 
-class Resource(StrEnum):
+class RightScope(StrEnum):
     """What an operation is allowed on."""
 
     CLUSTER = "cluster"
@@ -60,49 +60,55 @@ class Resource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Right:
     """One operation that a role needs, for what, and the lowest level that does."""
 
     role: str
-    resource: Resource
+    scope: RightScope
     operation: str
     reason: str
     level: Level
 
 
-NEEDS = (
-    Need("collect", Resource.CLUSTER, "DESCRIBE", "log dirs, reassignments under way, names of groups", Level.LOAD),
-    Need("collect", Resource.TOPICS, "DESCRIBE", "placement, leaders, offsets", Level.LAG),
-    Need("collect", Resource.GROUPS, "DESCRIBE", "members and committed offsets", Level.LAG),
-    Need("collect", Resource.INPUT_TOPICS, "CREATE", "makes them where they are missing", Level.LAG),
-    Need("collect", Resource.INPUT_TOPICS, "WRITE", "samples", Level.LAG),
-    Need("pipeline", Resource.INPUT_TOPICS, "READ", "samples", Level.LAG),
-    Need("pipeline", Resource.FOREIGN_TOPICS, "READ", "samples in other formats (topics.foreign)", Level.LOAD),
-    Need("control", Resource.CLUSTER, "DESCRIBE", "log dirs, reassignments under way", Level.PLAN),
-    Need("control", Resource.CLUSTER, "DESCRIBE_CONFIGS", "throttles that others have set on brokers", Level.EXECUTE),
-    Need("control", Resource.CLUSTER, "ALTER", "reassigns partitions, elects leaders", Level.EXECUTE),
-    Need("control", Resource.CLUSTER, "ALTER_CONFIGS", "throttle rates of brokers, cordons of log dirs", Level.EXECUTE),
-    Need("control", Resource.TOPICS, "DESCRIBE", "placement and leaders", Level.PLAN),
-    Need("control", Resource.TOPICS, "DESCRIBE_CONFIGS", "throttles set by others, min.insync.replicas", Level.EXECUTE),
-    Need("control", Resource.TOPICS, "ALTER_CONFIGS", "throttled replicas of topics", Level.EXECUTE),
+RIGHTS = (
+    Right("collect", RightScope.CLUSTER, "DESCRIBE", "log dirs, reassignments under way, names of groups", Level.LOAD),
+    Right("collect", RightScope.TOPICS, "DESCRIBE", "placement, leaders, offsets", Level.LAG),
+    Right("collect", RightScope.GROUPS, "DESCRIBE", "members and committed offsets", Level.LAG),
+    Right("collect", RightScope.INPUT_TOPICS, "CREATE", "makes them where they are missing", Level.LAG),
+    Right("collect", RightScope.INPUT_TOPICS, "WRITE", "samples", Level.LAG),
+    Right("pipeline", RightScope.INPUT_TOPICS, "READ", "samples", Level.LAG),
+    Right("pipeline", RightScope.FOREIGN_TOPICS, "READ", "samples in other formats (topics.foreign)", Level.LOAD),
+    Right("control", RightScope.CLUSTER, "DESCRIBE", "log dirs, reassignments under way", Level.PLAN),
+    Right(
+        "control", RightScope.CLUSTER, "DESCRIBE_CONFIGS", "throttles that others have set on brokers", Level.EXECUTE
+    ),
+    Right("control", RightScope.CLUSTER, "ALTER", "reassigns partitions, elects leaders", Level.EXECUTE),
+    Right(
+        "control", RightScope.CLUSTER, "ALTER_CONFIGS", "throttle rates of brokers, cordons of log dirs", Level.EXECUTE
+    ),
+    Right("control", RightScope.TOPICS, "DESCRIBE", "placement and leaders", Level.PLAN),
+    Right(
+        "control", RightScope.TOPICS, "DESCRIBE_CONFIGS", "throttles set by others, min.insync.replicas", Level.EXECUTE
+    ),
+    Right("control", RightScope.TOPICS, "ALTER_CONFIGS", "throttled replicas of topics", Level.EXECUTE),
 )
 """The least rights of each role; in mode observe control needs none that alters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A need that is not met, and on what."""
+    """A right that is missing, and on what."""
 
-    need: Need
+    right: Right
     where: str
 
     def __str__(self) -> str:
-        return f"{self.need.operation} on {self.where} ({self.need.reason})"
+        return f"{self.right.operation} on {self.where} ({self.right.reason})"
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The highest level all of whose needs, and of those below it, are met; and what is missing for the next."""
+    """The highest level all of whose rights, and of those below it, are granted; and what is missing for the next."""
 
     level: Level | None
     next_level: Level | None
@@ -111,8 +117,8 @@ class Reached:
     def __str__(self) -> str:
         """The line of `rebalancer check`.
 
-        >>> need = Need("collect", Resource.CLUSTER, "DESCRIBE", "log dirs", Level.LOAD)
-        >>> str(level_reached([Missing(need, "cluster")], ["collect"]))
+        >>> right = Right("collect", RightScope.CLUSTER, "DESCRIBE", "log dirs", Level.LOAD)
+        >>> str(level_reached([Missing(right, "cluster")], ["collect"]))
         'lag; load needs DESCRIBE on cluster (log dirs)'
         >>> str(level_reached([], ["collect", "pipeline"]))
         'load, the highest of these roles'
@@ -128,7 +134,7 @@ def level_reached(missing: Iterable[Missing], roles: Collection[str]) -> Reached
     """What these roles reach while so much is missing."""
     lacking, reached = list(missing), None
     for level in levels_of(roles):
-        rows = tuple(row for row in lacking if row.need.level is level)
+        rows = tuple(row for row in lacking if row.right.level is level)
         if rows:
             return Reached(reached, level, rows)
         reached = level
@@ -136,12 +142,12 @@ def level_reached(missing: Iterable[Missing], roles: Collection[str]) -> Reached
 
 
 def levels_of(roles: Collection[str]) -> tuple[Level, ...]:
-    """Levels that any need of these roles brings, least first.
+    """Levels that any right of these roles brings, least first.
 
     >>> [level.value for level in levels_of(["collect"])]
     ['lag', 'load']
     """
-    named = {need.level for need in NEEDS if need.role in roles}
+    named = {right.level for right in RIGHTS if right.role in roles}
     return tuple(level for level in Level if level in named)
 
 
@@ -158,14 +164,14 @@ def missing_permissions(
     Raises ClusterUnreachable without an answer, ClusterRequestFailed if the brokers refuse, or don't know a request.
     If control `observes_only`, it changes nothing and needs no operation that alters.
     """
-    needs = [
-        need
-        for need in NEEDS
-        if need.role == role and not (role == "control" and observes_only and need.operation in ALTERING)
+    rights = [
+        right
+        for right in RIGHTS
+        if right.role == role and not (role == "control" and observes_only and right.operation in ALTERING)
     ]
     with translated("list permissions", role=role):
         granted = _Granted(admin, input_topics, foreign_topics)
-        return tuple(missing for need in needs for missing in granted.lacking(need))
+        return tuple(missing for right in rights for missing in granted.lacking(right))
 
 
 def check_may_execute(admin: KafkaAdminClient) -> None:
@@ -176,8 +182,8 @@ def check_may_execute(admin: KafkaAdminClient) -> None:
     """
     with translated("list permissions", role="control"):
         granted = frozenset(admin.describe_cluster()["authorized_operations"])
-    needs = [need for need in NEEDS if (need.role, need.resource) == ("control", Resource.CLUSTER)]
-    missing = [Missing(need, Resource.CLUSTER) for need in needs if need.operation not in granted]
+    rights = [right for right in RIGHTS if (right.role, right.scope) == ("control", RightScope.CLUSTER)]
+    missing = [Missing(right, RightScope.CLUSTER) for right in rights if right.operation not in granted]
     if missing:
         raise UsageProblem(
             f"this user may not carry out plans: missing {'; '.join(map(str, missing))}; deploy/acls/grant.sh control "
@@ -198,19 +204,19 @@ class _Granted:
         foreign = admin.describe_topics(list(foreign_topics)) if foreign_topics else []
         self._foreign_topics = {row["name"]: row for row in foreign}
 
-    def lacking(self, need: Need) -> Iterator[Missing]:
-        """`need` once for each thing it is not granted on; names only some of many."""
-        ways: Mapping[Resource, Callable[[str], Iterable[str]]] = {
-            Resource.CLUSTER: lambda operation: () if operation in self._cluster else ("",),
-            Resource.TOPICS: self._topics_lack,
-            Resource.INPUT_TOPICS: partial(self._named_topics_lack, self._input_topics),
-            Resource.FOREIGN_TOPICS: partial(self._named_topics_lack, self._foreign_topics),
-            Resource.GROUPS: self._groups_lack,
+    def lacking(self, right: Right) -> Iterator[Missing]:
+        """`right` once for each thing it is not granted on; names only some of many."""
+        ways: Mapping[RightScope, Callable[[str], Iterable[str]]] = {
+            RightScope.CLUSTER: lambda operation: () if operation in self._cluster else ("",),
+            RightScope.TOPICS: self._topics_lack,
+            RightScope.INPUT_TOPICS: partial(self._named_topics_lack, self._input_topics),
+            RightScope.FOREIGN_TOPICS: partial(self._named_topics_lack, self._foreign_topics),
+            RightScope.GROUPS: self._groups_lack,
         }
-        where = list(ways[need.resource](need.operation))
+        where = list(ways[right.scope](right.operation))
         if len(where) > NAMED_MAX:
             where = [f"{len(where)} of them, first {where[0]}"]
-        return (Missing(need, f"{need.resource}: {name}" if name else need.resource.value) for name in where)
+        return (Missing(right, f"{right.scope}: {name}" if name else right.scope.value) for name in where)
 
     def _topics_lack(self, operation: str) -> Iterator[str]:
         """Kafka does not list topics that may not be described; of a named one it answers why it is missing."""

@@ -16,7 +16,6 @@ from functools import cached_property
 import numpy as np
 
 from assignor_core.live import PartitionKey
-from streaming.collect.observation import ClusterSample, counted_by_place
 from streaming.collect.partition_table import (
     BROKER_BITS,
     INTERNAL_TOPICS,
@@ -28,6 +27,7 @@ from streaming.collect.partition_table import (
     column_at,
     positions,
 )
+from streaming.collect.sample import ClusterSample, counted_by_place
 from streaming.contract.rates import WHOLE_LOG_MS
 
 SEEN = 0.01
@@ -41,7 +41,7 @@ class Readers:
     """What groups read: bytes/s of partitions by the rack of the member, a row for each group and partition."""
 
     row: Ints
-    """The partition's, in the table of the later look."""
+    """The partition's, in the table of the later sample."""
     rack: Ints
     """Place of the rack in `racks`; UNKNOWN where the member names none."""
     rate: Floats
@@ -50,7 +50,7 @@ class Readers:
 
 @dataclass(frozen=True, eq=False)
 class Replicas:
-    """All replicas of a look, in the order of its table: which place, broker and topic, each is at."""
+    """All replicas of a sample, in the order of its table: which place, broker and topic, each is at."""
 
     partitions: PartitionTable
     rack_of: dict[int, str | None]
@@ -143,7 +143,8 @@ def readers_of(
 def followers_serve(
     known: bool, before: PartitionTable, replicas: Replicas, readers: Readers, by_place: Floats
 ) -> bool:
-    """Whether followers serve consumers; `known` is what the look before has shown, and holds where this shows nothing.
+    """Whether followers serve consumers; `known` is what the sample before has shown, and holds where this shows
+    nothing.
 
     `by_place` are bytes/s by the counters of each place of `replicas`, NaN where they can't tell.
     """
@@ -171,7 +172,7 @@ def followers_serve(
 
 
 def _sent_without_leading(before: PartitionTable, replicas: Replicas, counted: Floats) -> bool:
-    """Whether a broker sent much of a topic of which it led nothing, at this look and at the one before."""
+    """Whether a broker sent much of a topic of which it led nothing, at this sample and at the one before."""
     places, place = replicas.places
     partitions = replicas.partitions
     led = np.bincount(place, replicas.leads, len(places)) > 0
@@ -238,8 +239,8 @@ def bytes_out_per_sec(
 
     Progress of committed offsets x mean record size; scaled to the topic's own byte counter of the replica's broker
     where there is one. A topic that is read without commits is split in proportion to what is written. Leaders serve
-    all, unless the counters show that followers serve, too, or looks before have shown it (`followers_known`).
-    `unread` is that of the looks up to `before`; None: these two looks are all there is.
+    all, unless the counters show that followers serve, too, or samples before have shown it (`followers_known`).
+    `unread` is that of the samples up to `before`; None: these two samples are all there is.
     `without_commits` is what is known of each partition without a commit of a group, NaN where nothing is.
     """
     readers, committed, unread = _readers(before, after, record_bytes, unread)
@@ -312,7 +313,7 @@ def _readers(
     began_ms = _read_ms(before)[rows_before.group[earlier[chosen]]]
     ended_ms = _read_ms(after)[rows.group[chosen]]
     passed_ms = np.where(ended_ms > began_ms, ended_ms - began_ms, np.nan)
-    # An idle group's offsets may be the same fetch in both looks.
+    # An idle group's offsets may be the same fetch in both samples.
     had = (ends - starts).astype(np.float64) if unread is None else np.nan_to_num(unread[earlier[chosen]])
     logs = _Logs(ends, partitions.end[row[chosen]], partitions.start[row[chosen]], np.minimum(starts, ends) >= 0)
     counted, left = _counted_records((last - first).astype(np.float64), had, logs, np.nan_to_num(passed_ms))
@@ -328,7 +329,7 @@ def _readers(
 
 @dataclass(frozen=True, eq=False)
 class _Logs:
-    """Ends of logs at two looks and their starts at the later one; `known`: start and end at the earlier look are."""
+    """Ends of logs at two samples and starts at the later one; `known`: both are known of the earlier sample."""
 
     end_before: Ints
     end: Ints
@@ -352,8 +353,8 @@ def _counted_records(progress: Floats, had: Floats, logs: _Logs, passed_ms: Floa
 
 
 def _within_log(first: Ints, last: Ints, end_before: Ints, end_after: Ints) -> tuple[Ints, Ints]:
-    """Committed offsets of two looks, cut to the ends of the logs where both are known: any client may commit an offset
-    that its log will never reach, and nobody reads records that are not there.
+    """Committed offsets of two samples, cut to the ends of the logs where both are known: any client may commit an
+    offset that its log will never reach, and nobody reads records that are not there.
     """
     known = (end_before >= 0) & (end_after >= 0)
     return np.where(known, np.minimum(first, end_before), first), np.where(known, np.minimum(last, end_after), last)

@@ -20,8 +20,7 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.cluster.metric_reads import PrometheusApi, QueryFailed, scrape
-from streaming.collect.look import SampleState
-from streaming.collect.observation import BrokerCounters, CounterPair
+from streaming.collect.sample import BrokerCounters, CounterPair, SampleState
 from streaming.contract.rates import BYTES_IN, RATES
 from streaming.runtime.secrets import without_user_info
 from streaming.settings import CollectSettings
@@ -49,12 +48,12 @@ Series = tuple[Mapping[str, str], Sequence[tuple[float, float]]]
 
 
 def read_counters(
-    endpoints: Mapping[int, str], look: SampleState, *, transport: httpx.AsyncBaseTransport | None = None
+    endpoints: Mapping[int, str], sample: SampleState, *, transport: httpx.AsyncBaseTransport | None = None
 ) -> dict[int, BrokerCounters]:
     """Counters by broker; an endpoint that doesn't answer, or lacks one, costs its broker's, which is logged."""
 
     def note(broker: int) -> None:
-        look.note("counters", broker)
+        sample.note("counters", broker)
 
     scrapes = scrape(endpoints, limit_s=LIMIT_S, on_answer=note, transport=transport)
     for broker, problem in scrapes.problems.items():
@@ -277,7 +276,7 @@ def series_of(answer: Mapping[str, Any]) -> list[Series]:
 
 @dataclass(slots=True)
 class PrometheusSource:
-    """Reads counters look after look; a problem is logged when it begins, not at each look."""
+    """Reads counters sample after sample; a problem is logged when it begins, not at each sample."""
 
     api: PrometheusApi
     settings: CollectSettings

@@ -4,7 +4,7 @@ A row of the columns is a partition that a group has committed, owns, wants or h
 
 The position of a share group is log end less lag. The start offset of a share-partition stays behind what is done
 (brokers move it in steps), so it is no measure of progress. Log end and lag are read one after the other: records
-written in between would look like a step back.
+written in between would seem a step back.
 """
 
 from collections import Counter
@@ -67,11 +67,11 @@ class GroupView:
     share: ShareOffsets | None = None
     """What the coordinator sent of a share group's offsets."""
     read_ms: int | None = field(default=None, compare=False)
-    """When the offsets were fetched: of an idle group, some looks ago."""
+    """When the offsets were fetched: of an idle group, some samples ago."""
 
 
 class GroupTable(Mapping[str, GroupView]):
-    """All groups of a look in order of their names. Rows of group i are `begin[i]` to `begin[i + 1]`, in order, too."""
+    """All groups of a sample in order of their names. Rows of group i are `begin[i]` to `begin[i + 1]`, in order."""
 
     def __init__(self, views: Mapping[str, GroupView]) -> None:
         self._views = dict(sorted(views.items()))
@@ -174,7 +174,7 @@ class GroupRows:
     names: PartitionNames
 
     def rows_in(self, other: "GroupRows") -> Ints:
-        """For each row the row of the same group and partition in another look, or UNKNOWN."""
+        """For each row the row of the same group and partition in another sample, or UNKNOWN."""
         is_same = other.groups == self.groups and other.names.topics == self.names.topics
         if is_same and np.array_equal(self._keys, other._keys):
             return np.arange(len(self.group))
@@ -262,7 +262,7 @@ def _owned(described: DescribedGroup, reported: Reported) -> Owned:
 
 
 def _unowned(owned: Owned, reported: Reported) -> Unowned:
-    """At most `uncommitted_max` of them; a group that names none is not looked through."""
+    """At most `uncommitted_max` of them; a group that names none is not read."""
     owners, targets, _ = owned
     named = owners.keys() | targets.keys()
     counts = Counter(topic for topic, _ in named)
@@ -298,7 +298,7 @@ def view_of(
     """The view of one group, of a share group without `committed`: that needs log ends.
 
     `state` and `kind` are as the list has them, None where an old broker doesn't list them. `known` are the owners of
-    the look before.
+    the sample before.
     """
     described_state = described.state if described else None
     existing = _existing(offsets, reported)

@@ -52,7 +52,6 @@ from streaming.collect.group_table import (
     SharePositions,
     view_of,
 )
-from streaming.collect.look import Request, SampleState, is_refused
 from streaming.collect.partition_table import (
     CONSUMER_OFFSETS,
     TRANSACTION_STATE,
@@ -61,6 +60,7 @@ from streaming.collect.partition_table import (
     PartitionTable,
     column_at,
 )
+from streaming.collect.sample import Request, SampleState, is_refused
 from streaming.collect.shards import WHOLE, Shard
 from streaming.settings import CollectSettings
 
@@ -68,24 +68,24 @@ log = structlog.get_logger()
 
 ASKED_AGAIN_MS = 3_600_000
 TOPICS_AT_ONCE = 1_000
-"""Topics of one request; further ones wait for the next look."""
+"""Topics of one request; further ones wait for the next sample."""
 COMPACT = "compact"
 ROUND_SHARE = 10
 """One place in so many goes round."""
-TURN_LOOKS = 6
-"""Looks that each turn lasts: commits show from the second look on, and a window needs some samples."""
+TURN_SAMPLES = 6
+"""Samples that each turn lasts: commits show from the second sample on, and a window needs some samples."""
 AHEAD_FACTOR = 1.5
 """A group with a place loses it to a group with this many times its lag."""
-AHEAD_LOOKS = 30
-"""A group with a place loses it to a group that has committed so many looks later."""
-FORGOTTEN_LOOKS = 30
-"""A group that was not listed for so many looks is gone."""
+AHEAD_SAMPLES = 30
+"""A group with a place loses it to a group that has committed so many samples later."""
+FORGOTTEN_SAMPLES = 30
+"""A group that was not listed for so many samples is gone."""
 BATCH = 200
 """Groups asked about in one call, all of one coordinator."""
 NAMED_MAX = 20
-"""Groups that are named in the log of one look."""
-IDLE_LOOKS = 6
-"""If a group has no members and its offsets stood still, they are fetched once in this many looks."""
+"""Groups that are named in the log of one sample."""
+IDLE_SAMPLES = 6
+"""If a group has no members and its offsets stood still, they are fetched once in this many samples."""
 NO_CONSUMERS = frozenset({"connect", "sr"})
 """Protocol types of groups that commit no offsets of a topic's reader."""
 A = TypeVar("A")
@@ -125,7 +125,7 @@ class CleanupPolicies:
 
 @dataclass(slots=True)
 class StableOffsets:
-    """Remembers what groups had committed at the look before, and which topics had open transactions.
+    """Remembers what groups had committed at the sample before, and which topics had open transactions.
 
     Only partitions that groups of the shard read are asked about. Not for two threads.
     """
@@ -135,9 +135,9 @@ class StableOffsets:
     _transactional: set[str] = field(default_factory=set)
 
     def read(
-        self, reads: BrokerReads, look: SampleState, groups: GroupTable, partitions: PartitionTable
+        self, reads: BrokerReads, sample: SampleState, groups: GroupTable, partitions: PartitionTable
     ) -> dict[PartitionKey, int]:
-        """Last stable offset by partition, where it is below the log end of this look."""
+        """Last stable offset by partition, where it is below the log end of this sample."""
         topics = partitions.names.topics
         if TRANSACTION_STATE not in topics and CONSUMER_OFFSETS in topics:
             return {}
@@ -145,18 +145,18 @@ class StableOffsets:
         by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         leaders = partitions.leader[rows].tolist()
         for leader, (topic, number) in zip(leaders, partitions.names.keys_of_rows(rows.tolist()), strict=True):
-            if leader in look.racks:
+            if leader in sample.racks:
                 by_leader[leader][topic].append(number)
 
         def of_broker(broker: int) -> TopicRows | None:
             try:
-                return look.ask(broker, partial(reads.last_stable_offsets, broker, by_leader[broker]))
+                return sample.ask(broker, partial(reads.last_stable_offsets, broker, by_leader[broker]))
             except KafkaError as error:
                 log.warning("last_stable_offsets_unread", broker=broker, error=type(error).__name__)
                 return None
 
         found: dict[PartitionKey, int] = {}
-        for answer in look.of_each(by_leader, of_broker).values():
+        for answer in sample.of_each(by_leader, of_broker).values():
             found |= _below_end(answer, partitions) if answer is not None else {}
         self._transactional = (self._transactional | {topic for topic, _ in found}).intersection(topics)
         return found
@@ -191,59 +191,59 @@ class _KnownGroup:
     """A group as it was when it was last read."""
 
     read_at: int
-    """Number of the look."""
+    """Number of the sample."""
     listed_at: int
     lag_records: int = 0
     committed: int | None = None
     """Sum of its committed offsets."""
     moved_at: int = 0
-    """Number of the look that saw a commit last; 0 where none did."""
+    """Number of the sample that saw a commit last; 0 where none did."""
 
 
 @dataclass(slots=True)
 class GroupChoice:
     """Remembers each listed group by a few numbers. A fresh one begins with any groups, those with members first."""
 
-    _look: int = 0
+    _number: int = 0
     _known: dict[str, _KnownGroup] = field(default_factory=dict)
     _kept: frozenset[str] = frozenset()
     _turn: frozenset[str] = frozenset()
     _turn_began: int = 0
 
     def choose(self, names: Collection[str], with_members: Collection[str], places: int) -> frozenset[str]:
-        """At most `places` of `names` for the next look; all of them where they are no more."""
-        self._look += 1
+        """At most `places` of `names` for the next sample; all of them where they are no more."""
+        self._number += 1
         self._forget(names)
         if len(names) <= places:
             self._kept, self._turn = frozenset(names), frozenset()
             return self._kept
         self._kept = frozenset(self._foremost(names, places - max(1, places // ROUND_SHARE)))
         others = set(names) - self._kept
-        if self._look - self._turn_began >= TURN_LOOKS:
-            self._turn_began, self._turn = self._look, frozenset()
+        if self._number - self._turn_began >= TURN_SAMPLES:
+            self._turn_began, self._turn = self._number, frozenset()
         # Who has the turn stays; places that have become free meanwhile are given away.
         in_line = sorted(others, key=lambda name: (name not in self._turn, *self._place_in_line(name, with_members)))
         self._turn = frozenset(in_line[: places - len(self._kept)])
         return self._kept | self._turn
 
     def note(self, name: str, *, lag_records: int, committed: int | None) -> None:
-        """What the look showed of a group: its lag, and its committed offsets added up, None if it has none."""
+        """What the sample showed of a group: its lag, and its committed offsets added up, None if it has none."""
         known = self._known.get(name)
         moved = known is not None and committed != known.committed
-        moved_at = self._look if moved else known.moved_at if known else 0
-        self._known[name] = _KnownGroup(self._look, self._look, lag_records, committed, moved_at)
+        moved_at = self._number if moved else known.moved_at if known else 0
+        self._known[name] = _KnownGroup(self._number, self._number, lag_records, committed, moved_at)
 
     def note_unread(self, names: Iterable[str]) -> None:
         """Groups that were asked for and gave no answer: their turn is over all the same."""
         for name in names:
-            self._known.setdefault(name, _KnownGroup(self._look, self._look)).read_at = self._look
+            self._known.setdefault(name, _KnownGroup(self._number, self._number)).read_at = self._number
 
     def _forget(self, names: Collection[str]) -> None:
         """Forgets groups that have not been listed for long: their broker may just have been silent for a moment."""
         for name in names:
             if name in self._known:
-                self._known[name].listed_at = self._look
-        oldest = self._look - FORGOTTEN_LOOKS
+                self._known[name].listed_at = self._number
+        oldest = self._number - FORGOTTEN_SAMPLES
         self._known = {name: known for name, known in self._known.items() if known.listed_at >= oldest}
 
     def _foremost(self, names: Collection[str], count: int) -> list[str]:
@@ -260,7 +260,7 @@ class GroupChoice:
 
     def _moved_at(self, name: str) -> int:
         moved_at = self._known[name].moved_at
-        return moved_at + (AHEAD_LOOKS if name in self._kept and moved_at else 0)
+        return moved_at + (AHEAD_SAMPLES if name in self._kept and moved_at else 0)
 
     def _place_in_line(self, name: str, with_members: Collection[str]) -> tuple[int, bool, str]:
         """Sorts groups that were read longest ago first; of groups never read, the ones with members."""
@@ -270,7 +270,7 @@ class GroupChoice:
 
 @dataclass(frozen=True, slots=True)
 class GroupsRead:
-    """What one look read of groups, and how many it left out by the broker that coordinates them.
+    """What one sample read of groups, and how many it left out by the broker that coordinates them.
 
     A broker that did not list its groups is in neither count of what is left out.
     """
@@ -312,9 +312,9 @@ class GroupSampler:
 
     _shard: Shard = WHOLE
     _idle: dict[str, tuple[int, GroupView]] = field(default_factory=dict)
-    """Group without members: looks since its offsets were fetched, and what it was."""
+    """Group without members: samples since its offsets were fetched, and what it was."""
     _seen_empty: dict[str, GroupView] = field(default_factory=dict)
-    """Groups without members as they were at the look before."""
+    """Groups without members as they were at the sample before."""
     _choice: GroupChoice = field(default_factory=GroupChoice)
     _positions: SharePositions = field(default_factory=SharePositions)
     _owners: Owners = field(default_factory=Owners)
@@ -323,7 +323,7 @@ class GroupSampler:
     _existing: dict[str, int] = field(default_factory=dict)
     """How many partitions each topic has; the same object while they are the same."""
     _told: frozenset[str] = frozenset()
-    """Groups of which partitions were left out at the look before."""
+    """Groups of which partitions were left out at the sample before."""
 
     def __post_init__(self) -> None:
         self._stable = StableOffsets(self._shard)
@@ -332,13 +332,13 @@ class GroupSampler:
         self,
         reads: BrokerReads,
         settings: CollectSettings,
-        look: SampleState,
+        sample: SampleState,
         listed: Listed,
         partitions: PartitionTable,
     ) -> GroupsRead:
         """Groups that the settings select, at most `groups_max`: those with most lag and those that commit come first.
 
-        `look` is the sample that this is a part of, `listed` the groups that each broker coordinates (see
+        `sample` is the sample that this is a part of, `listed` the groups that each broker coordinates (see
         `listed_groups`). `partitions` show lag.
         """
         eligible = _eligible([row for rows in listed.values() for row in rows], settings)
@@ -350,7 +350,7 @@ class GroupSampler:
         if self._existing != partitions.count_by_topic:
             self._existing = partitions.count_by_topic
         reported = Reported(self._existing, settings.group_partitions_max)
-        views = GroupTable(self._views(reads, look, listed, states, partitions, reported))
+        views = GroupTable(self._views(reads, sample, listed, states, partitions, reported))
         some_wait = len(readable) > len(chosen)
         for name, (lag_records, committed) in zip(views, views.totals(partitions), strict=True):
             # Only where there are too many groups do those of other shards count.
@@ -359,8 +359,8 @@ class GroupSampler:
         self._choice.note_unread(chosen - views.keys())
         left_out = _left_out(listed, eligible.keys() - chosen, settings)
         partitions_left_out = self._partitions_left_out(listed, views)
-        stable = self._stable.read(reads, look, views, partitions)
-        policies = self._policies.read(reads, views.names.topics, now_ms=look.began_ms)
+        stable = self._stable.read(reads, sample, views, partitions)
+        policies = self._policies.read(reads, views.names.topics, now_ms=sample.began_ms)
         return GroupsRead(views, left_out, partitions_left_out, stable, policies)
 
     def _partitions_left_out(self, listed: Listed, views: GroupTable) -> dict[int, int]:
@@ -378,7 +378,7 @@ class GroupSampler:
     def _views(
         self,
         reads: BrokerReads,
-        look: SampleState,
+        sample: SampleState,
         listed: Listed,
         states: Mapping[str, str | None],
         partitions: PartitionTable,
@@ -386,7 +386,7 @@ class GroupSampler:
     ) -> dict[str, GroupView]:
         """Views of these groups, by name; idle ones as they were last fetched."""
         kept = {name: self._idle[name] for name, state in states.items() if state == EMPTY and name in self._idle}
-        known = {name: view for name, (looks, view) in kept.items() if looks + 1 < IDLE_LOOKS}
+        known = {name: view for name, (samples, view) in kept.items() if samples + 1 < IDLE_SAMPLES}
         fetched: dict[str, GroupView] = {}
         # Brokers list types of groups from 4.0 on, and from 3.7 on with the new coordinator.
         rows = [row for of_broker in listed.values() for row in of_broker]
@@ -398,10 +398,10 @@ class GroupSampler:
         def of_broker(broker: int) -> dict[str, GroupView]:
             views: dict[str, GroupView] = {}
             for batch in batches[broker]:
-                views |= _views(reads, look, batch, reported, self._shard, self._owners)
+                views |= _views(reads, sample, batch, reported, self._shard, self._owners)
             return views
 
-        for views in look.of_each(batches, of_broker).values():
+        for views in sample.of_each(batches, of_broker).values():
             fetched |= views
         fetched = {name: self._positions.placed(name, view, partitions) for name, view in fetched.items()}
         self._positions.forget_others(states.keys())
@@ -416,13 +416,13 @@ class GroupSampler:
         return dict(sorted((known | fetched).items()))
 
 
-def listed_groups(reads: BrokerReads, look: SampleState, broker: int) -> Sequence[Mapping[str, Any]] | None:
+def listed_groups(reads: BrokerReads, sample: SampleState, broker: int) -> Sequence[Mapping[str, Any]] | None:
     """Rows of the groups that a broker coordinates; None if it can't be asked, or still loads them, which is logged."""
     try:
-        return look.ask(broker, partial(reads.list_groups, broker))
+        return sample.ask(broker, partial(reads.list_groups, broker))
     except KafkaError as error:
         if is_refused(error):
-            look.refusals.note(Request.GROUPS, broker, type(error).__name__)
+            sample.refusals.note(Request.GROUPS, broker, type(error).__name__)
             return None
         log.warning("groups_unread", broker=broker, error=type(error).__name__)
         return None
@@ -466,14 +466,14 @@ def _batches(listed: Listed, names: Sequence[str]) -> Iterator[tuple[int, Sequen
 
 
 def _views(
-    reads: BrokerReads, look: SampleState, batch: Batch, reported: Reported, shard: Shard, owners: Owners
+    reads: BrokerReads, sample: SampleState, batch: Batch, reported: Reported, shard: Shard, owners: Owners
 ) -> dict[str, GroupView]:
     """Returns the views of one batch of groups; groups whose offsets can't be had are left out, and logged."""
     described: dict[str, DescribedGroup] = {}
     for kind, names in batch.described(shard).items():
-        described |= _asked(look, batch.broker, partial(describe, reads, batch.broker, kind), names)
-    offsets = _offsets(reads, look, batch)
-    now_ms = look.now_ms()
+        described |= _asked(sample, batch.broker, partial(describe, reads, batch.broker, kind), names)
+    offsets = _offsets(reads, sample, batch)
+    now_ms = sample.now_ms()
     return {
         name: view_of(
             name,
@@ -490,44 +490,46 @@ def _views(
     }
 
 
-def _offsets(reads: BrokerReads, look: SampleState, batch: Batch) -> dict[str, ShareOffsets]:
+def _offsets(reads: BrokerReads, sample: SampleState, batch: Batch) -> dict[str, ShareOffsets]:
     """What each group of a batch has committed; of share groups, how far they have read."""
     sharing = [name for name in batch.states if batch.kinds.get(name) == SHARE]
     committing = [name for name in batch.states if batch.kinds.get(name) != SHARE]
-    committed = _asked(look, batch.broker, partial(_committed, reads, look, batch.broker), committing)
-    shared = _asked(look, batch.broker, partial(share_offsets, reads, batch.broker), sharing)
+    committed = _asked(sample, batch.broker, partial(_committed, reads, sample, batch.broker), committing)
+    shared = _asked(sample, batch.broker, partial(share_offsets, reads, batch.broker), sharing)
     return committed | shared
 
 
-def _committed(reads: BrokerReads, look: SampleState, broker: int, names: list[str]) -> dict[str, ShareOffsets]:
+def _committed(reads: BrokerReads, sample: SampleState, broker: int, names: list[str]) -> dict[str, ShareOffsets]:
     """Returns the offsets of the groups that the coordinator doesn't refuse; the others are logged."""
     offsets, refused = reads.committed_offsets(broker, names)
     if offsets:
-        look.refusals.note_answer(Request.GROUPS)
+        sample.refusals.note_answer(Request.GROUPS)
     for error in sorted(set(refused.values())):
         of_error = [name for name in names if refused.get(name) == error]
         if is_refused(error):
-            look.refusals.note(Request.GROUPS, broker, error, count=len(of_error))
+            sample.refusals.note(Request.GROUPS, broker, error, count=len(of_error))
             continue
         log.warning("group_unread", group=of_error[0], count=len(of_error), error=error)
     return {name: ShareOffsets(rows) for name, rows in offsets.items()}
 
 
-def _asked(look: SampleState, broker: int, ask: Callable[[list[str]], dict[str, A]], names: list[str]) -> dict[str, A]:
+def _asked(
+    sample: SampleState, broker: int, ask: Callable[[list[str]], dict[str, A]], names: list[str]
+) -> dict[str, A]:
     """Requests a batch of groups. A broker that refuses one refuses all: the batch is halved until the one is alone."""
     if not names:
         return {}
     try:
-        return look.ask(broker, partial(ask, names))
+        return sample.ask(broker, partial(ask, names))
     except KafkaError as error:
         if is_unanswered(error):  # a smaller batch would wait as long
             log.warning("groups_unread", broker=broker, count=len(names), error=type(error).__name__)
             return {}
         if len(names) > 1:
             half = len(names) // 2
-            return _asked(look, broker, ask, names[:half]) | _asked(look, broker, ask, names[half:])
+            return _asked(sample, broker, ask, names[:half]) | _asked(sample, broker, ask, names[half:])
         if is_refused(error):
-            look.refusals.note(Request.GROUPS, broker, type(error).__name__)
+            sample.refusals.note(Request.GROUPS, broker, type(error).__name__)
         else:
             log.warning("group_unread", group=names[0], error=type(error).__name__)
         return {}

@@ -28,9 +28,19 @@ from streaming.cluster.broker_reads import EARLIEST, EARLIEST_LOCAL, LATEST, Bro
 from streaming.cluster.metadata import ClusterMetadata
 from streaming.collect.counters import PrometheusSource, read_counters
 from streaming.collect.groups import GroupSampler, listed_groups
-from streaming.collect.look import BROKERS_AT_A_TIME, Clock, RefusedRequests, Request, SampleState, is_refused
-from streaming.collect.observation import BrokerCounters, ClusterSample, CounterPair, LogDirs
 from streaming.collect.partition_table import UNKNOWN, Ints, PartitionNames, PartitionTable, SizeTable, column_at, ints
+from streaming.collect.sample import (
+    BROKERS_AT_A_TIME,
+    BrokerCounters,
+    Clock,
+    ClusterSample,
+    CounterPair,
+    LogDirs,
+    RefusedRequests,
+    Request,
+    SampleState,
+    is_refused,
+)
 from streaming.collect.shards import WHOLE, Shard
 from streaming.errors import AnotherCluster
 from streaming.settings import CollectSettings
@@ -74,11 +84,11 @@ def observe(
     """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata, and
     AnotherCluster where the brokers name another id than `kafka_cluster_id`.
 
-    `before` are the partitions of the look before: brokers are asked for fewer log starts then.
-    `now_ms` is the time at the start; `monotonic`, in seconds, measures how much later each part is read.
-    `transport` is the way to the JMX endpoints; None is the network. Of brokers and groups that are not of the `shard`
-    only what the others' rates need is read: no counters, no members. What brokers refuse for want of a right is
-    unknown; `refusals` remembers it from look to look. `prometheus` has the counters of brokers without JMX endpoint.
+    `before` are the partitions of the sample before: brokers are asked for fewer log starts then. `now_ms` is the time
+    at the start; `monotonic`, in seconds, measures how much later each part is read. `transport` is the way to the JMX
+    endpoints; None is the network. Of brokers and groups that are not of the `shard` only what the others' rates need
+    is read: no counters, no members. What brokers refuse for want of a right is unknown; `refusals` remembers it from
+    sample to sample. `prometheus` has the counters of brokers without JMX endpoint.
     """
     refusals = RefusedRequests() if refusals is None else refusals
     began_s = monotonic()
@@ -88,42 +98,44 @@ def observe(
         raise AnotherCluster(other)
     added = _replicas_added(reads, refusals)
     silent = reads.silent_brokers()
-    look = SampleState(metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time, silent=silent, refusals=refusals)
+    sample = SampleState(
+        metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time, silent=silent, refusals=refusals
+    )
     led = metadata.led_by_broker
-    endpoints = _endpoints(settings, look, shard)
+    endpoints = _endpoints(settings, sample, shard)
     ids = dict(zip(metadata.topics, metadata.topic_ids, strict=True))
-    scraped = [broker for broker in look.racks if shard.takes_broker(broker) and broker not in settings.jmx_endpoints]
+    scraped = [broker for broker in sample.racks if shard.takes_broker(broker) and broker not in settings.jmx_endpoints]
     counters: dict[int, BrokerCounters] = {}
     pairs: dict[int, CounterPair] = {}
 
     def read(broker: int) -> BrokerRead | None:
         if broker != JMX:
             settled = partial(settled_starts, before, ids, broker)
-            return _read_broker(reads, look, broker, led.get(broker, {}), settled)
-        counters.update(read_counters(endpoints, look, transport=transport))
-        pairs.update(prometheus.read(scraped, now_ms=look.now_ms()) if prometheus else {})
+            return _read_broker(reads, sample, broker, led.get(broker, {}), settled)
+        counters.update(read_counters(endpoints, sample, transport=transport))
+        pairs.update(prometheus.read(scraped, now_ms=sample.now_ms()) if prometheus else {})
         return None
 
-    asked = sorted({*look.racks, *led, *([JMX] if endpoints or prometheus else [])})
-    by_broker = {broker: row for broker, row in look.of_each(asked, read).items() if row is not None}
+    asked = sorted({*sample.racks, *led, *([JMX] if endpoints or prometheus else [])})
+    by_broker = {broker: row for broker, row in sample.of_each(asked, read).items() if row is not None}
     partitions = _partitions(metadata, added, by_broker, before)
     sizes, log_dirs = _log_dirs(by_broker, partitions)
     listed = {broker: row.groups for broker, row in by_broker.items() if row.groups is not None}
-    of_groups = groups.read(reads, settings, look, listed, partitions)
+    of_groups = groups.read(reads, settings, sample, listed, partitions)
     return ClusterSample(
-        now_ms, look.racks, partitions, sizes, log_dirs, counters, of_groups.views, of_groups.left_out,
-        look.read_ms, frozenset(look.silent), refusals.end_look(),
+        now_ms, sample.racks, partitions, sizes, log_dirs, counters, of_groups.views, of_groups.left_out,
+        sample.read_ms, frozenset(sample.silent), refusals.end_sample(),
         of_groups.partitions_left_out, of_groups.last_stable, pairs, metadata.addresses,
         of_groups.cleanup_policies,
     )  # fmt: skip
 
 
-def _endpoints(settings: CollectSettings, look: SampleState, shard: Shard) -> dict[int, str]:
+def _endpoints(settings: CollectSettings, sample: SampleState, shard: Shard) -> dict[int, str]:
     """JMX endpoints of brokers of the shard that have not failed to answer."""
     return {
         broker: url
         for broker, url in settings.jmx_endpoints.items()
-        if shard.takes_broker(broker) and broker not in look.silent
+        if shard.takes_broker(broker) and broker not in sample.silent
     }
 
 
@@ -140,24 +152,24 @@ def _replicas_added(reads: BrokerReads, refusals: RefusedRequests) -> Mapping[Pa
     return added
 
 
-def _read_broker(reads: BrokerReads, look: SampleState, broker: int, led: Led, settled: Settled) -> BrokerRead:
-    ends = _offsets(reads, look, broker, led, LATEST)
+def _read_broker(reads: BrokerReads, sample: SampleState, broker: int, led: Led, settled: Settled) -> BrokerRead:
+    ends = _offsets(reads, sample, broker, led, LATEST)
     if led:
-        look.note("offsets", broker)
-    local = _offsets(reads, look, broker, led, EARLIEST_LOCAL)
-    is_alive = broker in look.racks  # one that leads, but is not: the next metadata shows another leader
-    log_dirs = _log_dirs_of(reads, look, broker) if is_alive else None
+        sample.note("offsets", broker)
+    local = _offsets(reads, sample, broker, led, EARLIEST_LOCAL)
+    is_alive = broker in sample.racks  # one that leads, but is not: the next metadata shows another leader
+    log_dirs = _log_dirs_of(reads, sample, broker) if is_alive else None
     known, left = settled(led, local)
-    starts = (known, _offsets(reads, look, broker, left, EARLIEST))
-    return BrokerRead(ends, starts, local, log_dirs, listed_groups(reads, look, broker) if is_alive else None)
+    starts = (known, _offsets(reads, sample, broker, left, EARLIEST))
+    return BrokerRead(ends, starts, local, log_dirs, listed_groups(reads, sample, broker) if is_alive else None)
 
 
-def _offsets(reads: BrokerReads, look: SampleState, broker: int, led: Led, timestamp: int) -> TopicRows | None:
+def _offsets(reads: BrokerReads, sample: SampleState, broker: int, led: Led, timestamp: int) -> TopicRows | None:
     """Returns the offsets of those partitions of `led` that the broker still leads."""
     if not led:
         return None
     try:
-        rows = look.ask(broker, partial(reads.leader_offsets, broker, led, timestamp))
+        rows = sample.ask(broker, partial(reads.leader_offsets, broker, led, timestamp))
     except KafkaError as error:
         log.warning("offsets_unread", broker=broker, error=type(error).__name__)
         return None
@@ -168,20 +180,20 @@ def _offsets(reads: BrokerReads, look: SampleState, broker: int, led: Led, times
     return rows
 
 
-def _log_dirs_of(reads: BrokerReads, look: SampleState, broker: int) -> Sequence[LogDirRows] | None:
+def _log_dirs_of(reads: BrokerReads, sample: SampleState, broker: int) -> Sequence[LogDirRows] | None:
     try:
-        rows = look.ask(broker, partial(reads.log_dirs, broker))
+        rows = sample.ask(broker, partial(reads.log_dirs, broker))
     except KafkaError as error:
         if not is_refused(error):
             log.warning("log_dirs_unread", broker=broker, error=type(error).__name__)
             return None
-        look.refusals.note(Request.LOG_DIRS, broker, type(error).__name__)
+        sample.refusals.note(Request.LOG_DIRS, broker, type(error).__name__)
         return ()
     if not rows:  # old brokers refuse without an error: a broker has one at least
-        look.refusals.note(Request.LOG_DIRS, broker, "none shown")
+        sample.refusals.note(Request.LOG_DIRS, broker, "none shown")
         return ()
-    look.refusals.note_answer(Request.LOG_DIRS)
-    look.note("sizes", broker)
+    sample.refusals.note_answer(Request.LOG_DIRS)
+    sample.note("sizes", broker)
     return rows
 
 

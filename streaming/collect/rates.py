@@ -9,7 +9,7 @@ moments at which the broker itself was read: one that hangs makes those read aft
 How many bytes a record has is learned from observations between which a log only grew. A log that has lost segments
 does not show what was written, and its mean record may be of another size than those written now. Compaction leaves
 gaps in the offsets besides, so the mean is too small there. What a log grew by, for each offset that was appended, is
-right in both cases, so it is kept from look to look.
+right in both cases, so it is kept from sample to sample.
 
 Rates stand in columns, NaN for unknown, one row for each replica; a partition's rates are in the order of its table.
 """
@@ -22,19 +22,20 @@ import numpy.typing as npt
 
 from assignor_core.live import NO_LEADER
 from streaming.collect.bytes_out import bytes_out_per_sec, read_without_commits
-from streaming.collect.observation import ClusterSample, Part, bytes_in_per_sec
 from streaming.collect.partition_table import UNKNOWN, Flags, Floats, Ints, PartitionTable, column_at, ints, positions
+from streaming.collect.sample import ClusterSample, Part, bytes_in_per_sec
 from streaming.collect.shards import WHOLE, Shard
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
 
 WEIGHT_KEPT = 0.75
-"""What was learned before counts so much less at each look: records written now count most."""
+"""What was learned before counts so much less at each sample: records written now count most."""
 ENOUGH_RECORDS = 100
 """Sizes are read some milliseconds after offsets: over fewer records the bytes of one are no better than the mean."""
 LEAST_SHARE = 0.5
 """A log that grew by less than this share of what its records had before may have lost something meanwhile."""
 DOUBTED_MAX = 3
-"""A log that seems to have lost something at so many looks in a row has lost nothing: its records have become smaller.
+"""A log that seems to have lost something at so many samples in a row has lost nothing: its records have become
+smaller.
 """
 LEADER, FOLLOWER = "leader", "follower"
 BrokerRates = Mapping[str, float | None]
@@ -45,10 +46,10 @@ and is in no other figure.
 
 @dataclass(frozen=True, eq=False)
 class LogGrowth:
-    """How the leader's log of each partition of the later of two looks differs from the earlier one."""
+    """How the leader's log of each partition of the later of two samples differs from the earlier one."""
 
     earlier: Ints
-    """Row of each partition at the earlier look; UNKNOWN where it was not there, or its topic was re-created."""
+    """Row of each partition at the earlier sample; UNKNOWN where it was not there, or its topic was re-created."""
     appended: Ints
     """Records appended to each partition; UNKNOWN where the number isn't known."""
     grown_bytes: Ints
@@ -63,23 +64,23 @@ class LogGrowth:
 
 @dataclass(frozen=True, eq=False)
 class RecordBytes:
-    """What is learned of the partitions of a look, in their order; `records` is 0 where nothing is."""
+    """What is learned of the partitions of a sample, in their order; `records` is 0 where nothing is."""
 
     partitions: PartitionTable
     growth: LogGrowth
-    """Since the look before."""
+    """Since the sample before."""
     grown_bytes: Floats
     records: Floats
     doubted: Ints
-    """Looks in a row whose growth may hide a loss; 0 where the newest one was taken as it is."""
+    """Snapshots in a row whose growth may hide a loss; 0 where the newest one was taken as it is."""
     compacts: Flags
     """Whether the log has become smaller while its first offset stayed: that is compaction."""
 
     @property
     def grown(self) -> Flags:
-        """Whether the growth since the look before is what was written.
+        """Whether the growth since the sample before is what was written.
 
-        Not of a compacted log, once its records are known: any look may hide a loss. Nor of one that loses segments,
+        Not of a compacted log, once its records are known: any sample may hide a loss. Nor of one that loses segments,
         where the growth is doubtful: offsets are read a moment before sizes.
         """
         begins_later = self.partitions.local_start > 0
@@ -224,11 +225,11 @@ def replica_rates(
     unread: Floats | None = None,
 ) -> ReplicaRateTable:
     """Rates of every replica of a known partition that `after` shows on brokers of the shard; none without time between
-    the looks.
+    the samples.
 
-    `known` is what was learned of records up to `after`; None: these two looks are all there is. `followers_known`:
-    looks before have shown that followers serve consumers. `own_topics` are the topics that the pipeline reads.
-    `unread` is that of the table of the look before.
+    `known` is what was learned of records up to `after`; None: these two samples are all there is. `followers_known`:
+    samples before have shown that followers serve consumers. `own_topics` are the topics that the pipeline reads.
+    `unread` is that of the table of the sample before.
     """
     partitions, sizes = after.partitions, after.sizes
     row = partitions.rows_of(sizes.names)

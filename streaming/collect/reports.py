@@ -24,7 +24,6 @@ import numpy.typing as npt
 
 from assignor_core.live import PartitionKey
 from streaming.collect.group_table import GroupTable, GroupView, Owner
-from streaming.collect.observation import ClusterSample
 from streaming.collect.partition_table import UNKNOWN, Floats, Ints, PartitionTable, column_at, known_or_none
 from streaming.collect.rates import (
     FOLLOWER,
@@ -36,6 +35,7 @@ from streaming.collect.rates import (
     learned,
     replica_rates,
 )
+from streaming.collect.sample import ClusterSample
 from streaming.collect.shards import WHOLE, Shard
 from streaming.contract import RECORD_VERSION
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN
@@ -61,7 +61,7 @@ class DueRates:
 
 @dataclass(frozen=True, slots=True)
 class HeldRates:
-    """Rates of a look, and how much time of each row is not reported yet; 0 where all is."""
+    """Rates of a sample, and how much time of each row is not reported yet; 0 where all is."""
 
     rates: ReplicaRateTable
     time_ms: int
@@ -70,7 +70,7 @@ class HeldRates:
 
 @dataclass(frozen=True, slots=True)
 class DueGroups:
-    """Groups that are reported as a look has seen them."""
+    """Groups that are reported as a sample has seen them."""
 
     seen: ClusterSample
     names: Collection[str]
@@ -78,37 +78,37 @@ class DueGroups:
 
 @dataclass(frozen=True, slots=True)
 class HeldGroups:
-    """A look, and the groups of it that are not reported."""
+    """A sample, and the groups of it that are not reported."""
 
     seen: ClusterSample
     names: frozenset[str]
 
 
 def all_of(rates: ReplicaRateTable, time_ms: int, interval_ms: int) -> DueRates:
-    """Every row of a look."""
+    """Every row of a sample."""
     return DueRates(rates, np.arange(len(rates)), time_ms, np.full(len(rates), interval_ms))
 
 
 def due_rates(
     held: HeldRates | None, rates: ReplicaRateTable, time_ms: int, interval_ms: int, *, window_ms: int, next_ms: int
 ) -> tuple[list[DueRates], HeldRates]:
-    """(What is reported at the look at `time_ms`, in this order; what is held back after it).
+    """(What is reported at the sample of `time_ms`, in this order; what is held back after it).
 
-    `interval_ms` is the time since the look of `held`; `next_ms` is when the next look is expected.
+    `interval_ms` is the time since the sample of `held`; `next_ms` is when the next sample is expected.
     """
     if held is None:
         return [all_of(rates, time_ms, interval_ms)], HeldRates(rates, time_ms, np.zeros(len(rates), np.int64))
     before = _places_before(held.rates, rates)
     same = _same_figures(held.rates, rates, before)
     if held.time_ms // window_ms != time_ms // window_ms:
-        late = held.held_ms > 0  # the look came later than expected
+        late = held.held_ms > 0  # the sample came later than expected
         carried = np.zeros(len(rates), np.int64)
     else:
         late = held.held_ms > 0
         late[before[same]] = False
         carried = np.where(same, held.held_ms[np.maximum(before, 0)] if len(held.held_ms) else 0, 0)
     covered_ms = carried + interval_ms
-    # A record weighs by two windows at most: a look that alone covers more than one is not added to others.
+    # A record weighs by two windows at most: a sample that alone covers more than one is not added to others.
     is_last = time_ms // window_ms != next_ms // window_ms or interval_ms > window_ms
     reported = np.flatnonzero(~same | is_last)
     due = [DueRates(rates, reported, time_ms, covered_ms[reported])]
@@ -123,14 +123,14 @@ def due_rates(
 def due_groups(
     held: HeldGroups | None, seen: ClusterSample, *, window_ms: int, next_ms: int
 ) -> tuple[list[DueGroups], HeldGroups]:
-    """(What is reported of groups at this look, in this order; what is held back after it)."""
+    """(What is reported of groups at this sample, in this order; what is held back after it)."""
     everything = DueGroups(seen, seen.groups)
     if held is None:
         return [everything], HeldGroups(seen, frozenset())
     is_first = held.seen.time_ms // window_ms != seen.time_ms // window_ms
     is_last = seen.time_ms // window_ms != next_ms // window_ms
     still = _unchanged_groups(held.seen, seen)
-    # The last look that showed what a group no longer has; at the first of a window, as the last came late.
+    # The last sample that showed what a group no longer has; at the first of a window, as the last came late.
     late = set(held.names) if is_first else held.names - still
     due = [DueGroups(held.seen, late)] if late else []
     if is_first or is_last:
@@ -165,7 +165,7 @@ def _unchanged_groups(before: ClusterSample, after: ClusterSample) -> frozenset[
 
 
 def _places_before(held: ReplicaRateTable, rates: ReplicaRateTable) -> Ints:
-    """Returns the place of each replica in the rates of the look before; UNKNOWN where the replica is new."""
+    """Returns the place of each replica in the rates of the sample before; UNKNOWN where the replica is new."""
     rows = held.partitions.rows_of(rates.partitions.names)[rates.row] if len(rates) else rates.row
     return np.where(rows >= 0, held.place_of(np.maximum(rows, 0), rates.broker), UNKNOWN)
 
@@ -173,7 +173,7 @@ def _places_before(held: ReplicaRateTable, rates: ReplicaRateTable) -> Ints:
 def _same_figures(
     held: ReplicaRateTable, rates: ReplicaRateTable, before: Ints
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether a record of each replica would have the same figures as at the look before."""
+    """Whether a record of each replica would have the same figures as at the sample before."""
     if not len(held):
         return np.zeros(len(rates), bool)
     was = np.maximum(before, 0)
@@ -189,7 +189,7 @@ def _same_figures(
 def broker_records(
     cluster: str, before: ClusterSample, after: ClusterSample, brokers: Mapping[int, BrokerRates]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) of the totals of each broker; none where the clock has stepped back between the looks."""
+    """(key, value) of the totals of each broker; none where the clock has stepped back between the samples."""
     if after.time_ms <= before.time_ms:
         return
     for broker, totals in sorted(brokers.items()):
@@ -382,13 +382,13 @@ class RecordMaker:
 
     @property
     def partitions_before(self) -> PartitionTable | None:
-        """Partitions of the look that the next look is compared with; None before the first."""
+        """Partitions of the sample that the next sample is compared with; None before the first."""
         return None if self._known.before is None else self._known.before.partitions
 
     def of(self, after: ClusterSample) -> Iterator[tuple[str, Records]]:
-        """Records of a look by topic; the first look has no rates, as these need two.
+        """Records of a sample by topic; the first sample has no rates, as these need two.
 
-        Until `arrived` is called, the next look is compared with the one before.
+        Until `arrived` is called, the next sample is compared with the one before.
         """
         known, held, of_records = self._known, None, None
         before, followers_serve, unread = known.before, known.followers_serve, known.unread
@@ -410,7 +410,7 @@ class RecordMaker:
         self._made = _KnownSamples(after, held, held_groups, of_records, followers_serve, unread)
 
     def arrived(self) -> None:
-        """The records made last have been sent: the next look is compared with theirs."""
+        """The records made last have been sent: the next sample is compared with theirs."""
         self._known = self._made
 
     def _due_groups(self, after: ClusterSample) -> tuple[list[DueGroups], HeldGroups | None]:

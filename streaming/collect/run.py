@@ -19,10 +19,9 @@ from streaming.cluster.record_sender import PythonSender, RecordSender
 from streaming.cluster.topics import create_input_topics
 from streaming.collect.counters import PrometheusSource
 from streaming.collect.groups import GroupSampler
-from streaming.collect.look import RefusedRequests
-from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.collect.reports import RecordMaker
+from streaming.collect.sample import ClusterSample, RefusedRequests
 from streaming.collect.shards import Shard
 from streaming.errors import AnotherCluster, ClusterUnreachable, RebalancerError, TableUnavailable
 from streaming.runtime import clocks
@@ -73,9 +72,9 @@ def _collect(settings: Settings, stopping: threading.Event) -> int:
 
 
 def pause_s(took_s: float, interval_s: float) -> float:
-    """Seconds from the end of a look to the beginning of the next one. Looks never overlap.
+    """Seconds from the end of a sample to the beginning of the next one. Samples never overlap.
 
-    Where a look takes longer than the interval, the brokers rest for a tenth of its time: the interval is stretched.
+    Where a sample takes longer than the interval, the brokers rest for a tenth of its time: the interval is stretched.
     """
     return interval_s - took_s if took_s <= interval_s else took_s * REST_SHARE
 
@@ -127,7 +126,7 @@ class Collector:
     def sample(self, *, now_ms: int) -> int:
         """One observation; returns the number of records that the brokers acknowledged.
 
-        0 where reading failed; the first look has no rates, as these need two.
+        0 where reading failed; the first sample has no rates, as these need two.
         """
         try:
             after = observe(
@@ -147,7 +146,7 @@ class Collector:
         return written
 
     def _log_traffic(self, records: int) -> None:
-        """What the look has asked of the brokers: requests besides JMX and Produce."""
+        """What the sample has asked of the brokers: requests besides JMX and Produce."""
         traffic = self._admin.traffic.taken().values()
         log.debug(
             "sampled",

@@ -1,7 +1,7 @@
 """Acts of people: at the command line, and by HTTP through serve, by the journal and the planning of the commands.
 
 An approval, an abort or a note is a row: the control that holds the lease acts on it, now or after a take-over. Each
-act has a row in `audit` before it and one after it.
+act has a row in `audit` before it and one after it. A command shows for whom an approval waits.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from streaming.runtime import clocks
 from streaming.runtime.accounts import Role
 from streaming.runtime.own_process import os_user
 from streaming.serve.access import Person
-from streaming.serve.api.audit import Act, Audit, Outcome
+from streaming.serve.api.audit import Act, ActOutcome, Audit
 from streaming.settings import Settings
 from streaming.tables import TableReader, of_cluster, to_ms
 from streaming.views.approvals import check_begins_ms, waits_for
@@ -33,6 +33,15 @@ if TYPE_CHECKING:
     from assignor_core.proposed_plan import KeptPlan, ProposedPlan
     from assignor_core.restart import RestartCheck
     from streaming.views.intents import Intent
+from typing import TYPE_CHECKING
+
+from assignor_core.maintenance import may_act, next_opening
+from streaming.commands.console import echo
+from streaming.commands.in_words import duration_text
+from streaming.commands.options import in_use
+from streaming.control.policies import maintenance_windows
+from streaming.settings import ControlSettings
+from streaming.views.approvals import instant_text
 
 COMMAND_LINE = "command line"
 
@@ -43,7 +52,7 @@ class JournalActions:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def make_plan(self, *, now_ms: int) -> Outcome:
+    def make_plan(self, *, now_ms: int) -> ActOutcome:
         """The plan that control would make, of the newest windows and the placement as it is."""
         from streaming.control.planning import propose_and_keep
         from streaming.control.policies import policy_on
@@ -61,7 +70,7 @@ class JournalActions:
             )
         return planned(proposed)
 
-    def approve(self, plan_id: str, by: str, *, now_ms: int, begins_ms: int | None = None) -> Outcome:
+    def approve(self, plan_id: str, by: str, *, now_ms: int, begins_ms: int | None = None) -> ActOutcome:
         """Approve once: an open execution of the plan stands, and one that has ended is not repeated. The execution
         begins no earlier than `begins_ms`. Raises RefusedForSafety for a person who has approved before.
         """
@@ -75,19 +84,23 @@ class JournalActions:
                 raise UsageProblem(f"begins_ms: {error}") from None
         journal = journal_of(self._settings)
         if plan_id not in plan_ids(self._reader(), self._cluster, plan_id):
-            return Outcome("unknown", f"plan {plan_id!r}: is unknown", 404)
+            return ActOutcome("unknown", f"plan {plan_id!r} is unknown: /api/v1/plans lists those that are stored", 404)
         try:
             kept = journal.plan(plan_id)
         except (CoreError, KeyError, TypeError, ValueError) as error:
-            detail = f"the plan can't be read: {type(error).__name__}: {error}"
-            return Outcome("unreadable", detail, 409)
+            detail = f"plan {plan_id[:12]} can't be read, so make a new one: {type(error).__name__}: {error}"
+            return ActOutcome("unreadable", detail, 409)
         earlier = approved_before(journal.executions(now_ms=now_ms), kept)
         if earlier is not None and not earlier.needs_approval:
             return _approved_before(earlier, now_ms)
         if expired(kept, now_ms, None if earlier is None else earlier.begins_ms) is not None:
-            return Outcome("expired", "the plan has expired: make a new one", 409, {"expires_ms": kept.expires_ms})
+            return ActOutcome(
+                "expired", f"plan {plan_id[:12]} has expired: make a new one", 409, {"expires_ms": kept.expires_ms}
+            )
         if not kept.plan.movement_count:
-            return Outcome("nothing_to_move", "the plan moves nothing", 409)
+            return ActOutcome(
+                "nothing_to_move", f"plan {plan_id[:12]} moves nothing, so there is nothing to approve", 409
+            )
         before = journal.open_executions(now_ms=now_ms)
         execution, is_new = journal.approve_once(kept, by, now_ms=now_ms, begins_ms=begins_ms)
         if not is_new:
@@ -95,31 +108,33 @@ class JournalActions:
         name, waits = execution.execution_id, waits_for(execution, now_ms)
         if execution.needs_approval:
             detail = f"execution {name} {waits}: another person has to approve it"
-            return Outcome("needs_approval", detail, fields=_named(execution))
+            return ActOutcome("needs_approval", detail, fields=_named(execution))
         ahead = [row for row in before if row.has_turn(now_ms)]
         turn = f" after execution {ahead[-1].execution_id}" if ahead else ""
         time = f" and {waits}" if waits else ""
         detail = f"execution {name} is approved{time}; {self._who_carries_out(now_ms)}{turn}"
-        return Outcome("accepted", detail, fields=_named(execution))
+        return ActOutcome("accepted", detail, fields=_named(execution))
 
-    def abort(self, execution_id: str, by: str, *, now_ms: int) -> Outcome:
+    def abort(self, execution_id: str, by: str, *, now_ms: int) -> ActOutcome:
         """Ask to stop; one that has ended stays as it is."""
         from streaming.control.wiring import journal_of
 
         execution = read_execution_of(self._reader(), self._cluster, execution_id)
         if execution is None:
-            return Outcome("unknown", f"execution {execution_id!r}: is unknown", 404)
+            return ActOutcome(
+                "unknown", f"execution {execution_id!r} is unknown: /api/v1/executions lists those that are stored", 404
+            )
         if execution.ended:
             detail = f"execution {execution_id} has ended, {_end(execution)}: nothing is left to stop"
-            return Outcome("already_ended", detail, 409, _named(execution))
+            return ActOutcome("already_ended", detail, 409, _named(execution))
         if execution.abort_requested:
-            detail = f"execution {execution_id} was asked to stop before"
-            return Outcome("already_requested", detail, fields=_named(execution))
+            detail = f"execution {execution_id} was already asked to stop: nothing was changed"
+            return ActOutcome("already_requested", detail, fields=_named(execution))
         journal_of(self._settings).request_abort(execution, by, now_ms=now_ms)
         detail = f"execution {execution_id} is asked to stop; {self._who_carries_out(now_ms)}"
-        return Outcome("abort_asked", detail, fields=_named(execution))
+        return ActOutcome("abort_asked", detail, fields=_named(execution))
 
-    def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+    def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         """A plan that empties the broker; if it is carried out, the broker is noted first, so that it stays empty."""
         from streaming.commands.lifecycle import plan_for_brokers, why_not_emptied
         from streaming.control.policies import relief_policy
@@ -132,11 +147,11 @@ class JournalActions:
             return made
         unfit = why_not_emptied((broker,), proposed)
         if unfit is not None:
-            return Outcome("can_not_be_emptied", unfit, 409, made.fields)
-        nothing = Outcome("drained", f"broker {broker} is noted for drain and holds nothing", fields=made.fields)
+            return ActOutcome("can_not_be_emptied", unfit, 409, made.fields)
+        nothing = ActOutcome("drained", f"broker {broker} is noted for drain and holds nothing", fields=made.fields)
         return self._noted_and_approved(broker, Intent.DRAIN, by, proposed, nothing, now_ms=now_ms)
 
-    def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+    def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         """A plan that gives the broker its share; if it is carried out, a drain of the broker ends first."""
         from streaming.commands.lifecycle import plan_for_brokers
         from streaming.views.intents import Intent
@@ -145,17 +160,17 @@ class JournalActions:
         made = planned(proposed)
         if not carry_out:
             return made
-        nothing = Outcome("added", f"broker {broker} is noted for use and has its share", fields=made.fields)
+        nothing = ActOutcome("added", f"broker {broker} is noted for use and has its share", fields=made.fields)
         return self._noted_and_approved(broker, Intent.USE, by, proposed, nothing, now_ms=now_ms)
 
-    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         """A plan that takes all leadership off the broker; if it is carried out, the broker is noted first."""
         from streaming.commands.demotion import plan_demotion
 
         proposed, orders = plan_demotion(self._settings, (broker,), keep=self._keeping(now_ms))
         return self._reordered("demote", broker, by, proposed, orders[broker], carry_out=carry_out, now_ms=now_ms)
 
-    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         """A plan that brings back the order of replicas of before; if it is carried out, the demotion ends first."""
         from streaming.commands.demotion import plan_undemotion
 
@@ -172,7 +187,7 @@ class JournalActions:
         *,
         carry_out: bool,
         now_ms: int,
-    ) -> Outcome:
+    ) -> ActOutcome:
         """The plan of `demote` or `undemote`, carried out where that is wanted and nothing is in the way.
 
         `demotions` are the plans that hold the order of before, for the broker's row.
@@ -185,10 +200,10 @@ class JournalActions:
             return made
         problem = unfit(action, (broker,), proposed)
         if problem is not None:
-            return Outcome(f"can_not_be_{action}d", problem, 409, made.fields)
+            return ActOutcome(f"can_not_be_{action}d", problem, 409, made.fields)
         intent = Intent.DEMOTE if action == "demote" else Intent.USE
         done = f"broker {broker} is noted for {intent.value}, and no order of replicas has to change"
-        nothing = Outcome(f"{action}d", done, fields=made.fields)
+        nothing = ActOutcome(f"{action}d", done, fields=made.fields)
         return self._noted_and_approved(broker, intent, by, proposed, nothing, now_ms=now_ms, demotions=demotions)
 
     def _noted_and_approved(
@@ -197,11 +212,11 @@ class JournalActions:
         intent: "Intent",
         by: str,
         proposed: "ProposedPlan",
-        nothing: Outcome,
+        nothing: ActOutcome,
         *,
         now_ms: int,
         demotions: tuple[str, ...] | None = None,
-    ) -> Outcome:
+    ) -> ActOutcome:
         """Note what the broker is for, then approve its plan; `nothing` is the outcome of a plan without movements.
 
         Control cordons and uncordons as the note wants, before it carries out the plan.
@@ -220,20 +235,20 @@ class JournalActions:
         if not proposed.plan.movement_count:
             return nothing
         approved = self.approve(proposed.plan.plan_id, by, now_ms=now_ms)
-        return Outcome(approved.state, approved.detail, approved.status, {**nothing.fields, **approved.fields})
+        return ActOutcome(approved.state, approved.detail, approved.status, {**nothing.fields, **approved.fields})
 
-    def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:
+    def undrain(self, broker: int, by: str, *, now_ms: int) -> ActOutcome:
         """Note that the broker takes its share again."""
         from streaming.control.intents import note_intent
         from streaming.views.intents import Intent, drained_brokers
 
         if broker not in drained_brokers(self._reader(), self._cluster):
-            return Outcome("not_drained", f"broker {broker} is not drained: nothing was changed")
+            return ActOutcome("not_drained", f"broker {broker} is not drained: nothing was changed")
         note_intent(self._settings.storage.tables, self._cluster, broker, Intent.USE, by, now_ms=now_ms)
-        return Outcome("undrained", f"broker {broker} may get replicas again; nothing was moved")
+        return ActOutcome("undrained", f"broker {broker} may get replicas again; nothing was moved")
 
     def restart_check(self, broker: int) -> "RestartCheck":
-        """What a restart of the broker would do, by a look at the cluster; changes nothing."""
+        """What a restart of the broker would do, by a snapshot of the cluster; changes nothing."""
         from streaming.commands.restart_check import checked
 
         return checked(self._settings, broker)
@@ -264,25 +279,25 @@ def who_carries_out(settings: Settings, *, now_ms: int) -> str:
     return "no control holds the lease: it waits until one runs"
 
 
-def planned(proposed: "ProposedPlan") -> Outcome:
+def planned(proposed: "ProposedPlan") -> ActOutcome:
     """What came of an act that was to make a plan."""
     plan = proposed.plan
     fields: dict[str, Any] = {"movement_count": plan.movement_count, "bytes_to_move": round(plan.bytes_to_move)}
     if not plan.movement_count:
-        return Outcome("nothing_to_move", "the plan moves nothing and is not kept", fields=fields)
+        return ActOutcome("nothing_to_move", "the plan moves nothing and is not kept", fields=fields)
     moves = counted(plan.movement_count, "movement", "movements")
     detail = f"{moves}, {plan.bytes_to_move:,.0f} bytes; nothing moves until it is approved"
-    return Outcome("planned", detail, fields={"plan_id": plan.plan_id, **fields})
+    return ActOutcome("planned", detail, fields={"plan_id": plan.plan_id, **fields})
 
 
-def _approved_before(execution: Execution, now_ms: int) -> Outcome:
+def _approved_before(execution: Execution, now_ms: int) -> ActOutcome:
     if execution.ended:
         detail = f"execution {execution.execution_id} of this plan has ended, {_end(execution)}: make a new plan"
-        return Outcome("already_ended", detail, 409, _named(execution))
+        return ActOutcome("already_ended", detail, 409, _named(execution))
     waits = None if execution.abort_requested else waits_for(execution, now_ms)
     time = f" and {waits}" if waits else ""
     detail = f"execution {execution.execution_id} of this plan is {execution.phase}{time}"
-    return Outcome("already_approved", detail, fields=_named(execution))
+    return ActOutcome("already_approved", detail, fields=_named(execution))
 
 
 def _named(execution: Execution) -> dict[str, Any]:
@@ -303,11 +318,11 @@ def person() -> str:
 class Noted:
     """An act that has begun; `outcome` is what is noted when it has ended."""
 
-    outcome: Outcome
+    outcome: ActOutcome
 
 
 @contextmanager
-def noted(settings: Settings, action: str, target: str, outcome: Outcome) -> Iterator[Noted]:
+def noted(settings: Settings, action: str, target: str, outcome: ActOutcome) -> Iterator[Noted]:
     """Note in `audit` that an act begins, and at the end what came of it: `outcome`, or why it failed.
 
     Raises TableUnavailable where the act can't be noted: then it must not be done.
@@ -318,7 +333,7 @@ def noted(settings: Settings, action: str, target: str, outcome: Outcome) -> Ite
     act = Act(action, target, who, uuid.uuid4().hex, digest)
     audit = Audit(settings.storage.tables, settings.kafka.cluster_name)
 
-    def end(outcome: Outcome) -> None:
+    def end(outcome: ActOutcome) -> None:
         answer = {"state": outcome.state, "detail": outcome.detail, **outcome.fields}
         audit.end(act, outcome, answer, now_ms=clocks.now_ms())
 
@@ -326,7 +341,7 @@ def noted(settings: Settings, action: str, target: str, outcome: Outcome) -> Ite
     try:
         yield begun
     except BaseException as error:
-        failed = Outcome("failed", f"{type(error).__name__}: {error}", 500)
+        failed = ActOutcome("failed", f"{type(error).__name__}: {error}", 500)
         with suppress(TableUnavailable):
             end(failed)
         raise
@@ -359,3 +374,32 @@ def approved_before(executions: Sequence[Execution], kept: "KeptPlan") -> Execut
     """
     of_plan = reversed(executions_of(executions, kept))
     return next((row for row in of_plan if not row.ended or row.approved_ms >= kept.created_ms), None)
+
+
+def show_time(control: ControlSettings, begins_ms: int | None) -> None:
+    """Shows when a plan that is approved now is to begin; None stands for at once."""
+    now_ms = clocks.now_ms()
+    if begins_ms is not None:
+        wait = duration_text(max(0, begins_ms - now_ms))
+        echo(f"The plan begins in {wait}, at {instant_text(begins_ms)} or later. If it no longer fits, it is refused.")
+    hours, at_ms = maintenance_windows(control), now_ms if begins_ms is None else begins_ms
+    if not may_act(hours, at_ms):
+        when = "" if begins_ms is None else " at that time"
+        echo(f"No maintenance window is open{when}: this plan does not wait for {next_opening(hours, at_ms)}.")
+
+
+def is_left_to_control(execution: "Execution", settings: Settings) -> bool:
+    """Whether the execution must not begin now, as it waits for its time or for approvals; shows that, and what to do.
+
+    The command that has approved it does not wait: control begins it, or a command that works in place of control.
+    """
+    now_ms = clocks.now_ms()
+    waits = None if execution.abort_requested else waits_for(execution, now_ms)
+    if waits is None:
+        return False
+    name = execution.execution_id
+    then = who_carries_out(settings, now_ms=now_ms)
+    if execution.needs_approval:
+        then = f"another person has to approve it: rebalancer apply {execution.plan_id[:12]}{in_use()}"
+    echo(f"execution {name} {waits}; {then}; to cancel it: rebalancer abort {name}{in_use()}")
+    return True

@@ -123,7 +123,7 @@ def _applied(
     """
     from streaming.cluster.clients import admin_client
     from streaming.cluster.permissions import check_may_execute
-    from streaming.commands.approving import is_left_to_control, show_time
+    from streaming.commands.acting import is_left_to_control, show_time
     from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging
@@ -165,9 +165,9 @@ def _approved(
 ) -> "Execution":
     """The execution of the plan, which is stored first if it is not; it begins no earlier than at `begins_ms`."""
     from streaming.commands.acting import noted, person
-    from streaming.serve.api.audit import Outcome
+    from streaming.serve.api.audit import ActOutcome
 
-    accepted = Outcome("accepted", "the plan is approved")
+    accepted = ActOutcome("accepted", "the plan is approved")
     with noted(settings, "approve", approved.plan.plan_id, accepted) as act:
         if not is_stored:
             approved = journal.write_plan(approved.proposed, decision=None, now_ms=clocks.now_ms())
@@ -371,10 +371,10 @@ class _Following:
     def ask_to_stop(self, execution: "Execution") -> None:
         """Write the request of the person at this command line."""
         from streaming.commands.acting import noted, person
-        from streaming.serve.api.audit import Outcome
+        from streaming.serve.api.audit import ActOutcome
 
         detail = f"execution {execution.execution_id} is asked to stop"
-        with noted(self._settings, "abort", execution.execution_id, Outcome("abort_asked", detail)):
+        with noted(self._settings, "abort", execution.execution_id, ActOutcome("abort_asked", detail)):
             self._journal.request_abort(execution, person(), now_ms=clocks.now_ms())
 
     def _new_carrier(self) -> "Carrier":
@@ -384,7 +384,7 @@ class _Following:
 
         # One for all carriers: it knows for how long the markers of others have stood still.
         self._marker = self._marker or ClusterMarker(self._cluster, self._lease)
-        executor = executors_of(self._cluster, self._journal, self._settings, self._lease.look_age)
+        executor = executors_of(self._cluster, self._journal, self._settings, self._lease.snapshot_age)
         return Carrier(executor, self._journal, self._marker)
 
     def _show_progress(self, execution: "Execution") -> None:

@@ -56,7 +56,7 @@ class Finding:
 
 
 class DescribedOnce(PartlyShownCluster):
-    """All checks judge one look at the whole cluster; it is asked again only after a failure."""
+    """All checks judge one snapshot of the whole cluster; the cluster is read again only after a failure."""
 
     _live: LiveCluster | None = None
 
@@ -148,8 +148,8 @@ def _rights(admin: Any, settings: Settings, roles: tuple[str, ...], wanted: Leve
             return
         lacking += missing
         observes = role == "control" and settings.control.mode == "observe"
-        needed = [row for row in missing if wanted.includes(row.need.level)]
-        yield permissions_finding(role, [row for row in needed if not (observes and row.need.operation in ALTERING)])
+        needed = [row for row in missing if wanted.includes(row.right.level)]
+        yield permissions_finding(role, [row for row in needed if not (observes and row.right.operation in ALTERING)])
     yield level_finding(lacking, roles, mode=settings.control.mode, wanted=wanted)
 
 

@@ -235,12 +235,12 @@ def _note(settings: Settings, intent: "Intent", action: str, orders: "Orders") -
     from streaming.commands.acting import noted, person
     from streaming.commands.console import echo
     from streaming.control.intents import note_intent
-    from streaming.serve.api.audit import Outcome
+    from streaming.serve.api.audit import ActOutcome
 
     root, cluster_name = settings.storage.tables, settings.kafka.cluster_name
     for broker, plans in orders.items():
         done = f"broker {broker} is noted for {intent.value}"
-        with noted(settings, action, str(broker), Outcome("noted", done)):
+        with noted(settings, action, str(broker), ActOutcome("noted", done)):
             note_intent(root, cluster_name, broker, intent, person(), now_ms=clocks.now_ms(), demotions=plans)
         echo(done, err=True)
 

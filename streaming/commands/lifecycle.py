@@ -46,7 +46,7 @@ apply_option = click.option("--apply", "carry_out", is_flag=True, help="Carry ou
 yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 brokers_argument = click.argument("brokers", metavar="BROKER...", type=int, nargs=-1, required=True)
 log_dir_option = click.option("--log-dir", metavar="PATH", help="Only this log dir of the broker.")
-CORDON_LOOKS = 20
+CORDON_READS = 20
 CORDON_PAUSE_S = 0.5
 """Brokers hear of a changed setting a moment later."""
 
@@ -157,7 +157,7 @@ def _note(settings: Settings, brokers: tuple[int, ...], intent: "Intent", action
     from streaming.commands.acting import noted, person
     from streaming.control.cordons import STILL_CORDONED, settle, to_cordon
     from streaming.control.intents import note_intent
-    from streaming.serve.api.audit import Outcome
+    from streaming.serve.api.audit import ActOutcome
     from streaming.tables import TableReader
     from streaming.views.intents import Intent, cordons_of, newest_intents
 
@@ -169,7 +169,7 @@ def _note(settings: Settings, brokers: tuple[int, ...], intent: "Intent", action
             cordons = to_cordon(cluster, before, brokers)
     for broker in brokers:
         done, ours = f"broker {broker} is noted for {intent.value}", cordons.get(broker, ())
-        with noted(settings, action, str(broker), Outcome("noted", done)):
+        with noted(settings, action, str(broker), ActOutcome("noted", done)):
             note_intent(root, cluster_name, broker, intent, person(), now_ms=clocks.now_ms(), cordons=ours)
         echo(done, err=True)
     reader.look_again()
@@ -178,7 +178,7 @@ def _note(settings: Settings, brokers: tuple[int, ...], intent: "Intent", action
         return
     with live_cluster(settings) as cluster:
         problems = settle(cluster, reader, cluster_name, brokers)
-        for _ in range(CORDON_LOOKS):
+        for _ in range(CORDON_READS):
             late = [broker for broker, why in problems.items() if why == STILL_CORDONED]
             if not late:
                 break
@@ -294,14 +294,14 @@ def _target(broker: int, path: str) -> str:
 
 def _cordon_first(settings: Settings, broker: int, path: str) -> None:
     from streaming.commands.acting import noted
-    from streaming.serve.api.audit import Outcome
+    from streaming.serve.api.audit import ActOutcome
 
-    done = Outcome("cordoned", f"broker {broker} puts no new replicas into {path} any more")
+    done = ActOutcome("cordoned", f"broker {broker} puts no new replicas into {path} any more")
     _note_own(settings, broker, path)
     with live_cluster(settings) as cluster, noted(settings, "drain", _target(broker, path), done) as act:
         if not cordon(cluster, broker, path, cordoned=True):
             unseen = f"broker {broker} does not show a cordon: it may still put new replicas into {path}"
-            act.outcome = Outcome("not_cordoned", unseen)
+            act.outcome = ActOutcome("not_cordoned", unseen)
     echo(act.outcome.detail, err=True)
 
 
@@ -315,9 +315,9 @@ def _note_own(settings: Settings, broker: int, path: str) -> None:
 def undrain_log_dir(broker: int, path: str, settings: Settings) -> int:
     """Let the broker put new replicas into the log dir again; raises RefusedForSafety where it does not."""
     from streaming.commands.acting import noted
-    from streaming.serve.api.audit import Outcome
+    from streaming.serve.api.audit import ActOutcome
 
-    done = Outcome("undrained", f"broker {broker} may put new replicas into {path} again")
+    done = ActOutcome("undrained", f"broker {broker} may put new replicas into {path} again")
     with live_cluster(settings) as cluster:
         _row_of(cluster, broker, path)
         _note_own(settings, broker, path)
@@ -346,7 +346,7 @@ def cordon(
     except ClusterRequestFailed as error:
         echo(f"broker {broker} refuses the cordon: {error}", err=True)
         return False
-    for _ in range(CORDON_LOOKS):
+    for _ in range(CORDON_READS):
         if _row_of(cluster, broker, path).is_cordoned == cordoned:
             return True
         pause(CORDON_PAUSE_S)

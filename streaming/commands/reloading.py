@@ -3,30 +3,34 @@
 A role that can't take the new settings in its stride ends in order, as at SIGTERM, and begins anew in its process: the
 process id stays, and what supervises it notices nothing. Roles of all clusters start and end the parts of single
 clusters instead. Settings that are refused are logged, and those of before stay in force.
+
+`SettingsFile` shows whether the file has changed, by its time and size; `check_places` whether several clusters may use
+their folders.
 """
 
 import dataclasses
+import hashlib
 import os
 import queue
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from time import monotonic
 from types import FrameType
 from typing import Any
 
 import structlog
 
 from streaming.commands.options import cluster_named, flags_of
-from streaming.commands.places import check_places
 from streaming.config import chosen, load_clusters
+from streaming.contract import BROKER_LOAD, LEASE
 from streaming.errors import RebalancerError, RefusedForSafety, UsageProblem
 from streaming.runtime.accounts import check_clusters_of_roles
 from streaming.runtime.logs import mask_too
 from streaming.runtime.own_process import STOP_SIGNALS, StopHandler, has_own_terminal, taken
 from streaming.runtime.secrets import secrets_of_all
-from streaming.runtime.settings_file import SettingsFile
 from streaming.settings import Settings
 from streaming.settings.changes import (
     OF_ONE_CLUSTER,
@@ -40,7 +44,7 @@ from streaming.settings.changes import (
     roles_of,
     sharing,
 )
-from streaming.settings.clusters import is_paused
+from streaming.settings.clusters import is_paused, one_spelling, own_place
 
 log = structlog.get_logger()
 
@@ -286,3 +290,81 @@ def _log_changes(found: RoleChanges, old: Clusters, new: Clusters) -> None:
         "shared_sections": list(found.shared_sections),
     }
     log.info("settings_changed", **{name: value for name, value in fields.items() if value})
+
+
+def check_places(clusters: Mapping[str, Settings]) -> None:
+    """Raises RefusedForSafety if the folder that clusters share is itself that of one cluster's tables, and no cluster
+    is named as their owner: a deployment of one cluster would begin anew beside its old plans and leases.
+    """
+    from streaming import tables
+
+    places = {name: one_spelling(settings.storage.tables) for name, settings in clusters.items()}
+    shared = {
+        place.removesuffix(own_place("", name)) for name, place in places.items() if place.endswith(own_place("", name))
+    }
+    for root in shared - {*places.values()}:
+        if any(tables.open_table(root, name) is not None for name in (LEASE.name, BROKER_LOAD.name)):
+            raise RefusedForSafety(
+                f"storage.tables: {root} holds tables of one cluster: name this cluster by "
+                f"clusters.NAME.storage.tables: {root}, and its checkpoints in the same way (docs/clusters.md)"
+            )
+
+
+READ_INTERVAL_S = 5.0
+"""Time between two reads. A change counts once two reads in a row have found the same file: somebody may be writing."""
+
+Signature = tuple[int, int, int]
+"""Time of the last change (ns), bytes, number of the file."""
+
+
+class SettingsFile:
+    """Remembers which content was read last. Without a file nothing ever changes."""
+
+    def __init__(self, file: Path | None, *, interval_s: float = READ_INTERVAL_S) -> None:
+        self._file = file
+        self._interval_s = interval_s
+        self.note_read()
+
+    def note_read(self) -> None:
+        """From now on the content of this moment is the known one. Call it before the file is read."""
+        self._read_s = monotonic()
+        self._seen = self._signature()
+        self._known = self._content() if self._seen else b""
+        self._is_read = bool(self._known)
+
+    def has_changed(self) -> bool:
+        """Returns whether there is other content than the known one, and nobody is writing it any more. A file that is
+        not there, is empty or can't be read has not changed: whoever replaces it may be about to write it, or to give
+        the right to read it, which changes neither its time nor its size.
+        """
+        if self._file is None or monotonic() - self._read_s < self._interval_s:
+            return False
+        self._read_s = monotonic()
+        seen, before = self._signature(), self._seen
+        self._seen = seen
+        if seen is None or seen != before:
+            self._is_read = False
+            return False
+        if self._is_read:
+            return False
+        content = self._content()
+        self._is_read = bool(content)
+        return bool(content) and content != self._known
+
+    def _signature(self) -> Signature | None:
+        if self._file is None:
+            return None
+        try:
+            found = os.stat(self._file)
+        except OSError:
+            return None
+        return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+    def _content(self) -> bytes:
+        """A digest of the content; nothing if there is none."""
+        assert self._file is not None
+        try:
+            content = self._file.read_bytes()
+        except OSError:
+            return b""
+        return hashlib.sha256(content).digest() if content.strip() else b""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NAMED_MAX = 5
 """Partitions named in one line of the text; JSON has more."""
-LOOK_AGAIN_S = 5.0
+READ_AGAIN_S = 5.0
 WAIT_MAX_S = 24 * 3600
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
@@ -84,7 +84,7 @@ def restart_check_command(
             if not stops or left_s <= 0:
                 break
         echo(f"waits: {'; '.join(stops)}", err=True)
-        time.sleep(min(LOOK_AGAIN_S, left_s))
+        time.sleep(min(READ_AGAIN_S, left_s))
     if as_json:
         click.echo(json.dumps(restart_content(check, stops)))
     else:
@@ -95,7 +95,7 @@ def restart_check_command(
 
 
 def checked(settings: "Settings", broker: int) -> RestartCheck:
-    """One look at the cluster; raises UsageProblem for a broker that it does not know."""
+    """One read of the cluster; raises UsageProblem for a broker that it does not know."""
     from streaming.cluster.clients import admin_client
     from streaming.cluster.topics import min_in_sync
     from streaming.control.identity import cluster_of

@@ -1,9 +1,9 @@
 """`rebalancer roll [BROKER...]`: restarts brokers one after the other, each when it is safe and without leadership.
 
-What has to be done next is decided by `assignor_core.roll` from stored events and a look at the cluster. The command
-does it: it demotes a broker as `rebalancer demote` does, runs the command of `--exec` or waits for a person, waits
-until the broker was away and has caught up, and ends the demotion. A command that is killed leaves an open roll in the
-table `roll`, and the next `rebalancer roll` continues it.
+What has to be done next is decided by `assignor_core.roll` from stored events and a snapshot of the cluster. The
+command does it: it demotes a broker as `rebalancer demote` does, runs the command of `--exec` or waits for a person,
+waits until the broker was away and has caught up, and ends the demotion. A command that is killed leaves an open roll
+in the table `roll`, and the next `rebalancer roll` continues it.
 """
 
 import json
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from streaming.control.lease import Lease
     from streaming.control.rolls import RollJournal
 
-LOOK_INTERVAL_S = 1.0
-LOOK_SHARE = 4
-"""Looks at a large cluster take long: the pause between two looks is at least this many times as long."""
+READ_INTERVAL_S = 1.0
+PAUSE_SHARE = 4
+"""To read a large cluster takes long: the pause between two snapshots is at least this many times as long."""
 REPEAT_INTERVAL_S = 10.0
 """Pause before a demotion, or its end, is tried again."""
 IN_SYNC_AGE_MAX_S = 30.0
@@ -279,7 +279,7 @@ def _dry_run(session: _Session, named: tuple[int, ...], policy: RollPolicy) -> _
 
 
 def _order(session: _Session, named: tuple[int, ...]) -> "tuple[LiveCluster, tuple[int, ...]]":
-    from streaming.cluster.broker_hosts import quorum_leader
+    from streaming.cluster.admin import quorum_leader
 
     live = session.cluster.describe()
     for broker in named:
@@ -290,13 +290,13 @@ def _order(session: _Session, named: tuple[int, ...]) -> "tuple[LiveCluster, tup
 
 
 def _hosts(session: _Session) -> dict[int, str]:
-    from streaming.cluster.broker_hosts import broker_hosts
+    from streaming.cluster.admin import broker_hosts
 
     return broker_hosts(session.admin)
 
 
 def _status(session: _Session) -> _RollAnswer:
-    """The open roll, with what it waits for by a look of now."""
+    """The open roll, with what it waits for by a snapshot taken now."""
     from streaming.tables import TableReader
     from streaming.views.rolls import last_event, roll_content
 
@@ -380,7 +380,7 @@ def _take(lease: "Lease") -> None:
         if not is_told:
             echo("waits whether another process still carries out a roll", err=True)
             is_told = True
-        time.sleep(LOOK_INTERVAL_S)
+        time.sleep(READ_INTERVAL_S)
 
 
 def _order_without_obstacle(session: _Session, named: tuple[int, ...], policy: RollPolicy) -> tuple[int, ...]:
@@ -396,10 +396,10 @@ def _order_without_obstacle(session: _Session, named: tuple[int, ...], policy: R
 
 def _begun(session: _Session, order: tuple[int, ...], policy: RollPolicy) -> Roll:
     from streaming.commands.acting import noted, person
-    from streaming.serve.api.audit import Outcome
+    from streaming.serve.api.audit import ActOutcome
 
     named = " ".join(map(str, order))
-    with noted(session.settings, "roll", named, Outcome("begun", f"brokers {named} are restarted in this order")):
+    with noted(session.settings, "roll", named, ActOutcome("begun", f"brokers {named} are restarted in this order")):
         return session.journal.begin(order, person(), policy, now_ms=clocks.now_ms())
 
 
@@ -407,21 +407,21 @@ def _aborted(session: _Session, wait_s: int) -> _RollAnswer:
     """Ask for the end of the open roll, and bring it about if no other process does."""
     from streaming.commands.acting import noted, person
     from streaming.control.rolls import roll_lease
-    from streaming.serve.api.audit import Outcome
+    from streaming.serve.api.audit import ActOutcome
     from streaming.views.rolls import roll_content
 
     roll = session.open_roll()
     if roll is None:
         echo("no roll is open")
         return _RollAnswer(0, {"roll_id": None})
-    with noted(session.settings, "roll", f"abort {roll.roll_id}", Outcome("abort_asked", "the roll is to end")):
+    with noted(session.settings, "roll", f"abort {roll.roll_id}", ActOutcome("abort_asked", "the roll is to end")):
         session.journal.request_abort(roll, person(), now_ms=clocks.now_ms())
     lease, ends_s = roll_lease(session.settings), time.monotonic() + wait_s
     with lease.kept():
         while roll.end is None and not lease.try_acquire():
             if time.monotonic() > ends_s:
                 raise RollStopped(f"roll {roll.roll_id} is asked to end and has not ended yet")
-            time.sleep(LOOK_INTERVAL_S)
+            time.sleep(READ_INTERVAL_S)
             roll = session.journal.newest(roll)
         roll = session.journal.newest(roll)
         if roll.end is None:
@@ -431,7 +431,7 @@ def _aborted(session: _Session, wait_s: int) -> _RollAnswer:
 
 
 class _Rolling:
-    """Carries out a roll: look, decide, note, act, until it has ended or a step has waited too long."""
+    """Carries out a roll: read, decide, note, act, until it has ended or a step has waited too long."""
 
     def __init__(
         self, session: _Session, lease: "Lease", roll: Roll, template: tuple[str, ...] | None, wait_s: int
@@ -480,9 +480,9 @@ class _Rolling:
             step = RollStep(RollAct.WAIT, str(error))
             self._wait_for(step.detail)
         if step.act is RollAct.WAIT:
-            # A restart counts only if a look sees the broker away.
-            share = 0 if self._roll.phase is RollEvent.RESTARTING else LOOK_SHARE
-            time.sleep(max(LOOK_INTERVAL_S, share * (time.monotonic() - began_s)))
+            # A restart counts only if a snapshot sees the broker away.
+            share = 0 if self._roll.phase is RollEvent.RESTARTING else PAUSE_SHARE
+            time.sleep(max(READ_INTERVAL_S, share * (time.monotonic() - began_s)))
 
     def _continue(self, newest: Roll) -> None:
         """Continue with this state of the stored roll. Another phase than before begins now, also if this process wrote
@@ -583,7 +583,7 @@ class _Rolling:
         if self._template is None:
             return
         host = _hosts(self._session).get(broker)
-        if host is None:  # it has just gone: a later look notes that
+        if host is None:  # it has just gone: a later snapshot notes that
             self._pause_for("the cluster shows no host of the broker")
             return
         words = filled(self._template, host, broker)

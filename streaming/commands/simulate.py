@@ -11,7 +11,7 @@ from assignor_core.group.trace import trace_text
 from streaming.commands.console import echo, write_whole
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
-from streaming.simulate.load import Variant, load_scenarios, scenarios_from
+from streaming.simulate.scenario_file import Variant, load_scenarios, scenarios_from
 from streaming.simulate.summary import summary_json, summary_text
 
 

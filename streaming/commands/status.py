@@ -101,7 +101,7 @@ def status(
 def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[str, Any]:
     """Everything that is shown, as plain data; parts that don't exist yet are None or empty.
 
-    With `why` the decision has the needs that it looked at.
+    With `why` the decision has the needs that it considered.
     """
     from assignor_core.execution.life_cycle import in_focus
     from streaming.tables import TableReader

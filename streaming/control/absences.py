@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, too_many_away
 
 GAP_MAX_MS = 300_000
-"""How long control may go without a look before nobody knows whether a broker was offline all the time, ms."""
+"""How long control may go without a snapshot before nobody knows whether a broker was offline all the time, ms."""
 
 
 class Absences:
@@ -25,7 +25,7 @@ class Absences:
         self._grace_ms = grace_ms
         self._max_away_share = max_away_share
         self._since_ms: dict[int, int] = {}
-        self._looked_ms = 0
+        self._read_ms = 0
 
     def note(self, live: LiveCluster, now_ms: int) -> None:
         """Notes the brokers that are offline in one more snapshot. The snapshot may show a part of the partitions: a
@@ -34,11 +34,13 @@ class Absences:
         known = self.since_ms(now_ms)
         away = live.hosts_away() | (known.keys() - live.broker_racks.keys())
         self._since_ms = {broker: known.get(broker, now_ms) for broker in away}
-        self._looked_ms = now_ms
+        self._read_ms = now_ms
 
     def since_ms(self, now_ms: int) -> Mapping[int, int]:
-        """When each broker that was away at the newest look was first seen so; none where that look is long ago."""
-        return {} if now_ms - self._looked_ms > GAP_MAX_MS else self._since_ms
+        """When each broker that was away at the newest snapshot was first seen so; none where that snapshot is long
+        ago.
+        """
+        return {} if now_ms - self._read_ms > GAP_MAX_MS else self._since_ms
 
     def in_vain(
         self, live: LiveCluster, copies: Iterable[Collection[int]], replaced: Collection[int] = ()
@@ -51,7 +53,7 @@ class Absences:
         failed = self._failed(live, replaced)
         if not failed or any(set(failed).isdisjoint(needed) for needed in copies):
             return None
-        minutes = (self._looked_ms - self._since_ms[failed[0]]) / 60_000
+        minutes = (self._read_ms - self._since_ms[failed[0]]) / 60_000
         return f"broker {failed[0]} has been offline for {minutes:.0f} min: its replicas are re-created first"
 
     def _failed(self, live: LiveCluster, replaced: Collection[int]) -> tuple[int, ...]:
@@ -60,7 +62,7 @@ class Absences:
         away = live.hosts_away()
         if too_many_away(len(away), len(live.broker_racks), self._max_away_share) is not None:
             return ()
-        since_ms = self._looked_ms - self._grace_ms
+        since_ms = self._read_ms - self._grace_ms
         return tuple(
             sorted(row for row in away.difference(replaced) if self._since_ms.get(row, since_ms + 1) <= since_ms)
         )

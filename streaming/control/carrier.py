@@ -16,8 +16,7 @@ from assignor_core.intervals import is_due
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.control.cluster_marker import ClusterMarker
-from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.reports import PROGRESS_INTERVAL_MS
 from streaming.errors import (
     AnotherCluster,
@@ -26,7 +25,7 @@ from streaming.errors import (
     ClusterUnreachable,
     LeaseExpired,
     LeaseLost,
-    LookTooOld,
+    SnapshotTooOld,
     TableUnavailable,
     UsageProblem,
 )
@@ -40,7 +39,7 @@ RETRIED_ERRORS = (
     AnotherControl,
     TableUnavailable,
     LeaseExpired,
-    LookTooOld,
+    SnapshotTooOld,
 )
 """What a tick may raise and the next one may overcome. After LeaseLost the carrier is to be thrown away."""
 PLAN_GONE = "the plan of the execution is gone from the tables"

@@ -2,7 +2,8 @@
 
 A row of `broker_intent` orders them, and is written first: which log dirs nobody else had cordoned. As long as the
 drain lasts these are cordoned; once it has ended their cordons are removed, and then the row is settled. A process that
-is killed in between leaves the order in the table, and whoever looks next carries it out. Cordons of others stay.
+is killed in between leaves the order in the table, and whoever reads the table next carries it out. Cordons of others
+stay.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +23,7 @@ from streaming.views.intents import Intent, cordons_of, newest_intents
 
 log = structlog.get_logger()
 
-LOOK_INTERVAL_MS = 10_000
+READ_INTERVAL_MS = 10_000
 """While an execution is under way; else control reads the rows at each tick."""
 SETTLED_INTERVAL_MS = 60_000
 """How often brokers are asked again whether they are cordoned still, if nobody has written a row meanwhile."""
@@ -149,17 +150,17 @@ class Cordons:
         self._cluster = cluster
         self._reader = TableReader(root)
         self._kafka_cluster = kafka_cluster
-        self._looked_ms: int | None = None
+        self._read_ms: int | None = None
         self._settled: dict[int, Row] | None = None
-        """Orders that are carried out, and need no look at each tick; None if something is left to do."""
+        """Orders that are carried out, and need no read at each tick; None if something is left to do."""
         self._settled_ms: int | None = None
         self._problems: Mapping[int, str] = {}
 
     def settle(self, *, now_ms: int, executing: bool) -> None:
         """Settles the cordons of log dirs; raises LeaseLost."""
-        if executing and not is_due(self._looked_ms, LOOK_INTERVAL_MS, now_ms):
+        if executing and not is_due(self._read_ms, READ_INTERVAL_MS, now_ms):
             return
-        self._looked_ms = now_ms
+        self._read_ms = now_ms
         self._reader.look_again()
         try:
             orders = _orders(self._reader, self._kafka_cluster)

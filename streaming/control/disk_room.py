@@ -2,13 +2,13 @@
 
 Before each submit `DiskRoom` reads the log dirs of the brokers that would receive or that lead what is copied there,
 and only for those partitions. An answer of the last seconds does where the copies take at most half of the room that is
-left; otherwise the broker is read right before the submit. Where nothing fits, the next read comes `LOOK_INTERVAL_MS`
-later. `DiskLooks` keeps the answers: what was on its way to a broker when it answered, or has begun since, still takes
-its room, ended or not. What others write meanwhile is not seen, so whoever needs to know reads anew (`max_age_ms` 0). A
-broker that did not answer is left alone for a while, since each request costs `kafka.request_timeout_ms`.
+left; otherwise the broker is read right before the submit. Where nothing fits, the next read comes `READ_INTERVAL_MS`
+later. `DiskAnswers` keeps the answers: what was on its way to a broker when it answered, or has begun since, still
+takes its room, ended or not. What others write meanwhile is not seen, so whoever needs to know reads anew (`max_age_ms`
+0). A broker that did not answer is left alone for a while, since each request costs `kafka.request_timeout_ms`.
 
-`CopiedBytes` shows how much of the movements under way is copied. `LogDirLooks` serves a plan of movements within
-brokers: a broker that copies is read at each look, the others every `LOOK_INTERVAL_MS`, because nothing of the plan
+`CopiedBytes` shows how much of the movements under way is copied. `LogDirAnswers` serves a plan of movements within
+brokers: a broker that copies is read at each tick, the others every `READ_INTERVAL_MS`, because nothing of the plan
 changes there meanwhile.
 """
 
@@ -52,7 +52,7 @@ class _Answer:
     """Partitions with a replica that was on its way to this broker at the answer or since."""
 
 
-class DiskLooks:
+class DiskAnswers:
     """Answers of brokers about their log dirs. Not for two threads: a caller calls `forget` before
     another execution.
     """
@@ -67,7 +67,7 @@ class DiskLooks:
         self._silent_since_ms: dict[int, int] = {}
 
     def note(self, live: LiveCluster) -> None:
-        """Notes what one more look at the cluster shows: what copies, and which brokers are alive. A broker that is
+        """Notes what one more snapshot of the cluster shows: what copies, and which brokers are alive. A broker that is
         back may show something else.
         """
         for known in (self._answers, self._silent_since_ms):
@@ -143,8 +143,8 @@ ReplicaBytes = Mapping[tuple[int, PartitionKey], int]
 class CopiedBytes:
     """What was read lately, for one execution."""
 
-    def __init__(self, looks: DiskLooks) -> None:
-        self._looks = looks
+    def __init__(self, answers: DiskAnswers) -> None:
+        self._answers = answers
 
     def read(
         self, plan: Plan, live: LiveCluster, progress: Mapping[PartitionKey, Progress], *, now_ms: int
@@ -157,7 +157,7 @@ class CopiedBytes:
                     wanted.setdefault(broker, set()).add(row.key)
         if not wanted:
             return {}
-        return replica_sizes(self._looks.read(wanted, set().union(*wanted.values()), now_ms=now_ms))
+        return replica_sizes(self._answers.read(wanted, set().union(*wanted.values()), now_ms=now_ms))
 
 
 def _may_hold_copies(movement: Movement, live: LiveCluster, state: Progress) -> bool:
@@ -167,7 +167,7 @@ def _may_hold_copies(movement: Movement, live: LiveCluster, state: Progress) -> 
     return live.partitions[movement.key].replicas != movement.old_replicas
 
 
-class LogDirLooks:
+class LogDirAnswers:
     """Log dirs as the brokers of a plan have last shown them. Not for two threads: a caller calls `forget` before
     another execution.
     """
@@ -192,7 +192,7 @@ class LogDirLooks:
         """What the brokers `copying` show now, and what the others have shown last, or show now if that is too long
         ago. A broker that was away, or did not answer, is asked as those are. Raises as `read_all` does.
         """
-        if is_due(self._all_ms, LOOK_INTERVAL_MS, now_ms):
+        if is_due(self._all_ms, READ_INTERVAL_MS, now_ms):
             return self.read_all(plan, now_ms=now_ms)
         others = {broker: rows for broker, rows in self._shown.items() if broker in alive and broker not in copying}
         asked = [broker for broker in plan.brokers if broker not in others]
@@ -207,7 +207,7 @@ class LogDirLooks:
         return self._cluster.log_dirs(brokers, [row.key for row in plan.log_dir_movements])
 
 
-LOOK_INTERVAL_MS = 10_000
+READ_INTERVAL_MS = 10_000
 AMPLE = 2.0
 """An answer of before does where so many times what is copied would fit."""
 UNKNOWN_BYTES = 1 << 62
@@ -219,10 +219,10 @@ their own.
 
 
 class DiskRoom:
-    """What the executor knows of disks: the newest look, and movements that wait for room or were given up."""
+    """What the executor knows of disks: the newest answers, and movements that wait for room or were given up."""
 
-    def __init__(self, looks: DiskLooks, planner: PlannerSettings) -> None:
-        self._looks = looks
+    def __init__(self, answers: DiskAnswers, planner: PlannerSettings) -> None:
+        self._answers = answers
         self._reserve = planner.disk_reserve
         self._bounded_by_hand = {broker for broker, row in capacities_of(planner).items() if row.disk_bytes}
         self.forget()
@@ -232,13 +232,13 @@ class DiskRoom:
         self._waits = WaitsForRoom()
         self._lacking: Mapping[PartitionKey, str] = {}
         self._waits_since_ms: int | None = None
-        """When a look has left nothing to submit; None if none has since the last that found something."""
-        self._fill_look_ms: int | None = None
+        """When a read has left nothing to submit; None if none has since the last that found something."""
+        self._fill_read_ms: int | None = None
         self._full_bytes: dict[PartitionKey, int] = {}
         """What new replicas of partitions will hold, as far as this process has learned."""
         self._ahead: list[PartitionKey] = []
         """What the wave under way may submit next, as of the newest submit."""
-        self._looks.forget()
+        self._answers.forget()
 
     @property
     def given_up(self) -> Mapping[PartitionKey, str]:
@@ -246,8 +246,8 @@ class DiskRoom:
         return self._waits.given_up
 
     def held_back(self, now_ms: int) -> str | None:
-        """Why nothing is submitted before the next look, or None."""
-        is_next = is_due(self._waits_since_ms, LOOK_INTERVAL_MS, now_ms)
+        """Why nothing is submitted before the next read, or None."""
+        is_next = is_due(self._waits_since_ms, READ_INTERVAL_MS, now_ms)
         return None if is_next or not self._lacking else waiting_text(self._lacking)
 
     def all_fit(
@@ -258,8 +258,8 @@ class DiskRoom:
         progress: Mapping[PartitionKey, Progress],
         now_ms: int,
     ) -> bool:
-        """Whether these fit together on the disks: asks only the brokers that copy them. If not, `look` shows what else
-        of the wave may go instead. Raises as `look` does.
+        """Whether these fit together on the disks: asks only the brokers that copy them. If not, `read` shows what else
+        of the wave may go instead. Raises as `read` does.
         """
         receiving = {key: set(target) - set(live.partitions[key].replicas) for key, target in targets.items()}
         pending = wave_pending(plan, progress)
@@ -276,7 +276,7 @@ class DiskRoom:
         self._waits = self._waits.without(targets)
         return True
 
-    def look(
+    def read(
         self, plan: Plan, live: LiveCluster, progress: Mapping[PartitionKey, Progress], limits: Limits, now_ms: int
     ) -> RoomLeft:
         """Ask the brokers that the wave under way would copy to; raises ClusterUnreachable, ClusterRequestFailed."""
@@ -291,22 +291,22 @@ class DiskRoom:
     def submitted(self, live: LiveCluster, targets: Mapping[PartitionKey, tuple[int, ...]]) -> None:
         """Kafka was asked for these: they take their room from now on, whatever brokers have shown before."""
         for key, target in targets.items():
-            self._looks.submitted(key, set(target) - set(live.partitions[key].replicas))
+            self._answers.submitted(key, set(target) - set(live.partitions[key].replicas))
 
     def overflowing(self, live: LiveCluster, moving: Collection[PartitionKey], now_ms: int) -> list[PartitionKey]:
-        """Returns the reassignments among `moving` that no longer fit on a log dir. Every `LOOK_INTERVAL_MS` the
+        """Returns the reassignments among `moving` that no longer fit on a log dir. Every `READ_INTERVAL_MS` the
         function reads the log dirs of brokers that receive and of brokers that lead what is copied there. Raises as
-        `look` does.
+        `read` does.
         """
-        self._looks.note(live)
+        self._answers.note(live)
         receiving = {broker for key in moving for broker in live.partitions[key].adding_replicas}
-        if not receiving or not is_due(self._fill_look_ms, LOOK_INTERVAL_MS, now_ms):
+        if not receiving or not is_due(self._fill_read_ms, READ_INTERVAL_MS, now_ms):
             return []
-        self._fill_look_ms = now_ms
+        self._fill_read_ms = now_ms
         partitions = {*moving, *(key for keys in catching_up(live, receiving).values() for key in keys)}
         wanted = _wanted(live, receiving, partitions)
-        log_dirs = self._looks.read(wanted, partitions.union(self._ahead), now_ms=now_ms, max_age_ms=0)
-        self._looks.note(live)
+        log_dirs = self._answers.read(wanted, partitions.union(self._ahead), now_ms=now_ms, max_age_ms=0)
+        self._answers.note(live)
         return overflowing(live, log_dirs, moving)
 
     def _room_for(
@@ -323,7 +323,7 @@ class DiskRoom:
         for key, row in receiving.items():
             needed.update(dict.fromkeys(row, room.replica_bytes.get(key, 0)))
         scarce = {row for row, size in needed.items() if AMPLE * size > (room.broker_bytes.get(row) or 0.0)}
-        if any(self._looks.is_older(broker, now_ms) for broker in scarce):
+        if any(self._answers.is_older(broker, now_ms) for broker in scarce):
             room = self._room(copying, brokers, live, now_ms, anew=scarce)
         return room
 
@@ -339,15 +339,15 @@ class DiskRoom:
         """What is known of the brokers that receive, and of those that lead what is copied there. Brokers `anew` must
         have answered in this tick.
         """
-        self._looks.note(live)
+        self._answers.note(live)
         behind = catching_up(live, receiving)
         partitions = {row.key for row in pending} | {key for keys in behind.values() for key in keys}
         wanted = _wanted(live, receiving, partitions)
         asked_about = partitions.union(self._ahead)
         fresh = {broker: keys for broker, keys in wanted.items() if broker in anew}
-        self._looks.read(fresh, asked_about, now_ms=now_ms, max_age_ms=0)
-        log_dirs = self._looks.read(wanted, asked_about, now_ms=now_ms)
-        self._looks.note(live)  # of the new answers, too
+        self._answers.read(fresh, asked_about, now_ms=now_ms, max_age_ms=0)
+        log_dirs = self._answers.read(wanted, asked_about, now_ms=now_ms)
+        self._answers.note(live)  # of the new answers, too
         largest = largest_replicas(log_dirs)
         for row in pending:
             # A leader that does not show its log: what the plan rests on is the best there is.
@@ -366,13 +366,13 @@ class DiskRoom:
         ended: Counter[int] = Counter()
         for broker in behind.keys() & log_dirs.keys():
             held = replica_sizes({broker: log_dirs[broker]})
-            for key in set(self._looks.arriving(broker)).difference(behind[broker]):
+            for key in set(self._answers.arriving(broker)).difference(behind[broker]):
                 # A copy of somebody else's that was short may have ended before anybody asked how large it is.
                 ended[broker] += max(0, self._full_bytes.get(key, UNKNOWN_BYTES) - held.get((broker, key), 0))
         return ended
 
     def wait(self, now_ms: int) -> None:
-        """The look has left nothing to submit."""
+        """The read has left nothing to submit."""
         self._waits_since_ms = now_ms
 
 

@@ -34,7 +34,7 @@ TABLE, TIME = "group_lag", "window_start"
 
 @dataclass(frozen=True, slots=True)
 class TableEvidence:
-    """Evidence for one decision by `policy` on `live`, the look at `cluster` that its observation holds."""
+    """Evidence for one decision by `policy` on `live`, the snapshot of `cluster` that its observation holds."""
 
     cluster: ClusterReader
     live: LiveCluster

@@ -17,26 +17,25 @@ from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ClusterReader
 from streaming.control.absences import Absences
-from streaming.control.journal import Journal
-from streaming.control.looks import LookAge
+from streaming.control.cluster_snapshot import SnapshotAge
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.obstacles import cancelled_by_others, expired, hours_closed, reason_to_give_up
 from streaming.control.pressure import LagPressure, LatencyPressure, Partitions
-from streaming.control.records import ExecutionRecord
-from streaming.control.reports import LookT, Reports
+from streaming.control.reports import Reports, SnapshotT
 from streaming.errors import AnotherCluster
 from streaming.settings import ControlSettings
 
 log = structlog.get_logger()
 
 
-class Moves(Protocol[LookT]):
-    """What the kind of movements decides: how a tick looks at them, and which step it takes."""
+class Moves(Protocol[SnapshotT]):
+    """What the kind of movements decides: what a tick reads of them, and which step it takes."""
 
     noun: str
     """What the plan has so many of."""
     rate_bytes_per_sec: int
     """Rate of the throttle at the start, bytes/s."""
-    reports: Reports[LookT]
+    reports: Reports[SnapshotT]
 
     def forget(self, kept: KeptPlan | None) -> None:
         """Forgets the execution so far: from now on all is about another execution, of the plan `kept` if that is
@@ -56,20 +55,20 @@ class Moves(Protocol[LookT]):
     def partitions(self) -> Partitions:
         """All partitions of the cluster, as they were when the cluster was last asked about them."""
 
-    def look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> LookT:
+    def snapshot(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> SnapshotT:
         """What `live` shows of the plan."""
 
-    def step(self, look: LookT, *, closed: str | None, pressure: str | None) -> bool:
+    def step(self, snapshot: SnapshotT, *, closed: str | None, pressure: str | None) -> bool:
         """Decide on the next step, keep the throttle, take the step; True once the execution has ended.
 
         `closed` is why nothing new is to be begun, `pressure` why clients suffer.
         """
 
-    def abort(self, look: LookT, reason: str) -> bool:
+    def abort(self, snapshot: SnapshotT, reason: str) -> bool:
         """Cancel what is in flight and end; False where the cluster refused, and the next tick tries again."""
 
 
-class Executor(Generic[LookT]):
+class Executor(Generic[SnapshotT]):
     """Carries out one execution: `begin` or `resume`, then `tick` until it returns True.
 
     `lag` and `latency` judge whether clients suffer; `control` holds the maintenance windows.
@@ -78,12 +77,12 @@ class Executor(Generic[LookT]):
     def __init__(
         self,
         cluster: ClusterReader,
-        moves: Moves[LookT],
+        moves: Moves[SnapshotT],
         journal: Journal,
         lag: LagPressure,
         latency: LatencyPressure,
         control: ControlSettings,
-        look_age: LookAge,
+        snapshot_age: SnapshotAge,
         absences: Absences,
     ) -> None:
         self._cluster = cluster
@@ -92,7 +91,7 @@ class Executor(Generic[LookT]):
         self._lag = lag
         self._latency = latency
         self._control = control
-        self._look_age = look_age
+        self._snapshot_age = snapshot_age
         self._absences = absences
         self._kafka_cluster_id: str | None = None
         self._give_up: str | None = None
@@ -144,7 +143,7 @@ class Executor(Generic[LookT]):
         given_up = self._give_up or reason_to_give_up(execution, now_ms)
         if execution.paused and closed is not None and given_up is None:
             return False
-        self._look_age.begin()
+        self._snapshot_age.begin()
         try:
             live = self._moves.live(plan, whole=given_up is not None, now_ms=now_ms)
         except AnotherCluster as error:
@@ -155,14 +154,14 @@ class Executor(Generic[LookT]):
         if other is not None:
             return self._hold(record, other, given_up, now_ms)
         self._absences.note(live, now_ms)
-        look = self._moves.look(record, plan, live, now_ms)
-        given_up = given_up or (look.obsolete if execution.paused else None)
+        snapshot = self._moves.snapshot(record, plan, live, now_ms)
+        given_up = given_up or (snapshot.obsolete if execution.paused else None)
         if given_up is not None:
-            return self._moves.abort(look, given_up)
+            return self._moves.abort(snapshot, given_up)
         if execution.paused:
-            self._go_on(look)
+            self._go_on(snapshot)
             return False
-        return self._moves.step(look, closed=closed, pressure=self._pressure(look))
+        return self._moves.step(snapshot, closed=closed, pressure=self._pressure(snapshot))
 
     def _refuse(self, record: ExecutionRecord, problem: str, now_ms: int) -> bool:
         self._journal.write_event(record, Event.REFUSED, problem, now_ms=now_ms)
@@ -184,22 +183,22 @@ class Executor(Generic[LookT]):
         self._journal.write_event(record, Event.ABORTED, detail, now_ms=now_ms, throttled_brokers=owed)
         return True
 
-    def _go_on(self, look: LookT) -> None:
+    def _go_on(self, snapshot: SnapshotT) -> None:
         """The pause is over. The throttle is set at the next tick: the journal has to name its brokers before."""
-        brokers = self._moves.throttled_brokers(look.execution, look.plan, look.live)
+        brokers = self._moves.throttled_brokers(snapshot.execution, snapshot.plan, snapshot.live)
         p99_ms = self._latency.highest_ms()
         self._moves.reports.write(
-            look,
+            snapshot,
             Event.RESUMED,
             "a maintenance window has opened",
             throttled_brokers=brokers,
             produce_p99_ms_before=p99_ms,
         )
 
-    def _pressure(self, look: LookT) -> str | None:
+    def _pressure(self, snapshot: SnapshotT) -> str | None:
         """Why clients suffer, compared with the start of the execution or its resumption; None if they don't."""
-        started_ms, p99_ms_before = look.execution.since_ms, look.execution.figures.produce_p99_ms_before
-        if self._brokers is None or self._brokers[0] is not look.plan:
-            self._brokers = look.plan, look.plan.brokers
-        lag = self._lag.reason(self._brokers[1], self._moves.partitions, started_ms=started_ms, now_ms=look.now_ms)
-        return lag or self._latency.reason(p99_ms_before, now_ms=look.now_ms)
+        started_ms, p99_ms_before = snapshot.execution.since_ms, snapshot.execution.figures.produce_p99_ms_before
+        if self._brokers is None or self._brokers[0] is not snapshot.plan:
+            self._brokers = snapshot.plan, snapshot.plan.brokers
+        lag = self._lag.reason(self._brokers[1], self._moves.partitions, started_ms=started_ms, now_ms=snapshot.now_ms)
+        return lag or self._latency.reason(p99_ms_before, now_ms=snapshot.now_ms)

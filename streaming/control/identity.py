@@ -14,8 +14,8 @@ from streaming.views.identity import check_cluster_id
 
 
 def cluster_of(admin: Any, settings: Settings, *, logs: bool = False) -> PartlyShownCluster:
-    """The cluster to look at and plan on; raises AnotherCluster now, and at each later look, where another one answers.
-    What the user may not see of it is unknown; a role `logs` that, a command doesn't.
+    """The cluster to read and plan on; raises AnotherCluster now, and at each later snapshot, where another one
+    answers. What the user may not see of it is unknown; a role `logs` that, a command doesn't.
     """
     return PartlyShownCluster(admin, kafka_cluster_id=_checked_id(admin, settings), logs=logs)
 

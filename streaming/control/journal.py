@@ -10,7 +10,7 @@ import os
 import socket
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -32,8 +32,6 @@ from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.contract import EXECUTION, LOG_DIR, PLAN
 from streaming.control.obstacles import expired
-from streaming.control.records import ExecutionRecord
-from streaming.control.times_ahead import TimesAhead
 from streaming.errors import LeaseLost, RefusedForSafety, TableUnavailable, UsageProblem
 from streaming.views import executions as view
 from streaming.views.approvals import approval_detail, instant_text, waits_for
@@ -62,6 +60,35 @@ PLANS_NAMED = 5
 APPROVAL_TRIES_MAX = 10
 """How often an approval is tried where others write in its place at the same moment."""
 RESTORED = "If the table was restored to an earlier version, restore the version of before"
+
+
+class TimesAhead:
+    """Times that lie in the future, as a clock was ahead that has been set right since: when each was first seen."""
+
+    def __init__(self) -> None:
+        self._seen_ms: dict[int, int] = {}
+
+    def at_most_now(self, time_ms: int, now_ms: int) -> int:
+        """The time, or when it was first seen if it lies in the future. Not just `now_ms`: that would be later at each
+        read, so what happened would never be over.
+
+        >>> ahead = TimesAhead()
+        >>> ahead.at_most_now(5, 7), ahead.at_most_now(900, 7), ahead.at_most_now(900, 8), ahead.at_most_now(900, 6)
+        (5, 7, 7, 6)
+        """
+        if time_ms <= now_ms:
+            return time_ms
+        return min(now_ms, self._seen_ms.setdefault(time_ms, now_ms))
+
+
+@dataclass(slots=True, eq=False)
+class ExecutionRecord:
+    """What this process knows of one execution. The journal replaces `execution` with every event that it writes.
+
+    Executor, sweep and measurement share one record, so that each continues the numbering of the others.
+    """
+
+    execution: Execution
 
 
 def owner() -> str:

@@ -1,6 +1,7 @@
-"""Looks for what arrives after the end: a request that a broker held back, and carried out once its execution was over.
+"""Checks for what arrives after the end of an execution: a request that a broker held back, and carried out once its
+execution was over.
 
-A check before a request can't prevent that: the request was right when it was sent. So control looks again some time
+A check before a request can't prevent that: the request was right when it was sent. So control checks again some time
 after each end, while nothing is under way. What belongs to the plan is cancelled, and named in an event.
 """
 
@@ -23,33 +24,32 @@ from assignor_core.proposed_plan import KeptPlan
 from assignor_core.throttles import is_tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.journal import Journal
-from streaming.control.looks import LookAge
-from streaming.control.records import ExecutionRecord
+from streaming.control.cluster_snapshot import SnapshotAge
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.requests import LogDirRequests, Requests
 from streaming.control.throttled_lists import ThrottleScope, throttle_scope
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
-LOOKS_AFTER_MS = (60_000, 300_000, 900_000)
-"""How long after the end of an execution control looks again."""
+CHECKS_AFTER_MS = (60_000, 300_000, 900_000)
+"""How long after the end of an execution control checks again."""
 UNANSWERED_AGAIN_MS = 60_000
-"""Time between two tries of a look that a broker does not answer, ms: each may take as long as a request may."""
-GIVEN_UP_AFTER_MS = LOOKS_AFTER_MS[-1] + 3_600_000
-"""How long after the end such a look is given up: control must not ask a broker that hangs for ever."""
+"""Time between two tries of a check if a broker does not answer, ms: each may take as long as a request may."""
+GIVEN_UP_AFTER_MS = CHECKS_AFTER_MS[-1] + 3_600_000
+"""How long after the end such a check is given up: control must not ask a broker that hangs for ever."""
 LATE_NAMED_MAX = 20
 """Partitions named in one event."""
 
 
 @dataclass(slots=True)
 class _Watched:
-    """An execution that has ended, and how many of the looks after its end are over."""
+    """An execution that has ended, and how many of the checks after its end are over."""
 
     record: ExecutionRecord
     within: LogDirRequests
     """What was asked for within brokers since its end."""
-    looks: int = 0
+    checks: int = 0
     unanswered_ms: int | None = None
-    """When a broker did not answer the look that is due."""
+    """When a broker did not answer the check that is due."""
     on_steps: frozenset[PartitionKey] = frozenset()
     """Partitions that were named, as they lie on a step of their staged move."""
     taken_back: frozenset[PartitionKey] = frozenset()
@@ -57,7 +57,7 @@ class _Watched:
 
     @property
     def due_ms(self) -> int:
-        return self.ended_ms + LOOKS_AFTER_MS[self.looks]
+        return self.ended_ms + CHECKS_AFTER_MS[self.checks]
 
     @property
     def ended_ms(self) -> int:
@@ -69,39 +69,41 @@ class _Watched:
 class LateRequests:
     """Watches each execution for late requests from its end until the last check after it."""
 
-    def __init__(self, cluster: ControlledCluster, journal: Journal, look_age: LookAge, *, staged: bool) -> None:
+    def __init__(
+        self, cluster: ControlledCluster, journal: Journal, snapshot_age: SnapshotAge, *, staged: bool
+    ) -> None:
         """`staged`: replicas are moved one at a time (control.staged_moves)."""
         self._cluster = cluster
         self._journal = journal
-        self._look_age = look_age
+        self._snapshot_age = snapshot_age
         self._staged = staged
         self._watched: list[_Watched] = []
 
     def watch(self, record: ExecutionRecord, *, now_ms: int) -> None:
-        """Look again after the end of this execution, unless it is too long ago or nothing was ever asked for."""
-        watched = _Watched(record, LogDirRequests(self._cluster, self._look_age))
-        if record.execution.started_ms is None or now_ms > watched.ended_ms + LOOKS_AFTER_MS[-1]:
+        """Checks again after the end of this execution, unless it is too long ago or nothing was ever asked for."""
+        watched = _Watched(record, LogDirRequests(self._cluster, self._snapshot_age))
+        if record.execution.started_ms is None or now_ms > watched.ended_ms + CHECKS_AFTER_MS[-1]:
             return
         self._watched.append(watched)
 
-    def look_if_due(self, *, now_ms: int) -> None:
-        """The looks that are due; to be called while no execution is under way."""
+    def check_if_due(self, *, now_ms: int) -> None:
+        """The checks that are due; to be called while no execution is under way."""
         for watched in self._watched:
             if now_ms < watched.due_ms or not is_due(watched.unanswered_ms, UNANSWERED_AGAIN_MS, now_ms):
                 continue
-            watched.unanswered_ms = None if self._look_or_note(watched, now_ms) else now_ms
+            watched.unanswered_ms = None if self._check_or_note(watched, now_ms) else now_ms
             if watched.unanswered_ms is None:
-                # One look stands for all that were missed.
-                watched.looks = sum(now_ms >= watched.ended_ms + after_ms for after_ms in LOOKS_AFTER_MS)
-        self._watched = [row for row in self._watched if row.looks < len(LOOKS_AFTER_MS)]
+                # One check stands for all that were missed.
+                watched.checks = sum(now_ms >= watched.ended_ms + after_ms for after_ms in CHECKS_AFTER_MS)
+        self._watched = [row for row in self._watched if row.checks < len(CHECKS_AFTER_MS)]
 
-    def _look_or_note(self, watched: _Watched, now_ms: int) -> bool:
-        """Whether this look is over; else it is to be tried again. What Kafka refuses now, or one broker does not
+    def _check_or_note(self, watched: _Watched, now_ms: int) -> bool:
+        """Whether this check is over; else it is to be tried again. What Kafka refuses now, or one broker does not
         answer, will mostly be the same at the next tick: deciding and measuring must not wait.
         """
         execution_id = watched.record.execution.execution_id
         try:
-            self._look(watched, now_ms)
+            self._check(watched, now_ms)
         except ClusterRequestFailed as error:
             log.warning("late_look_refused", execution_id=execution_id, error=str(error))
         except ClusterUnreachable as error:
@@ -111,19 +113,19 @@ class LateRequests:
             log.warning("late_look_given_up", execution_id=execution_id, error=str(error))
         return True
 
-    def _look(self, watched: _Watched, now_ms: int) -> None:
+    def _check(self, watched: _Watched, now_ms: int) -> None:
         execution = watched.record.execution
         kept = self._journal.plan_of(execution)
         if kept is None:
             return
-        self._look_age.begin()
+        self._snapshot_age.begin()
         live = self._cluster.describe()
         started_on = kept.kafka_cluster_id or execution.figures.kafka_cluster_id
         if another_cluster(started_on, live) is not None:
             return
         if kept.plan.within_brokers:
             plan = without_made_again(kept.plan, kept.topic_ids, live)
-            parts = take_back(self._cluster, self._look_age, execution, plan, watched.within)
+            parts = take_back(self._cluster, self._snapshot_age, execution, plan, watched.within)
         else:
             parts = self._taken_back_between(watched, kept, live)
         if parts:
@@ -195,7 +197,7 @@ class LateRequests:
     def _cancel(self, moving: Collection[PartitionKey]) -> list[str]:
         if not moving:
             return []
-        refused = Requests(self._cluster, self._look_age).cancel(moving)
+        refused = Requests(self._cluster, self._snapshot_age).cancel(moving)
         cancelled = [partition_name(key) for key in moving if key not in refused]
         parts = [f"{counted(len(cancelled), 'move', 'moves')} cancelled, first {cancelled[0]}"] if cancelled else []
         return parts + ([f"Kafka refuses to cancel {refusals_text(refused)}"] if refused else [])
@@ -232,18 +234,18 @@ def _placed(keys: Sequence[PartitionKey], live: LiveCluster) -> str:
     )
 
 
-LOOKS_MAX = 3
+CHECKS_MAX = 3
 """At log dirs, until one shows no copy that is to be given up."""
 
 
 def take_back(
-    cluster: ControlledCluster, look_age: LookAge, execution: Execution, plan: Plan, requests: LogDirRequests
+    cluster: ControlledCluster, snapshot_age: SnapshotAge, execution: Execution, plan: Plan, requests: LogDirRequests
 ) -> list[str]:
     """Let brokers give up the copies of an execution that has ended, and remove its rates; a broker that copies keeps
-    its rate until the next look. Returns what was done, in words. `requests` are those of all looks after this
+    its rate until the next check. Returns what was done, in words. `requests` are those of all checks after this
     execution.
     """
-    copying, _ = give_up(cluster, look_age, plan, requests)
+    copying, _ = give_up(cluster, snapshot_age, plan, requests)
     done = []
     if copying:
         given_up = sorted(requests.cancelled & copying)
@@ -267,17 +269,17 @@ def paid_back(execution: Execution) -> frozenset[int]:
 
 
 def give_up(
-    cluster: ControlledCluster, look_age: LookAge, plan: Plan, requests: LogDirRequests
+    cluster: ControlledCluster, snapshot_age: SnapshotAge, plan: Plan, requests: LogDirRequests
 ) -> tuple[frozenset[ReplicaKey], dict[ReplicaKey, str]]:
     """Let brokers give up the copies of a plan whose execution has ended. Returns what was being copied, and what may
     go on all the same, with the reason.
 
-    A copy may end just before the request to give it up, which then asks for a copy back: the next look shows that, and
-    it is given up, too.
+    A copy may end just before the request to give it up, which then asks for a copy back: the next check shows that,
+    and it is given up, too.
     """
     copying: frozenset[ReplicaKey] = frozenset()
-    for _ in range(LOOKS_MAX):
-        look_age.begin()
+    for _ in range(CHECKS_MAX):
+        snapshot_age.begin()
         log_dirs = cluster.log_dirs(plan.brokers, [row.key for row in plan.log_dir_movements])
         back = [replica for replica in going_back(plan, log_dirs) if replica in requests.asked_to_stay]
         places = cancellations(plan, [*moving_within(standing_of(plan, log_dirs, Missed())), *back], log_dirs)

@@ -21,8 +21,8 @@ import structlog
 
 from assignor_core.marker import Holder
 from streaming import tables
+from streaming.control.cluster_snapshot import SnapshotAge
 from streaming.control.journal import owner
-from streaming.control.looks import LookAge
 from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
 from streaming.runtime import clocks
 from streaming.runtime.logs import with_log_fields
@@ -66,7 +66,7 @@ class Lease:
     """Table that holds the row: a roll has a lease of its own."""
     before_change: Callable[[], None] = lambda: None
     """Called by `check` first, while the lease is held; may raise. The marker on the cluster is kept up here."""
-    look_age: LookAge = field(init=False)
+    snapshot_age: SnapshotAge = field(init=False)
     """Called by `check` last."""
     _sequence: int = 0
     _valid_until_ms: int | None = None
@@ -78,7 +78,7 @@ class Lease:
     _progress_ms: int | None = None
 
     def __post_init__(self) -> None:
-        self.look_age = LookAge(self.clock, self.wall_clock)
+        self.snapshot_age = SnapshotAge(self.clock, self.wall_clock)
         self._reader = tables.TableReader(self.root)
 
     @property
@@ -158,7 +158,7 @@ class Lease:
                 self._valid_until_ms = None
 
     def check(self) -> None:
-        """Called right before each change of the cluster; raises LeaseLost, LeaseExpired, LookTooOld or
+        """Called right before each change of the cluster; raises LeaseLost, LeaseExpired, SnapshotTooOld or
         TableUnavailable, and what `before_change` raises.
 
         Reads the row again: one request costs one read of a table of a few rows, however many partitions it names.
@@ -176,7 +176,7 @@ class Lease:
                 self._valid_until_ms = None
                 raise LeaseLost(f"another process has taken over {self.kafka_cluster}")
             self._check_clock()  # again: to read the row may take longer than the lease holds
-        self.look_age.check()
+        self.snapshot_age.check()
 
     def _check_clock(self) -> None:
         if self._valid_until_ms is None or self.clock() >= self._valid_until_ms:
@@ -225,7 +225,7 @@ class Lease:
         """The row, and the greatest sequence that was ever written; -1 if none was. It is greater than the row's where
         rows were deleted or the table was restored: Delta refuses any that is not above it.
 
-        Both of one look: with a sequence of a later one, two that find the lease free would both get it.
+        Both of one read: with a sequence of a later one, two that find the lease free would both get it.
         """
         with self._guard:
             row = self._row()

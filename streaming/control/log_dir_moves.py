@@ -45,25 +45,24 @@ from assignor_core.throttles import tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences
-from streaming.control.disk_room import LOOK_INTERVAL_MS, LogDirLooks
-from streaming.control.journal import Journal
+from streaming.control.cluster_snapshot import ClusterSnapshot, SnapshotAge, check_same_cluster
+from streaming.control.disk_room import READ_INTERVAL_MS, LogDirAnswers
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.log_dir_throttle import LogDirThrottle
-from streaming.control.looks import ClusterView, LookAge, check_same_cluster
 from streaming.control.obstacles import changed_since_text
 from streaming.control.policies import limits
-from streaming.control.records import ExecutionRecord
 from streaming.control.reports import Reports
 from streaming.control.requests import LogDirRequests
 from streaming.settings import ControlSettings
 
 log = structlog.get_logger()
 
-LOOKS_AGAIN = Wait("re-reads metadata before it submits the next movements")
+REREAD = Wait("re-reads metadata before it submits the next movements")
 NOTHING_LEFT: Mapping[ReplicaKey, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class LookWithin:
+class LogDirSnapshot:
     """One execution and the brokers of its plan as one tick sees them."""
 
     record: ExecutionRecord
@@ -102,20 +101,20 @@ class LogDirMoves:
         journal: Journal,
         throttle: LogDirThrottle,
         control: ControlSettings,
-        look_age: LookAge,
+        snapshot_age: SnapshotAge,
         absences: Absences,
         *,
         disk_reserve: float,
     ) -> None:
         self._cluster = cluster
-        self._view = ClusterView(cluster)
-        self._looks = LogDirLooks(cluster)
+        self._snapshot = ClusterSnapshot(cluster)
+        self._answers = LogDirAnswers(cluster)
         self.reports = Reports(journal, self._progress_figures)
         self.rate_bytes_per_sec = tagged(control.log_dir_throttle_bytes_per_sec)
         self._throttle = throttle
         self._limits = limits(control)
         self._absences = absences
-        self._requests = LogDirRequests(cluster, look_age)
+        self._requests = LogDirRequests(cluster, snapshot_age)
         self._disk_reserve = disk_reserve
         self.forget(None)
 
@@ -127,7 +126,7 @@ class LogDirMoves:
         self._missed = Missed()
         self._seen = SeenSoFar()
         self._in_play: frozenset[str] | None = None
-        """Topics of what is not finished; None before the first look."""
+        """Topics of what is not finished; None before the first snapshot."""
         self._copying: frozenset[int] = frozenset()
         """Brokers that may be copying."""
         self._waits_since_ms: int | None = None
@@ -135,8 +134,8 @@ class LogDirMoves:
         self._waits_for: str | None = None
         self._aborts_for: str | None = None
         """Why it is being given up, once it is."""
-        self._view.forget()
-        self._looks.forget()
+        self._snapshot.forget()
+        self._answers.forget()
         self._requests.forget()
         self._throttle.forget()
 
@@ -151,40 +150,40 @@ class LogDirMoves:
 
     def live(self, plan: Plan, *, whole: bool, now_ms: int) -> LiveCluster:
         """The topics of what is not finished, or (with `whole`) all of the plan; raises what `describe` does."""
-        self._view.look(plan.topics if whole or self._in_play is None else self._in_play, now_ms=now_ms)
-        return self._view.of(row.key for row in plan.log_dir_movements)
+        self._snapshot.read(plan.topics if whole or self._in_play is None else self._in_play, now_ms=now_ms)
+        return self._snapshot.of(row.key for row in plan.log_dir_movements)
 
     @property
     def partitions(self) -> Mapping[PartitionKey, LivePartition]:
         """All partitions of the cluster, as they were when the cluster was last asked about them."""
-        return self._view.partitions
+        return self._snapshot.partitions
 
     def _differences(self, plan: Plan, live: LiveCluster) -> tuple[str, ...]:
         log_dirs = self._cluster.log_dirs(plan.brokers, [row.key for row in plan.log_dir_movements])
         return differences_within(plan, live, log_dirs)
 
-    def look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> LookWithin:
+    def snapshot(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> LogDirSnapshot:
         """What the log dirs show of the plan."""
         log_dirs = self._log_dirs(plan, live, now_ms)
         self._missed = self._missed.after(plan, log_dirs)
         skipped = self._requests.given_up
         standing = self._standing(plan, live, log_dirs)
-        if not _left(standing) and not self._looks.is_of_all(now_ms):  # it ends by what all brokers show
-            log_dirs = self._looks.read_all(plan, now_ms=now_ms)
+        if not _left(standing) and not self._answers.is_of_all(now_ms):  # it ends by what all brokers show
+            log_dirs = self._answers.read_all(plan, now_ms=now_ms)
             standing = self._standing(plan, live, log_dirs)
         self._in_play = frozenset(topic for _, (topic, _) in _left(standing))
-        look = LookWithin(record, plan, live, log_dirs, now_ms, standing, skipped)
-        self._copying = frozenset(broker for broker, _ in _moving(look))
-        return look
+        snapshot = LogDirSnapshot(record, plan, live, log_dirs, now_ms, standing, skipped)
+        self._copying = frozenset(broker for broker, _ in _moving(snapshot))
+        return snapshot
 
     def _log_dirs(self, plan: Plan, live: LiveCluster, now_ms: int) -> LogDirs:
         """Returns the log dirs of all brokers of the plan if the plan is being given up, otherwise what
-        `LogDirLooks.read` returns.
+        `LogDirAnswers.read` returns.
         """
         if self._aborts_for is not None:
-            return self._looks.read_all(plan, now_ms=now_ms)
+            return self._answers.read_all(plan, now_ms=now_ms)
         copying = self._copying.union(broker for broker, _ in self._requests.asked_to_stay)
-        return self._looks.read(plan, copying, live.broker_racks.keys(), now_ms=now_ms)
+        return self._answers.read(plan, copying, live.broker_racks.keys(), now_ms=now_ms)
 
     def _standing(self, plan: Plan, live: LiveCluster, log_dirs: LogDirs) -> Standing:
         """Replicas of a topic that only bears the approved one's name are not the plan's: they count as gone."""
@@ -194,153 +193,163 @@ class LogDirMoves:
     def _ours(self, plan: Plan, live: LiveCluster) -> Plan:
         return without_made_again(plan, self._topic_ids, live)
 
-    def step(self, look: LookWithin, *, closed: str | None, pressure: str | None) -> bool:
+    def step(self, snapshot: LogDirSnapshot, *, closed: str | None, pressure: str | None) -> bool:
         """Decide on the next step, keep the throttle, take the step; True once the execution has ended.
 
         `closed` is why the hour forbids anything new, `pressure` why clients suffer.
         """
         if self._aborts_for is not None:
-            return self.abort(look, self._aborts_for)
-        self._stop_overflowing(look)
+            return self.abort(snapshot, self._aborts_for)
+        self._stop_overflowing(snapshot)
         held_back = closed or (f"held back: {pressure}" if pressure else None)
-        if held_back is None and not is_due(self._waits_since_ms, LOOK_INTERVAL_MS, look.now_ms):
+        if held_back is None and not is_due(self._waits_since_ms, READ_INTERVAL_MS, snapshot.now_ms):
             held_back = self._waits_for
-        step = self._next_step(look, held_back)
+        step = self._next_step(snapshot, held_back)
         if isinstance(step, MoveWithin):
-            step = self._with_room(look, step)
-        if closed is not None and isinstance(step, Wait) and not _moving(look):
-            self._clear_and_write(look, Event.PAUSED, step.reason)
+            step = self._with_room(snapshot, step)
+        if closed is not None and isinstance(step, Wait) and not _moving(snapshot):
+            self._clear_and_write(snapshot, Event.PAUSED, step.reason)
             return False
-        if isinstance(step, Done) and self._going_back(look):
+        if isinstance(step, Done) and self._going_back(snapshot):
             step = Wait("replicas that had arrived as planned stay where they are now")
         if isinstance(step, Done):
-            self._clear_and_write(look, Event.DONE, look.result)
+            self._clear_and_write(snapshot, Event.DONE, snapshot.result)
             return True
         if isinstance(step, Abort):
-            return self.abort(look, step.reason)
-        brokers = self._throttle.more_brokers(look.execution, look.plan, look.live, now_ms=look.now_ms)
-        self.reports.more_throttled(look, brokers)
-        alive = look.live.broker_racks
-        self._throttle.keep(look.execution, alive=alive, pressed=pressure is not None, now_ms=look.now_ms)
-        self.reports.throttle(look, self._throttle.new_lowest(), pressure)
+            return self.abort(snapshot, step.reason)
+        brokers = self._throttle.more_brokers(snapshot.execution, snapshot.plan, snapshot.live, now_ms=snapshot.now_ms)
+        self.reports.more_throttled(snapshot, brokers)
+        alive = snapshot.live.broker_racks
+        self._throttle.keep(snapshot.execution, alive=alive, pressed=pressure is not None, now_ms=snapshot.now_ms)
+        self.reports.throttle(snapshot, self._throttle.new_lowest(), pressure)
         if isinstance(step, MoveWithin):
-            step = self._looked_at_again(look, step)
+            step = self._reread(snapshot, step)
         if isinstance(step, MoveWithin):
-            self._move(look, step.targets)
+            self._move(snapshot, step.targets)
         else:
-            self.reports.waits(look, step.reason)
+            self.reports.waits(snapshot, step.reason)
         return False
 
-    def _next_step(self, look: LookWithin, held_back: str | None, room: RoomWithin | None = None) -> StepWithin:
-        worked_ms, skipped = look.execution.worked_ms(look.now_ms), look.skipped
+    def _next_step(self, snapshot: LogDirSnapshot, held_back: str | None, room: RoomWithin | None = None) -> StepWithin:
+        worked_ms, skipped = snapshot.execution.worked_ms(snapshot.now_ms), snapshot.skipped
         step = next_step_within(
-            look.plan, look.standing, self._limits, worked_ms=worked_ms, held_back=held_back, skipped=skipped, room=room
+            snapshot.plan,
+            snapshot.standing,
+            self._limits,
+            worked_ms=worked_ms,
+            held_back=held_back,
+            skipped=skipped,
+            room=room,
         )
-        copies = [(broker,) for broker, _ in _moving(look)]
-        vain = self._absences.in_vain(look.live, copies) if isinstance(step, Wait) else None
+        copies = [(broker,) for broker, _ in _moving(snapshot)]
+        vain = self._absences.in_vain(snapshot.live, copies) if isinstance(step, Wait) else None
         return step if vain is None else Abort(vain, ())
 
-    def _with_room(self, look: LookWithin, wanted: MoveWithin) -> StepWithin:
+    def _with_room(self, snapshot: LogDirSnapshot, wanted: MoveWithin) -> StepWithin:
         """What of the rest has room: on the brokers that come next, or else on all that have something left."""
-        pending = [row for row in look.plan.log_dir_movements if look.standing[row.replica] is Progress.PENDING]
+        pending = [row for row in snapshot.plan.log_dir_movements if snapshot.standing[row.replica] is Progress.PENDING]
         left, first = {row.broker for row in pending}, {broker for broker, _ in wanted.targets}
-        step = self._with_room_on(look, pending, first)
+        step = self._with_room_on(snapshot, pending, first)
         if not isinstance(step, MoveWithin) and left != first:
-            step = self._with_room_on(look, pending, left)
+            step = self._with_room_on(snapshot, pending, left)
         if not isinstance(step, MoveWithin):
-            self._waits_since_ms = look.now_ms
+            self._waits_since_ms = snapshot.now_ms
             self._waits_for = step.reason if isinstance(step, Wait) else None
             log.info("movements_within_brokers_wait", wanted=len(wanted.targets), reason=self._waits_for)
         return step
 
-    def _with_room_on(self, look: LookWithin, pending: list[LogDirMovement], brokers: set[int]) -> StepWithin:
-        """The next step by a look at all that lies on these brokers."""
-        room = RoomWithin.of(look.live, self._cluster.log_dirs(brokers), brokers, reserve=self._disk_reserve)
+    def _with_room_on(self, snapshot: LogDirSnapshot, pending: list[LogDirMovement], brokers: set[int]) -> StepWithin:
+        """The next step by a read of all that lies on these brokers."""
+        room = RoomWithin.of(snapshot.live, self._cluster.log_dirs(brokers), brokers, reserve=self._disk_reserve)
         tried = [row for row in pending if row.broker in brokers]
-        self._requests.hinder({row.replica for row in tried}, lacking_within(tried, room), look.now_ms)
-        return self._next_step(look, None, room)
+        self._requests.hinder({row.replica for row in tried}, lacking_within(tried, room), snapshot.now_ms)
+        return self._next_step(snapshot, None, room)
 
-    def _looked_at_again(self, look: LookWithin, step: MoveWithin) -> MoveWithin | Wait:
-        """What of a request is still right after the look at the room and the throttle, which take a second or more on
-        a large cluster. Brokers move by name, also replicas of a topic that was deleted and made again meanwhile, so
+    def _reread(self, snapshot: LogDirSnapshot, step: MoveWithin) -> MoveWithin | Wait:
+        """What of a request is still right after the read of the room and the throttle, which take a second or more
+        on a large cluster. Brokers move by name, also replicas of a topic that was deleted and made again meanwhile, so
         the question about the topics' ids comes last.
         """
         keys = {key for _, key in step.targets}
         log_dirs = self._cluster.log_dirs({broker for broker, _ in step.targets}, keys)
-        self._view.ask({topic for topic, _ in keys}, now_ms=look.now_ms)
-        live = self._view.of(row.key for row in look.plan.log_dir_movements)
-        check_same_cluster(look.live, live)
-        standing = self._standing(look.plan, live, log_dirs)
+        self._snapshot.read_also({topic for topic, _ in keys}, now_ms=snapshot.now_ms)
+        live = self._snapshot.of(row.key for row in snapshot.plan.log_dir_movements)
+        check_same_cluster(snapshot.live, live)
+        standing = self._standing(snapshot.plan, live, log_dirs)
         same = {replica: path for replica, path in step.targets.items() if standing[replica] is Progress.PENDING}
-        return MoveWithin(same) if same else LOOKS_AGAIN
+        return MoveWithin(same) if same else REREAD
 
-    def _stop_overflowing(self, look: LookWithin) -> None:
+    def _stop_overflowing(self, snapshot: LogDirSnapshot) -> None:
         """Let brokers give up copies that no longer fit: a log dir that is full goes offline with all that it holds.
 
         They are begun again when there is room, as all others are. What had arrived meanwhile stays where it is now.
         """
-        copies = [*overflowing(look.plan, look.standing, look.log_dirs), *self._going_back(look)]
+        copies = [*overflowing(snapshot.plan, snapshot.standing, snapshot.log_dirs), *self._going_back(snapshot)]
         if copies:
-            refused = self._requests.stop(cancellations(look.plan, copies, look.log_dirs), look.now_ms)
+            refused = self._requests.stop(cancellations(snapshot.plan, copies, snapshot.log_dirs), snapshot.now_ms)
             log.warning("log_dir_fills", stopped=first_named(copies, NAMED_MAX, replica_name), refused=len(refused))
 
-    def _going_back(self, look: LookWithin) -> list[ReplicaKey]:
+    def _going_back(self, snapshot: LogDirSnapshot) -> list[ReplicaKey]:
         """Replicas that had arrived when this execution asked them to stay, and are being copied back since."""
-        ours = self._ours(look.plan, look.live)
-        return [replica for replica in going_back(ours, look.log_dirs) if replica in self._requests.asked_to_stay]
+        ours = self._ours(snapshot.plan, snapshot.live)
+        return [replica for replica in going_back(ours, snapshot.log_dirs) if replica in self._requests.asked_to_stay]
 
-    def _move(self, look: LookWithin, targets: Mapping[ReplicaKey, str]) -> None:
+    def _move(self, snapshot: LogDirSnapshot, targets: Mapping[ReplicaKey, str]) -> None:
         """Ask for movements. What a broker refuses is tried again some seconds later, for some minutes."""
         self._copying |= {broker for broker, _ in targets}  # before a request that may fail without an answer
-        refused = self._requests.move(targets, look.now_ms)
+        refused = self._requests.move(targets, snapshot.now_ms)
         accepted = len(targets) - len(refused)
         detail = counted(accepted, "movement within brokers", "movements within brokers")
         if refused:
-            self._waits_since_ms = look.now_ms
+            self._waits_since_ms = snapshot.now_ms
             self._waits_for = f"{len(refused)} refused by brokers: {_refusals_text(refused)}"
             detail += f", {self._waits_for}"
         if accepted:
-            copying = {*_moving(look), *(key for key in targets if key not in refused)}
-            places = tuple(place for place, row in enumerate(look.plan.log_dir_movements) if row.replica in copying)
-            self.reports.write(look, Event.SUBMITTED, detail, movements_under_way=places)
+            copying = {*_moving(snapshot), *(key for key in targets if key not in refused)}
+            places = tuple(place for place, row in enumerate(snapshot.plan.log_dir_movements) if row.replica in copying)
+            self.reports.write(snapshot, Event.SUBMITTED, detail, movements_under_way=places)
         else:
-            self.reports.waits(look, detail)
+            self.reports.waits(snapshot, detail)
 
-    def abort(self, look: LookWithin, reason: str) -> bool:
-        """Let brokers give up what is in flight; True once a look shows nothing of it, and the execution has ended.
+    def abort(self, snapshot: LogDirSnapshot, reason: str) -> bool:
+        """Let brokers give up what is in flight; True once a snapshot shows nothing of it, and the execution has ended.
 
         A copy may end just before the request to give it up, which then asks for a copy back: that is given up, too.
         """
         self._aborts_for = reason
-        if not self._looks.is_of_all(look.now_ms):
+        if not self._answers.is_of_all(snapshot.now_ms):
             return False  # a request without an answer may have begun copies since its broker was asked last
-        hidden = [replica for replica, state in look.standing.items() if state is Progress.MISSING]
-        places = cancellations(look.plan, [*moving_within(look.standing), *self._going_back(look)], look.log_dirs)
+        hidden = [replica for replica, state in snapshot.standing.items() if state is Progress.MISSING]
+        places = cancellations(
+            snapshot.plan, [*moving_within(snapshot.standing), *self._going_back(snapshot)], snapshot.log_dirs
+        )
         left = self._requests.cancel(places, hidden)
         if (places or left) and self._requests.may_cancel:
             return False
         detail = f"{reason}; {counted(len(self._requests.cancelled), 'movement', 'movements')} in flight given up"
-        self._clear_and_write(look, Event.ABORTED, detail, left)
+        self._clear_and_write(snapshot, Event.ABORTED, detail, left)
         return True
 
     def _clear_and_write(
-        self, look: LookWithin, event: Event, detail: str, left: Mapping[ReplicaKey, str] = NOTHING_LEFT
+        self, snapshot: LogDirSnapshot, event: Event, detail: str, left: Mapping[ReplicaKey, str] = NOTHING_LEFT
     ) -> None:
         """Remove the throttle, then write the event. Brokers that may go on with a copy keep their rate: the sweeper
         gives the copy up, and removes the rate then. `left` is what they have refused to give up, with their reasons.
         """
-        going_on = {**may_go_on(self._ours(look.plan, look.live), look.log_dirs), **left}
+        going_on = {**may_go_on(self._ours(snapshot.plan, snapshot.live), snapshot.log_dirs), **left}
         if going_on:
             detail += f"; {may_go_on_text(going_on)}"
-        remains = self._throttle.clear(look.execution, keeping={broker for broker, _ in going_on})
-        self.reports.write_cleared(look, event, detail, remains)
+        remains = self._throttle.clear(snapshot.execution, keeping={broker for broker, _ in going_on})
+        self.reports.write_cleared(snapshot, event, detail, remains)
 
-    def _progress_figures(self, look: LookWithin) -> Mapping[str, Any]:
-        """How far the look shows it to be."""
+    def _progress_figures(self, snapshot: LogDirSnapshot) -> Mapping[str, Any]:
+        """How far the snapshot shows it to be."""
         return {
-            "movements_done": sum(state is Progress.DONE for state in look.standing.values()),
-            "bytes_moved": bytes_within(look.plan, look.standing, look.log_dirs),
-            **self._seen.changes(look.execution, (row.replica for row in look.plan.log_dir_movements), look.standing),
+            "movements_done": sum(state is Progress.DONE for state in snapshot.standing.values()),
+            "bytes_moved": bytes_within(snapshot.plan, snapshot.standing, snapshot.log_dirs),
+            **self._seen.changes(
+                snapshot.execution, (row.replica for row in snapshot.plan.log_dir_movements), snapshot.standing
+            ),
         }
 
 
@@ -350,9 +359,9 @@ def _left(standing: Standing) -> list[ReplicaKey]:
     return [replica for replica, state in standing.items() if state in left]
 
 
-def _moving(look: LookWithin) -> list[ReplicaKey]:
+def _moving(snapshot: LogDirSnapshot) -> list[ReplicaKey]:
     """What may be copying."""
-    return [replica for replica, state in look.standing.items() if state in (Progress.MOVING, Progress.MISSING)]
+    return [replica for replica, state in snapshot.standing.items() if state in (Progress.MOVING, Progress.MISSING)]
 
 
 def _refusals_text(refused: Mapping[ReplicaKey, str]) -> str:

@@ -10,7 +10,7 @@ from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.throttle import AdaptiveRates, Clearing, Remains, Throttle
-from streaming.control.throttled_brokers import RateLooks, ThrottledBrokers
+from streaming.control.throttled_brokers import RateReads, ThrottledBrokers
 
 
 class LogDirThrottle:
@@ -25,7 +25,7 @@ class LogDirThrottle:
     def forget(self) -> None:
         """Forgets the execution so far: from now on the rates are those of another execution, and are set again."""
         self._brokers.forget()
-        self._looks = RateLooks()
+        self._reads = RateReads()
         self._set = False
         self._clearing = Clearing()
         self._rates.take_lowest()
@@ -48,11 +48,11 @@ class LogDirThrottle:
         if not self._set:
             self._send(self._rates.initial(ours, now_ms=now_ms))
             self._set = True
-            self._looks.note(now_ms)
+            self._reads.note(now_ms)
             return
-        if self._looks.are_due(now_ms):
-            self._looks.note(now_ms)
-            self._rates.lost(self._looks.lost(ours, self._shown_rates, of_each=1))
+        if self._reads.are_due(now_ms):
+            self._reads.note(now_ms)
+            self._rates.lost(self._reads.lost(ours, self._shown_rates, of_each=1))
         if rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
             self._send(rates)
 

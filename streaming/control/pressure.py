@@ -1,8 +1,8 @@
 """What speaks against more copying right now: consumer groups that fall behind, and brokers that answer slowly.
 
-`LagPressure` reads `group_lag`: once what was before the execution, then at each look the newest windows alone. Where
-nothing is known of a group, nothing is held back for it: the pipeline may be down, and the cluster's own health is
-looked at besides. `LatencyPressure` reads the brokers' JMX endpoints (`collect.jmx_endpoints`) for Kafka's own p99 of
+`LagPressure` reads `group_lag`: once what was before the execution, then at each later read the newest windows alone.
+Where nothing is known of a group, nothing is held back for it: the pipeline may be down, and the cluster's own health
+is read besides. `LatencyPressure` reads the brokers' JMX endpoints (`collect.jmx_endpoints`) for Kafka's own p99 of
 produce requests, waiting for followers included: what a producer with acks=all sees, less its network. A broker whose
 endpoint is not given, or does not answer, holds nothing back. The core decides which lag is too much, and how slow is
 too slow.
@@ -36,7 +36,7 @@ it.
 
 
 class LatencyPressure:
-    """Looks again at most every few seconds."""
+    """Reads again at most every few seconds."""
 
     def __init__(self, endpoints: Mapping[int, str], bound: LatencyBound) -> None:
         """`endpoints`: URL of `/metrics` by broker id."""
@@ -96,7 +96,7 @@ class _GroupLag:
 
 
 class LagPressure:
-    """Looks again at most every few seconds."""
+    """Reads again at most every few seconds."""
 
     def __init__(self, window_tables: WindowTables, bound: LagBound, groups: str) -> None:
         """`groups` is the regular expression of those that count; raises UsageProblem."""
@@ -122,10 +122,10 @@ class LagPressure:
         if started_ms != self._baseline_of_ms or is_due(self._read_ms, READ_INTERVAL_MS, now_ms):
             self._read_ms = now_ms
             self._reader.look_again()
-            self._reason = self._look(brokers, partitions, started_ms, now_ms)
+            self._reason = self._read(brokers, partitions, started_ms, now_ms)
         return self._reason
 
-    def _look(self, brokers: Collection[int], partitions: Partitions, started_ms: int, now_ms: int) -> str | None:
+    def _read(self, brokers: Collection[int], partitions: Partitions, started_ms: int, now_ms: int) -> str | None:
         if self._reader.version("group_lag") is None:
             return None
         before = self._lag_before(started_ms)

@@ -23,12 +23,11 @@ from assignor_core.throttles import tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences, needed_by
-from streaming.control.disk_room import CopiedBytes, DiskLooks, DiskRoom
-from streaming.control.journal import Journal
-from streaming.control.looks import Look, LookAge, Looks, check_same_cluster
+from streaming.control.cluster_snapshot import ExecutionSnapshot, ExecutionSnapshots, SnapshotAge, check_same_cluster
+from streaming.control.disk_room import CopiedBytes, DiskAnswers, DiskRoom
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.obstacles import cancelled_by_others, misfit
 from streaming.control.policies import limits
-from streaming.control.records import ExecutionRecord
 from streaming.control.reports import Reports
 from streaming.control.requests import Requests
 from streaming.control.throttle import Throttle
@@ -37,15 +36,15 @@ from streaming.settings import ControlSettings
 log = structlog.get_logger()
 
 ABORT_CONFIRMATIONS = 3
-"""A broker's metadata may be a moment behind the controller's: an alarming look must be repeated this often."""
+"""A broker's metadata may be a moment behind the controller's: an alarming snapshot must be repeated this often."""
 QUESTIONS_MAX = 3
 """How often in one tick control asks about what it is about to submit, while that turns out to be something else."""
 
-LOOKS_AGAIN = Wait("re-reads metadata before it submits the next movements")
+REREAD = Wait("re-reads metadata before it submits the next movements")
 
 
 class ReplicaMoves:
-    """Movements of replicas of one execution. `disk_room` judges what fits on disks by `disk_looks`; `control` holds
+    """Movements of replicas of one execution. `disk_room` judges what fits on disks by `disk_answers`; `control` holds
     the limits. If a larger share of the brokers than `relief_max_away_share` is offline, no lost replica is re-created.
     """
 
@@ -56,35 +55,35 @@ class ReplicaMoves:
         cluster: ControlledCluster,
         journal: Journal,
         throttle: Throttle,
-        disk_looks: DiskLooks,
+        disk_answers: DiskAnswers,
         disk_room: DiskRoom,
         control: ControlSettings,
-        look_age: LookAge,
+        snapshot_age: SnapshotAge,
         absences: Absences,
         *,
         relief_max_away_share: float,
     ) -> None:
-        self._looks = Looks(cluster, staged=control.staged_moves)
-        self._copied = CopiedBytes(disk_looks)
+        self._snapshots = ExecutionSnapshots(cluster, staged=control.staged_moves)
+        self._copied = CopiedBytes(disk_answers)
         self.reports = Reports(journal, self._progress_figures)
         self.rate_bytes_per_sec = tagged(control.throttle_bytes_per_sec)
         self._throttle = throttle
         self._disk_room = disk_room
         self._journal = journal
         self._limits = replace(limits(control), relief_max_away_share=relief_max_away_share)
-        self._abort_looks = 0
+        self._abort_snapshots = 0
         self._seen = SeenSoFar()
         self._absences = absences
-        self._requests = Requests(cluster, look_age)
+        self._requests = Requests(cluster, snapshot_age)
 
     def forget(self, kept: KeptPlan | None) -> None:
         """Forgets the execution so far: from now on all is about another execution, of the plan `kept` if that is
         known.
         """
-        self._abort_looks = 0
+        self._abort_snapshots = 0
         self._seen = SeenSoFar()
         self._limits = replace(self._limits, drained=self._journal.drained_brokers())
-        self._looks.forget(kept)
+        self._snapshots.forget(kept)
         self._requests.forget()
         self._disk_room.forget()
         self._throttle.forget()
@@ -99,111 +98,115 @@ class ReplicaMoves:
 
     def live(self, plan: Plan, *, whole: bool, now_ms: int) -> LiveCluster:
         """What decides on the next step, or (with `whole`) everything; raises what `describe` does."""
-        return self._looks.live(plan, whole=whole, now_ms=now_ms)
+        return self._snapshots.live(plan, whole=whole, now_ms=now_ms)
 
     @property
     def partitions(self) -> Mapping[PartitionKey, LivePartition]:
         """All partitions of the cluster, as they were when the cluster was last asked about them."""
-        return self._looks.partitions
+        return self._snapshots.partitions
 
-    def look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> Look:
-        """What `live` shows of the plan, judged with the looks before it."""
+    def snapshot(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> ExecutionSnapshot:
+        """What `live` shows of the plan, judged with the snapshots before it."""
         refused = {**self._disk_room.given_up, **self._requests.moves.skipped}
         not_elected = self._requests.elections.skipped
-        return self._looks.judged(record, plan, live, now_ms, refused=refused, not_elected=not_elected)
+        return self._snapshots.judged(record, plan, live, now_ms, refused=refused, not_elected=not_elected)
 
-    def step(self, look: Look, *, closed: str | None, pressure: str | None) -> bool:
+    def step(self, snapshot: ExecutionSnapshot, *, closed: str | None, pressure: str | None) -> bool:
         """Decide on the next step, keep the throttle, take the step; True once the execution has ended.
 
         `closed` is why nothing new is to be begun, `pressure` why clients suffer.
         """
-        self._stop_overflowing(look)
-        obsolete = look.obsolete
+        self._stop_overflowing(snapshot)
+        obsolete = snapshot.obsolete
         held_back = closed or (f"held back: {pressure}" if pressure else None)
-        look, step = self._confirmed_step(look, held_back)
+        snapshot, step = self._confirmed_step(snapshot, held_back)
         if isinstance(step, Submit) and not self._disk_room.all_fit(
-            look.plan, look.live, step.reassignments, look.progress, look.now_ms
+            snapshot.plan, snapshot.live, step.reassignments, snapshot.progress, snapshot.now_ms
         ):
-            room = self._disk_room.look(look.plan, look.live, look.progress, self._limits, look.now_ms)
-            step = self._asked_about(self._next_step(look, held_back, room))
+            room = self._disk_room.read(snapshot.plan, snapshot.live, snapshot.progress, self._limits, snapshot.now_ms)
+            step = self._asked_about(self._next_step(snapshot, held_back, room))
             if not isinstance(step, Submit):
-                self._disk_room.wait(look.now_ms)
+                self._disk_room.wait(snapshot.now_ms)
         if isinstance(step, Submit) and obsolete is None:
-            step = self._unless_cancelled(look, step)
+            step = self._unless_cancelled(snapshot, step)
         if obsolete is not None and not isinstance(step, Abort):
-            step = Abort(obsolete, tuple(sorted(look.in_flight)))
-        self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
-        if closed is not None and isinstance(step, Wait) and not look.in_flight:
+            step = Abort(obsolete, tuple(sorted(snapshot.in_flight)))
+        self._abort_snapshots = self._abort_snapshots + 1 if isinstance(step, Abort) else 0
+        if closed is not None and isinstance(step, Wait) and not snapshot.in_flight:
             # A throttle would slow replicas that come back meanwhile.
-            self._clear_and_write(look, Event.PAUSED, step.reason)
+            self._clear_and_write(snapshot, Event.PAUSED, step.reason)
             return False
         # Those must not wait for a throttle that can't be set.
         if (
             not isinstance(step, Abort | Done)
-            and self._keep_throttle(look, step, pressure)
+            and self._keep_throttle(snapshot, step, pressure)
             and isinstance(step, Submit | ElectLeaders)
         ):
-            look, step = self._looked_at_again(look, step, held_back)
-        return self._take(self._throttled(step, look), look)
+            snapshot, step = self._reread(snapshot, step, held_back)
+        return self._take(self._throttled(step, snapshot), snapshot)
 
-    def _unless_cancelled(self, look: Look, step: Submit) -> Step:
+    def _unless_cancelled(self, snapshot: ExecutionSnapshot, step: Submit) -> Step:
         """The step, or to wait where somebody else cancels moves of this execution again and again: each is noted."""
-        again = set(self._requests.cancelled_by_others(step.reassignments, look.live.partitions))
+        again = set(self._requests.cancelled_by_others(step.reassignments, snapshot.live.partitions))
         if not again:
             return step
-        places = tuple(place for place, row in enumerate(look.plan.movements) if row.key in again)
+        places = tuple(place for place, row in enumerate(snapshot.plan.movements) if row.key in again)
         named = first_named(sorted(again), NAMED_MAX, partition_name)
         detail = f"somebody else has cancelled the move of {named}"
-        log.warning("moves_cancelled_by_others", execution_id=look.execution.execution_id, cancelled=named)
-        self.reports.write(look, Event.PROGRESS, detail, movements_cancelled=places)
-        reason = cancelled_by_others(look.execution, look.plan)
+        log.warning("moves_cancelled_by_others", execution_id=snapshot.execution.execution_id, cancelled=named)
+        self.reports.write(snapshot, Event.PROGRESS, detail, movements_cancelled=places)
+        reason = cancelled_by_others(snapshot.execution, snapshot.plan)
         return step if reason is None else Wait(reason)
 
-    def _keep_throttle(self, look: Look, step: Step, pressure: str | None) -> bool:
+    def _keep_throttle(self, snapshot: ExecutionSnapshot, step: Step, pressure: str | None) -> bool:
         """Set the throttle where this process hasn't yet, for what is submitted next, too (True), and adapt it."""
-        brokers = self._throttle.more_brokers(look.execution, look.plan, look.live, now_ms=look.now_ms)
-        self.reports.more_throttled(look, brokers)
+        brokers = self._throttle.more_brokers(snapshot.execution, snapshot.plan, snapshot.live, now_ms=snapshot.now_ms)
+        self.reports.more_throttled(snapshot, brokers)
         is_new = self._throttle.keep(
-            look.execution,
-            look.plan,
-            alive=look.live.broker_racks,
+            snapshot.execution,
+            snapshot.plan,
+            alive=snapshot.live.broker_racks,
             pressed=pressure is not None,
-            now_ms=look.now_ms,
-            copying=look.in_flight,
+            now_ms=snapshot.now_ms,
+            copying=snapshot.in_flight,
             submitted=sorted(step.reassignments) if isinstance(step, Submit) else (),
-            made=frozenset(key for key, state in look.progress.items() if state in MADE),
-            without=look.made_again,
+            made=frozenset(key for key, state in snapshot.progress.items() if state in MADE),
+            without=snapshot.made_again,
         )
-        self.reports.throttle(look, self._throttle.new_lowest(), pressure)
+        self.reports.throttle(snapshot, self._throttle.new_lowest(), pressure)
         return is_new
 
-    def _throttled(self, step: Step, look: Look) -> Step:
+    def _throttled(self, step: Step, snapshot: ExecutionSnapshot) -> Step:
         """The step without movements that no list of throttled replicas has room for; another one if none is left."""
-        unnamed = self._throttle.unnamed(look.plan, step.reassignments) if isinstance(step, Submit) else []
+        unnamed = self._throttle.unnamed(snapshot.plan, step.reassignments) if isinstance(step, Submit) else []
         if not isinstance(step, Submit) or not unnamed:
             return step
         named = {key: target for key, target in step.reassignments.items() if key not in unnamed}
         if named:
             return Submit(named)
         topic, _ = min(unnamed)
-        return self._next_step(look, f"the lists of throttled replicas of topic {topic} have no room for another move")
+        return self._next_step(
+            snapshot, f"the lists of throttled replicas of topic {topic} have no room for another move"
+        )
 
-    def _looked_at_again(self, look: Look, step: Submit | ElectLeaders, held_back: str | None) -> tuple[Look, Step]:
+    def _reread(
+        self, snapshot: ExecutionSnapshot, step: Submit | ElectLeaders, held_back: str | None
+    ) -> tuple[ExecutionSnapshot, Step]:
         """What of a request is still right after the throttle was set, which takes a second or more on a large cluster:
         Kafka moves and elects by name, also partitions of a topic that was deleted and made again meanwhile.
         """
-        live = self._looks.again(look, step.reassignments if isinstance(step, Submit) else step.partitions)
-        check_same_cluster(look.live, live)
-        look = self.look(look.record, look.plan, live, look.now_ms)
-        return look, _still_right(step, self._next_step(look, held_back))
+        live = self._snapshots.again(snapshot, step.reassignments if isinstance(step, Submit) else step.partitions)
+        check_same_cluster(snapshot.live, live)
+        snapshot = self.snapshot(snapshot.record, snapshot.plan, live, snapshot.now_ms)
+        return snapshot, _still_right(step, self._next_step(snapshot, held_back))
 
-    def _stop_overflowing(self, look: Look) -> None:
+    def _stop_overflowing(self, snapshot: ExecutionSnapshot) -> None:
         """Cancel copies that no longer fit: a log dir that is full goes offline with all that it holds.
 
         They are begun again when there is room, as all others are; skipped by name where there is none for long.
         """
-        shown = [key for key in look.moving if key in look.live.partitions]
-        copies = self._disk_room.overflowing(look.live, shown, look.now_ms)
+        shown = [key for key in snapshot.moving if key in snapshot.live.partitions]
+        copies = self._disk_room.overflowing(snapshot.live, shown, snapshot.now_ms)
         if not copies:
             return
         refused = self._requests.stop(copies)
@@ -212,23 +215,25 @@ class ReplicaMoves:
         if len(refused) < len(copies):
             moves = counted(len(copies) - len(refused), "move", "moves")
             detail = f"{moves} cancelled, as others fill their log dir: {stopped}"
-            self.reports.write(look, Event.PROGRESS, detail)
+            self.reports.write(snapshot, Event.PROGRESS, detail)
 
-    def _confirmed_step(self, look: Look, held_back: str | None) -> tuple[Look, Step]:
-        """The next step, and the look that it rests on. What is submitted was asked about in this tick, and what ends
-        the execution follows from a look at the whole cluster.
+    def _confirmed_step(self, snapshot: ExecutionSnapshot, held_back: str | None) -> tuple[ExecutionSnapshot, Step]:
+        """The next step, and the snapshot that it rests on. What is submitted was asked about in this tick, and what
+        ends the execution follows from a snapshot of the whole cluster.
         """
-        held_back = held_back or self._disk_room.held_back(look.now_ms)
-        step = self._next_step(look, held_back)
+        held_back = held_back or self._disk_room.held_back(snapshot.now_ms)
+        step = self._next_step(snapshot, held_back)
         for _ in range(QUESTIONS_MAX):
-            ends = isinstance(step, Done) or (isinstance(step, Abort) and self._abort_looks + 1 >= ABORT_CONFIRMATIONS)
-            live = self._looks.closer(look, step.reassignments if isinstance(step, Submit) else (), whole=ends)
+            ends = isinstance(step, Done) or (
+                isinstance(step, Abort) and self._abort_snapshots + 1 >= ABORT_CONFIRMATIONS
+            )
+            live = self._snapshots.closer(snapshot, step.reassignments if isinstance(step, Submit) else (), whole=ends)
             if live is None:
                 break
-            check_same_cluster(look.live, live)
-            look = self.look(look.record, look.plan, live, look.now_ms)
-            step = self._next_step(look, held_back)
-        return look, self._asked_about(step)
+            check_same_cluster(snapshot.live, live)
+            snapshot = self.snapshot(snapshot.record, snapshot.plan, live, snapshot.now_ms)
+            step = self._next_step(snapshot, held_back)
+        return snapshot, self._asked_about(step)
 
     def _asked_about(self, step: Step) -> Step:
         """Returns the step with only the partitions whose metadata this tick has read: the others follow in the next
@@ -236,113 +241,115 @@ class ReplicaMoves:
         """
         if not isinstance(step, Submit):
             return step
-        asked = self._looks.asked_about(step.reassignments)
-        return Submit(asked) if asked else LOOKS_AGAIN
+        asked = self._snapshots.asked_about(step.reassignments)
+        return Submit(asked) if asked else REREAD
 
-    def _next_step(self, look: Look, held_back: str | None, room: RoomLeft | None = None) -> Step:
+    def _next_step(self, snapshot: ExecutionSnapshot, held_back: str | None, room: RoomLeft | None = None) -> Step:
         step = next_step(
-            look.plan,
-            look.live,
+            snapshot.plan,
+            snapshot.live,
             self._limits,
-            progress=look.progress,
-            worked_ms=look.execution.worked_ms(look.now_ms),
+            progress=snapshot.progress,
+            worked_ms=snapshot.execution.worked_ms(snapshot.now_ms),
             held_back=held_back,
-            looks=look.looks,
-            refused=look.refused,
-            not_elected=look.not_elected,
+            past=snapshot.past,
+            refused=snapshot.refused,
+            not_elected=snapshot.not_elected,
             room=room,
         )
-        copies = [needed_by(look.live.partitions[key]) for key in look.moving]
-        vain = self._absences.in_vain(look.live, copies, self._looks.replaced) if isinstance(step, Wait) else None
-        return step if vain is None else Abort(vain, tuple(sorted(look.moving)))
+        copies = [needed_by(snapshot.live.partitions[key]) for key in snapshot.moving]
+        vain = (
+            self._absences.in_vain(snapshot.live, copies, self._snapshots.replaced) if isinstance(step, Wait) else None
+        )
+        return step if vain is None else Abort(vain, tuple(sorted(snapshot.moving)))
 
-    def _take(self, step: Step, look: Look) -> bool:
+    def _take(self, step: Step, snapshot: ExecutionSnapshot) -> bool:
         """Carry out one step and write it down; True once the execution has ended."""
         match step:
             case Submit(reassignments):
-                self._submit(look, reassignments)
+                self._submit(snapshot, reassignments)
             case ElectLeaders(partitions):
-                self._elect(look, partitions)
+                self._elect(snapshot, partitions)
             case Wait(reason):
-                self.reports.waits(look, reason)
+                self.reports.waits(snapshot, reason)
             case Abort(reason, _):
-                return self._abort_looks >= ABORT_CONFIRMATIONS and self.abort(look, reason)
+                return self._abort_snapshots >= ABORT_CONFIRMATIONS and self.abort(snapshot, reason)
             case Done():
-                self._clear_and_write(look, Event.DONE, look.result)
+                self._clear_and_write(snapshot, Event.DONE, snapshot.result)
                 return True
         return False
 
-    def _submit(self, look: Look, reassignments: Mapping[PartitionKey, tuple[int, ...]]) -> None:
-        """Ask for reassignments. What Kafka refuses for good is skipped from the next look on."""
-        self._disk_room.submitted(look.live, reassignments)
+    def _submit(self, snapshot: ExecutionSnapshot, reassignments: Mapping[PartitionKey, tuple[int, ...]]) -> None:
+        """Ask for reassignments. What Kafka refuses for good is skipped from the next snapshot on."""
+        self._disk_room.submitted(snapshot.live, reassignments)
         refused = self._requests.reassign(reassignments)
         taken = {key: target for key, target in reassignments.items() if key not in refused}
-        self._looks.submitted(taken)
+        self._snapshots.submitted(taken)
         detail = counted(len(taken), "reassignment", "reassignments")
         if refused:
             detail += f", {len(refused)} refused by Kafka: {refusals_text(refused)}"
-            log.warning("reassignments_refused", execution_id=look.execution.execution_id, refused=detail)
+            log.warning("reassignments_refused", execution_id=snapshot.execution.execution_id, refused=detail)
         if taken or refused.keys() & self._requests.moves.skipped.keys():
-            copying = {*look.moving, *(key for key in taken if look.progress[key] not in MADE)}
-            places = tuple(place for place, row in enumerate(look.plan.movements) if row.key in copying)
-            self.reports.write(look, Event.SUBMITTED, detail, movements_under_way=places)
+            copying = {*snapshot.moving, *(key for key in taken if snapshot.progress[key] not in MADE)}
+            places = tuple(place for place, row in enumerate(snapshot.plan.movements) if row.key in copying)
+            self.reports.write(snapshot, Event.SUBMITTED, detail, movements_under_way=places)
         else:
-            self.reports.waits(look, detail)
+            self.reports.waits(snapshot, detail)
 
-    def _elect(self, look: Look, partitions: tuple[PartitionKey, ...]) -> None:
+    def _elect(self, snapshot: ExecutionSnapshot, partitions: tuple[PartitionKey, ...]) -> None:
         """Ask for elections. What Kafka refuses for good keeps its leader, and nothing waits for it any more."""
         # A broker may show for long who led before: to ask again is no news.
         if not self._requests.elections_asked.issuperset(partitions):
             count = counted(len(partitions), "partition", "partitions")
-            self.reports.write(look, Event.ELECTING, f"preferred leaders of {count}")
+            self.reports.write(snapshot, Event.ELECTING, f"preferred leaders of {count}")
         refused = self._requests.elect(partitions)
         if not refused:
             return
         count = counted(len(refused), "partition", "partitions")
         detail = f"Kafka refuses to elect the preferred leaders of {count}: {refusals_text(refused)}"
-        log.warning("elections_refused", execution_id=look.execution.execution_id, refused=detail)
+        log.warning("elections_refused", execution_id=snapshot.execution.execution_id, refused=detail)
         if refused.keys() & self._requests.elections.skipped.keys():
-            self.reports.write(look, Event.PROGRESS, f"{detail}; those that it refuses for good keep their leader")
+            self.reports.write(snapshot, Event.PROGRESS, f"{detail}; those that it refuses for good keep their leader")
         else:
-            self.reports.waits(look, detail)
+            self.reports.waits(snapshot, detail)
 
-    def abort(self, look: Look, reason: str) -> bool:
+    def abort(self, snapshot: ExecutionSnapshot, reason: str) -> bool:
         """Cancel what is in flight and end; False where the cluster refused, and the next tick tries again.
 
         What it refuses too often goes on to the replicas of the plan: the last event names it.
         """
-        refused = self._requests.cancel(look.in_flight)
+        refused = self._requests.cancel(snapshot.in_flight)
         if refused:
-            log.warning("cancel_refused", execution_id=look.execution.execution_id, refused=refusals_text(refused))
+            log.warning("cancel_refused", execution_id=snapshot.execution.execution_id, refused=refusals_text(refused))
         if refused and self._requests.may_cancel:
             return False
         detail = (
             f"{reason}; {counted(len(self._requests.cancelled), 'move', 'moves')} in flight cancelled"
-            f"{look.unknown_moves}{look.strangers}"
+            f"{snapshot.unknown_moves}{snapshot.strangers}"
         )
         if refused:
             detail += f", {len(refused)} go on without a throttle, as Kafka refuses to cancel: {refusals_text(refused)}"
-        self._clear_and_write(look, Event.ABORTED, detail)
+        self._clear_and_write(snapshot, Event.ABORTED, detail)
         return True
 
-    def _clear_and_write(self, look: Look, event: Event, detail: str) -> None:
+    def _clear_and_write(self, snapshot: ExecutionSnapshot, event: Event, detail: str) -> None:
         """Remove the throttle, then write the event."""
-        self.reports.write_cleared(look, event, detail, self._throttle.clear(look.execution, look.plan))
+        self.reports.write_cleared(snapshot, event, detail, self._throttle.clear(snapshot.execution, snapshot.plan))
 
-    def _progress_figures(self, look: Look) -> Mapping[str, Any]:
-        """How far the look shows it to be; nothing of an execution whose movements nobody knows any more."""
-        sizes = self._copied.read(look.plan, look.live, look.progress, now_ms=look.now_ms)
-        if not look.plan.movements:
+    def _progress_figures(self, snapshot: ExecutionSnapshot) -> Mapping[str, Any]:
+        """How far the snapshot shows it to be; nothing of an execution whose movements nobody knows any more."""
+        sizes = self._copied.read(snapshot.plan, snapshot.live, snapshot.progress, now_ms=snapshot.now_ms)
+        if not snapshot.plan.movements:
             return {}
         return {
-            "movements_done": movements_done(look.progress),
-            "bytes_moved": bytes_moved(look.plan, look.progress, sizes),
-            **self._seen.changes(look.execution, (row.key for row in look.plan.movements), look.progress),
+            "movements_done": movements_done(snapshot.progress),
+            "bytes_moved": bytes_moved(snapshot.plan, snapshot.progress, sizes),
+            **self._seen.changes(snapshot.execution, (row.key for row in snapshot.plan.movements), snapshot.progress),
         }
 
 
 def _still_right(step: Submit | ElectLeaders, now: Step) -> Step:
-    """Returns the part of `step` that the next look requires, too; anything else waits for the next tick."""
+    """Returns the part of `step` that the next snapshot requires, too; anything else waits for the next tick."""
     match step, now:
         case Submit(before), Submit(after):
             if same := {key: target for key, target in before.items() if after.get(key) == target}:
@@ -350,4 +357,4 @@ def _still_right(step: Submit | ElectLeaders, now: Step) -> Step:
         case ElectLeaders(before), ElectLeaders(after):
             if both := tuple(key for key in before if key in after):
                 return ElectLeaders(both)
-    return LOOKS_AGAIN
+    return REREAD

@@ -1,4 +1,4 @@
-"""What an execution writes down while it goes on: its events, each with the progress that one look shows."""
+"""What an execution writes down while it goes on: its events, each with the progress that one snapshot shows."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
@@ -11,8 +11,7 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
-from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.throttle import Remains
 
 log = structlog.get_logger()
@@ -20,7 +19,7 @@ log = structlog.get_logger()
 PROGRESS_INTERVAL_MS = 10_000
 
 
-class TickLook(Protocol):
+class TickSnapshot(Protocol):
     """One execution and the cluster as one tick sees them."""
 
     @property
@@ -48,13 +47,13 @@ class TickLook(Protocol):
         """When the tick began."""
 
 
-LookT = TypeVar("LookT", bound=TickLook)
+SnapshotT = TypeVar("SnapshotT", bound=TickSnapshot)
 
 
-class Reports(Generic[LookT]):
+class Reports(Generic[SnapshotT]):
     """The events of one execution; `forget` before those of another."""
 
-    def __init__(self, journal: Journal, progress_figures: Callable[[LookT], Mapping[str, Any]]) -> None:
+    def __init__(self, journal: Journal, progress_figures: Callable[[SnapshotT], Mapping[str, Any]]) -> None:
         """`progress_figures` are the figures of an event that show how far the execution is."""
         self._journal = journal
         self._progress_figures = progress_figures
@@ -64,52 +63,52 @@ class Reports(Generic[LookT]):
         """Forgets the execution so far: from now on the reports are of another execution."""
         self._last_progress_ms: int | None = None
 
-    def write(self, look: LookT, event: Event, detail: str, **figures: Any) -> None:
-        """One event with the progress that this look shows; `figures` go before it."""
-        shown = {**self._progress_figures(look), **figures}
-        self._last_progress_ms = look.now_ms
-        self._journal.write_event(look.record, event, detail, now_ms=look.now_ms, **shown)
+    def write(self, snapshot: SnapshotT, event: Event, detail: str, **figures: Any) -> None:
+        """One event with the progress that this snapshot shows; `figures` go before it."""
+        shown = {**self._progress_figures(snapshot), **figures}
+        self._last_progress_ms = snapshot.now_ms
+        self._journal.write_event(snapshot.record, event, detail, now_ms=snapshot.now_ms, **shown)
         log.info(
             "execution",
-            execution_id=look.execution.execution_id,
-            plan_id=look.plan.plan_id[:12],
+            execution_id=snapshot.execution.execution_id,
+            plan_id=snapshot.plan.plan_id[:12],
             event_name=event.value,
             detail=detail,
         )
 
-    def write_cleared(self, look: LookT, event: Event, detail: str, remains: Remains) -> None:
+    def write_cleared(self, snapshot: SnapshotT, event: Event, detail: str, remains: Remains) -> None:
         """Writes the event after the removal of the throttle, with Kafka's error if Kafka refuses the removal."""
         if remains.refused is not None:
             detail += f"; Kafka refuses to remove the throttle: {remains.refused}"
-        self.write(look, event, detail, throttled_brokers=remains.brokers, movements_under_way=())
+        self.write(snapshot, event, detail, throttled_brokers=remains.brokers, movements_under_way=())
 
-    def throttle(self, look: LookT, lowest: int | None, pressure: str | None) -> None:
+    def throttle(self, snapshot: SnapshotT, lowest: int | None, pressure: str | None) -> None:
         """Writes that the throttle has changed, and why. `lowest` is the rate of the slowest broker that was sent a
         rate, bytes/s, None if none was; `pressure` is why clients suffer.
         """
-        before = look.execution.figures.throttle_bytes_per_sec
+        before = snapshot.execution.figures.throttle_bytes_per_sec
         if lowest is None or before is None or lowest == before:
             return
         falls = pressure or "less of a broker's capacity is left"
         why = falls if lowest < before else "clients and brokers have room again"
         detail = f"the throttle of the slowest broker is {lowest:,} bytes/s instead of {before:,}: {why}"
-        self.write(look, Event.PROGRESS, detail, throttle_bytes_per_sec=lowest)
+        self.write(snapshot, Event.PROGRESS, detail, throttle_bytes_per_sec=lowest)
 
-    def more_throttled(self, look: LookT, brokers: tuple[int, ...] | None) -> None:
+    def more_throttled(self, snapshot: SnapshotT, brokers: tuple[int, ...] | None) -> None:
         """Writes which further brokers take the throttle, before they take it; writes nothing if `brokers` is None, as
         there are none.
         """
         if brokers is None:
             return
-        new = sorted(set(brokers) - set(look.execution.throttled_brokers))
+        new = sorted(set(brokers) - set(snapshot.execution.throttled_brokers))
         detail = f"brokers {new} take the throttle, too: they were away, or had a rate of somebody else's"
-        self.write(look, Event.PROGRESS, detail, throttled_brokers=brokers)
+        self.write(snapshot, Event.PROGRESS, detail, throttled_brokers=brokers)
 
-    def waits(self, look: LookT, reason: str) -> None:
+    def waits(self, snapshot: SnapshotT, reason: str) -> None:
         """Writes an event, every few seconds at most, with what the execution waits for."""
-        if self._is_due(look.now_ms):
-            parts = (reason, remaining(look.execution))
-            self.write(look, Event.PROGRESS, "; ".join(part for part in parts if part))
+        if self._is_due(snapshot.now_ms):
+            parts = (reason, remaining(snapshot.execution))
+            self.write(snapshot, Event.PROGRESS, "; ".join(part for part in parts if part))
 
     def held(self, record: ExecutionRecord, reason: str, *, now_ms: int) -> None:
         """Writes an event, every few seconds at most, with the reason why the execution is held."""

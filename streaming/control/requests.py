@@ -10,7 +10,7 @@ from assignor_core.execution.accounting import Refusals
 from assignor_core.execution.within_brokers import Hindered
 from assignor_core.live import LivePartition, PartitionKey, ReplicaKey
 from streaming.cluster.ports import LogDirChanger, PlacementChanger
-from streaming.control.looks import LookAge
+from streaming.control.cluster_snapshot import SnapshotAge
 from streaming.errors import ClusterRequestFailed, LogDirMovesRefused, PartitionsRefused
 
 CANCEL_TRIES_MAX = 60
@@ -20,11 +20,13 @@ replicas of before that are out of sync may never return, and the throttle must 
 
 
 class Requests:
-    """Requests of one execution, each based on metadata that was just read (`LookAge`); `forget` starts another one."""
+    """Requests of one execution, each based on metadata that was just read (`SnapshotAge`); `forget` starts another
+    one.
+    """
 
-    def __init__(self, cluster: PlacementChanger, look_age: LookAge) -> None:
+    def __init__(self, cluster: PlacementChanger, snapshot_age: SnapshotAge) -> None:
         self._cluster = cluster
-        self._look_age = look_age
+        self._snapshot_age = snapshot_age
         self.forget()
 
     def forget(self) -> None:
@@ -89,7 +91,7 @@ class Requests:
     def _refused(self, asked: Iterable[PartitionKey], request: Callable[[], None]) -> Mapping[PartitionKey, str]:
         """Kafka's error by partition; a request that is refused as a whole is refused for each partition."""
         try:
-            with self._look_age.limited():
+            with self._snapshot_age.limited():
                 request()
         except PartitionsRefused as error:
             return error.refusals
@@ -105,9 +107,9 @@ def _is_on(row: LivePartition, target: tuple[int, ...]) -> bool:
 class LogDirRequests:
     """Requests of one execution within brokers, each based on log dirs just read; `forget` starts another one."""
 
-    def __init__(self, cluster: LogDirChanger, look_age: LookAge) -> None:
+    def __init__(self, cluster: LogDirChanger, snapshot_age: SnapshotAge) -> None:
         self._cluster = cluster
-        self._look_age = look_age
+        self._snapshot_age = snapshot_age
         self.forget()
 
     def forget(self) -> None:
@@ -115,7 +117,8 @@ class LogDirRequests:
         it.
         """
         self._hindered = Hindered()
-        # Apart: there may be room for what its broker refuses, and a look that shows room must not forget the refusals.
+        # Apart: there may be room for what its broker refuses, and an answer that shows room must not forget the
+        # refusals.
         self._refusals = Hindered()
         self._cancel_tries = 0
         self.cancelled: frozenset[ReplicaKey] = frozenset()
@@ -157,17 +160,17 @@ class LogDirRequests:
         return refused
 
     def _refused(self, targets: Mapping[ReplicaKey, str]) -> Mapping[ReplicaKey, str]:
-        return _refusals(targets, lambda: self._cluster.move_to_log_dirs(targets), self._look_age)
+        return _refusals(targets, lambda: self._cluster.move_to_log_dirs(targets), self._snapshot_age)
 
 
 def _refusals(
-    targets: Mapping[ReplicaKey, str], request: Callable[[], None], look_age: LookAge
+    targets: Mapping[ReplicaKey, str], request: Callable[[], None], snapshot_age: SnapshotAge
 ) -> Mapping[ReplicaKey, str]:
     """Kafka's error by replica; a request that is refused as a whole is refused for each replica."""
     if not targets:
         return {}
     try:
-        with look_age.limited():
+        with snapshot_age.limited():
             request()
     except LogDirMovesRefused as error:
         return error.refusals

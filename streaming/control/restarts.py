@@ -21,12 +21,14 @@ from streaming.views.restarts import restart_rows
 
 log = structlog.get_logger()
 
-LOOK_INTERVAL_MS = 90_000
-"""How long after the newest look control looks for this alone, ms: while it carries out a plan, or no window closes."""
+READ_INTERVAL_MS = 90_000
+"""How long after the newest read control reads the cluster for this alone, ms: while it carries out a plan, or no
+window closes.
+"""
 ASKED_AGAIN_MS = 600_000
 """Time after which the settings of a topic are read again, ms."""
-TOPICS_PER_LOOK = 2_000
-"""Topics whose settings one look reads at most; the others follow at the next looks."""
+TOPICS_PER_READ = 2_000
+"""Topics whose settings one tick reads at most; the next ticks read the others."""
 
 InSyncMin = Callable[[Collection[str]], Mapping[str, int]]
 """Reads `min.insync.replicas` of topics; those that are hidden or gone are left out."""
@@ -39,7 +41,7 @@ class _Setting:
     value: int | None
     """None if the login may not read it, or the broker that was asked does not know the topic."""
     is_asked_next: bool = False
-    """Whether the next look reads it again: a broker may not have heard of a new topic yet."""
+    """Whether the next tick reads it again: a broker may not have heard of a new topic yet."""
 
     def is_due(self, now_ms: int) -> bool:
         return self.is_asked_next or is_due(self.asked_ms, ASKED_AGAIN_MS, now_ms)
@@ -62,7 +64,7 @@ class InSyncMins:
         due += sorted(
             (topic for topic, row in known.items() if row.is_due(now_ms)), key=lambda topic: known[topic].asked_ms
         )
-        asked = due[:TOPICS_PER_LOOK]
+        asked = due[:TOPICS_PER_READ]
         shown = self._shown(asked) if asked else {}
         if shown is not None:
             hidden = {topic for topic in asked if topic not in shown}
@@ -74,7 +76,7 @@ class InSyncMins:
         return {topic: row.value for topic, row in known.items() if row.value is not None}
 
     def _shown(self, topics: Collection[str]) -> Mapping[str, int] | None:
-        """None if nobody answered: what was known stays, and is asked for again at the next look."""
+        """None if nobody answered: what was known stays, and is asked for again at the next tick."""
         try:
             return self._read(topics)
         except (ClusterRequestFailed, ClusterUnreachable) as error:
@@ -89,13 +91,13 @@ class RestartReports:
         self._mins = InSyncMins(read)
         self._root = root
         self._kafka_cluster = kafka_cluster
-        self._looked_ms: int | None = None
+        self._read_ms: int | None = None
 
-    def look_if_due(self, cluster: ClusterReader, *, now_ms: int) -> None:
-        """Look at the cluster unless `note` got a look lately; raises LeaseLost."""
-        if not is_due(self._looked_ms, LOOK_INTERVAL_MS, now_ms):
+    def read_if_due(self, cluster: ClusterReader, *, now_ms: int) -> None:
+        """Reads the cluster unless `note` was called lately; raises LeaseLost."""
+        if not is_due(self._read_ms, READ_INTERVAL_MS, now_ms):
             return
-        self._looked_ms = now_ms
+        self._read_ms = now_ms
         try:
             live = cluster.describe()
         except RETRIED_ERRORS as error:
@@ -104,8 +106,8 @@ class RestartReports:
         self.note(live, now_ms=now_ms)
 
     def note(self, live: LiveCluster, *, now_ms: int) -> None:
-        """Write down what this look shows; a table that can't be written keeps nothing from going on."""
-        self._looked_ms = now_ms
+        """Write down what this read shows; a table that can't be written keeps nothing from going on."""
+        self._read_ms = now_ms
         checks = restart_checks(live, self._mins.of(live, now_ms=now_ms))
         try:
             tables.replace(

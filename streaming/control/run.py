@@ -19,14 +19,14 @@ from streaming.cluster.topics import min_in_sync
 from streaming.control.automatic import AutomaticPlans
 from streaming.control.carrier import RETRIED_ERRORS, Carrier
 from streaming.control.cluster_marker import ClusterMarker
+from streaming.control.cluster_snapshot import SnapshotAge
 from streaming.control.cordons import Cordons
 from streaming.control.identity import cluster_of, lease_of, leased_cluster
+from streaming.control.journal import ExecutionRecord
 from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
-from streaming.control.looks import LookAge
 from streaming.control.measuring import measured_levels, measured_skew
 from streaming.control.policies import EXECUTING_INTERVAL_MS
-from streaming.control.records import ExecutionRecord
 from streaming.control.restarts import InSyncMin, RestartReports
 from streaming.control.sweeping import StrayRates, Sweeper
 from streaming.control.upkeep import Upkeep
@@ -54,8 +54,8 @@ MEASURE_LEVELS_PATIENCE_MS = 3_600_000
 """How long after a plan within brokers has ended control tries to measure how full the log dirs are, ms. After that the
 plan stays unmeasured.
 """
-ENDED_LOOK_INTERVAL_MS = 600_000
-"""Time between two looks for what others have left, ms: executions that another process has ended, such as a former
+ENDED_READ_INTERVAL_MS = 600_000
+"""Time between two searches for what others have left, ms: executions that another process has ended, such as a former
 holder of the lease, and throttle rates of ours that no execution accounts for.
 """
 
@@ -180,12 +180,12 @@ class ControlLoop:
         absences = absences_of(settings)
         self._automatic = AutomaticPlans(self._journal, settings.control)
         self._decider = decider_of(shown or cluster, self._journal, settings, absences)
-        look_age = LookAge() if lease is None else lease.look_age
-        self._sweeper = Sweeper(cluster, self._journal, look_age)
+        snapshot_age = SnapshotAge() if lease is None else lease.snapshot_age
+        self._sweeper = Sweeper(cluster, self._journal, snapshot_age)
         self._stray_rates = StrayRates(cluster, None if lease is None else lease.lease_id)
-        self._late_requests = LateRequests(cluster, self._journal, look_age, staged=settings.control.staged_moves)
+        self._late_requests = LateRequests(cluster, self._journal, snapshot_age, staged=settings.control.staged_moves)
         marker = None if lease is None else ClusterMarker(cluster, lease)
-        executors = executors_of(cluster, self._journal, settings, look_age, absences)
+        executors = executors_of(cluster, self._journal, settings, snapshot_age, absences)
         self._carrier = Carrier(executors, self._journal, marker, check_rights)
         self._shown = shown or cluster
         name = settings.kafka.cluster_name
@@ -196,7 +196,7 @@ class ControlLoop:
         self._owing: list[ExecutionRecord] = []
         self._ended: set[str] = set()
         """Ids of executions whose end is noted."""
-        self._look_at_ended(now_ms)
+        self._read_ended(now_ms)
         self._upkeep = Upkeep(
             settings.storage.tables,
             settings.kafka.cluster_name,
@@ -210,19 +210,19 @@ class ControlLoop:
         # First: Kafka refuses a plan that fills a broker as long as that broker is cordoned.
         self._cordons.settle(now_ms=now_ms, executing=self._executing)
         if self._restarts is not None:
-            self._restarts.look_if_due(self._shown, now_ms=now_ms)
+            self._restarts.read_if_due(self._shown, now_ms=now_ms)
         active = self._carrier.tick(now_ms=now_ms)
         self._executing = active is not None and active.execution.under_way
         if active is not None:
             if active.execution.ended:
                 self._note_end(active, now_ms)
             return active.execution.under_way or active.execution.waiting  # its marker has been announced
-        if is_due(self._looked_ms, ENDED_LOOK_INTERVAL_MS, now_ms):
-            self._look_at_ended(now_ms)
+        if is_due(self._read_ms, ENDED_READ_INTERVAL_MS, now_ms):
+            self._read_ended(now_ms)
             self._stray_rates.remove(record.execution for record in self._owing)
         # Not before: a rate that an ended execution has left on a broker throttles the one under way, too.
         self._owing = [record for record in self._owing if not self._sweeper.sweep(record, now_ms=now_ms)]
-        self._late_requests.look_if_due(now_ms=now_ms)
+        self._late_requests.check_if_due(now_ms=now_ms)
         if self._unmeasured is not None:
             self._measure(self._unmeasured, now_ms=now_ms)
         self._upkeep.run_if_due(now_ms=now_ms)
@@ -232,9 +232,9 @@ class ControlLoop:
                 self._restarts.note(self._decider.live, now_ms=now_ms)
         return self._automatic.approve(now_ms=now_ms)
 
-    def _look_at_ended(self, now_ms: int) -> None:
+    def _read_ended(self, now_ms: int) -> None:
         """What other processes have left: a result not measured, throttles. The carrier takes up what is open."""
-        self._looked_ms = now_ms
+        self._read_ms = now_ms
         for execution in self._journal.executions(now_ms=now_ms):
             if execution.ended and execution.execution_id not in self._ended:
                 self._note_end(ExecutionRecord(execution), now_ms)

@@ -20,20 +20,19 @@ from assignor_core.proposed_plan import KeptPlan
 from assignor_core.throttles import is_tagged
 from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.journal import Journal
+from streaming.control.cluster_snapshot import SnapshotAge
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.late_requests import give_up
-from streaming.control.looks import LookAge
-from streaming.control.records import ExecutionRecord
 from streaming.control.requests import LogDirRequests
 from streaming.errors import AnotherControl, ClusterRequestFailed, ClusterUnreachable
 
 log = structlog.get_logger()
 
-LOOK_INTERVAL_MS = 30_000
-"""Time between two looks at brokers that owe: a look describes the whole cluster, and a broker may be away for days."""
-COPY_LOOK_INTERVAL_MS = 5_000
-"""Time between two looks at brokers that owe if a copy may still run, ms: a log dir that fills goes offline with all
-that it holds. Such a look requests the plan's replicas only.
+READ_INTERVAL_MS = 30_000
+"""Time between two reads of brokers that owe: a read describes the whole cluster, and a broker may be away for days."""
+COPY_READ_INTERVAL_MS = 5_000
+"""Time between two reads of brokers that owe if a copy may still run, ms: a log dir that fills goes offline with all
+that it holds. Such a read requests the plan's replicas only.
 """
 REFUSED_AGAIN_MS = 600_000
 """How long a broker that refuses is left alone."""
@@ -86,27 +85,27 @@ def tagged_brokers(
 class Sweeper:
     """Sweeps while nothing is under way: a rate that is removed could be that of another execution."""
 
-    def __init__(self, cluster: ControlledCluster, journal: Journal, look_age: LookAge | None = None) -> None:
+    def __init__(self, cluster: ControlledCluster, journal: Journal, snapshot_age: SnapshotAge | None = None) -> None:
         self._cluster = cluster
         self._journal = journal
-        self._look_age = look_age or LookAge()
-        self._looked: dict[str, tuple[int, int]] = {}
-        """By execution that owes: when its brokers were looked at, and how long they are left alone since, ms."""
+        self._snapshot_age = snapshot_age or SnapshotAge()
+        self._read_lately: dict[str, tuple[int, int]] = {}
+        """By execution that owes: when its brokers were read, and how long they are left alone since, ms."""
         self._requests: dict[str, LogDirRequests] = {}
         """By execution that owes: what was requested within brokers since the execution's end."""
 
     def sweep(self, record: ExecutionRecord, *, now_ms: int) -> bool:
         """Remove the rates that brokers owe; True once nothing is left."""
         execution = record.execution
-        looked_ms, pause_ms = self._looked.get(execution.execution_id, (None, 0))
-        if not is_due(looked_ms, pause_ms, now_ms):
+        read_ms, pause_ms = self._read_lately.get(execution.execution_id, (None, 0))
+        if not is_due(read_ms, pause_ms, now_ms):
             return False
         try:
             return self._sweep(record, now_ms)
         except ClusterUnreachable as error:
             # One broker may be alive and answer nobody for hours: deciding and measuring must not wait for it.
             log.warning("sweep_unanswered", execution_id=execution.execution_id, error=str(error))
-            self._looked[execution.execution_id] = now_ms, LOOK_INTERVAL_MS
+            self._read_lately[execution.execution_id] = now_ms, READ_INTERVAL_MS
             return False
 
     def _sweep(self, record: ExecutionRecord, now_ms: int) -> bool:
@@ -118,7 +117,7 @@ class Sweeper:
         other = another_cluster(kept.kafka_cluster_id if kept else None, live)
         if other is not None:
             log.warning("sweep_held", execution_id=execution.execution_id, reason=other)
-            self._looked[execution.execution_id] = now_ms, LOOK_INTERVAL_MS
+            self._read_lately[execution.execution_id] = now_ms, READ_INTERVAL_MS
             return False
         owed = execution.throttled_brokers
         given_up: list[ReplicaKey] = []
@@ -132,7 +131,7 @@ class Sweeper:
             left = tuple(sorted({*self._clear(cleared, kept, untagged=not execution.tags_rates), *copying}))
         except ClusterRequestFailed as error:
             log.warning("sweep_refused", execution_id=execution.execution_id, brokers=owed, error=str(error))
-            self._looked[execution.execution_id] = now_ms, REFUSED_AGAIN_MS
+            self._read_lately[execution.execution_id] = now_ms, REFUSED_AGAIN_MS
             return False
         if left != owed or given_up:
             detail = f"throttle of brokers {sorted(set(owed) - set(left))} removed after the end"
@@ -141,17 +140,17 @@ class Sweeper:
                 detail += f"; {made} given up: {first_named(given_up, NAMED_MAX, replica_name)}"
             self._journal.write_event(record, Event.SWEPT, detail, now_ms=now_ms, throttled_brokers=left)
         if left:
-            self._looked[execution.execution_id] = now_ms, COPY_LOOK_INTERVAL_MS if copying else LOOK_INTERVAL_MS
+            self._read_lately[execution.execution_id] = now_ms, COPY_READ_INTERVAL_MS if copying else READ_INTERVAL_MS
             return False
-        self._looked.pop(execution.execution_id, None)
+        self._read_lately.pop(execution.execution_id, None)
         self._requests.pop(execution.execution_id, None)
         return True
 
     def _give_up(self, execution_id: str, plan: Plan) -> tuple[list[ReplicaKey], dict[ReplicaKey, str]]:
         """Let brokers give up copies of an execution that has ended. Returns those, and what may go on all the same."""
-        requests = self._requests.setdefault(execution_id, LogDirRequests(self._cluster, self._look_age))
+        requests = self._requests.setdefault(execution_id, LogDirRequests(self._cluster, self._snapshot_age))
         before = requests.cancelled
-        copying, going_on = give_up(self._cluster, self._look_age, plan, requests)
+        copying, going_on = give_up(self._cluster, self._snapshot_age, plan, requests)
         return sorted((requests.cancelled - before) & copying), going_on
 
     def _clear(self, brokers: Collection[int], kept: KeptPlan | None, *, untagged: bool) -> set[int]:

@@ -26,7 +26,7 @@ from assignor_core.plan import Plan
 from assignor_core.resources import Resource
 from assignor_core.throttles import is_tagged, tagged
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.throttled_brokers import RateLooks, ThrottledBrokers
+from streaming.control.throttled_brokers import RateReads, ThrottledBrokers
 from streaming.control.throttled_lists import ThrottledLists, ThrottleScope, throttle_scope
 from streaming.control.windows import ClosedWindows, WindowTables
 from streaming.errors import ClusterRequestFailed
@@ -91,7 +91,7 @@ class Throttle:
         self._brokers.forget()
         self._lists.forget()
         self._set = False
-        self._looks = RateLooks()
+        self._reads = RateReads()
         self._clearing = Clearing()
         self._rates.take_lowest()
         self._scope: tuple[Plan, ThrottleScope] | None = None
@@ -141,13 +141,13 @@ class Throttle:
             self._lists.name(plan, set(plan.topics) - set(without), first, made)
             self._send(self._rates.initial(ours, now_ms=now_ms))
             self._set = True
-            self._looks.note(now_ms)
+            self._reads.note(now_ms)
             return True
-        if copying and self._looks.are_due(now_ms):
+        if copying and self._reads.are_due(now_ms):
             asked = ours & _copying_brokers(plan, copying)
-            self._rates.lost(self._looks.lost(asked, self._shown_rates, of_each=RATES_OF_BROKER))
+            self._rates.lost(self._reads.lost(asked, self._shown_rates, of_each=RATES_OF_BROKER))
             self._lists.restore(plan, first, made)
-            self._looks.note(now_ms)
+            self._reads.note(now_ms)
         unnamed = self._lists.unnamed(plan, submitted)
         if unnamed:
             self._lists.name(plan, {topic for topic, _ in unnamed}, first, made)

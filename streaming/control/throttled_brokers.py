@@ -13,39 +13,40 @@ from assignor_core.intervals import is_due
 from assignor_core.throttles import is_foreign
 from streaming.errors import ClusterUnreachable
 
-RATE_LOOK_INTERVAL_MS = 5_000
-"""Time between two looks at the rates of what copies: others may change them."""
-RATES_AT_A_LOOK_MAX = 20
-"""Rates of so many brokers are read at a look, each by a request of its own; those of the others at the next ones."""
+RATE_READ_INTERVAL_MS = 5_000
+"""Time between two reads of the rates of what copies: others may change them."""
+RATES_AT_A_TIME_MAX = 20
+"""Number of brokers whose rates are read at a time, each by a request of its own; the others follow at the next reads.
+"""
 
 RatesOf = Callable[[Collection[int]], Mapping[int, Collection[int]]]
 """Reads the rates of brokers that have any."""
 
 
-class RateLooks:
-    """When the rates of brokers are looked at, and of which: a few at a time, the others at the next looks."""
+class RateReads:
+    """When the rates of brokers are read, and of which: a few at a time, the others at the next reads."""
 
     def __init__(self) -> None:
         self._newest_ms: int | None = None
         self._next = 0
-        """The broker from which on the next look reads rates."""
+        """The broker at which the next read begins."""
 
     def are_due(self, now_ms: int) -> bool:
-        """Whether the newest look is old."""
-        return is_due(self._newest_ms, RATE_LOOK_INTERVAL_MS, now_ms)
+        """Whether the newest read is old."""
+        return is_due(self._newest_ms, RATE_READ_INTERVAL_MS, now_ms)
 
     def note(self, now_ms: int) -> None:
-        """A look is taken now."""
+        """Rates are read now."""
         self._newest_ms = now_ms
 
     def some(self, brokers: Collection[int]) -> list[int]:
-        """The brokers whose turn it is to be looked at.
+        """The brokers whose rates are read now.
 
-        >>> looks = RateLooks()
-        >>> looks.some(range(30))[-1], looks.some([]), looks.some(range(30))[0]
+        >>> reads = RateReads()
+        >>> reads.some(range(30))[-1], reads.some([]), reads.some(range(30))[0]
         (19, [], 20)
         """
-        asked = sorted(brokers, key=lambda row: (row < self._next, row))[:RATES_AT_A_LOOK_MAX]
+        asked = sorted(brokers, key=lambda row: (row < self._next, row))[:RATES_AT_A_TIME_MAX]
         if asked:
             self._next = asked[-1] + 1
         return asked
@@ -60,7 +61,7 @@ class RateLooks:
         try:
             shown = rates_of(asked)
         except ClusterUnreachable:
-            return set()  # a broker that hangs takes no rate, and the others must not wait for it: the next look asks
+            return set()  # a broker that hangs takes no rate, and the others must not wait for it: the next read asks
         return {row for row in asked if len(shown.get(row, ())) < of_each}
 
 
@@ -77,7 +78,7 @@ class ThrottledBrokers:
         """Forgets the execution so far: from now on the brokers are those of another execution."""
         self._foreign: frozenset[int] = frozenset()
         """Brokers of the plan that had a rate of somebody else's when they were last asked."""
-        self._looks = RateLooks()
+        self._reads = RateReads()
 
     def all(self, execution: Execution, wanted: Collection[int]) -> tuple[int, ...]:
         """Returns the brokers that have our throttle and those of `wanted` that have no rate of others; raises what
@@ -95,10 +96,10 @@ class ThrottledBrokers:
         self._foreign &= others
         asked = others - self._foreign
         if not asked:
-            if not others or not self._looks.are_due(now_ms):
+            if not others or not self._reads.are_due(now_ms):
                 return None
-            asked = frozenset(self._looks.some(others))
-        self._looks.note(now_ms)
+            asked = frozenset(self._reads.some(others))
+        self._reads.note(now_ms)
         try:
             brokers = self.all(execution, asked)
         except ClusterUnreachable:

@@ -24,7 +24,7 @@ LOOKBACK_MIN_MS = 600_000
 class WindowTables:
     """Tables below `root` with the windows of load and lag of one Kafka cluster, in windows of `window_ms`.
 
-    Trigger, planner and measurement look at no more than `windows_max` windows.
+    Trigger, planner and measurement read no more than `windows_max` windows.
     """
 
     root: str

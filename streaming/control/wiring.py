@@ -11,18 +11,17 @@ from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ClusterReader, ControlledCluster
 from streaming.control.absences import Absences
+from streaming.control.cluster_snapshot import ExecutionSnapshot, SnapshotAge
 from streaming.control.deciding import Decider
-from streaming.control.disk_room import DiskLooks, DiskRoom
+from streaming.control.disk_room import DiskAnswers, DiskRoom
 from streaming.control.executor import Executor, Moves
-from streaming.control.journal import Journal
-from streaming.control.log_dir_moves import LogDirMoves, LookWithin
+from streaming.control.journal import ExecutionRecord, Journal
+from streaming.control.log_dir_moves import LogDirMoves, LogDirSnapshot
 from streaming.control.log_dir_throttle import LogDirThrottle, UnknownThrottle
-from streaming.control.looks import Look, LookAge
 from streaming.control.policies import decision_policy
 from streaming.control.pressure import LagPressure, LatencyPressure
-from streaming.control.records import ExecutionRecord
 from streaming.control.replica_moves import ReplicaMoves
-from streaming.control.reports import LookT
+from streaming.control.reports import SnapshotT
 from streaming.control.throttle import AdaptiveRates, Throttle
 from streaming.control.windows import WindowTables
 from streaming.settings import Settings
@@ -33,7 +32,12 @@ from streaming.views.group_picture import LagRules
 class Executors:
     """Behaves as the executor of the plan's kind: see there for each method."""
 
-    def __init__(self, between: Executor[Look], within: Executor[LookWithin], unknown: Executor[Look]) -> None:
+    def __init__(
+        self,
+        between: Executor[ExecutionSnapshot],
+        within: Executor[LogDirSnapshot],
+        unknown: Executor[ExecutionSnapshot],
+    ) -> None:
         self._between = between
         self._within = within
         self._unknown = unknown
@@ -52,7 +56,7 @@ class Executors:
         """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
         return self._of(plan).tick(record, plan, now_ms=now_ms)
 
-    def _of(self, plan: Plan) -> Executor[Look] | Executor[LookWithin]:
+    def _of(self, plan: Plan) -> Executor[ExecutionSnapshot] | Executor[LogDirSnapshot]:
         if plan.within_brokers:
             return self._within
         return self._between if plan.movements else self._unknown
@@ -110,79 +114,79 @@ def executor_of(
     cluster: ControlledCluster,
     journal: Journal,
     settings: Settings,
-    look_age: LookAge | None = None,
+    snapshot_age: SnapshotAge | None = None,
     absences: Absences | None = None,
     *,
     throttle: type[Throttle] = Throttle,
-) -> Executor[Look]:
-    """An executor of plans on `cluster`, of movements between brokers; `look_age` is that of the lease which `cluster`
-    asks, if it asks one. Without `absences` nothing ends for a broker that fails. Raises UsageProblem for a pattern of
-    groups that is none.
+) -> Executor[ExecutionSnapshot]:
+    """An executor of plans on `cluster`, of movements between brokers; `snapshot_age` is that of the lease which
+    `cluster` asks, if it asks one. Without `absences` nothing ends for a broker that fails. Raises UsageProblem for a
+    pattern of groups that is none.
     """
-    look_age, absences = look_age or LookAge(), absences or Absences()
-    disk_looks = DiskLooks(cluster)
+    snapshot_age, absences = snapshot_age or SnapshotAge(), absences or Absences()
+    disk_answers = DiskAnswers(cluster)
     moves = ReplicaMoves(
         cluster,
         journal,
         throttle(cluster, rates_of(settings)),
-        disk_looks,
-        DiskRoom(disk_looks, settings.planner),
+        disk_answers,
+        DiskRoom(disk_answers, settings.planner),
         settings.control,
-        look_age,
+        snapshot_age,
         absences,
         relief_max_away_share=settings.trigger.relief_max_away_share,
     )
-    return _executor(cluster, moves, journal, settings, look_age, absences)
+    return _executor(cluster, moves, journal, settings, snapshot_age, absences)
 
 
 def log_dir_executor_of(
     cluster: ControlledCluster,
     journal: Journal,
     settings: Settings,
-    look_age: LookAge | None = None,
+    snapshot_age: SnapshotAge | None = None,
     absences: Absences | None = None,
-) -> Executor[LookWithin]:
+) -> Executor[LogDirSnapshot]:
     """Returns the executor of movements within brokers."""
     control = settings.control
     rate_max = control.log_dir_throttle_bytes_per_sec
     policy = RatePolicy(rate_max, control.throttle_min_bytes_per_sec, control.throttle_adaptive)
-    look_age, absences = look_age or LookAge(), absences or Absences()
+    snapshot_age, absences = snapshot_age or SnapshotAge(), absences or Absences()
     moves = LogDirMoves(
         cluster,
         journal,
         # What copies within a broker takes none of its network's headroom.
         LogDirThrottle(cluster, AdaptiveRates(policy, window_tables_of(settings), {})),
         control,
-        look_age,
+        snapshot_age,
         absences,
         disk_reserve=settings.planner.disk_reserve,
     )
-    return _executor(cluster, moves, journal, settings, look_age, absences)
+    return _executor(cluster, moves, journal, settings, snapshot_age, absences)
 
 
 def _executor(
     cluster: ControlledCluster,
-    moves: Moves[LookT],
+    moves: Moves[SnapshotT],
     journal: Journal,
     settings: Settings,
-    look_age: LookAge,
+    snapshot_age: SnapshotAge,
     absences: Absences,
-) -> Executor[LookT]:
+) -> Executor[SnapshotT]:
     lag, latency = _lag_pressure(settings), _latency_pressure(settings)
-    return Executor(cluster, moves, journal, lag, latency, settings.control, look_age, absences)
+    return Executor(cluster, moves, journal, lag, latency, settings.control, snapshot_age, absences)
 
 
 def executors_of(
     cluster: ControlledCluster,
     journal: Journal,
     settings: Settings,
-    look_age: LookAge,
+    snapshot_age: SnapshotAge,
     absences: Absences | None = None,
 ) -> Executors:
     """Executors of plans of either kind, and of what is left where the plan is gone."""
-    between = executor_of(cluster, journal, settings, look_age, absences)
-    within = log_dir_executor_of(cluster, journal, settings, look_age, absences)
-    unknown = executor_of(cluster, journal, settings, look_age, absences, throttle=UnknownThrottle)
+    between = executor_of(cluster, journal, settings, snapshot_age, absences)
+    within = log_dir_executor_of(cluster, journal, settings, snapshot_age, absences)
+    unknown = executor_of(cluster, journal, settings, snapshot_age, absences, throttle=UnknownThrottle)
     return Executors(between, within, unknown)
 
 

@@ -1,17 +1,22 @@
-"""The thread that sends notifications. It reads tables and writes `notification`; control never waits for it."""
+"""The thread that sends notifications, and what it sends: a body, and headers that sign it. The thread reads tables and
+writes `notification`; control never waits for it.
+"""
 
+import hashlib
+import hmac
+import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import copy_context
+from datetime import UTC, datetime
+from typing import Literal
 
 import httpx
 import structlog
 
 from streaming.errors import RebalancerError
 from streaming.notify.deliveries import Deliveries, Delivery
-from streaming.notify.forms import body_of, headers_of
-from streaming.notify.groups import StoppedGroups
-from streaming.notify.occurrences import Occurrence, read_occurrences
+from streaming.notify.occurrences import Occurrence, StoppedGroups, read_occurrences
 from streaming.runtime.http_answers import HTTP_ERRORS
 from streaming.runtime.secrets import webhook_key, webhook_url
 from streaming.settings import Settings
@@ -24,13 +29,13 @@ log = structlog.get_logger()
 
 TIMEOUT_S = 10.0
 SENT_AT_A_TIME = 20
-"""Notifications that one webhook gets at a look, at most; the others follow at the next look."""
+"""Notifications that one webhook gets in a round, at most; the others follow in the next round."""
 OF_GROUPS_MAX = 1_000
 """Occurrences of groups that are kept until they are sent, at most."""
 
 
 class Notifier:
-    """Looks at the tables again and again and sends what is new. `clock` gives ms since 1970.
+    """Reads the tables again and again and sends what is new. `clock` gives ms since 1970.
 
     A webhook that was never sent anything gets nothing of the past.
     """
@@ -65,7 +70,7 @@ class Notifier:
         if self._thread.is_alive():
             self._thread.join(TIMEOUT_S + 1)
 
-    def look(self) -> None:
+    def send_due(self) -> None:
         """Send what is due now; raises RebalancerError where a table can't be read or written."""
         now_ms, give_up_ms = self._clock(), self._settings.notify.give_up_ms
         self._begun_before |= set() if self._knows_past else self._deliveries.webhooks()
@@ -78,7 +83,7 @@ class Notifier:
             self._send_due(webhook, target, [one for one in happened if one.at_ms >= since_ms], own)
 
     def _happened(self, since_ms: int, now_ms: int) -> list[Occurrence]:
-        kept = [*self._of_groups, *self._groups.look(self._group_topics(), now_ms=now_ms)]
+        kept = [*self._of_groups, *self._groups.occurrences(self._group_topics(), now_ms=now_ms)]
         self._of_groups = [one for one in kept if one.at_ms >= since_ms][-OF_GROUPS_MAX:]
         self._reader.look_again()
         rows = read_occurrences(self._reader, self._settings.kafka.cluster_name, since_ms=since_ms, now_ms=now_ms)
@@ -127,7 +132,7 @@ class Notifier:
         while not self._stopping.wait(self._settings.notify.interval_ms / 1000):
             failure = ""
             try:
-                self.look()
+                self.send_due()
             except RebalancerError as error:
                 failure = str(error)
             except Exception as error:  # noqa: BLE001 - a thread that ends would send nothing more, and nobody would see
@@ -139,3 +144,57 @@ class Notifier:
 
 def _is_due(delivery: Delivery | None, now_ms: int) -> bool:
     return delivery is None or (not delivery.is_over and now_ms >= delivery.due_ms())
+
+
+BODY_BYTES_MAX = 64_000
+TEXT_LENGTH_MAX = 2_000
+SIGNATURE_HEADER = "X-Rebalancer-Signature"
+ID_HEADER = "X-Rebalancer-Notification-Id"
+
+
+def body_of(occurrence: Occurrence, kafka_cluster: str, form: Literal["json", "slack"]) -> bytes:
+    """The body, UTF-8; titles and details are cut at 2,000 characters.
+
+    >>> stopped = Occurrence("group:a<b:1", "group_stopped", "a<b", 0, "Group a<b has stopped", "7 records wait")
+    >>> body_of(stopped, "main", "slack")
+    b'{"text": "*Group a&lt;b has stopped* (cluster main)\\\\n7 records wait"}'
+    """
+    title, detail = occurrence.title[:TEXT_LENGTH_MAX], occurrence.detail[:TEXT_LENGTH_MAX]
+    if form == "slack":
+        text = f"*{_slack(title)}* (cluster {_slack(kafka_cluster)})\n{_slack(detail)}"
+        return json.dumps({"text": text}).encode()
+    content = {
+        "notification_id": occurrence.occurrence_id,
+        "kind": occurrence.kind,
+        "kafka_cluster": kafka_cluster,
+        "subject": occurrence.subject,
+        "occurred_at": datetime.fromtimestamp(occurrence.at_ms / 1000, UTC).isoformat(),
+        "title": title,
+        "detail": detail,
+        "facts": occurrence.facts,
+    }
+    body = json.dumps(content).encode()
+    return body if len(body) <= BODY_BYTES_MAX else json.dumps({**content, "facts": {}}).encode()
+
+
+def headers_of(occurrence: Occurrence, body: bytes, key: str | None, *, now_ms: int) -> dict[str, str]:
+    """Headers of the request. The signature covers time and body, so that a receiver can refuse what is old."""
+    headers = {"Content-Type": "application/json", ID_HEADER: _header_text(occurrence.occurrence_id)}
+    if key is not None:
+        headers[SIGNATURE_HEADER] = f"t={now_ms // 1000},v1={signature(key, now_ms // 1000, body)}"
+    return headers
+
+
+def signature(key: str, time_s: int, body: bytes) -> str:
+    """HMAC-SHA256 over "TIME.BODY", in hexadecimal (RFC 2104)."""
+    return hmac.new(key.encode(), f"{time_s}.".encode() + body, hashlib.sha256).hexdigest()
+
+
+def _slack(text: str) -> str:
+    """Slack reads these three characters as its own: docs.slack.dev, "Formatting message text"."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _header_text(text: str) -> str:
+    """Names of groups may hold anything; a header only ASCII."""
+    return json.dumps(text)[1:-1].replace("\x7f", "?")

@@ -11,16 +11,16 @@ from typing import Any
 
 from pyarrow import compute as pc
 
-from assignor_core.group.events import GroupEvent, GroupLook, group_events
+from assignor_core.group.events import GroupEvent, GroupSample, group_events
 from streaming import tables
 from streaming.contract import GROUP_EVENT, GROUP_LAG
 from streaming.settings import PipelineSettings
-from streaming.views.group_history import LOOK_COLUMNS, NewestGroupSamples
+from streaming.views.group_history import SAMPLE_COLUMNS, NewestGroupSamples
 
 LOOK_BACK_WINDOWS = 60
 """Most windows that a call reads, and how far back a start reads; a group unseen for longer begins as a new one."""
 
-_COLUMNS = [*LOOK_COLUMNS, "is_final"]
+_COLUMNS = [*SAMPLE_COLUMNS, "is_final"]
 
 Row = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ class GroupEventKeeper:
         self._cluster = cluster_name
         self._window_ms = settings.window_ms
         self._compared: datetime | None = None
-        self._looks = NewestGroupSamples.empty()
+        self._samples = NewestGroupSamples.empty()
         self._reader = tables.TableReader(root)
 
     def keep(self) -> int:
@@ -49,7 +49,7 @@ class GroupEventKeeper:
             # Also after a long silence, or its events would be lost for good: so many windows at each call.
             start = max(oldest, self._compared + window)
             newest = min(newest, start + LOOK_BACK_WINDOWS * window)
-        looks, events, compared = self._looks, list[Row](), self._compared
+        known, events, compared = self._samples, list[Row](), self._compared
         while start <= newest:
             # One at a time: a window of a large cluster is all that is ever in memory.
             where = tables.of_cluster(self._cluster) & tables.equal("window_start", start)
@@ -58,9 +58,9 @@ class GroupEventKeeper:
                 break
             # Without groups last seen too long before: names come and go, and would be kept for good.
             oldest_ms = tables.to_ms(start) - LOOK_BACK_WINDOWS * self._window_ms
-            samples, before = NewestGroupSamples.of(rows), looks.seen_since(oldest_ms)
+            samples, before = NewestGroupSamples.of(rows), known.seen_since(oldest_ms)
             events += self._events(start, samples, before)
-            looks = samples.and_unseen(before)
+            known = samples.and_unseen(before)
             compared, start = start, start + window
         fresh = events if self._compared else self._not_kept(events)
         if fresh and compared is not None:
@@ -68,18 +68,18 @@ class GroupEventKeeper:
                 self._root, GROUP_EVENT.name, fresh, transaction_id=f"group_event:{self._cluster}",
                 transaction_version=tables.to_ms(compared),
             )  # fmt: skip
-        self._looks, self._compared = looks, compared
+        self._samples, self._compared = known, compared
         return len(fresh)
 
     def _events(self, start: datetime, samples: NewestGroupSamples, before: NewestGroupSamples) -> Iterator[Row]:
         """Events of one window, by group."""
-        for group, look_before, look in samples.changed_since(before):
-            for event in group_events([look_before, look]):
+        for group, sample_before, sample in samples.changed_since(before):
+            for event in group_events([sample_before, sample]):
                 yield {
                     "kafka_cluster": self._cluster,
                     "window_start": start,
                     "group_id": group,
-                    **_columns(event, look),
+                    **_columns(event, sample),
                 }
 
     def _span(self) -> tuple[datetime, datetime] | None:
@@ -104,15 +104,15 @@ class GroupEventKeeper:
         return [event for event in events if newest is None or event["window_start"] > newest]
 
 
-def _columns(event: GroupEvent, look: GroupLook) -> Row:
+def _columns(event: GroupEvent, sample: GroupSample) -> Row:
     return {
         "after_ms": event.after_ms,
         "until_ms": event.until_ms,
         "cause": event.cause.value,
-        "group_state": look.state,
-        "generation_id": look.generation_id,
+        "group_state": sample.state,
+        "generation_id": sample.generation_id,
         "rebalances": event.rebalances,
-        "members": len(look.members),
+        "members": len(sample.members),
         "members_in_json": json.dumps(event.members_in),
         "members_out_json": json.dumps(event.members_out),
         "restarts": len(event.restarted),

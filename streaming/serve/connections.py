@@ -24,8 +24,8 @@ ANSWER_WAIT_S = 30.0
 ANSWER_BYTES_MIN = 65_536
 HEAD_BYTES_MAX = 65_536
 """Largest head of a request, bytes: a request with a larger head gets 400."""
-RENEWAL_LOOK_S = 60
-"""Time between two looks at the files of TLS, seconds."""
+RENEWAL_INTERVAL_S = 60
+"""Time between two reads of the files of TLS, seconds."""
 NO_PASSWORD = "none"  # noqa: S105 - any will do
 """Without one OpenSSL would ask the terminal for that of a locked key, and wait."""
 CONNECTIONS_MAX = 500
@@ -160,7 +160,7 @@ class Renewal:
         self._files = (certificate_file, key_file)
         self._held = self._contents()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Read the files again; each contents are tried once."""
         try:
             held = self._contents()
@@ -207,5 +207,5 @@ def server_config(app: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
         raise UsageProblem(f"serve.tls_certificate_file, serve.tls_key_file: {files}: {error}") from None
     if config.ssl is not None and settings.tls_certificate_file and settings.tls_key_file:
         renewal = Renewal(config.ssl, settings.tls_certificate_file, settings.tls_key_file)
-        config.callback_notify, config.timeout_notify = renewal.look, RENEWAL_LOOK_S
+        config.callback_notify, config.timeout_notify = renewal.check, RENEWAL_INTERVAL_S
     return config

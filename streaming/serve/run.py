@@ -17,11 +17,10 @@ from streaming.runtime import clocks
 from streaming.runtime.own_process import stop_on_signals
 from streaming.serve.api.audit import Actions
 from streaming.serve.api.events import Events
-from streaming.serve.cluster_router import ClusterRouter, build_shared_app
 from streaming.serve.connections import server_config
 from streaming.serve.metrics import FORMS, Exposition, ExpositionOfAll, Form
 from streaming.serve.snapshot import Snapshot, SnapshotReader
-from streaming.serve.web import Door, build_app
+from streaming.serve.web import ClusterRouter, Door, build_app, build_shared_app
 from streaming.settings import ServeSettings, Settings
 from streaming.settings.changes import AdjustBy, are_several, reads_the_same
 

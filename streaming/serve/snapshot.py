@@ -80,7 +80,7 @@ class Snapshot:
 
 
 def read_snapshot(settings: Settings, now_ms: int) -> Snapshot:
-    """One picture, for one look; who looks again and again keeps a `SnapshotReader`."""
+    """One snapshot. Who reads again and again keeps a `SnapshotReader`."""
     return SnapshotReader(settings).read(now_ms)
 
 
@@ -96,7 +96,7 @@ class SnapshotReader:
         control = ControlReader(self._reader, settings)
         streams = StreamReader(self._reader, settings)
         self._failures: Mapping[str, str] = {}
-        # Tables first: were their volume mounted between the two looks, control would seem to have done nothing yet.
+        # Tables first: were their volume mounted between the two reads, control would seem to have done nothing yet.
         self._parts: dict[str, _Part] = {
             "tables": _Part((), lambda: read_table_states(self._reader), ()),
             "load": _Part(("broker_load", "partition_load"), load.read, LoadPart()),

@@ -7,12 +7,22 @@
 /healthz     200 while the process answers
 /readyz      200 while the snapshot is fresh and every part of it could be read, else 503 and why
 /api/v1/...  lists with history, from the tables, and a stream of events: see `streaming.serve.api`
+
+A serve for several clusters has these instead, of which /clusters/NAME/ is as a serve for this cluster alone:
+
+/                    page for people: all clusters, the worst first
+/metrics             the series of all clusters
+/api/v1/clusters     what the page shows, as JSON
+                     (if `serve.reading` is `signed_in`, both have only clusters on which the reader has a role)
+/healthz, /readyz    of the process; the second one names the clusters that can't be read
+/clusters/NAME/...   page, metrics and API of one cluster
 """
 
 import ipaddress
+import re
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -24,7 +34,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -32,12 +42,11 @@ from streaming.serve import access
 from streaming.serve.access import SignIn
 from streaming.serve.api.audit import Actions
 from streaming.serve.api.events import Events
-from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import answer
 from streaming.serve.api.problems import answer_problem
-from streaming.serve.api.restarts import RestartChecks
-from streaming.serve.api.routes import api_routes
-from streaming.serve.metrics import Exposition, Form
+from streaming.serve.api.read_sources import ReadSources, RestartChecks
+from streaming.serve.api.routes import api_routes, clusters_route, openapi_route
+from streaming.serve.metrics import Exposition, ExpositionOfAll, Form
 from streaming.serve.snapshot import Snapshot, old_after_ms
 from streaming.serve.status import status_of, weights_of
 from streaming.settings import ServeSettings, Settings
@@ -101,8 +110,8 @@ def build_app(
     this is one of several clusters.
     """
     door = door or Door.of(settings.serve, clock)
-    looks = Looks(snapshot, settings, clock, of_all, RestartChecks(actions.restart_check, clock))
-    events = Events(looks, door.sign_in, door.open_streams)
+    sources = ReadSources(snapshot, settings, clock, of_all, RestartChecks(actions.restart_check, clock))
+    events = Events(sources, door.sign_in, door.open_streams)
 
     def status(request: Request) -> Response:
         return answer(request, status_of(snapshot()))
@@ -122,10 +131,10 @@ def build_app(
             Route("/api/weights", weights),
             Route("/healthz", healthy),
             Route("/readyz", ready),
-            *api_routes(looks, door.sign_in, actions, events, door.routes(looks.kafka_cluster)),
+            *api_routes(sources, door.sign_in, actions, events, door.routes(sources.kafka_cluster)),
         ],
         exception_handlers={HTTPException: answer_problem},
-        middleware=door.middleware(looks.kafka_cluster),
+        middleware=door.middleware(sources.kafka_cluster),
     )
     app.state.events = events
     return app
@@ -257,3 +266,69 @@ def is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+BELOW = re.compile(r"/clusters/([^/]+)(/.*)?", re.DOTALL)
+
+
+class ClusterRouter:
+    """ASGI application: hands a request below /clusters/NAME to the application of that cluster, others to `shared`."""
+
+    def __init__(self, shared: ASGIApp | None = None, clusters: Mapping[str, Starlette] | None = None) -> None:
+        self._shared = shared or Starlette()
+        self.clusters = clusters or {}
+
+    def replace(self, shared: ASGIApp, clusters: Mapping[str, Starlette]) -> None:
+        """From the next request on, these applications answer. May be called in any thread."""
+        self._shared, self.clusters = shared, clusters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request. An application sees its paths as at the root, as its rules on who may read go by them."""
+        shared, clusters = self._shared, self.clusters
+        below = BELOW.fullmatch(scope["path"]) if scope["type"] == "http" else None
+        if below is None or below[1] not in clusters:
+            await shared(scope, receive, send)
+        elif below[2] is None:
+            await RedirectResponse(f"{below[1]}/")(scope, receive, send)
+        else:
+            inner = {**scope, "path": below[2], "raw_path": below[2].encode("utf-8", "surrogateescape")}
+            await clusters[below[1]](inner, receive, send)
+
+
+def build_shared_app(
+    clusters: Sequence[tuple[Callable[[], Snapshot], Settings]],
+    exposition: ExpositionOfAll,
+    clock: Callable[[], int],
+    door: Door,
+) -> Starlette:
+    """The application for what is not of one cluster. `clusters` has the newest snapshot and the settings of each
+    cluster, `exposition` the metrics made of them; `clock` gives ms since 1970.
+    """
+    first_snapshot, first = clusters[0]
+    sources = ReadSources(first_snapshot, first, clock, lambda: [snapshot() for snapshot, _ in clusters])
+
+    def ready(_request: Request) -> Response:
+        problems = [
+            f"{settings.kafka.cluster_name}: {problem}"
+            for snapshot, settings in clusters
+            for problem in problems_of(snapshot(), settings.serve, now_ms=clock())
+        ]
+        return JSONResponse({"ready": not problems, "problems": problems}, status_code=503 if problems else 200)
+
+    def metrics(request: Request) -> Response:
+        form = form_of(request)
+        return metrics_answer(form, exposition.answer(form, door.sign_in.may_see(request, now_ms=clock())))
+
+    return Starlette(
+        routes=[
+            *page_routes(PAGE_OF_ALL),
+            Route("/metrics", metrics),
+            Route("/healthz", healthy),
+            Route("/readyz", ready),
+            clusters_route(sources, door.sign_in),
+            openapi_route(),
+            *door.routes(None),
+        ],
+        exception_handlers={HTTPException: answer_problem},
+        middleware=door.middleware(None),
+    )

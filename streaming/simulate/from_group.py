@@ -11,14 +11,14 @@ from typing import Any
 
 from streaming.errors import UsageProblem
 from streaming.tables import TableReader, at_least, equal, of_cluster
-from streaming.views.group_history import LOOK_COLUMNS, look_of
+from streaming.views.group_history import SAMPLE_COLUMNS, sample_of
 
 WINDOWS_BACK = 5
 """A group that has no sample in the newest windows is gone."""
 RESTART_AFTER_S, DOWN_S, APART_S = 60, 8, 30
 
 _COLUMNS = (
-    *LOOK_COLUMNS, "log_end_offset", "log_end_offset_first", "first_event_time_ms",
+    *SAMPLE_COLUMNS, "log_end_offset", "log_end_offset_first", "first_event_time_ms",
 )  # fmt: skip
 
 Row = Mapping[str, Any]
@@ -27,9 +27,9 @@ Row = Mapping[str, Any]
 def scenario_of_group(reader: TableReader, cluster_name: str, group: str, *, window_ms: int) -> dict[str, Any]:
     """The content of a scenario file; raises UsageProblem where the tables don't know the group or its members."""
     rows = _newest_window(reader, cluster_name, group, window_ms)
-    look = look_of(rows)
-    names = sorted({look.name(member_id) for member_id in look.members})
-    members = len(look.members)
+    sample = sample_of(rows)
+    names = sorted({sample.name(member_id) for member_id in sample.members})
+    members = len(sample.members)
     if not members:
         raise UsageProblem(f"--group {group}: nobody owned its partitions in the newest window, needs a running group")
     by_topic: dict[str, list[Row]] = defaultdict(list)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import jinja2
 
 from assignor_core.group.simulation import Run
-from streaming.simulate.load import Variant
+from streaming.simulate.scenario_file import Variant
 from streaming.simulate.summary import totals_rows
 
 

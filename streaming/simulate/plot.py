@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from assignor_core.group.figures import RunTotals
 from assignor_core.group.simulation import Run
 from streaming.runtime.printable import printable
-from streaming.simulate.load import Variant
+from streaming.simulate.scenario_file import Variant
 from streaming.simulate.timeline import Bar, Timeline, timeline_of
 
 ROWS_MAX = 60

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_core.group.figures import Rebalance, RunTotals
 from assignor_core.group.simulation import Run
-from streaming.simulate.load import Variant
+from streaming.simulate.scenario_file import Variant
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

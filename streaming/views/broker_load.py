@@ -63,7 +63,7 @@ class BrokerLoad:
     group_partitions_left_out: int | None
     """Partitions that the groups it coordinates name and that the collector did not report."""
     requests_refused: int | None
-    """Requests of the collector that it refused for want of a right, in the newest look."""
+    """Requests of the collector that it refused for want of a right, in the newest sample."""
     leaders: int | None
     replicas: int | None
     last_sample_ms: int
@@ -159,7 +159,7 @@ class LoadReader:
 
 
 def read_load(reader: TableReader, settings: Settings) -> LoadPart:
-    """The load part, for one look. Raises TableUnavailable."""
+    """The load part, for one sample. Raises TableUnavailable."""
     return LoadReader(reader, settings).read()
 
 

@@ -1,4 +1,4 @@
-"""What rows of `broker_load` say, for all who look at them: which windows are closed, and what a broker's load is.
+"""What rows of `broker_load` say, for all readers: which windows are closed, and what a broker's load is.
 
 A window is closed once its rows are final, or once an event later than its end plus the watermark was seen: from then
 on no sample can change it.
@@ -34,11 +34,11 @@ COLUMNS = (
     "window_start", "window_end", "broker", *(figure for resource in MEASURED for figure in resource.figures),
     "last_event_time_ms", "is_final",
 )  # fmt: skip
-"""What the functions below look at."""
+"""What the functions below read."""
 BOUNDED_BY = (
     "broker", BYTES_IN.name, BYTES_OUT.name, SIZE_BYTES.name, REMOTE_RECORDS.name, REMOTE_SIZE_BYTES.name,
 )  # fmt: skip
-"""What `bounds_of` looks at in rows of `partition_load`."""
+"""What `bounds_of` reads in rows of `partition_load`."""
 Bounds = Mapping[int, tuple[float, float | None]]
 """Least and most bytes out per second by broker; the most is None where it has no bound."""
 

@@ -1,6 +1,6 @@
 """Rows of `decision`: evaluations of the trigger, and what trigger and planner saw when they decided.
 
-No sample changes a window once it is closed, so its rows are still those that were looked at. They may have expired
+No sample changes a window once it is closed, so its rows are still those that were read. They may have expired
 before the decision; what each broker carried in relation to the mean stands in the decision, too.
 """
 
@@ -26,7 +26,7 @@ OF_EARLIER = (
 Relative = Mapping[int, Mapping[str, float]]
 """Broker: resource: its load per mean; 1 is even. Of the brokers that counted."""
 Traced = Mapping[str, Any]
-"""One need that a decision looked at: need, is_found, text, passed, held_by, why; see `deciding.trace`."""
+"""One need that a decision considered: need, is_found, text, passed, held_by, why; see `deciding.trace`."""
 
 
 def newest_decision(reader: TableReader, kafka_cluster: str, *, columns: Sequence[str] | None = None) -> Row | None:
@@ -150,7 +150,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def trace_lines(trace: Sequence[Traced]) -> list[str]:
-    """What a decision looked at, one line for each need.
+    """What a decision considered, one line for each need.
 
     >>> row = {"need": "skewed", "is_found": True, "text": "hot", "passed": ["low load"], "held_by": "cooldown"}
     >>> trace_lines([{**row, "why": "for 8 s more"}, {**row, "held_by": None, "why": ""}])

@@ -40,12 +40,12 @@ SEARCH_MS = 30 * 86_400_000
 BEGUN_MAX = 200
 """Most executions that are set against one prediction."""
 DAYS_BACK = (2, 20, 200, 2000)
-"""How far before the newest measurement others are looked for; the next only where fewer than asked for were found."""
+"""How far before the newest measurement others are searched; the next only where fewer than asked for were found."""
 _OF_UNFINISHED = ("execution_id", "sequence", "event", "event_time", "throttled_brokers")
 _SHOW_AN_END = ENDING_EVENTS | EVENTS_AFTER_THE_END
 CLOCKS_APART_MS = 60_000
 """Rows that a clock dates so much too early are seen at once."""
-WHOLE_LOOK_INTERVAL_MS = 60_000
+WHOLE_READ_INTERVAL_MS = 60_000
 """All other rows are seen within this time."""
 
 
@@ -68,7 +68,7 @@ def read_open_executions(
     """Returns the executions that have not ended, oldest first; raises TableUnavailable.
 
     The function reads two columns of the ended executions' rows of 30 days, which may be 10,000s of events. An
-    execution that is open for longer is among `known_open`, ids of the look before; without `known_open` the function
+    execution that is open for longer is among `known_open`, ids of the read before; without `known_open` the function
     searches for it. A caller that reads again and again uses `OpenExecutions`.
     """
     where = _recent(kafka_cluster, now_ms)
@@ -211,7 +211,7 @@ def grown(
 class KnownExecutions:
     """Executions of a table that is read again and again, and totals of them.
 
-    A look costs what is new or open: an execution that has ended is counted once and never folded again.
+    A read costs what is new or open: an execution that has ended is counted once and never folded again.
     """
 
     def __init__(self) -> None:
@@ -458,7 +458,7 @@ class OpenExecutions:
         self._known: dict[str, Execution] = {}
         """Executions, by id, that were open when all rows were last read, or have new rows since."""
         self._version: int | None = None
-        self._looked_ms = 0
+        self._read_ms = 0
         self._whole_version: int | None = None
         self._whole_ms: int | None = None
 
@@ -466,23 +466,23 @@ class OpenExecutions:
         """Open executions: started ones first, then approved ones, the oldest first. Raises TableUnavailable."""
         self._reader.look_again()
         version = self._reader.version(TABLE)
-        if version is None or self._is_whole_look_due(version, now_ms):
+        if version is None or self._is_whole_read_due(version, now_ms):
             known_open = None if self._whole_ms is None else [row.execution_id for row in self._open()]
             rows = read_open_executions(self._reader, self._kafka_cluster, now_ms=now_ms, known_open=known_open)
             self._known = {row.execution_id: row for row in rows}
             self._whole_version, self._whole_ms = version, None if version is None else now_ms
         elif version != self._version:
-            self._take_in_new_rows(self._version or 0, min(now_ms, self._looked_ms))
-        self._version, self._looked_ms = version, now_ms
+            self._take_in_new_rows(self._version or 0, min(now_ms, self._read_ms))
+        self._version, self._read_ms = version, now_ms
         return sorted(self._open(), key=lambda row: (row.waiting, by_age(row)))
 
     def _open(self) -> list[Execution]:
         return [row for row in self._known.values() if not row.ended]
 
-    def _is_whole_look_due(self, version: int, now_ms: int) -> bool:
+    def _is_whole_read_due(self, version: int, now_ms: int) -> bool:
         if self._whole_ms is None:
             return True
-        return version != self._whole_version and abs(now_ms - self._whole_ms) >= WHOLE_LOOK_INTERVAL_MS
+        return version != self._whole_version and abs(now_ms - self._whole_ms) >= WHOLE_READ_INTERVAL_MS
 
     def _take_in_new_rows(self, version: int, since_ms: int) -> None:
         where = of_span(self._kafka_cluster, "event_time", max(0, since_ms - CLOCKS_APART_MS))

@@ -216,7 +216,7 @@ class LagWindow:
 
     @classmethod
     def empty(cls, start_ms: int, newest_ms: int) -> "LagWindow":
-        """Returns a window of which no partition is looked at, though it has a sample of then."""
+        """Returns a window of which no partition is shown, though it has a sample of then."""
         none, keys = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
         offsets = _Offsets(none, has_unknown=False)
         return cls(start_ms, keys, newest_ms, none, none, np.zeros(0), offsets, offsets, offsets, offsets)

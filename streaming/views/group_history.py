@@ -1,7 +1,7 @@
 """Rebalances and membership of groups: of one from its own windows of `group_lag`, of all from `group_event`.
 
-Owns which rows are read and how samples are compared by column; telling rebalances from looks is the core's. Windows of
-all groups over hours would be millions of rows, and the pipeline has compared them as they closed.
+Owns which rows are read and how samples are compared by column; telling rebalances from samples is the core's. Windows
+of all groups over hours would be millions of rows, and the pipeline has compared them as they closed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from assignor_core.group.events import (
     Cause,
     GroupAdvice,
     GroupEvent,
-    GroupLook,
+    GroupSample,
     advice,
     group_events,
     identity,
@@ -46,20 +46,20 @@ _EVENT = (
 _CAUSES = {cause.value: cause for cause in Cause}
 OWNERS = ("topic", "partition", "member_id")
 """Columns of a sample that each partition has."""
-LOOKS_AT_A_TIME = 500
+GROUPS_AT_A_TIME = 500
 """Most groups whose rows are made objects at a time; a group takes some kilobytes."""
 _NONE = np.zeros(0, dtype=np.int64)
 _NO_NUMBER = np.iinfo(np.int64).min
-LOOK_COLUMNS = (
+SAMPLE_COLUMNS = (
     "group_id", "topic", "partition", "member_id", "client_id", "group_instance_id", "group_state", "generation_id",
     "group_type", "group_members", "window_start", "last_event_time_ms",
 )  # fmt: skip
-"""Columns of `group_lag` that a look is made of."""
+"""Columns of `group_lag` that a sample is made of."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPast:
-    """One group over the windows read: its events, oldest first, what to do about them, and its newest look."""
+    """One group over the windows read: its events, oldest first, what to do about them, and its newest sample."""
 
     group: str
     state: str | None
@@ -106,9 +106,9 @@ def read_group_past(reader: TableReader, settings: Settings, group_id: str, *, p
     if newest is None:
         return None
     since = newest - timedelta(milliseconds=span_ms)
-    rows = reader.rows("group_lag", columns=LOOK_COLUMNS, where=own & at_least("window_start", since))
+    rows = reader.rows("group_lag", columns=SAMPLE_COLUMNS, where=own & at_least("window_start", since))
     rows.sort(key=lambda row: row["window_start"])
-    return _past(group_id, list(_looks(iter(rows)))) if rows else None
+    return _past(group_id, list(_samples(iter(rows)))) if rows else None
 
 
 def _group_of(row: Mapping[str, Any]) -> str:
@@ -153,8 +153,8 @@ def _event(row: Mapping[str, Any]) -> GroupEvent:
     )
 
 
-def _past(group: str, looks: list[GroupLook]) -> GroupPast:
-    events, newest = group_events(looks), looks[-1]
+def _past(group: str, samples: list[GroupSample]) -> GroupPast:
+    events, newest = group_events(samples), samples[-1]
     return GroupPast(
         group,
         newest.state,
@@ -165,15 +165,15 @@ def _past(group: str, looks: list[GroupLook]) -> GroupPast:
     )
 
 
-def _looks(rows: Iterator[Mapping[str, Any]]) -> Iterator[GroupLook]:
+def _samples(rows: Iterator[Mapping[str, Any]]) -> Iterator[GroupSample]:
     """Returns one sample of the group for each window."""
     for _, window in groupby(rows, key=lambda row: row["window_start"]):
-        yield look_of(list(window))
+        yield sample_of(list(window))
 
 
 @dataclass(frozen=True, slots=True)
 class NewestGroupSamples:
-    """Newest sample of each group. `rows` have `LOOK_COLUMNS`, texts as dictionaries, group after group."""
+    """Newest sample of each group. `rows` have `SAMPLE_COLUMNS`, texts as dictionaries, group after group."""
 
     rows: pa.Table
     groups: pa.Array
@@ -191,9 +191,10 @@ class NewestGroupSamples:
 
     @classmethod
     def of(cls, rows: pa.Table) -> "NewestGroupSamples":
-        """The groups of one window that show members or have none, by name: those of `GroupLook.is_blind` are left out.
+        """The groups of one window that show members or have none, by name: those of `GroupSample.is_blind` are left
+        out.
 
-        `rows` have `LOOK_COLUMNS` in any order, as `TableReader.encoded` reads them.
+        `rows` have `SAMPLE_COLUMNS` in any order, as `TableReader.encoded` reads them.
         """
         if not rows.num_rows:
             return cls.empty()
@@ -205,13 +206,13 @@ class NewestGroupSamples:
         starts = starts_of(group[order])
         counts = _counts(starts, len(order))
         heads = np.flatnonzero(order == np.repeat(np.minimum.reduceat(order, starts), counts))
-        sampled = rows.select(LOOK_COLUMNS).take(pa.array(order)).combine_chunks()
+        sampled = rows.select(SAMPLE_COLUMNS).take(pa.array(order)).combine_chunks()
         names = _array(sampled, "group_id").take(pa.array(starts)).cast(pa.string())
         samples = cls(sampled, names, starts, counts, heads)
         return samples._only(~samples._are_blind())
 
-    def changed_since(self, before: "NewestGroupSamples") -> Iterator[tuple[str, GroupLook, GroupLook]]:
-        """Name, look before and look of each group of both that may have rebalanced; no other one has."""
+    def changed_since(self, before: "NewestGroupSamples") -> Iterator[tuple[str, GroupSample, GroupSample]]:
+        """Name, sample before and sample of each group of both that may have rebalanced; no other one has."""
         found = pc.index_in(self.groups, value_set=before.groups)
         here = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
         there = found.drop_null().to_numpy()
@@ -220,10 +221,10 @@ class NewestGroupSamples:
         changed[np.setdiff1d(np.arange(len(here)), alike, assume_unique=True)] = True
         changed[alike] |= self._is_owned_otherwise(here[alike], before, there[alike])
         here, there = here[changed], there[changed]
-        for start in range(0, len(here), LOOKS_AT_A_TIME):
-            some = slice(start, start + LOOKS_AT_A_TIME)
+        for start in range(0, len(here), GROUPS_AT_A_TIME):
+            some = slice(start, start + GROUPS_AT_A_TIME)
             names = self.groups.take(pa.array(here[some])).to_pylist()
-            yield from zip(names, before.looks(there[some]), self.looks(here[some]), strict=True)
+            yield from zip(names, before.samples(there[some]), self.samples(here[some]), strict=True)
 
     def and_unseen(self, before: "NewestGroupSamples") -> "NewestGroupSamples":
         """Returns these samples with the samples of those groups of `before` that are not here."""
@@ -253,7 +254,7 @@ class NewestGroupSamples:
             return self
         return self._only(self._said("last_event_time_ms", np.arange(len(self.groups))).to_numpy() >= oldest_ms)
 
-    def looks(self, groups: Ints) -> Iterator[GroupLook]:
+    def samples(self, groups: Ints) -> Iterator[GroupSample]:
         """The groups at these places, in that order."""
         if not len(groups):
             return
@@ -264,7 +265,7 @@ class NewestGroupSamples:
         rows = iter(pa.table(columns).to_pylist())
         for count, head in zip(self.counts[groups], self.heads[groups] - self.starts[groups], strict=True):
             of_group = list(islice(rows, count))
-            yield look_of([of_group.pop(head), *of_group])
+            yield sample_of([of_group.pop(head), *of_group])
 
     def _only(self, wanted: Flags) -> "NewestGroupSamples":
         if wanted.all():
@@ -273,13 +274,13 @@ class NewestGroupSamples:
         return NewestGroupSamples(self.rows, groups, self.starts[wanted], self.counts[wanted], self.heads[wanted])
 
     def _are_blind(self) -> Flags:
-        """Only of those groups that own nothing a look is made, without its partitions."""
+        """Only of those groups that own nothing a sample is made, without its partitions."""
         is_owned = _array(self.rows, "member_id").is_valid().to_numpy(zero_copy_only=False)
         blind = ~np.logical_or.reduceat(is_owned, self.starts)
         idle = np.flatnonzero(blind)
         states, members = (self._said(name, idle).to_pylist() for name in ("group_state", "group_members"))
-        looks = (GroupLook(0, state, {}, member_count=count) for state, count in zip(states, members, strict=True))
-        blind[idle] = [look.is_blind for look in looks]
+        samples = (GroupSample(0, state, {}, member_count=count) for state, count in zip(states, members, strict=True))
+        blind[idle] = [sample.is_blind for sample in samples]
         return blind
 
     def _is_said_otherwise(self, here: Ints, before: "NewestGroupSamples", there: Ints) -> Flags:
@@ -346,13 +347,13 @@ def _texts_anew(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()).dictionary_encode() if pa.types.is_dictionary(column.type) else column
 
 
-def look_of(rows: Sequence[Mapping[str, Any]]) -> GroupLook:
-    """The look of one group's rows of one window, which have `LOOK_COLUMNS`."""
+def sample_of(rows: Sequence[Mapping[str, Any]]) -> GroupSample:
+    """The sample of one group's rows of one window, which have `SAMPLE_COLUMNS`."""
     at_ms = max(row["last_event_time_ms"] for row in rows)
     sample = [row for row in rows if row["last_event_time_ms"] == at_ms]
     newest = sample[0]
     names = {row["member_id"]: row["group_instance_id"] or row["client_id"] for row in sample}
-    return GroupLook(
+    return GroupSample(
         at_ms,
         newest["group_state"],
         {(row["topic"], row["partition"]): row["member_id"] for row in sample},

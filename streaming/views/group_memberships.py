@@ -1,7 +1,7 @@
 """Who is in each consumer group now, how often it has rebalanced and how long the newest rebalance took.
 
 Members stand in the newest sample of `group_lag`, rebalances in `group_event`; the core compares samples for them. Owns
-the span that is counted: a total must be the same whoever reads it when, or a restart would look like rebalances.
+the span that is counted: a total must be the same whoever reads it when, or a restart would seem rebalances.
 """
 
 from collections.abc import Iterator, Mapping
@@ -82,7 +82,7 @@ class MembershipReader:
 
     def _rebalances(self, since: datetime, alive_since: datetime) -> Mapping[str, tuple[int, int]]:
         version = self._reader.version("group_event")
-        # What was alive is looked for by the hour: reading it again at each window would cost most.
+        # What was alive is searched by the hour: reading it again at each window would cost most.
         read = (version, since, alive_since.replace(minute=0, second=0, microsecond=0))
         if read != self._read:
             where = self._of_cluster & at_least("window_start", min(since, read[2]))
@@ -98,7 +98,8 @@ class MembershipReader:
 def rebalances_by_group(events: pa.Table) -> dict[str, tuple[int, int]]:
     """Rebalances, and how long the newest took in ms, by group; `events` are rows of `group_event` in any order.
 
-    A rebalance that was still going on at a look has an event there and one at the next look: they are one in length.
+    A rebalance that was still under way at a sample has an event there and one at the next sample: they are one in
+    length.
     """
     if not events.num_rows:
         return {}

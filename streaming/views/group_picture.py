@@ -1,7 +1,7 @@
 """Windows of `group_lag` as verdicts, one row per partition out: what is judged, by which rules and with which figures.
 
 Most partitions are OK at a glance; only the others are evaluated by all rules, and only lags and commits that are older
-than the newest windows are looked for in older ones. Knows neither how a table is read nor how a verdict is shown.
+than the newest windows are searched in older ones. Knows neither how a table is read nor how a verdict is shown.
 """
 
 import math
@@ -90,7 +90,7 @@ VERDICT_WINDOWS = LagPolicy().windows + 2
 more.
 """
 BLOCK = 8_192
-"""Partitions that are looked at together: their points fit into the processor's cache."""
+"""Partitions that are evaluated together: their points fit into the processor's cache."""
 EVALUATED_BLOCK = 2_048
 """Partitions that are evaluated together. All their points are kept at a time: of more the memory would go back to the
 system, and come from it again with each block."""
@@ -215,7 +215,7 @@ def judged(
     )
 
 
-def looked_at(windows: Sequence[LagWindow], policy: LagPolicy) -> list[LagWindow]:
+def recent_windows(windows: Sequence[LagWindow], policy: LagPolicy) -> list[LagWindow]:
     """Returns the windows that a verdict rests on; `windows` are oldest first."""
     since_ms = windows[-1].start_ms - VERDICT_WINDOWS * policy.window_ms
     return [window for window in windows if window.start_ms >= since_ms]
@@ -232,7 +232,7 @@ def _glance(windows: Sequence[LagWindow], keys: Ints, standing: Standing, policy
     trace = LagTrace.of(*newest, standing.log_start)
     for point in points:
         trace.add(point)
-    course = Course.of(points_of(looked_at(windows, policy), keys), policy, now_ms=now_ms)
+    course = Course.of(points_of(recent_windows(windows, policy), keys), policy, now_ms=now_ms)
     keeping_up = keeps_up(
         trace.newest, course, trace.age(), trace.commit(), standing.left_over, policy, now_ms=now_ms,
         log_start=standing.log_start,

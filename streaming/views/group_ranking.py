@@ -154,7 +154,7 @@ class GroupReader:
         return self._members
 
     def committing(self) -> frozenset[str]:
-        """Groups of the part of which a commit was seen in any window that was looked at. Raises as `read`."""
+        """Groups of the part of which a commit was seen in any window that was read. Raises as `read`."""
         self._refresh()
         return self._committing
 

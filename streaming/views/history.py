@@ -31,7 +31,7 @@ from streaming.views.spans import of_span, of_window, times_ms
 PERIODS_MAX = 1_500
 """Most periods of one table that an answer reads."""
 ROWS_MAX = 10_000_000
-"""Rows that these periods may hold, of all keys: what a query may have to look through."""
+"""Rows that these periods may hold, of all keys: what a query may have to read."""
 
 REPLICA_RATES = tuple(rate.name for rate in RATES if rate.of_replica)
 _PARTITION = ("topic", "partition")

@@ -1,7 +1,7 @@
 """Which Kafka cluster is meant: by `kafka.cluster_id`, else by the row of its lease, which keeps Kafka's own id. Before
-there is one, by the newest plan: whoever made it has looked at the right cluster.
+there is one, by the newest plan: whoever made it has read the right cluster.
 
-Control, the collector and the commands ask here before they look at a cluster, or write anything of it.
+Control, the collector and the commands ask here before they read a cluster, or write anything of it.
 """
 
 from streaming.contract import LEASE

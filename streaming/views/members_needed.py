@@ -1,4 +1,4 @@
-"""How many members consumer groups need, look after look, for whoever scales them.
+"""How many members consumer groups need, for whoever scales them.
 
 What a member can read shows while its group is behind. It is remembered for a day, so the need of a group that keeps up
 is known, too: whoever added members learns when fewer are enough. The memory is that of one process.
@@ -18,12 +18,12 @@ from streaming.views.group_ranking import GroupVerdict
 from streaming.views.one_group import Row, advice_for, capacity_of, most_read, readings_of
 
 GROUPS_MAX = 200
-"""Most groups of which the need is worked out at a look; the worst come first."""
+"""Most groups of which the need is worked out at a time; the worst come first."""
 PARTITIONS_MAX = 5_000
 """Most partitions of these groups, together: to pack so many takes about a second."""
 PACKED_MAX = 500
 """If a group has more partitions, only the bound is known: to pack so many takes seconds."""
-LOOK_INTERVAL_MS = 60_000
+READ_INTERVAL_MS = 60_000
 """Needs are worked out again after this, by the times of samples, ms: rates are those of half an hour."""
 REMEMBERED_MS = 86_400_000
 """How long it is remembered what a member of a group can read, ms."""
@@ -38,7 +38,7 @@ class MembersNeeded:
         self._capacities: dict[str, tuple[float, int]] = {}
         """Records per second that one member can read, and when a group that was behind showed it, ms."""
         self._needs: Mapping[str, MembersAdvice] = {}
-        self._looked_ms: int | None = None
+        self._read_ms: int | None = None
 
     def of(self, picture: LagPicture, groups: Sequence[GroupVerdict]) -> Mapping[str, MembersAdvice]:
         """The needs of the picture's groups, as far as they are known; `groups` come worst first."""
@@ -48,10 +48,10 @@ class MembersNeeded:
             for name, (capacity, at_ms) in self._capacities.items()
             if name in names and now_ms - at_ms <= REMEMBERED_MS
         }
-        if self._looked_ms is None or is_due(self._looked_ms, LOOK_INTERVAL_MS, now_ms):
-            self._looked_ms = now_ms
-            looked_at = _partitions_of(picture, self._chosen(groups))
-            needs = ((name, self._need(name, rows, now_ms)) for name, rows in looked_at)
+        if self._read_ms is None or is_due(self._read_ms, READ_INTERVAL_MS, now_ms):
+            self._read_ms = now_ms
+            partitions = _partitions_of(picture, self._chosen(groups))
+            needs = ((name, self._need(name, rows, now_ms)) for name, rows in partitions)
             self._needs = {name: need for name, need in needs if need is not None}
         return {name: need for name, need in self._needs.items() if name in names}
 

@@ -23,7 +23,7 @@ WITHIN_BROKER = "log_dir"
 WAVES_MAX = 500
 BROKERS_MAX = 1_000
 _COLUMNS = ("sequence", "old_replicas", "new_replicas", "kind", "bytes_to_move", "wave")
-EXECUTIONS_LOOKED_AT = 200
+EXECUTIONS_AT_A_TIME = 200
 """Most executions whose movements one answer searches."""
 EXECUTIONS_SHOWN = 25
 """Executions that one answer is of: each may have thousands of events, of which its state is made."""
@@ -253,8 +253,8 @@ class PastMoves:
     """Movements, the newest execution first and within it in the plan's order."""
 
     rows: list[dict[str, Any]]
-    looked_to: Place | None
-    """Place where the search ended before the oldest execution; None if nothing is left to look through."""
+    searched_to: Place | None
+    """Place where the search ended before the oldest execution; None if nothing is left to search."""
 
 
 def read_past_moves(
@@ -270,15 +270,15 @@ def read_past_moves(
 
     Each has its state: in an aborted execution some are made, and some are not.
     """
-    found = _looked_through(reader, _firsts(reader, kafka_cluster, before, after), wanted, after, rows_max)
-    return PastMoves(_completed(reader, kafka_cluster, found.rows), found.looked_to)
+    found = _searched(reader, _firsts(reader, kafka_cluster, before, after), wanted, after, rows_max)
+    return PastMoves(_completed(reader, kafka_cluster, found.rows), found.searched_to)
 
 
-def _looked_through(
+def _searched(
     reader: TableReader, firsts: Sequence[Row], wanted: MovementFilter, after: Place | None, rows_max: int
 ) -> PastMoves:
     """Movements as their rows have them, each with the id of its execution."""
-    listed, last = firsts[:EXECUTIONS_LOOKED_AT], None
+    listed, last = firsts[:EXECUTIONS_AT_A_TIME], None
     found: list[dict[str, Any]] = []
     shown: set[str] = set()
     for first, movements in _with_movements(reader, listed, wanted):
@@ -303,9 +303,9 @@ _ALL_OF_IT = (1 << 31) - 1
 def _firsts(reader: TableReader, kafka_cluster: str, before: Before, after: Place | None) -> list[Row]:
     """First events of executions, the newest first, from the one that the page before ended in."""
     if after is None:
-        return list(read_past(reader, EXECUTIONS, kafka_cluster, before, rows_max=EXECUTIONS_LOOKED_AT + 1))
+        return list(read_past(reader, EXECUTIONS, kafka_cluster, before, rows_max=EXECUTIONS_AT_A_TIME + 1))
     older = Before(before.from_ms, before.until_ms, after[:2])
-    rows = read_past(reader, EXECUTIONS, kafka_cluster, older, rows_max=EXECUTIONS_LOOKED_AT)
+    rows = read_past(reader, EXECUTIONS, kafka_cluster, older, rows_max=EXECUTIONS_AT_A_TIME)
     begun = read_row(reader, EXECUTIONS, kafka_cluster, after[1]) if after[2] < _ALL_OF_IT else None
     return [*([] if begun is None else [begun]), *rows]
 

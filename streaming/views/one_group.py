@@ -181,7 +181,7 @@ def advice_for(rows: Sequence[Row], capacity_per_sec: float, *, options_max: int
 
 
 def readings_of(rows: Sequence[Row], leaders: dict[tuple[str, int], int]) -> tuple[Reading, ...]:
-    """Partitions of a `LagPicture`, with its figures, as a diagnosis looks at them; `leaders` are broker ids."""
+    """Partitions of a `LagPicture`, with its figures, as a diagnosis reads them; `leaders` are broker ids."""
     return tuple(
         Reading(
             topic=row["topic"],

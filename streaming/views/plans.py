@@ -1,4 +1,4 @@
-"""Rows of `plan`: which are kept, one of them, the one that waits for a person, and what a person looks at before.
+"""Rows of `plan`: which are kept, one of them, the one that waits for a person, and what a person reads before.
 
 The JSON of a plan, the large column, is read of one plan alone.
 """

@@ -67,7 +67,7 @@ def _begun_with(row: Row) -> int:
 
 def _content(row: Row) -> dict[str, Any]:
     # While a batch is under way nothing is reported, and the row repeats what was reported last. An idle query
-    # reports every 10 s, each time with how many ms it took to look for records.
+    # reports every 10 s, each time with how many ms it took to find records.
     return {name: value for name, value in row.items() if name not in (TIME, "upkeep_failing_json")}
 
 
@@ -141,7 +141,7 @@ class StreamReader:
 
     def _read_reports(self, newest: datetime) -> None:
         oldest = newest - timedelta(milliseconds=REPORT_LOOKBACK_MS)
-        if self._newest_report is None or newest < self._newest_report:  # the first look, or the table was made again
+        if self._newest_report is None or newest < self._newest_report:  # the first read, or the table was made again
             self._reports, self._newest_report = {}, oldest
         columns = TABLES["pipeline_batch"].column_names()
         where = at_least(TIME, max(oldest, self._newest_report))

@@ -30,7 +30,7 @@ from assignor_core.live_plans import planning
 from assignor_core.plan import Plan
 from assignor_core.planner import propose
 from assignor_core.proposed_plan import Observed, ProposedPlan
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.wiring import decider_of, executor_of, journal_of
 from streaming.runtime import processes
 from streaming.runtime.own_process import ARROW_POOL

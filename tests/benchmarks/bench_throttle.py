@@ -32,8 +32,7 @@ from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.cluster.metric_reads import scrape
 from streaming.collect.counters import parse_counters
-from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.wiring import executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings

@@ -13,10 +13,9 @@ from assignor_core.plan import Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.cluster.admin import Cluster
 from streaming.control.carrier import RETRIED_ERRORS
+from streaming.control.cluster_snapshot import ExecutionSnapshot, SnapshotAge
 from streaming.control.executor import Executor
-from streaming.control.journal import Journal
-from streaming.control.looks import Look, LookAge
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.sweeping import Sweeper
 from streaming.control.wiring import executor_of
 from streaming.settings import Settings
@@ -73,7 +72,7 @@ class PlanRun:
     plan: Plan
     now_ms: int
     record: ExecutionRecord = field(init=False)
-    executor: Executor[Look] = field(init=False)
+    executor: Executor[ExecutionSnapshot] = field(init=False)
     costs: list[Cost] = field(default_factory=list)
     costs_while_hung: list[Cost] = field(default_factory=list)
     failed_ticks: Counter[str] = field(default_factory=Counter)
@@ -113,7 +112,7 @@ class PlanRun:
 
     def swept(self) -> None:
         """After the end: what a broker that was away has kept of the throttle is removed, once it is back."""
-        sweeper = Sweeper(self.cluster, self.journal, LookAge())
+        sweeper = Sweeper(self.cluster, self.journal, SnapshotAge())
         for _ in range(TICKS_MAX):
             self.fleet.run(Fleet.advance, SWEEP_MS)
             self.now_ms += SWEEP_MS

@@ -31,7 +31,7 @@ from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client, consumer
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.wiring import journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import RebalancerError

@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from assignor_core.live import NO_LEADER, PartitionKey, ReplicaKey
-from streaming.collect.observation import BrokerCounters, ClusterSample
 from streaming.collect.rates import BrokerRates
+from streaming.collect.sample import BrokerCounters, ClusterSample
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
 from tests.collect.by_row import PartitionView, ReplicaRates, partition_views, sizes_of
 

@@ -12,8 +12,8 @@ from streaming.cluster.broker_reads import BrokerReads
 from streaming.collect import groups
 from streaming.collect.group_table import GroupTable, GroupView
 from streaming.collect.groups import ASKED_AGAIN_MS, CleanupPolicies
-from streaming.collect.observation import ClusterSample
 from streaming.collect.reports import consumer_lag_records, due_groups
+from streaming.collect.sample import ClusterSample
 from tests.collect.by_row import PartitionView, partition_table, size_table
 
 KEYS = (("deleted", 0), ("table", 0), ("table", 1))

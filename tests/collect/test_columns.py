@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from assignor_core.live import NO_LEADER, PartitionKey, ReplicaKey
 from streaming.cluster.described_groups import ShareOffsets
 from streaming.collect.group_table import GroupTable, GroupView, Owner
-from streaming.collect.observation import BrokerCounters, ClusterSample, LogDirs
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.reports import consumer_lag_records
+from streaming.collect.sample import BrokerCounters, ClusterSample, LogDirs
 from streaming.contract.rates import BYTES_OUT, RATES
 from tests.collect import rates_by_object
 from tests.collect.by_row import PartitionView, partition_table, partition_views, rates_of, size_table
-from tests.collect.look_records import byte_rate_records
+from tests.collect.sample_records import byte_rate_records
 
 BROKERS = (1, 2, 7)
 KEYS: tuple[PartitionKey, ...] = (("a", 0), ("a", 1), ("a", 10), ('b"ö', 0), ("c", 3))

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.collect.group_table import GroupTable, GroupView, Owner
-from streaming.collect.observation import ClusterSample
 from streaming.collect.partition_table import UNKNOWN, PartitionTable, ints
 from streaming.collect.rates import ReplicaRateTable
 from streaming.collect.reports import (
@@ -22,6 +21,7 @@ from streaming.collect.reports import (
     due_rates,
     replica_records,
 )
+from streaming.collect.sample import ClusterSample
 from streaming.pipeline.sums import WEIGHT_WINDOWS, Sums, windows
 from tests.collect.by_row import PartitionView, partition_table, size_table
 

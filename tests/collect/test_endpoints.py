@@ -16,8 +16,7 @@ from assignor_core.execution.caution import LatencyBound
 from streaming.cluster import metric_reads
 from streaming.cluster.metric_reads import Scrapes, scrape
 from streaming.collect.counters import FIELDS, PREFIX, parse_counters, read_counters
-from streaming.collect.look import SampleState
-from streaming.collect.observation import BrokerCounters
+from streaming.collect.sample import BrokerCounters, SampleState
 from streaming.config import load_effective
 from streaming.control.pressure import SERIES, LatencyPressure
 from streaming.errors import UsageProblem

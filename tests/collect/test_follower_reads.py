@@ -13,8 +13,8 @@ from assignor_core.load import broker_loads, cluster_arrays
 from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.resources import Resource
 from streaming.collect.group_table import GroupTable, GroupView, Owner
-from streaming.collect.observation import BrokerCounters, ClusterSample
 from streaming.collect.rates import ReplicaRateTable, broker_rates, replica_rates
+from streaming.collect.sample import BrokerCounters, ClusterSample
 from streaming.contract.rates import BYTES_OUT, RATES
 from tests.collect.by_row import PartitionView, partition_table, rates_of, size_table
 

@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 from streaming.cluster.broker_reads import BrokerReads, Reads
 from streaming.cluster.described_groups import DescribedGroup, DescribedMember
 from streaming.collect.group_table import GroupTable, Owner
-from streaming.collect.groups import BATCH, IDLE_LOOKS, TURN_LOOKS, GroupSampler, GroupsRead, listed_groups
-from streaming.collect.look import SampleState
+from streaming.collect.groups import BATCH, IDLE_SAMPLES, TURN_SAMPLES, GroupSampler, GroupsRead, listed_groups
 from streaming.collect.partition_table import CONSUMER_OFFSETS
+from streaming.collect.sample import SampleState
 from streaming.settings import CollectSettings
 from tests.collect.by_row import PartitionView, partition_table
 
@@ -106,7 +106,7 @@ def test_a_group_that_is_refused_is_missing_alone() -> None:
 def test_groups_without_members_are_not_described_and_once_still_rarely_fetched() -> None:
     brokers = Brokers({"idle": 5, "live": 5}, states={"idle": "Empty"})
     sampler = GroupSampler()
-    looks = [read(sampler, brokers) for _ in range(2 + 2 * IDLE_LOOKS)]
+    looks = [read(sampler, brokers) for _ in range(2 + 2 * IDLE_SAMPLES)]
     assert all(look["idle"].committed == {("t", 0): 5} and look["idle"].state == "Empty" for look in looks)
     assert all(names == ["live"] for names in brokers.described)
     fetches = sum("idle" in names for names in brokers.fetched)
@@ -170,7 +170,7 @@ def test_what_is_left_out_is_counted_by_coordinator_and_lag_decides_who_stays() 
     brokers = Brokers(dict.fromkeys(names, 1), elsewhere=frozenset(names[3:]), unlisted={})
     sampler, settings = GroupSampler(), CollectSettings(groups_max=2)
     chosen: set[str] = set()
-    for _ in range(12 * TURN_LOOKS):
+    for _ in range(12 * TURN_SAMPLES):
         look = SampleState({1: None, 2: None, 3: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
         brokers.offsets["g5"] = 0
         seen = read_now(sampler, brokers, look, settings, log_end=1)

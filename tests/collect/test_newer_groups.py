@@ -13,8 +13,8 @@ from streaming.cluster.broker_reads import BrokerReads, Reads
 from streaming.cluster.described_groups import ShareOffsets
 from streaming.collect.group_table import GroupView, Owner, SharePositions
 from streaming.collect.groups import GroupSampler
-from streaming.collect.look import SampleState
 from streaming.collect.partition_table import PartitionTable
+from streaming.collect.sample import SampleState
 from streaming.settings import CollectSettings
 from tests.collect.by_row import PartitionView, partition_table
 

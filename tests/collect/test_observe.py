@@ -26,9 +26,9 @@ from streaming.cluster.described_groups import DescribedGroup
 from streaming.cluster.metadata import ClusterMetadata
 from streaming.collect.counters import FIELDS, PREFIX
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
+from streaming.collect.sample import ClusterSample
 from streaming.errors import AnotherCluster
 from streaming.settings import CollectSettings
 from tests.collect.by_row import partition_views, rates_of, sizes_of

@@ -26,10 +26,10 @@ from streaming.cluster.broker_reads import EARLIEST, LATEST, BrokerReads
 from streaming.cluster.clients import admin_client, librdkafka_options
 from streaming.collect.group_table import GroupView
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import ClusterSample, Part
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.run import Collector
+from streaming.collect.sample import ClusterSample, Part
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 from tests.collect.by_row import partition_views, rates_of

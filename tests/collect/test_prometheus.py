@@ -16,8 +16,8 @@ from streaming.cluster import metric_reads
 from streaming.cluster.metric_reads import PrometheusApi, QueryFailed
 from streaming.collect.counters import PRESETS, BrokerNames, PrometheusSource, Series, counter_pairs, finding, series_of
 from streaming.collect.group_table import GroupTable
-from streaming.collect.observation import BrokerCounters, ClusterSample
 from streaming.collect.rates import broker_rates, replica_rates
+from streaming.collect.sample import BrokerCounters, ClusterSample
 from streaming.contract.rates import RATES
 from streaming.errors import UsageProblem
 from streaming.runtime.secrets import secrets_of

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from assignor_core.live import NO_LEADER, PartitionKey, ReplicaKey
 from streaming.collect.group_table import GroupTable, GroupView
-from streaming.collect.observation import BrokerCounters, ClusterSample
 from streaming.collect.partition_table import ints
 from streaming.collect.rates import BrokerRates, broker_rates, mean_record_bytes_of, replica_rates
 from streaming.collect.reports import consumer_lag_records
+from streaming.collect.sample import BrokerCounters, ClusterSample
 from streaming.contract.rates import RATES
 from streaming.contract.records import RATE_MAX
 from tests.collect.by_row import PartitionView, partition_table, partition_views, rates_of, size_table, sizes_of
-from tests.collect.look_records import byte_rate_records
+from tests.collect.sample_records import byte_rate_records
 
 KEY = ("t", 0)
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.collect.group_table import GroupTable
-from streaming.collect.observation import ClusterSample
 from streaming.collect.rates import RecordBytes, learned, replica_rates
+from streaming.collect.sample import ClusterSample
 from tests.collect.by_row import PartitionView, ReplicaRates, partition_table, rates_of, size_table
 
 KEY = ("t", 0)

@@ -13,13 +13,12 @@ from kafka.errors import ClusterAuthorizationFailedError, KafkaError, RequestTim
 
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.collect.groups import GroupSampler
-from streaming.collect.look import RefusedRequests
-from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
+from streaming.collect.sample import ClusterSample, RefusedRequests
 from streaming.settings import CollectSettings
 from tests.collect.by_row import rates_of
-from tests.collect.look_records import byte_rate_records
+from tests.collect.sample_records import byte_rate_records
 from tests.collect.test_observe import Cluster
 
 REFUSAL = ClusterAuthorizationFailedError()

@@ -14,10 +14,9 @@ from streaming.cluster.answer_columns import TopicRows
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.collect.group_table import GroupTable, GroupView
 from streaming.collect.groups import StableOffsets
-from streaming.collect.look import SampleState
-from streaming.collect.observation import ClusterSample
 from streaming.collect.partition_table import CONSUMER_OFFSETS, TRANSACTION_STATE, PartitionTable
 from streaming.collect.reports import consumer_lag_records, due_groups
+from streaming.collect.sample import ClusterSample, SampleState
 from streaming.collect.shards import Shard
 from tests.collect.by_row import PartitionView, partition_table, size_table
 

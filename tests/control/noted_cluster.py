@@ -8,8 +8,7 @@ from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.throttles import ThrottledReplicas
-from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.errors import (
     AnotherCluster,
     ClusterRequestFailed,

@@ -7,7 +7,7 @@ from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.control.absences import GAP_MAX_MS, Absences
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings

@@ -67,7 +67,7 @@ def test_who_comes_later_gets_the_open_execution() -> None:
 
 def test_a_plan_whose_execution_has_ended_can_be_approved_again() -> None:
     """`rebalancer apply` may carry on what was stopped, and control may make the same plan again."""
-    from streaming.control.records import ExecutionRecord
+    from streaming.control.journal import ExecutionRecord
 
     journal = journal_at(in_memory())
     kept = plan(journal, 0)

@@ -3,7 +3,7 @@
 import pytest
 
 from assignor_core.execution.events import Event
-from streaming.control.run import ENDED_LOOK_INTERVAL_MS, ControlLoop
+from streaming.control.run import ENDED_READ_INTERVAL_MS, ControlLoop
 from streaming.control.wiring import decider_of, journal_of
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, NotedCluster, approve
@@ -55,5 +55,5 @@ def test_after_the_clock_was_set_back_a_throttle_that_another_process_has_left_i
     journal.write_event(record, Event.STARTED, "a test", now_ms=NOON_MS)
     journal.write_event(record, Event.ABORTED, "a test", now_ms=NOON_MS, throttled_brokers=(2,))
     loop.tick(now_ms=NOON_MS)
-    loop.tick(now_ms=NOON_MS + ENDED_LOOK_INTERVAL_MS)
+    loop.tick(now_ms=NOON_MS + ENDED_READ_INTERVAL_MS)
     assert not journal.execution(record.execution.execution_id).owes

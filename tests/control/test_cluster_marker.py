@@ -12,8 +12,8 @@ from assignor_core.marker import MARKER_INTERVAL_MS, MARKER_TTL_MS, REPLACED_SIL
 from streaming.commands.check import markers_finding
 from streaming.control.carrier import Carrier
 from streaming.control.cluster_marker import ANNOUNCED_BEFORE_MS, ClusterMarker
+from streaming.control.journal import ExecutionRecord
 from streaming.control.lease import TAKE_OVER_MARGIN_MS, Lease
-from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import AnotherControl
 from streaming.settings import Settings

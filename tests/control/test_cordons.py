@@ -9,7 +9,7 @@ import pytest
 from streaming import tables
 from streaming.control import cordons
 from streaming.control.cordons import (
-    LOOK_INTERVAL_MS,
+    READ_INTERVAL_MS,
     SETTLED_INTERVAL_MS,
     STILL_CORDONED,
     Cordons,
@@ -235,10 +235,10 @@ def test_the_loop_looks_at_each_tick_and_less_often_while_it_carries_out(
     note(root, Intent.DRAIN, cordons=BOTH)
     loop.settle(now_ms=NOW_MS + 1_000, executing=True)
     assert cordoned(cluster, 1) == [False, False]
-    loop.settle(now_ms=NOW_MS + LOOK_INTERVAL_MS, executing=True)
+    loop.settle(now_ms=NOW_MS + READ_INTERVAL_MS, executing=True)
     assert cordoned(cluster, 1) == [True, True]
     note(root, Intent.USE)
-    loop.settle(now_ms=NOW_MS + LOOK_INTERVAL_MS + 1, executing=False)
+    loop.settle(now_ms=NOW_MS + READ_INTERVAL_MS + 1, executing=False)
     assert cordoned(cluster, 1) == [False, False]
 
 

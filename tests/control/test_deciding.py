@@ -25,10 +25,10 @@ from streaming.commands.plan import plan as plan_command
 from streaming.commands.plan import plan_on
 from streaming.control.deciding import Decider
 from streaming.control.intents import note_intent
+from streaming.control.journal import ExecutionRecord
 from streaming.control.measuring import measured_skew
 from streaming.control.planning import propose_live
 from streaming.control.policies import decision_policy, relief_policy
-from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
 from streaming.control.wiring import decider_of, journal_of, window_tables_of
 from streaming.errors import UsageProblem

@@ -10,9 +10,9 @@ from assignor_core.execution.reconcile import Limits, Submit, next_step
 from assignor_core.execution.room import PATIENCE_MS
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
-from streaming.control.disk_room import DiskLooks, DiskRoom
+from streaming.control.disk_room import DiskAnswers, DiskRoom
+from streaming.control.journal import ExecutionRecord
 from streaming.control.pressure import LagPressure
-from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings
@@ -181,11 +181,11 @@ def test_nothing_is_submitted_to_or_from_a_broker_that_does_not_answer_and_the_r
     plan = Plan("c", movements, SKEW, SKEW)
     by_hand = {"capacities": {2: {"disk_bytes": DISK}}}
     settings = Settings.model_validate({**carried.settings.model_dump(), "planner": by_hand})
-    room, live = DiskRoom(DiskLooks(carried.client), settings.planner), carried.client.describe()
+    room, live = DiskRoom(DiskAnswers(carried.client), settings.planner), carried.client.describe()
     progress = dict.fromkeys((row.key for row in movements), Progress.PENDING)
     carried.cluster.freeze_broker(frozen)
-    look = room.look(plan, live, progress, Limits(), NOON_MS)
-    step = next_step(plan, live, Limits(), worked_ms=0, room=look)
+    found = room.read(plan, live, progress, Limits(), NOON_MS)
+    step = next_step(plan, live, Limits(), worked_ms=0, room=found)
     assert step == Submit({("u", 0): other[1:]})
     room.wait(NOON_MS)
     assert f"broker {frozen} did not answer a request for its log dirs" in str(room.held_back(NOON_MS))

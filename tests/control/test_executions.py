@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from assignor_core.execution.events import Event
-from assignor_core.execution.progress import MISSING_LOOKS_MIN, UNSHOWN_LOOKS_MAX
+from assignor_core.execution.progress import MISSING_SNAPSHOTS_MIN, UNSHOWN_SNAPSHOTS_MAX
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
 from assignor_core.throttles import LEADER_RATE, tagged
 from streaming import tables
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import Carrier
+from streaming.control.cluster_snapshot import ExecutionSnapshot
 from streaming.control.executor import Executor
-from streaming.control.looks import Look
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.replica_moves import ABORT_CONFIRMATIONS
 from streaming.control.requests import CANCEL_TRIES_MAX
-from streaming.control.run import ENDED_LOOK_INTERVAL_MS, ControlLoop
-from streaming.control.sweeping import LOOK_INTERVAL_MS, Sweeper
+from streaming.control.run import ENDED_READ_INTERVAL_MS, ControlLoop
+from streaming.control.sweeping import READ_INTERVAL_MS, Sweeper
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, LeaseLost, TableUnavailable
 from streaming.settings import Settings
@@ -59,7 +59,7 @@ def events(settings: Settings, record: ExecutionRecord) -> list[str]:
     return [event.event for event in journal_of(settings).execution(record.execution.execution_id).events]
 
 
-def begun_in_a_window(settings: Settings) -> tuple[NotedCluster, Executor[Look], ExecutionRecord, Plan]:
+def begun_in_a_window(settings: Settings) -> tuple[NotedCluster, Executor[ExecutionSnapshot], ExecutionRecord, Plan]:
     """One that runs from 12 to 13 and from 14 to 15 only, begun at noon."""
     control = {"maintenance_windows": ["12:00-13:00", "14:00-15:00"]}
     own = Settings.model_validate({**settings.model_dump(), "control": control})
@@ -187,12 +187,12 @@ def test_one_look_at_the_wrong_metadata_ends_nothing(settings: Settings) -> None
     one, record = both_partitions(settings, cluster)
     one.tick(now_ms=NOON_MS)
     cluster.faults.hidden_topics.add("t")  # Describe was taken away: Kafka leaves topics out without an error
-    for look in range(1, MISSING_LOOKS_MIN):
+    for look in range(1, MISSING_SNAPSHOTS_MIN):
         one.tick(now_ms=NOON_MS + look)
     assert events(settings, record)[-1] in ("submitted", "progress")
     cluster.faults.hidden_topics.clear()
     cluster.cluster.advance(1_000)
-    one.tick(now_ms=NOON_MS + MISSING_LOOKS_MIN)
+    one.tick(now_ms=NOON_MS + MISSING_SNAPSHOTS_MIN)
     assert events(settings, record)[-1] == "done"
 
 
@@ -234,7 +234,7 @@ def test_a_topic_that_may_not_be_described_for_long_is_waited_for(settings: Sett
     one.tick(now_ms=NOON_MS)
     cluster.faults.hidden_topics.add("t")
     cluster.cluster.advance(1_000)
-    for look in range(1, 5 * MISSING_LOOKS_MIN):
+    for look in range(1, 5 * MISSING_SNAPSHOTS_MIN):
         one.tick(now_ms=NOON_MS + 1_000 * look)
     last = journal_of(settings).execution(record.execution.execution_id).last
     assert last.event == "progress"
@@ -253,7 +253,7 @@ def test_a_plan_whose_partitions_are_all_gone_is_never_done(settings: Settings) 
     while not journal_of(settings).execution(record.execution.execution_id).ended:
         looks += 1
         one.tick(now_ms=NOON_MS + looks)
-    assert looks == MISSING_LOOKS_MIN + ABORT_CONFIRMATIONS - 1
+    assert looks == MISSING_SNAPSHOTS_MIN + ABORT_CONFIRMATIONS - 1
     end = journal_of(settings).execution(record.execution.execution_id).last
     assert end.event == "aborted"
     assert end.detail.startswith("0 movements made, 2 partitions are gone")
@@ -332,7 +332,7 @@ def test_a_throttle_is_not_swept_from_another_cluster(settings: Settings) -> Non
     assert not sweeper.sweep(record, now_ms=NOON_MS)
     assert cluster.throttle_rates() == {2: {LEADER_RATE: 5}}
     cluster.connect(right)
-    assert sweeper.sweep(record, now_ms=NOON_MS + LOOK_INTERVAL_MS)
+    assert sweeper.sweep(record, now_ms=NOON_MS + READ_INTERVAL_MS)
 
 
 def test_a_broker_that_is_away_is_looked_at_now_and_then_and_swept_once_it_is_back(settings: Settings) -> None:
@@ -343,11 +343,11 @@ def test_a_broker_that_is_away_is_looked_at_now_and_then_and_swept_once_it_is_ba
     cluster.cluster.advance(60_000)
     cluster.changes.clear()
     sweeper = Sweeper(cluster, journal)
-    assert not any(sweeper.sweep(record, now_ms=NOON_MS + after_ms) for after_ms in range(0, LOOK_INTERVAL_MS, 1_000))
+    assert not any(sweeper.sweep(record, now_ms=NOON_MS + after_ms) for after_ms in range(0, READ_INTERVAL_MS, 1_000))
     assert cluster.changes == ["clear"], "a look describes the whole cluster"
     cluster.cluster.restart_broker(2)
     cluster.cluster.advance(60_000)
-    assert sweeper.sweep(record, now_ms=NOON_MS + LOOK_INTERVAL_MS)
+    assert sweeper.sweep(record, now_ms=NOON_MS + READ_INTERVAL_MS)
     assert (record.execution.last_event, record.execution.owes) == ("swept", False)
 
 
@@ -373,7 +373,7 @@ def test_a_throttle_that_another_process_has_left_is_swept_by_a_control_that_run
     cluster.cluster.set_throttle_rate(2, LEADER_RATE, tagged(1_000_000))
     assert not loop.tick(now_ms=NOON_MS + 1_000)
     assert cluster.throttle_rates() == {2: {LEADER_RATE: tagged(1_000_000)}}
-    loop.tick(now_ms=NOON_MS + ENDED_LOOK_INTERVAL_MS)
+    loop.tick(now_ms=NOON_MS + ENDED_READ_INTERVAL_MS)
     assert cluster.throttle_rates() == {}
     assert not journal.execution(record.execution.execution_id).owes
 
@@ -407,7 +407,7 @@ def test_a_pause_that_could_not_be_written_leaves_nothing_unthrottled(on_disk: S
     cluster, executor, record, made = begun_in_a_window(on_disk)
     assert not executor.tick(record, made, now_ms=NOON_MS)
     cluster.cancel(("t", 0))
-    for _ in range(UNSHOWN_LOOKS_MAX):
+    for _ in range(UNSHOWN_SNAPSHOTS_MAX):
         assert not executor.tick(record, made, now_ms=NOON_MS)
     cluster.changes.clear()
     (tmp_path / "tables" / "execution").rename(tmp_path / "away")

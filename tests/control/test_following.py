@@ -19,7 +19,7 @@ from streaming.control.throttle import CLEAR_TRIES_MAX
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.runtime.own_process import os_user
-from streaming.serve.api.audit import Outcome
+from streaming.serve.api.audit import ActOutcome
 from streaming.settings import Settings
 from tests.control.noted_cluster import NotedCluster, approve
 
@@ -163,7 +163,7 @@ def test_an_act_at_the_command_line_is_in_the_audit_with_its_person_and_end(sett
 
 
 def test_an_act_that_fails_is_in_the_audit_as_that(settings: Settings) -> None:
-    with pytest.raises(ClusterUnreachable), noted(settings, "abort", "x", Outcome("abort_asked", "asked")):
+    with pytest.raises(ClusterUnreachable), noted(settings, "abort", "x", ActOutcome("abort_asked", "asked")):
         raise ClusterUnreachable("no broker answered")
     _, ended = acts(settings)
     assert (ended["state"], ended["detail"]) == ("failed", "ClusterUnreachable: no broker answered")

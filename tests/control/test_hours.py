@@ -8,9 +8,8 @@ from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.live_plans.measured_loads import NO_HOURS
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import ProposedPlan
-from streaming.control import hours
-from streaming.control.hours import hourly_rates
-from streaming.control.planning import propose_live
+from streaming.control import planning
+from streaming.control.planning import hourly_rates, propose_live
 from streaming.control.wiring import window_tables_of
 from streaming.settings import Settings
 from tests.control.test_deciding import NOON_MS, DescribedCluster
@@ -122,7 +121,7 @@ def test_fewer_days_are_read_of_a_large_cluster_and_none_of_a_huge_one(
 ) -> None:
     key = ("t", 0)
     write_hours(settings, {1: {key: 2.0}, 25: {key: 6.0}})
-    monkeypatch.setattr(hours, "ROWS_MAX", 30)
+    monkeypatch.setattr(planning, "HOURLY_ROWS_MAX", 30)
     found = hourly_rates(settings.storage.tables, "main", [key], days=7, now_ms=NOON_MS)
     assert (found.days, found.rates[0, 0, 0]) == (1, 2.0)
     assert hourly_rates(settings.storage.tables, "main", [key, ("t", 1)], days=7, now_ms=NOON_MS) is NO_HOURS

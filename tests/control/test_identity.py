@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assignor_core.execution.progress import MISSING_LOOKS_MIN
+from assignor_core.execution.progress import MISSING_SNAPSHOTS_MIN
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
@@ -15,9 +15,9 @@ from streaming import tables
 from streaming.control.carrier import Carrier
 from streaming.control.cluster_marker import ANNOUNCED_BEFORE_MS
 from streaming.control.identity import cluster_of, lease_of
-from streaming.control.late_requests import LOOKS_AFTER_MS
+from streaming.control.journal import ExecutionRecord
+from streaming.control.late_requests import CHECKS_AFTER_MS
 from streaming.control.lease import Lease
-from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlTurns
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import AnotherCluster
@@ -86,7 +86,7 @@ def test_a_topic_that_is_made_again_on_the_way_is_left_alone_and_the_rest_goes_o
     cluster.cancel(("u", 0))
     cluster.changes.clear()
     one = carrier(settings, cluster) if restarted else one
-    for look in range(1, MISSING_LOOKS_MIN + 3):
+    for look in range(1, MISSING_SNAPSHOTS_MIN + 3):
         one.tick(now_ms=NOON_MS + look)
     end = journal_of(settings).execution(record.execution.execution_id).last
     assert (end.event, end.detail) == (
@@ -111,7 +111,7 @@ def test_a_topic_that_is_made_again_while_the_throttle_is_set_is_left_alone(sett
     cluster = MadeAgainWhileThrottled(moves=True)
     record = approved(settings, cluster)
     one = carrier(settings, cluster)
-    for look in range(MISSING_LOOKS_MIN + 3):
+    for look in range(MISSING_SNAPSHOTS_MIN + 3):
         one.tick(now_ms=NOON_MS + look)
     assert journal_of(settings).execution(record.execution.execution_id).last.event == "done"
     assert "move u-0" in cluster.changes
@@ -134,7 +134,7 @@ def test_a_topic_that_is_made_again_while_a_start_sets_the_throttle_has_no_leade
     elected: list[PartitionKey] = []
     monkeypatch.setattr(cluster, "elect_preferred", elected.extend)
     one = carrier(settings, cluster)
-    for look in range(1, MISSING_LOOKS_MIN + 3):
+    for look in range(1, MISSING_SNAPSHOTS_MIN + 3):
         one.tick(now_ms=NOON_MS + look)
     assert "throttle" in cluster.changes
     assert elected == []
@@ -289,9 +289,9 @@ def test_what_was_given_up_on_another_cluster_is_cleared_once_the_right_one_answ
     one.take(now_ms=NOON_MS + 2)
     ended = journal.execution(record.execution.execution_id)
     assert (ended.last_event, ended.throttled_brokers) == ("aborted", (1, 2))
-    one.take(now_ms=NOON_MS + 2 + LOOKS_AFTER_MS[-1])  # a look that is due waits for the right cluster
+    one.take(now_ms=NOON_MS + 2 + CHECKS_AFTER_MS[-1])  # a look that is due waits for the right cluster
     cluster.connect(right)
-    one.take(now_ms=NOON_MS + 3 + LOOKS_AFTER_MS[-1])
+    one.take(now_ms=NOON_MS + 3 + CHECKS_AFTER_MS[-1])
     assert not cluster.describe().partitions["t", 0].reassigning
     assert (cluster.throttle_rates(), cluster.throttled_replicas(["t"])) == ({}, {})
     assert not journal.execution(record.execution.execution_id).owes

@@ -21,8 +21,7 @@ from assignor_core.resources import Resource
 from streaming import tables
 from streaming.commands.status import read_status
 from streaming.contract import TABLES
-from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.wiring import journal_of
 from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings

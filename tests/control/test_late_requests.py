@@ -6,8 +6,8 @@ from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE, LEADER_REPLICAS, tagged
-from streaming.control.late_requests import LOOKS_AFTER_MS
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
+from streaming.control.late_requests import CHECKS_AFTER_MS
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
@@ -76,9 +76,9 @@ def test_a_move_that_begins_after_the_end_is_cancelled_and_named(settings: Setti
     assert cluster.describe().partitions["t", 0].reassigning
     if restarted:
         loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
-    loop.tick(now_ms=NOON_MS + LOOKS_AFTER_MS[0])
+    loop.tick(now_ms=NOON_MS + CHECKS_AFTER_MS[0])
     assert cluster.describe().partitions["t", 0].reassigning  # not due yet: the end was a second later
-    loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[0])
+    loop.tick(now_ms=NOON_MS + 1_000 + CHECKS_AFTER_MS[0])
     assert not cluster.describe().partitions["t", 0].reassigning
     assert last_detail(settings, record) == (
         "swept: late requests, carried out after the end: 1 move cancelled, first t-0"
@@ -90,7 +90,7 @@ def test_a_throttle_that_is_set_after_the_end_is_removed(settings: Settings) -> 
     record = aborted_while_late(settings, cluster, RequestKind.CHANGE_THROTTLES)
     assert cluster.throttled_replicas(["t"])["t", LEADER_REPLICAS] == "0:1"
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
-    loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[0])
+    loop.tick(now_ms=NOON_MS + 1_000 + CHECKS_AFTER_MS[0])
     assert cluster.throttled_replicas(["t"]) == {}
     assert last_detail(settings, record).startswith("swept: late requests, carried out after the end: throttle removed")
 
@@ -99,7 +99,7 @@ def assert_our_rate_goes_at_the_first_look(cluster: NotedCluster, settings: Sett
     cluster.cluster.set_throttle_rate(1, LEADER_RATE, RATE)
     cluster.cluster.set_throttle_rate(1, FOLLOWER_RATE, 5)  # somebody's own
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
-    loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[0])
+    loop.tick(now_ms=NOON_MS + 1_000 + CHECKS_AFTER_MS[0])
     assert cluster.throttle_rates() == {1: {FOLLOWER_RATE: 5}}
 
 
@@ -133,7 +133,7 @@ def test_what_others_do_after_the_end_is_left_alone(settings: Settings) -> None:
     cluster.cluster.set_throttled_replicas("t", LEADER_REPLICAS, "0:1")
     before = last_detail(settings, record)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
-    for after_ms in LOOKS_AFTER_MS:
+    for after_ms in CHECKS_AFTER_MS:
         loop.tick(now_ms=NOON_MS + 1_000 + after_ms)
     assert cluster.describe().partitions["t", 0].target_replicas == (3,)
     assert cluster.throttle_rates() == {1: {LEADER_RATE: 5}}
@@ -147,15 +147,15 @@ def test_entries_of_the_plan_go_where_another_tool_moves_another_partition(setti
     cluster.cluster.reassign({("t", 1): (3,)})
     cluster.cluster.append_throttled_replicas("t", LEADER_REPLICAS, "1:1")
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
-    loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[0])
+    loop.tick(now_ms=NOON_MS + 1_000 + CHECKS_AFTER_MS[0])
     assert cluster.throttled_replicas(["t"]) == {("t", LEADER_REPLICAS): "1:1"}
 
 
 def test_after_the_last_look_nothing_is_asked_any_more(settings: Settings) -> None:
     cluster = NotedCluster()
     record = aborted_while_late(settings, cluster, RequestKind.REASSIGN)
-    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000 + LOOKS_AFTER_MS[-1])
-    loop.tick(now_ms=NOON_MS + 3_000 + LOOKS_AFTER_MS[-1])
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000 + CHECKS_AFTER_MS[-1])
+    loop.tick(now_ms=NOON_MS + 3_000 + CHECKS_AFTER_MS[-1])
     assert cluster.describe().partitions["t", 0].reassigning
     assert last_detail(settings, record).startswith("aborted")
 
@@ -176,7 +176,7 @@ def test_what_a_late_request_of_an_earlier_plan_took_back_is_named_once(settings
     cluster.settle(("t", 0), (2,))
     if restarted:
         loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 10_000)
-    for after_ms in LOOKS_AFTER_MS:
+    for after_ms in CHECKS_AFTER_MS:
         loop.tick(now_ms=NOON_MS + 2_000 + after_ms)
     swept = [row.detail for row in journal.execution(record.execution.execution_id).events if row.event is Event.SWEPT]
     assert swept == [
@@ -197,7 +197,7 @@ def test_a_look_that_kafka_refuses_keeps_control_from_nothing_else(
     decided: list[int] = []
     monkeypatch.setattr(loop._decider, "tick", lambda now_ms: decided.append(now_ms))
     monkeypatch.setattr(cluster, "clear_throttle", refused)
-    ticks = [NOON_MS + 1_000 + LOOKS_AFTER_MS[0] + 60_000 * minute for minute in range(30)]
+    ticks = [NOON_MS + 1_000 + CHECKS_AFTER_MS[0] + 60_000 * minute for minute in range(30)]
     for now_ms in ticks:
         loop.tick(now_ms=now_ms)
     assert decided == ticks

@@ -10,7 +10,7 @@ from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS, VALUE_BYTES_MAX, ThrottledReplicas
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings

@@ -2,9 +2,8 @@
 
 import pytest
 
-from streaming.control.journal import Journal
-from streaming.control.late_requests import LOOKS_AFTER_MS
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord, Journal
+from streaming.control.late_requests import CHECKS_AFTER_MS
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
@@ -75,6 +74,6 @@ def test_a_late_look_cancels_it(tables_in_memory: str) -> None:
     loop.tick(now_ms=NOON_MS + 1_000)
     cluster.cluster.reassign({KEY: (2,)})  # a request that a broker held back
     cluster.faults.hidden_topics.add("t")
-    loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[0])
+    loop.tick(now_ms=NOON_MS + 1_000 + CHECKS_AFTER_MS[0])
     assert last_event(journal_of(settings), record) == "swept"
     assert cluster.describe().listed == {}

@@ -14,12 +14,12 @@ from assignor_core.plan import Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.throttles import RATE_TAG, tagged
 from streaming.control.carrier import RETRIED_ERRORS
-from streaming.control.late_requests import LOOKS_AFTER_MS, LateRequests
-from streaming.control.looks import LookAge
-from streaming.control.records import ExecutionRecord
+from streaming.control.cluster_snapshot import SnapshotAge
+from streaming.control.journal import ExecutionRecord
+from streaming.control.late_requests import CHECKS_AFTER_MS, LateRequests
 from streaming.control.run import ControlLoop
-from streaming.control.sweeping import COPY_LOOK_INTERVAL_MS, LOOK_INTERVAL_MS, Sweeper
-from streaming.control.throttled_brokers import RATE_LOOK_INTERVAL_MS
+from streaming.control.sweeping import COPY_READ_INTERVAL_MS, READ_INTERVAL_MS, Sweeper
+from streaming.control.throttled_brokers import RATE_READ_INTERVAL_MS
 from streaming.control.wiring import journal_of, log_dir_executor_of
 from streaming.errors import AnotherCluster, ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused
 from streaming.settings import DAY_MS, Settings
@@ -324,7 +324,7 @@ def test_a_copy_that_can_not_be_given_up_keeps_its_rate_until_it_is(carried: Car
     assert not sweeper.sweep(carried.record, now_ms=carried.now_ms)
     carried.cluster.repair_log_dir(1, 0)
     assert not sweeper.sweep(carried.record, now_ms=carried.now_ms), "no log dirs are asked about all the time"
-    carried.cluster.advance(COPY_LOOK_INTERVAL_MS)
+    carried.cluster.advance(COPY_READ_INTERVAL_MS)
     assert carried.client.log_dir_rates() == {1: RATE}
     assert carried.lie_in(B) == []
     assert sweeper.sweep(carried.record, now_ms=carried.now_ms)
@@ -388,7 +388,7 @@ def test_a_rate_of_ours_that_others_replace_and_remove_is_set_again(carried: Car
     carried.tick()
     assert carried.client.log_dir_rates() == {1: MB // 2}, "what somebody else has set is theirs"
     carried.cluster.set_log_dir_rate(1, None)
-    for _ in range(RATE_LOOK_INTERVAL_MS // TICK_MS + 1):
+    for _ in range(RATE_READ_INTERVAL_MS // TICK_MS + 1):
         carried.tick()
     assert carried.client.log_dir_rates() == {1: RATE}
     assert carried.to_the_end() == "every movement has been made"
@@ -477,12 +477,12 @@ def test_what_others_move_of_a_topic_that_was_made_again_after_the_end_is_left_a
         carried.cluster.restart_broker(1)
     make_again(carried.cluster)
     SimulatedClient(carried.cluster, errors=ERRORS).move_to_log_dirs({(1, KEYS[0]): B})
-    late = LateRequests(carried.client, carried.journal, LookAge(), staged=False)
+    late = LateRequests(carried.client, carried.journal, SnapshotAge(), staged=False)
     late.watch(carried.record, now_ms=carried.now_ms)
     if ended == "is swept":
         assert Sweeper(carried.client, carried.journal).sweep(carried.record, now_ms=carried.now_ms)
     else:
-        late.look_if_due(now_ms=carried.now_ms + LOOKS_AFTER_MS[-1])
+        late.check_if_due(now_ms=carried.now_ms + CHECKS_AFTER_MS[-1])
     carried.cluster.advance(60 * TICK_MS)
     assert carried.lie_in(B) == [0]
     assert carried.at_rest()
@@ -546,15 +546,15 @@ def test_what_comes_late_is_given_up(carried: Carried) -> None:
     carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
     carried.be_killed()
     carried.to_the_end()
-    late = LateRequests(carried.client, carried.journal, LookAge(), staged=False)
+    late = LateRequests(carried.client, carried.journal, SnapshotAge(), staged=False)
     late.watch(carried.record, now_ms=carried.now_ms)
     carried.cluster.contents.log_dir_rates[1] = tagged(10_000)  # and so was a rate
     carried.cluster.advance(61_000)
-    late.look_if_due(now_ms=carried.now_ms)
+    late.check_if_due(now_ms=carried.now_ms)
     assert "3 movements given up: t-0 on broker 1" in carried.record.execution.last.detail
     for _ in range(2):
         carried.cluster.advance(600_000)
-        late.look_if_due(now_ms=carried.now_ms)
+        late.check_if_due(now_ms=carried.now_ms)
     assert carried.lie_in(A) == [0, 1, 2]
     assert carried.at_rest()
 
@@ -568,7 +568,7 @@ def test_what_came_late_and_arrived_before_it_was_given_up_is_not_copied_back(
     carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
     carried.be_killed()
     carried.to_the_end()
-    late = LateRequests(carried.client, carried.journal, LookAge(), staged=False)
+    late = LateRequests(carried.client, carried.journal, SnapshotAge(), staged=False)
     late.watch(carried.record, now_ms=carried.now_ms)
     carried.cluster.contents.log_dir_rates[1] = tagged(MB // 10)
     really_move = carried.client.move_to_log_dirs
@@ -581,7 +581,7 @@ def test_what_came_late_and_arrived_before_it_was_given_up_is_not_copied_back(
     monkeypatch.setattr(carried.client, "move_to_log_dirs", move_late)
     carried.cluster.advance(61_000)
     for _ in range(3):
-        late.look_if_due(now_ms=carried.now_ms)
+        late.check_if_due(now_ms=carried.now_ms)
         carried.cluster.advance(600_000)
     assert carried.lie_in(B) == [0, 1, 2]
     assert carried.at_rest()
@@ -623,7 +623,7 @@ def test_where_the_plan_is_gone_no_rate_stays(carried: Carried, lost: tuple[str,
     assert (ended.last_event, ended.owes) == (Event.ABORTED, is_down)
     if is_down:
         carried.cluster.restart_broker(1)
-        for _ in range(LOOK_INTERVAL_MS // TICK_MS + 1):
+        for _ in range(READ_INTERVAL_MS // TICK_MS + 1):
             loop.tick(now_ms=carried.now_ms)
             carried.cluster.advance(TICK_MS)
     assert not carried.journal.execution(execution_id).owes

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import TableUnavailable

@@ -11,7 +11,7 @@ from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE, is_tagged, tagge
 from streaming.control.pressure import LagPressure
 from streaming.control.run import ControlLoop
 from streaming.control.sweeping import Sweeper
-from streaming.control.throttled_brokers import RATE_LOOK_INTERVAL_MS
+from streaming.control.throttled_brokers import RATE_READ_INTERVAL_MS
 from streaming.settings import Settings
 from streaming.tables import ALL_ROWS, delete
 from tests.control import test_movements_within_brokers as within
@@ -21,7 +21,7 @@ from tests.simulated_cluster import SimulatedCluster
 
 THEIRS = 500_000
 RATES = (LEADER_RATE, FOLLOWER_RATE)
-LONGER_THAN_A_LOOK = 3 * RATE_LOOK_INTERVAL_MS // TICK_MS
+LONGER_THAN_A_READ = 3 * RATE_READ_INTERVAL_MS // TICK_MS
 
 
 def settings_of(tables: str, **control: Any) -> Settings:
@@ -73,7 +73,7 @@ def test_a_rate_that_others_change_in_mid_copy_is_theirs_from_then_on(
     carried.cluster.set_throttle_rate(2, setting, THEIRS)
     if is_restarted:
         carried.be_killed()
-    for _ in range(LONGER_THAN_A_LOOK):
+    for _ in range(LONGER_THAN_A_READ):
         assert not carried.tick()
     [other] = {*RATES} - {setting}
     assert rates_of(carried)[2][setting] == THEIRS
@@ -128,7 +128,7 @@ def test_within_brokers_a_rate_that_others_change_is_theirs(tables_in_memory: st
     assert not carried.tick()
     carried.cluster.set_log_dir_rate(1, THEIRS)
     carried.be_killed()
-    for _ in range(LONGER_THAN_A_LOOK):
+    for _ in range(LONGER_THAN_A_READ):
         assert not carried.tick()
     assert carried.client.log_dir_rates() == {1: THEIRS}
     carried.to_the_end()

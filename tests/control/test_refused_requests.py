@@ -12,7 +12,7 @@ from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.throttles import ThrottledReplicas
 from streaming.control import throttle
 from streaming.control.carrier import Carrier
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.sweeping import REFUSED_AGAIN_MS
 from streaming.control.wiring import executor_of, journal_of

@@ -8,8 +8,8 @@ import pytest
 from assignor_core.live import LiveCluster, LivePartition
 from streaming.control.restarts import (
     ASKED_AGAIN_MS,
-    LOOK_INTERVAL_MS,
-    TOPICS_PER_LOOK,
+    READ_INTERVAL_MS,
+    TOPICS_PER_READ,
     InSyncMins,
     RestartReports,
 )
@@ -69,7 +69,7 @@ def test_the_topics_of_a_large_cluster_are_asked_some_at_a_time_the_oldest_first
     many = live(*((f"t{number:05}", WHOLE) for number in range(10_000)))
     known = [len(mins.of(many, now_ms=NOW_MS + look)) for look in range(6)]
     assert known == [2_000, 4_000, 6_000, 8_000, 10_000, 10_000]
-    assert [len(topics) for topics in read.asked] == [TOPICS_PER_LOOK] * 5
+    assert [len(topics) for topics in read.asked] == [TOPICS_PER_READ] * 5
     mins.of(many, now_ms=NOW_MS + ASKED_AGAIN_MS + 4)
     assert read.asked[5] == read.asked[0]
 
@@ -134,10 +134,10 @@ def test_the_cluster_is_looked_at_for_this_alone_only_if_nothing_else_did(
     monkeypatch.setattr(client, "describe", counting)
     settings = Settings.model_validate({"kafka": {"cluster_name": CLUSTER}, "storage": {"tables": tables_in_memory}})
     loop = ControlLoop(client, settings, now_ms=NOW_MS, in_sync_min=Topics())
-    for tick in range(LOOK_INTERVAL_MS // 1_000):
+    for tick in range(READ_INTERVAL_MS // 1_000):
         loop.tick(now_ms=NOW_MS + 1_000 * tick)
     assert looks == 1
-    loop.tick(now_ms=NOW_MS + LOOK_INTERVAL_MS)
+    loop.tick(now_ms=NOW_MS + READ_INTERVAL_MS)
     assert looks == 2
     assert [row.is_safe for row in read_restarts(TableReader(tables_in_memory), CLUSTER)] == [True] * 3
 
@@ -145,7 +145,7 @@ def test_the_cluster_is_looked_at_for_this_alone_only_if_nothing_else_did(
 @pytest.mark.parametrize(
     ("phrase", "limit", "value"),
     [
-        ("of at most 2,000 topics at a time", TOPICS_PER_LOOK, 2_000),
+        ("of at most 2,000 topics at a time", TOPICS_PER_READ, 2_000),
         ("of each topic every ten minutes", ASKED_AGAIN_MS, 600_000),
         ("if control has not looked for five minutes", SHOWN_MAX_MS, 300_000),
     ],
@@ -159,5 +159,5 @@ def test_limits_are_as_documented(phrase: str, limit: int, value: int) -> None:
 def test_a_decision_gives_its_look(tables_in_memory: str) -> None:
     reports, read = RestartReports(Topics(), tables_in_memory, CLUSTER), TableReader(tables_in_memory)
     reports.note(live(("t", WHOLE)), now_ms=NOW_MS)
-    reports.look_if_due(None, now_ms=NOW_MS + LOOK_INTERVAL_MS - 1)  # type: ignore[arg-type]
+    reports.read_if_due(None, now_ms=NOW_MS + READ_INTERVAL_MS - 1)  # type: ignore[arg-type]
     assert {row.event_ms for row in read_restarts(read, CLUSTER)} == {NOW_MS}

@@ -7,9 +7,9 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.throttles import FOLLOWER_RATE, tagged
 from streaming.control import run
-from streaming.control.late_requests import GIVEN_UP_AFTER_MS, LOOKS_AFTER_MS
+from streaming.control.late_requests import CHECKS_AFTER_MS, GIVEN_UP_AFTER_MS
 from streaming.control.run import ControlLoop
-from streaming.control.sweeping import LOOK_INTERVAL_MS
+from streaming.control.sweeping import READ_INTERVAL_MS
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, NotedCluster, approve
@@ -91,8 +91,8 @@ def test_a_late_look_that_a_broker_does_not_answer_holds_up_no_decision(
 ) -> None:
     watched = Watched(settings, monkeypatch)
     watched.tick_until_it_ends()
-    logs = watched.tick_while_silent(2 * LOOKS_AFTER_MS[-1])
-    assert watched.decisions.count == 2 * LOOKS_AFTER_MS[-1] // TICK_MS
+    logs = watched.tick_while_silent(2 * CHECKS_AFTER_MS[-1])
+    assert watched.decisions.count == 2 * CHECKS_AFTER_MS[-1] // TICK_MS
     unanswered = [row for row in logs if row["event"] == "late_look_unanswered"]
     assert 1 < len(unanswered) < watched.decisions.count / 3  # it asks again, and not at each tick
 
@@ -100,7 +100,7 @@ def test_a_late_look_that_a_broker_does_not_answer_holds_up_no_decision(
 def test_a_late_look_is_made_once_the_broker_answers_again(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(settings, monkeypatch)
     watched.tick_until_it_ends()
-    watched.tick_while_silent(2 * LOOKS_AFTER_MS[-1])
+    watched.tick_while_silent(2 * CHECKS_AFTER_MS[-1])
     watched.answers_again()
     watched.cluster.cluster.set_throttle_rate(SILENT, FOLLOWER_RATE, tagged(5))
     watched.cluster.set_throttled_replicas({}, {"t": frozenset({(0, SILENT)})})
@@ -125,10 +125,10 @@ def test_a_sweep_that_a_broker_does_not_answer_holds_up_no_decision(
     watched = owing(settings, monkeypatch)
     assert watched.execution.owes
     watched.cluster.cluster.restart_broker(SILENT)
-    logs = watched.tick_while_silent(10 * LOOK_INTERVAL_MS)
-    assert watched.decisions.count >= 10 * LOOK_INTERVAL_MS // TICK_MS
+    logs = watched.tick_while_silent(10 * READ_INTERVAL_MS)
+    assert watched.decisions.count >= 10 * READ_INTERVAL_MS // TICK_MS
     assert 1 < [row["event"] for row in logs].count("sweep_unanswered") <= 11
     watched.answers_again()
-    watched.tick(LOOK_INTERVAL_MS)
-    watched.tick(LOOK_INTERVAL_MS)
+    watched.tick(READ_INTERVAL_MS)
+    watched.tick(READ_INTERVAL_MS)
     assert not watched.execution.owes

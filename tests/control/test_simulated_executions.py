@@ -8,8 +8,8 @@ from assignor_core.execution.seen_movements import seen_movements
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.throttles import tagged
+from streaming.control.journal import ExecutionRecord
 from streaming.control.pressure import LagPressure
-from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings

@@ -15,13 +15,13 @@ from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE
 from streaming.commands.check import _throttles
 from streaming.control.carrier import RETRIED_ERRORS
+from streaming.control.journal import ExecutionRecord
 from streaming.control.lease import Lease
-from streaming.control.records import ExecutionRecord
-from streaming.control.run import ENDED_LOOK_INTERVAL_MS, ControlLoop
+from streaming.control.run import ENDED_READ_INTERVAL_MS, ControlLoop
 from streaming.control.wiring import journal_of
 from streaming.errors import LeaseLost
 from streaming.settings import Settings
-from streaming.views.executions import WHOLE_LOOK_INTERVAL_MS
+from streaming.views.executions import WHOLE_READ_INTERVAL_MS
 from tests.control.noted_cluster import NOON_MS, SKEW
 from tests.control.test_movements_within_brokers import ERRORS, cluster_of_two_log_dirs
 from tests.simulated_cluster import SimulatedClient
@@ -128,7 +128,7 @@ def test_rates_of_an_execution_that_the_tables_forgot_go_once_nothing_copies(
     controlled.lose_execution(lose)
     assert controlled.rates()
     assert controlled.is_copying()
-    controlled.wait(ENDED_LOOK_INTERVAL_MS)  # 5 MB at 0.1 MB/s are copied by then
+    controlled.wait(ENDED_READ_INTERVAL_MS)  # 5 MB at 0.1 MB/s are copied by then
     assert not controlled.is_copying()
     assert controlled.rates() == {}
 
@@ -140,7 +140,7 @@ def test_a_control_that_runs_goes_on_without_what_the_table_forgot_and_waits_for
     controlled = Controlled(tables_in_memory, BETWEEN)
     before = controlled.loop
     lose(controlled)
-    controlled.wait(WHOLE_LOOK_INTERVAL_MS)
+    controlled.wait(WHOLE_READ_INTERVAL_MS)
     assert (controlled.loop is before) == (lose is lose_the_table)
 
 
@@ -163,12 +163,12 @@ def test_what_still_copies_keeps_its_rates_until_it_is_made(tables_in_memory: st
     controlled = Controlled(tables_in_memory, plan)
     slow_down(controlled)
     controlled.lose_execution(roll_back)
-    controlled.wait(ENDED_LOOK_INTERVAL_MS)
+    controlled.wait(ENDED_READ_INTERVAL_MS)
     assert controlled.is_copying()
     assert controlled.rates()
     while controlled.is_copying():
-        controlled.cluster.advance(ENDED_LOOK_INTERVAL_MS)
-    controlled.wait(ENDED_LOOK_INTERVAL_MS)
+        controlled.cluster.advance(ENDED_READ_INTERVAL_MS)
+    controlled.wait(ENDED_READ_INTERVAL_MS)
     assert controlled.rates() == {}
 
 
@@ -177,7 +177,7 @@ def test_rates_of_others_stay(tables_in_memory: str) -> None:
     controlled.cluster.set_throttle_rate(1, LEADER_RATE, THEIRS)
     controlled.cluster.set_log_dir_rate(2, THEIRS)
     controlled.lose_execution(roll_back)
-    controlled.wait(ENDED_LOOK_INTERVAL_MS)
+    controlled.wait(ENDED_READ_INTERVAL_MS)
     assert controlled.cluster.contents.throttle_rates == {1: {LEADER_RATE: THEIRS}}
     assert controlled.cluster.contents.log_dir_rates == {2: THEIRS}
 
@@ -188,7 +188,7 @@ def test_rates_on_a_cluster_that_these_tables_never_changed_stay(tables_in_memor
     controlled.cluster.contents.markers[:] = [Marker("f" * 32, "other/1", 1, 2, is_released=True)]
     controlled.lose_execution(roll_back)
     controlled.cluster.contents.markers[:] = [Marker("f" * 32, "other/1", 1, 2, is_released=True)]
-    controlled.wait(ENDED_LOOK_INTERVAL_MS)
+    controlled.wait(ENDED_READ_INTERVAL_MS)
     assert controlled.rates()
 
 
@@ -197,10 +197,10 @@ def test_rates_stay_while_another_rebalancer_changes_the_cluster(tables_in_memor
     controlled.lose_execution(roll_back)
     at_work = Marker("f" * 32, "other/1", 1, 2)
     controlled.cluster.contents.markers.append(at_work)
-    controlled.wait(ENDED_LOOK_INTERVAL_MS)
+    controlled.wait(ENDED_READ_INTERVAL_MS)
     assert controlled.rates()
     controlled.cluster.contents.markers.remove(at_work)
-    controlled.wait(ENDED_LOOK_INTERVAL_MS + MARKER_TTL_MS)
+    controlled.wait(ENDED_READ_INTERVAL_MS + MARKER_TTL_MS)
     assert controlled.rates() == {}
 
 

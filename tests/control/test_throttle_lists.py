@@ -16,8 +16,8 @@ from assignor_core.throttles import (
     tagged,
 )
 from streaming.control.carrier import RETRIED_ERRORS
-from streaming.control.records import ExecutionRecord
-from streaming.control.throttled_brokers import RATE_LOOK_INTERVAL_MS
+from streaming.control.journal import ExecutionRecord
+from streaming.control.throttled_brokers import RATE_READ_INTERVAL_MS
 from streaming.control.throttled_lists import ThrottledLists
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
@@ -118,7 +118,7 @@ def test_a_copy_is_unthrottled_no_longer_than_brokers_take_to_hear(carried: Carr
     assert carried.unthrottled_ms == 0
     carried.somebody_removes_the_lists()
     carried.ticks(30)
-    assert 0 < carried.unthrottled_ms <= RATE_LOOK_INTERVAL_MS + TICK_MS + delay_ms
+    assert 0 < carried.unthrottled_ms <= RATE_READ_INTERVAL_MS + TICK_MS + delay_ms
     assert carried.lists() == {LEADER_REPLICAS: "0:1", FOLLOWER_REPLICAS: "0:2"}
     carried.to_the_end()
     assert carried.lists() == {}
@@ -171,10 +171,10 @@ def test_others_may_set_and_remove_lists_at_any_time(carried: Carried) -> None:
 
 
 def test_a_copy_is_unthrottled_no_longer_than_until_the_next_look_at_rates(carried: Carried) -> None:
-    carried.ticks(2 * RATE_LOOK_INTERVAL_MS // TICK_MS + 1)  # right after a look
+    carried.ticks(2 * RATE_READ_INTERVAL_MS // TICK_MS + 1)  # right after a look
     carried.somebody_removes_rates(RATES)
     carried.ticks(30)
-    assert 0 < carried.unthrottled_ms <= RATE_LOOK_INTERVAL_MS + TICK_MS
+    assert 0 < carried.unthrottled_ms <= RATE_READ_INTERVAL_MS + TICK_MS
     assert carried.rates() == {broker_id: {LEADER_RATE: RATE, FOLLOWER_RATE: RATE} for broker_id in (1, 2)}
     carried.to_the_end()
 
@@ -183,7 +183,7 @@ def test_a_copy_is_unthrottled_no_longer_than_until_the_next_look_at_rates(carri
 def test_one_rate_that_others_remove_is_set_again(carried: Carried, removed: tuple[int, str]) -> None:
     carried.ticks(10)
     carried.somebody_removes_rates([removed])
-    carried.ticks(RATE_LOOK_INTERVAL_MS // TICK_MS + 1)
+    carried.ticks(RATE_READ_INTERVAL_MS // TICK_MS + 1)
     assert carried.rates() == {broker_id: {LEADER_RATE: RATE, FOLLOWER_RATE: RATE} for broker_id in (1, 2)}
     carried.to_the_end()
 
@@ -192,11 +192,11 @@ def test_a_broker_that_hangs_is_not_asked_for_its_rate_for_ever(carried: Carried
     """It takes no rate either: control goes on, and looks again once the broker answers."""
     carried.ticks(10)
     carried.cluster.freeze_broker(2)
-    carried.ticks(RATE_LOOK_INTERVAL_MS // TICK_MS + 1)
+    carried.ticks(RATE_READ_INTERVAL_MS // TICK_MS + 1)
     assert carried.refused == 0
     carried.somebody_removes_rates(RATES)
     carried.cluster.resume_broker(2)
-    carried.ticks(RATE_LOOK_INTERVAL_MS // TICK_MS + 1)
+    carried.ticks(RATE_READ_INTERVAL_MS // TICK_MS + 1)
     assert carried.rates() == {broker_id: {LEADER_RATE: RATE, FOLLOWER_RATE: RATE} for broker_id in (1, 2)}
     carried.to_the_end()
 

@@ -12,8 +12,8 @@ from assignor_core.throttles import VALUE_BYTES_MAX
 from streaming.cluster.admin import client_id_of, marker_of, quotas_of
 from streaming.cluster.described_groups import TEXT_MAX, DescribedGroup, DescribedMember, ShareOffsets
 from streaming.collect.group_table import GroupTable, Owners, Reported, view_of
-from streaming.collect.observation import ClusterSample
 from streaming.collect.reports import consumer_lag_records
+from streaming.collect.sample import ClusterSample
 from streaming.contract.records import GROUP_STATES, OFFSET_MAX
 from streaming.settings import Settings
 from tests.collect.by_row import PartitionView, partition_table, size_table

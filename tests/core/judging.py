@@ -9,7 +9,7 @@ from assignor_core.deciding.observation import NOTHING_ELSE, GivenUp, Observatio
 from assignor_core.deciding.policy import DecisionPolicy, TriggerPolicy
 from assignor_core.deciding.reasons import Evaluation, Reason
 from assignor_core.deciding.state import TriggerState, without_times_ahead
-from assignor_core.deciding.step import Tried, first_plan, second_look
+from assignor_core.deciding.step import Tried, first_plan, second_context
 from assignor_core.live import LiveCluster
 from assignor_core.load_history.windows import ClosedWindow, SkewWindow
 from assignor_core.plan import Movement, Plan
@@ -75,5 +75,5 @@ def tried(
     observation = Observation(now_ms, LiveCluster("c", {}, {}), (), windows, changed_ms=around.changed_ms)
     decides, evidence = DecisionPolicy(trigger=policy), GoodPlans(around.behind)
     context = NeedContext(state, observation, decides, evidence, around, PlacementStates())
-    seen = second_look(context, around.behind)
+    seen = second_context(context, around.behind)
     return seen.state, first_plan(seen, OF_TRIGGER)[0]

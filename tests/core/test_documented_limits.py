@@ -8,7 +8,7 @@ from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.execution.accounting import TRIES_MAX
 from assignor_core.execution.adaptive_rates import ADAPT_INTERVAL_MS
 from assignor_core.execution.caution import GAIN_KEPT_MIN, HEADROOM_SHARE, THROTTLE_BACK_OFF, THROTTLE_RECOVERY
-from assignor_core.execution.progress import MISSING_LOOKS_MIN
+from assignor_core.execution.progress import MISSING_SNAPSHOTS_MIN
 from assignor_core.execution.room import PATIENCE_MS
 from assignor_core.live_plans.planning import UNKNOWN_SHARE_MAX
 
@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize(
     ("page", "phrase", "limit", "value"),
     [
-        ("execution", "ten looks in a row must miss it", MISSING_LOOKS_MIN, 10),
+        ("execution", "ten looks in a row must miss it", MISSING_SNAPSHOTS_MIN, 10),
         ("execution", "for good, or 60 times", TRIES_MAX, 60),
         ("execution", "has not fitted for 10 min, control skips it", PATIENCE_MS, 600_000),
         ("execution", "halves the rate every 10 s", ADAPT_INTERVAL_MS, 10_000),

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from assignor_core.execution.progress import (
-    MISSING_LOOKS_MIN,
-    NO_LOOKS,
-    UNLISTED_LOOKS_MAX,
-    UNSHOWN_LOOKS_MAX,
+    MISSING_SNAPSHOTS_MIN,
+    NO_SNAPSHOTS,
+    UNLISTED_SNAPSHOTS_MAX,
+    UNSHOWN_SNAPSHOTS_MAX,
     Progress,
     progress_of,
 )
@@ -99,33 +99,33 @@ def test_metadata_a_moment_behind_shows_the_target_and_then_what_went() -> None:
     assert state(made, at(4, 5, 3, 1)) is Progress.FOREIGN
     assert state(made, at(1, 4, 3, 2)) is Progress.FOREIGN
     assert state(made, at(1, 4, 3, 2), staged=True) is Progress.MOVING
-    assert NO_LOOKS.after(made, at(1, 4, 3, 2), staged=True).unlisted == {T0: 1}
-    assert NO_LOOKS.after(made, at(1, 4, 3, 2)) == NO_LOOKS
+    assert NO_SNAPSHOTS.after(made, at(1, 4, 3, 2), staged=True).unlisted == {T0: 1}
+    assert NO_SNAPSHOTS.after(made, at(1, 4, 3, 2)) == NO_SNAPSHOTS
     assert state(made, at(4, 5, 3, 1), staged=True) is Progress.MOVING
     assert state(made, at(1, 4, 3, 9), staged=True) is Progress.FOREIGN
 
 
 def test_what_metadata_does_not_show_is_gone_after_several_looks_only() -> None:
     made = Plan("c", (Movement("t", 0, (1,), (2,), 1.0), Movement("u", 0, (1,), (2,), 1.0)))
-    live, looks = at(2), NO_LOOKS  # t is made
-    for _ in range(MISSING_LOOKS_MIN - 1):
+    live, looks = at(2), NO_SNAPSHOTS  # t is made
+    for _ in range(MISSING_SNAPSHOTS_MIN - 1):
         looks = looks.after(made, live)
-        step = next_step(made, live, Limits(), worked_ms=0, looks=looks)
+        step = next_step(made, live, Limits(), worked_ms=0, past=looks)
         assert isinstance(step, Wait)
         assert step.reason.startswith("1 partition is not in the cluster's metadata")
-    assert next_step(made, live, Limits(), worked_ms=0, looks=looks.after(made, live)) == Done()
+    assert next_step(made, live, Limits(), worked_ms=0, past=looks.after(made, live)) == Done()
     # It is seen again: the count begins anew.
     both = LiveCluster("c", live.broker_racks, dict.fromkeys((T0, ("u", 0)), live.partitions[T0]))
-    assert looks.after(made, both) == NO_LOOKS
+    assert looks.after(made, both) == NO_SNAPSHOTS
 
 
 def test_nine_looks_that_miss_a_partition_are_too_few_and_ten_are_enough() -> None:
     """The other movement is made: were the missing one taken for gone at once, the plan would end as done."""
     made = Plan("c", (Movement("t", 0, (1,), (2,), 1.0), Movement("u", 0, (1,), (2,), 1.0)))
-    live, looks, steps = at(2), NO_LOOKS, []
+    live, looks, steps = at(2), NO_SNAPSHOTS, []
     for _ in range(10):
         looks = looks.after(made, live)
-        steps.append(next_step(made, live, Limits(), worked_ms=0, looks=looks))
+        steps.append(next_step(made, live, Limits(), worked_ms=0, past=looks))
     assert [isinstance(step, Wait) for step in steps] == [True] * 9 + [False]
     assert steps[-1] == Done()
 
@@ -134,62 +134,62 @@ def test_what_may_not_be_described_is_never_gone() -> None:
     """Asked by name, Kafka says so: the topic may be there, or not."""
     made = plan((1, 2), (3, 2))
     live = LiveCluster("c", {1: None}, {}, hidden_topics=frozenset({"t"}))
-    looks = NO_LOOKS
-    for _ in range(3 * MISSING_LOOKS_MIN):
+    looks = NO_SNAPSHOTS
+    for _ in range(3 * MISSING_SNAPSHOTS_MIN):
         looks = looks.after(made, live)
-        assert progress_of(made, live, looks=looks) == {T0: Progress.MISSING}
-    for _ in range(MISSING_LOOKS_MIN - 1):
+        assert progress_of(made, live, past=looks) == {T0: Progress.MISSING}
+    for _ in range(MISSING_SNAPSHOTS_MIN - 1):
         looks = looks.after(made, replace(live, hidden_topics=frozenset()))
-    assert progress_of(made, live, looks=looks) == {T0: Progress.GONE}
+    assert progress_of(made, live, past=looks) == {T0: Progress.GONE}
 
 
 def test_a_wave_does_not_begin_on_one_look_that_misses_the_wave_before() -> None:
     made = Plan("c", (Movement("u", 0, (1,), (2,), 1.0), Movement("t", 0, (1,), (2,), 1.0, wave=1)))
-    looks = NO_LOOKS.after(made, at(1))
-    assert isinstance(next_step(made, at(1), Limits(), worked_ms=0, looks=looks), Wait)
+    looks = NO_SNAPSHOTS.after(made, at(1))
+    assert isinstance(next_step(made, at(1), Limits(), worked_ms=0, past=looks), Wait)
 
 
 def test_what_kafka_has_taken_is_not_asked_for_again_before_metadata_has_had_time_to_show_it() -> None:
-    made, looks = plan((1, 2), (2, 1)), NO_LOOKS.taken({T0: (2, 1)})
-    for _ in range(UNSHOWN_LOOKS_MAX):
+    made, looks = plan((1, 2), (2, 1)), NO_SNAPSHOTS.taken({T0: (2, 1)})
+    for _ in range(UNSHOWN_SNAPSHOTS_MAX):
         looks = looks.after(made, at(1, 2))
-        assert progress_of(made, at(1, 2), looks=looks) == {T0: Progress.MOVING}
-    assert progress_of(made, at(1, 2), looks=looks.after(made, at(1, 2))) == {T0: Progress.PENDING}
+        assert progress_of(made, at(1, 2), past=looks) == {T0: Progress.MOVING}
+    assert progress_of(made, at(1, 2), past=looks.after(made, at(1, 2))) == {T0: Progress.PENDING}
 
 
 def test_what_a_reassignment_has_left_is_waited_for_whoever_asked_for_it() -> None:
     """Metadata may show the replicas of before it for a moment: nothing of the plan rests on these."""
     made, foreign = plan((1, 2), (3, 2)), copying((1, 2), (4, 5))
-    looks = NO_LOOKS.after(made, foreign).after(made, at(1, 2))
-    assert progress_of(made, at(1, 2), looks=looks) == {T0: Progress.MOVING}
-    assert progress_of(made, at(4, 5), looks=looks.after(made, at(4, 5))) == {T0: Progress.FOREIGN}
+    looks = NO_SNAPSHOTS.after(made, foreign).after(made, at(1, 2))
+    assert progress_of(made, at(1, 2), past=looks) == {T0: Progress.MOVING}
+    assert progress_of(made, at(4, 5), past=looks.after(made, at(4, 5))) == {T0: Progress.FOREIGN}
 
 
 def test_what_was_made_counts_anew_once_a_late_request_has_changed_it() -> None:
     """A wave that waits for it does not begin on metadata that still shows it made."""
     made = plan((1, 2), (3, 2))
-    looks = NO_LOOKS.after(made, copying((3, 2), (1, 2))).after(made, at(3, 2))
-    assert progress_of(made, at(3, 2), looks=looks) == {T0: Progress.MOVING}
-    assert progress_of(made, at(1, 2), looks=looks.after(made, at(1, 2))) == {T0: Progress.PENDING}
+    looks = NO_SNAPSHOTS.after(made, copying((3, 2), (1, 2))).after(made, at(3, 2))
+    assert progress_of(made, at(3, 2), past=looks) == {T0: Progress.MOVING}
+    assert progress_of(made, at(1, 2), past=looks.after(made, at(1, 2))) == {T0: Progress.PENDING}
 
 
 def test_a_staged_move_goes_on_once_metadata_shows_its_step() -> None:
     made = plan((1, 2, 3), (4, 5, 3))
-    looks = NO_LOOKS.after(made, copying((1, 2, 3), (1, 4, 3)), staged=True)
+    looks = NO_SNAPSHOTS.after(made, copying((1, 2, 3), (1, 4, 3)), staged=True)
     before, step = at(1, 2, 3), at(1, 4, 3)
-    assert progress_of(made, before, staged=True, looks=looks.after(made, before)) == {T0: Progress.MOVING}
-    assert progress_of(made, step, staged=True, looks=looks.after(made, step)) == {T0: Progress.PENDING}
+    assert progress_of(made, before, staged=True, past=looks.after(made, before)) == {T0: Progress.MOVING}
+    assert progress_of(made, step, staged=True, past=looks.after(made, step)) == {T0: Progress.PENDING}
 
 
 def test_a_moment_behind_does_not_last_for_hours() -> None:
-    made, live, looks = plan((1, 2), (3, 2)), at(3, 2, 1), NO_LOOKS
-    for _ in range(UNLISTED_LOOKS_MAX):
+    made, live, looks = plan((1, 2), (3, 2)), at(3, 2, 1), NO_SNAPSHOTS
+    for _ in range(UNLISTED_SNAPSHOTS_MAX):
         looks = looks.after(made, live)
-        assert isinstance(next_step(made, live, Limits(), worked_ms=0, looks=looks), Wait)
+        assert isinstance(next_step(made, live, Limits(), worked_ms=0, past=looks), Wait)
     looks = looks.after(made, live)
-    assert next_step(made, live, Limits(), worked_ms=0, looks=looks) == Abort("t-0 was changed by somebody else", ())
+    assert next_step(made, live, Limits(), worked_ms=0, past=looks) == Abort("t-0 was changed by somebody else", ())
     # One look that shows the move listed, or made, and the count begins anew.
-    assert looks.after(made, at(3, 2)) == NO_LOOKS
+    assert looks.after(made, at(3, 2)) == NO_SNAPSHOTS
 
 
 def test_what_one_look_misses_still_counts_as_in_flight() -> None:
@@ -201,10 +201,10 @@ def test_what_one_look_misses_still_counts_as_in_flight() -> None:
     client.reassign({("t", 0): (2,)})
     client.faults.hidden_topics.add("t")
     live = client.describe()
-    looks = NO_LOOKS.after(made, live)
-    assert isinstance(next_step(made, live, Limits(movements_in_flight_max=1), worked_ms=0, looks=looks), Wait)
-    assert isinstance(next_step(made, live, Limits(movements_per_broker_max=1), worked_ms=0, looks=looks), Wait)
-    step = next_step(made, live, Limits(), worked_ms=0, looks=looks)
+    looks = NO_SNAPSHOTS.after(made, live)
+    assert isinstance(next_step(made, live, Limits(movements_in_flight_max=1), worked_ms=0, past=looks), Wait)
+    assert isinstance(next_step(made, live, Limits(movements_per_broker_max=1), worked_ms=0, past=looks), Wait)
+    step = next_step(made, live, Limits(), worked_ms=0, past=looks)
     assert step == Submit({("u", 0): (2,)})
 
 
@@ -216,15 +216,15 @@ def test_what_the_controller_lists_as_moving_is_never_gone() -> None:
     made = plan((1,), (2,))
     client.reassign({T0: (2,)})
     client.faults.hidden_topics.add("t")
-    looks = NO_LOOKS
-    for _ in range(3 * MISSING_LOOKS_MIN):
+    looks = NO_SNAPSHOTS
+    for _ in range(3 * MISSING_SNAPSHOTS_MIN):
         live = client.describe()
         looks = looks.after(made, live)
-        assert progress_of(made, live, looks=looks)[T0] is Progress.MISSING
-        assert isinstance(next_step(made, live, Limits(), worked_ms=0, looks=looks), Wait)
+        assert progress_of(made, live, past=looks)[T0] is Progress.MISSING
+        assert isinstance(next_step(made, live, Limits(), worked_ms=0, past=looks), Wait)
     cluster.advance(2_000_000)
     live = client.describe()
-    assert progress_of(made, live, looks=looks.after(made, live))[T0] is Progress.GONE
+    assert progress_of(made, live, past=looks.after(made, live))[T0] is Progress.GONE
 
 
 def test_a_new_leader_that_is_away_has_not_been_elected() -> None:

@@ -1,6 +1,6 @@
 """What to do next, told from small clusters that a reader can check by head."""
 
-from assignor_core.execution.progress import NO_LOOKS, Progress, progress_of
+from assignor_core.execution.progress import NO_SNAPSHOTS, Progress, progress_of
 from assignor_core.execution.reconcile import (
     Abort,
     Done,
@@ -177,9 +177,9 @@ def test_leaders_change_a_few_at_a_time_while_metadata_does_not_show_the_new_ord
     stale = cluster(*[at(1, 2)] * 5, at(1), at(1))
     begun = {("t", 0): (2, 1), ("t", 1): (2, 1), ("t", 5): (3,)}
     assert next_step(wanted, stale, few, worked_ms=0) == Submit(begun)
-    looks = NO_LOOKS.after(wanted, stale).taken({("t", 0): (2, 1), ("t", 1): (2, 1)}).after(wanted, stale)
+    looks = NO_SNAPSHOTS.after(wanted, stale).taken({("t", 0): (2, 1), ("t", 1): (2, 1)}).after(wanted, stale)
     # Two wait for their order and leave no room for others; no cap on copies counts them.
-    assert next_step(wanted, stale, few, worked_ms=0, looks=looks) == Submit({("t", 5): (3,)})
+    assert next_step(wanted, stale, few, worked_ms=0, past=looks) == Submit({("t", 5): (3,)})
 
 
 def test_metadata_that_is_a_moment_behind_is_not_taken_for_somebody_else() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from assignor_core.errors import IllegalTransition
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from assignor_core.roll import (
-    LOOKS_CAUGHT_UP_MIN,
+    SNAPSHOTS_CAUGHT_UP_MIN,
     Roll,
     RollAct,
     RollEvent,
@@ -44,7 +44,7 @@ def seen(
     racks = {broker: rack for broker, rack in BROKERS.items() if broker not in away}
     live = LiveCluster("c", racks, {("t", number): row for number, row in enumerate(rows or (WHOLE,))})
     view = turn_view(1, live, {"t": needed}, **of_turn)  # type: ignore[arg-type]
-    return replace(view, looks_caught_up=LOOKS_CAUGHT_UP_MIN)
+    return replace(view, snapshots_caught_up=SNAPSHOTS_CAUGHT_UP_MIN)
 
 
 def test_a_broker_counts_as_back_once_several_looks_in_a_row_show_it() -> None:

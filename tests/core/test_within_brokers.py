@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from assignor_core.disks import FutureReplica, LogDirDescription
-from assignor_core.execution.progress import MISSING_LOOKS_MIN, Progress
+from assignor_core.execution.progress import MISSING_SNAPSHOTS_MIN, Progress
 from assignor_core.execution.reconcile import Abort, Done, Limits, Wait
 from assignor_core.execution.room import PATIENCE_MS
 from assignor_core.execution.within_brokers import (
@@ -112,7 +112,7 @@ def test_a_broker_that_does_not_answer_is_waited_for() -> None:
 def test_a_replica_is_gone_after_some_looks_that_do_not_show_it() -> None:
     log_dirs = {1: rows(0, 1, 2), 2: [LogDirDescription("/a", is_offline=True), LogDirDescription("/b", 1_000, 900)]}
     missed = Missed()
-    for _ in range(MISSING_LOOKS_MIN - 1):
+    for _ in range(MISSING_SNAPSHOTS_MIN - 1):
         missed = missed.after(PLAN, log_dirs)
     assert standing_of(PLAN, log_dirs, missed)[2, ("t", 0)] is Progress.MISSING
     missed = missed.after(PLAN, log_dirs)

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from assignor_core.live import LiveCluster, PartitionKey
 from streaming.collect.group_table import GroupView
-from streaming.collect.observation import ClusterSample
+from streaming.collect.sample import ClusterSample
 from tests.collect.by_row import partition_views, sizes_of
 from tests.fleet.counters import Counters
 from tests.fleet.fleet import RECORD_BYTES, Fleet

@@ -19,8 +19,8 @@ from streaming.cluster.broker_reads import LATEST, BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.cluster.permissions import ROLES, missing_permissions
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import ClusterSample, LogDirs
 from streaming.collect.observe import observe
+from streaming.collect.sample import ClusterSample, LogDirs
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 from tests import waiting

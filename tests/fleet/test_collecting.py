@@ -12,9 +12,9 @@ from assignor_core.live import PartitionKey
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.collect.run import Collector
+from streaming.collect.sample import ClusterSample
 from streaming.settings import Settings
 from tests.collect.by_row import partition_views, sizes_of
 from tests.fleet import process

@@ -11,7 +11,7 @@ from assignor_core.live import LiveCluster
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.control.deciding import Decider
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.wiring import decider_of, executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable

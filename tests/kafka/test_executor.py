@@ -21,11 +21,10 @@ from assignor_core.throttles import tagged
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import consumer
+from streaming.control.cluster_snapshot import ExecutionSnapshot
 from streaming.control.executor import Executor
-from streaming.control.journal import Journal
-from streaming.control.looks import Look
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.pressure import LatencyPressure
-from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.throttled_lists import throttle_scope
 from streaming.control.wiring import executor_of, journal_of
@@ -77,7 +76,7 @@ def approve(
 
 
 def carry_out(
-    executor: Executor[Look],
+    executor: Executor[ExecutionSnapshot],
     record: ExecutionRecord,
     plan: Plan,
     *,

@@ -14,8 +14,8 @@ from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
+from streaming.control.journal import ExecutionRecord
 from streaming.control.planning import propose_live
-from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of, window_tables_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable

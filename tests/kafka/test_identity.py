@@ -17,7 +17,7 @@ from streaming.cluster.clients import admin_client
 from streaming.control.carrier import Carrier
 from streaming.control.cluster_marker import ClusterMarker
 from streaming.control.identity import lease_of, leased_cluster
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import AnotherCluster, AnotherControl

@@ -15,12 +15,12 @@ from assignor_core.disks import all_hide_log_dirs
 from streaming.cluster.admin import Cluster, PartlyShownCluster
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
-from streaming.cluster.permissions import NEEDS, ROLES, Level, Resource
+from streaming.cluster.permissions import RIGHTS, ROLES, Level, RightScope
 from streaming.cluster.topics import create_input_topics
 from streaming.collect.groups import GroupSampler
-from streaming.collect.look import RefusedRequests
 from streaming.collect.observe import observe
 from streaming.collect.rates import replica_rates
+from streaming.collect.sample import RefusedRequests
 from streaming.commands.check import _findings, _rights
 from streaming.control.run import run_control
 from streaming.demo.brokers import EmbeddedCluster
@@ -82,7 +82,7 @@ def grant(superuser: KafkaAdminClient, who: str, *, up_to: Level | None) -> None
     superuser.delete_acls([everything_of(who)])
     levels = list(Level)
     reached = -1 if up_to is None else levels.index(up_to)
-    rows = [acl for need in NEEDS if levels.index(need.level) <= reached for acl in acls_of(need, who)]
+    rows = [acl for right in RIGHTS if levels.index(right.level) <= reached for acl in acls_of(right, who)]
     if rows:
         superuser.create_acls(rows)
 
@@ -178,7 +178,7 @@ def refuses_to_execute(settings: Settings) -> None:
     with pytest.raises(UsageProblem, match="may not carry out plans: missing ") as refusal:
         run_control(applying)
     assert "\n" not in str(refusal.value)
-    assert f"ALTER on {Resource.CLUSTER} (reassigns partitions, elects leaders)" in str(refusal.value)
+    assert f"ALTER on {RightScope.CLUSTER} (reassigns partitions, elects leaders)" in str(refusal.value)
 
 
 def test_a_group_that_may_not_be_described_is_not_shown_while_load_is(
@@ -188,8 +188,8 @@ def test_a_group_that_may_not_be_described_is_not_shown_while_load_is(
     settings = settings_of("SSL", brokers, folder, tmp_path)
     who, admin = principal(settings), admin_client(settings.kafka)
     superuser.delete_acls([everything_of(who)])
-    needs = [row for row in NEEDS if row.level in (Level.LAG, Level.LOAD) and row.resource is not Resource.GROUPS]
-    superuser.create_acls([acl for need in needs for acl in acls_of(need, who)])
+    needs = [row for row in RIGHTS if row.level in (Level.LAG, Level.LOAD) and row.scope is not RightScope.GROUPS]
+    superuser.create_acls([acl for right in needs for acl in acls_of(right, who)])
     reads = BrokerReads(admin)
 
     def look() -> Any:

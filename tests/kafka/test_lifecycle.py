@@ -13,7 +13,7 @@ from assignor_core.live import LiveCluster
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.wiring import decider_of, executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable

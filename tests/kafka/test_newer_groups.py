@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from assignor_core.group.events import Cause, GroupLook, group_events
+from assignor_core.group.events import Cause, GroupSample, group_events
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.group_table import GroupView
@@ -341,7 +341,7 @@ def test_a_group_that_changes_its_protocol_and_goes_back_keeps_its_history(
 ) -> None:
     admin, sampler, events = admin_client(settings.kafka), GroupSampler(), list[MemberEvent]()
     reads = BrokerReads(admin)
-    seen: list[GroupLook] = []
+    seen: list[GroupSample] = []
 
     def is_settled(owners: set[str], group_type: str) -> bool:
         view = observe(reads, sampler, settings.collect, now_ms=0).groups.get(topic)
@@ -371,8 +371,8 @@ def test_a_group_that_changes_its_protocol_and_goes_back_keeps_its_history(
     assert generations == sorted(generations), "epochs go on from generations, and generations from epochs"
 
 
-def look(place: int, view: GroupView) -> GroupLook:
+def look(place: int, view: GroupView) -> GroupSample:
     owners = {key: owner.member_id for key, owner in view.owners.items()}
     names = {owner.member_id: owner.client_id for owner in view.owners.values()}
     everything = dict.fromkeys(view.committed, None) | owners
-    return GroupLook(place * 60_000, view.state, everything, view.generation_id, view.group_type, names, view.members)
+    return GroupSample(place * 60_000, view.state, everything, view.generation_id, view.group_type, names, view.members)

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
-from streaming.cluster.admin import Cluster
-from streaming.cluster.broker_hosts import broker_hosts, quorum_leader
+from streaming.cluster.admin import Cluster, broker_hosts, quorum_leader
 from streaming.cluster.clients import admin_client
 from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.wiring import journal_of

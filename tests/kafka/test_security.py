@@ -31,7 +31,7 @@ from assignor_core.marker import Marker
 from assignor_core.throttles import tagged
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client, librdkafka_options, spark_options
-from streaming.cluster.permissions import NEEDS, ROLES, Need, Resource, missing_permissions
+from streaming.cluster.permissions import RIGHTS, ROLES, Right, RightScope, missing_permissions
 from streaming.cluster.topics import create_input_topics
 from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
@@ -123,19 +123,21 @@ def principal(settings: Settings) -> str:
     return "User:app" if settings.kafka.sasl_username else "User:CN=client"
 
 
-def acl(need: Need, name: str, who: str) -> ACL:
+def acl(right: Right, name: str, who: str) -> ACL:
     kind = {
-        Resource.CLUSTER: ResourceType.CLUSTER, Resource.GROUPS: ResourceType.GROUP,
-    }.get(need.resource, ResourceType.TOPIC)  # fmt: skip
+        RightScope.CLUSTER: ResourceType.CLUSTER, RightScope.GROUPS: ResourceType.GROUP,
+    }.get(right.scope, ResourceType.TOPIC)  # fmt: skip
     pattern = ResourcePattern(kind, name)
-    return ACL(who, "*", ACLOperation[need.operation], ACLPermissionType.ALLOW, pattern)
+    return ACL(who, "*", ACLOperation[right.operation], ACLPermissionType.ALLOW, pattern)
 
 
-def acls_of(need: Need, who: str) -> list[ACL]:
+def acls_of(right: Right, who: str) -> list[ACL]:
     names = {
-        Resource.CLUSTER: ("kafka-cluster",), Resource.INPUT_TOPICS: INPUT_TOPICS, Resource.FOREIGN_TOPICS: (FOREIGN,),
-    }.get(need.resource, ("*",))  # fmt: skip
-    return [acl(need, name, who) for name in names]
+        RightScope.CLUSTER: ("kafka-cluster",),
+        RightScope.INPUT_TOPICS: INPUT_TOPICS,
+        RightScope.FOREIGN_TOPICS: (FOREIGN,),
+    }.get(right.scope, ("*",))
+    return [acl(right, name, who) for name in names]
 
 
 def everything_of(who: str) -> ACLFilter:
@@ -152,7 +154,7 @@ def eventually(probe: Callable[[], Any], expected: Any) -> None:
     until(f"{expected}", lambda: probe() == expected, pause_s=0.1, state=lambda: f"but {probe()}")
 
 
-def lacking(admin: KafkaAdminClient, settings: Settings, role: str) -> set[tuple[Resource, str]]:
+def lacking(admin: KafkaAdminClient, settings: Settings, role: str) -> set[tuple[RightScope, str]]:
     missing = missing_permissions(
         admin,
         role,
@@ -160,7 +162,7 @@ def lacking(admin: KafkaAdminClient, settings: Settings, role: str) -> set[tuple
         foreign_topics=tuple(settings.topics.foreign),
         observes_only=settings.control.mode == "observe",
     )
-    return {(row.need.resource, row.need.operation) for row in missing}
+    return {(row.right.scope, row.right.operation) for row in missing}
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -169,24 +171,24 @@ def test_each_missing_permission_is_named_and_no_other(
 ) -> None:
     settings = settings_of("SASL_SSL", brokers, folder, tmp_path)
     who = principal(settings)
-    needs = [need for need in NEEDS if need.role == role]
+    needs = [right for right in RIGHTS if right.role == role]
     # What exists needs not be created.
-    checked = {(need.resource, need.operation) for need in needs if need.operation != "CREATE"}
+    checked = {(right.scope, right.operation) for right in needs if right.operation != "CREATE"}
     admin = admin_client(settings.kafka)
     try:
         revoke_all(superuser, who)
         # Which topics there are can't be seen: of the other operations on them nothing is said then.
-        on_topics = {(Resource.TOPICS, operation) for operation in ("DESCRIBE_CONFIGS", "ALTER_CONFIGS")}
-        on_groups = {(Resource.GROUPS, "DESCRIBE")}
+        on_topics = {(RightScope.TOPICS, operation) for operation in ("DESCRIBE_CONFIGS", "ALTER_CONFIGS")}
+        on_groups = {(RightScope.GROUPS, "DESCRIBE")}
         eventually(lambda: lacking(admin, settings, role), checked - on_topics - on_groups)
-        superuser.create_acls([row for need in needs for row in acls_of(need, who)])
+        superuser.create_acls([row for right in needs for row in acls_of(right, who)])
         eventually(lambda: lacking(admin, settings, role), set())
-        for need in needs:
-            if (need.resource, need.operation) not in checked:
+        for right in needs:
+            if (right.scope, right.operation) not in checked:
                 continue
             taken = [
-                row for row in needs if row.resource is need.resource
-                and row.operation in IMPLIED_BY.get(need.operation, {need.operation})
+                row for row in needs if row.scope is right.scope
+                and row.operation in IMPLIED_BY.get(right.operation, {right.operation})
             ]  # fmt: skip
             gone = [row for other in taken for row in acls_of(other, who)]
             superuser.delete_acls(
@@ -195,10 +197,10 @@ def test_each_missing_permission_is_named_and_no_other(
                     for row in gone
                 ]
             )
-            if (need.resource, need.operation) == (Resource.CLUSTER, "DESCRIBE"):
-                expected = {row for row in checked if row[0] is Resource.CLUSTER}
+            if (right.scope, right.operation) == (RightScope.CLUSTER, "DESCRIBE"):
+                expected = {row for row in checked if row[0] is RightScope.CLUSTER}
             else:
-                expected = {(row.resource, row.operation) for row in taken} & checked
+                expected = {(row.scope, row.operation) for row in taken} & checked
             eventually(lambda: lacking(admin, settings, role), expected)
             superuser.create_acls(gone)
             eventually(lambda: lacking(admin, settings, role), set())
@@ -214,7 +216,7 @@ def test_the_script_grants_what_is_needed_and_takes_it_back(
     environment = {**kafka_acls(folder), "FOREIGN_TOPICS": FOREIGN}
     subprocess.run(script, env=environment, check=True, capture_output=True, timeout=2 * DEADLINE_S)
     granted = superuser.describe_acls(everything_of(who))[0]
-    wanted = [row for need in NEEDS for row in acls_of(need, who)]
+    wanted = [row for right in RIGHTS for row in acls_of(right, who)]
     assert {operation_of(row) for row in granted} == {operation_of(row) for row in wanted}
     script[1] = "pipeline"
     subprocess.run(script, env={**environment, "ACTION": "--remove"}, check=True, timeout=DEADLINE_S)
@@ -230,14 +232,14 @@ def test_the_right_to_create_topics_that_do_not_exist_yet_is_seen(
     settings = settings_of("SASL_SSL", brokers, folder, tmp_path)
     new = TopicSettings(byte_rate="not-there.byte-rate", consumer_lag="not-there.consumer-lag")
     settings = settings.model_copy(update={"topics": new})
-    create = next(need for need in NEEDS if need.operation == "CREATE")
+    create = next(right for right in RIGHTS if right.operation == "CREATE")
     admin = admin_client(settings.kafka)
     try:
         revoke_all(superuser, principal(settings))
-        rows = [row for need in NEEDS if need.role == "collect" and need is not create
-                for row in acls_of(need, principal(settings))]  # fmt: skip
+        rows = [row for right in RIGHTS if right.role == "collect" and right is not create
+                for row in acls_of(right, principal(settings))]  # fmt: skip
         superuser.create_acls(rows)
-        eventually(lambda: lacking(admin, settings, "collect"), {(create.resource, create.operation)})
+        eventually(lambda: lacking(admin, settings, "collect"), {(create.scope, create.operation)})
         superuser.create_acls([acl(create, name, principal(settings)) for name in (new.byte_rate, new.consumer_lag)])
         eventually(lambda: lacking(admin, settings, "collect"), set())
         assert not {new.byte_rate, new.consumer_lag}.intersection(superuser.list_topics())
@@ -254,7 +256,7 @@ def test_with_that_much_and_no_more_every_role_does_its_work(
 ) -> None:
     who = principal(secured)
     revoke_all(superuser, who)
-    superuser.create_acls([row for need in NEEDS for row in acls_of(need, who)])
+    superuser.create_acls([row for right in RIGHTS for row in acls_of(right, who)])
     admin = admin_client(secured.kafka)
     try:
         for role in ROLES:

@@ -22,12 +22,12 @@ from streaming.cluster.admin import Cluster
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.collect.rates import RecordBytes, learned, replica_rates
+from streaming.collect.sample import ClusterSample
+from streaming.control.journal import ExecutionRecord
 from streaming.control.planning import propose_live
 from streaming.control.policies import planner_policy
-from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of, window_tables_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.runtime.jars import class_path

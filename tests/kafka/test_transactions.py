@@ -12,8 +12,8 @@ from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client, librdkafka_options
 from streaming.collect.group_table import GroupView
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
+from streaming.collect.sample import ClusterSample
 from streaming.settings import Settings
 from tests.collect.by_row import partition_views
 from tests.topics import wait_until_known

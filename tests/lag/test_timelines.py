@@ -10,8 +10,8 @@ from assignor_core.lag import LagStatus
 from assignor_core.lag.diagnosis import LagCause
 from streaming.cluster.described_groups import DescribedGroup, DescribedMember, ShareOffsets
 from streaming.collect.group_table import GroupTable, Owners, Reported, view_of
-from streaming.collect.observation import ClusterSample
 from streaming.collect.reports import consumer_lag_records
+from streaming.collect.sample import ClusterSample
 from streaming.settings import LagSettings
 from streaming.views.group_picture import LagRules
 from tests.collect.by_row import PartitionView, partition_table, size_table

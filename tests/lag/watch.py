@@ -14,15 +14,15 @@ from streaming import tables
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import ClusterSample
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.reports import consumer_lag_records
+from streaming.collect.sample import ClusterSample
 from streaming.contract import TABLES
 from streaming.settings import Settings
 from streaming.views.group_picture import COLUMNS
 from streaming.views.group_store import judge
-from tests.collect.look_records import byte_rate_records
+from tests.collect.sample_records import byte_rate_records
 from tests.lag.windows import LoadWindows, Windows
 from tests.serve.synthetic import Synthetic
 

@@ -11,7 +11,7 @@ _TESTS = {
     "execution/caution": ("core/test_caution", "core/test_accounting"),
     "execution/events": ("core/test_life_cycle", "test_execution_rows"),
     "execution/life_cycle": ("core/test_life_cycle", "test_execution_rows"),
-    "execution/progress": (*_EXECUTION, "control/test_cluster_view"),
+    "execution/progress": (*_EXECUTION, "control/test_cluster_snapshot"),
     "execution/reconcile": (*_EXECUTION, "control/test_policies"),
     "execution/room": ("core/test_disks", "core/test_reconcile"),
     "execution/within_brokers": ("core/test_within_brokers", "control/test_movements_within_brokers"),
@@ -80,7 +80,11 @@ _TESTS = {
 }
 _OF_CONTROL = {
     "absences": ("control/test_absences",),
-    "looks": ("control/test_look_age", "control/test_looks", "control/test_cluster_view"),
+    "cluster_snapshot": (
+        "control/test_snapshot_age",
+        "control/test_execution_snapshots",
+        "control/test_cluster_snapshot",
+    ),
 }
 TESTS = {
     f"assignor_core/{module}.py": tuple(f"tests/{name}.py" for name in (*names, *_ALL))

@@ -4,9 +4,16 @@ import json
 import re
 from typing import get_args
 
-from streaming.notify.forms import BODY_BYTES_MAX, ID_HEADER, SIGNATURE_HEADER, TEXT_LENGTH_MAX, body_of
 from streaming.notify.occurrences import Occurrence
-from streaming.notify.sender import SENT_AT_A_TIME, TIMEOUT_S
+from streaming.notify.sender import (
+    BODY_BYTES_MAX,
+    ID_HEADER,
+    SENT_AT_A_TIME,
+    SIGNATURE_HEADER,
+    TEXT_LENGTH_MAX,
+    TIMEOUT_S,
+    body_of,
+)
 from streaming.runtime.jars import PROJECT_ROOT
 from streaming.settings.notify import WEBHOOKS_MAX, NotificationKind, NotifySettings, WebhookSettings
 

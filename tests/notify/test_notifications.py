@@ -17,7 +17,7 @@ from assignor_core.deciding.reasons import Reason
 from streaming import tables
 from streaming.errors import TableUnavailable
 from streaming.notify.deliveries import CLAIM_MS, Deliveries
-from streaming.notify.groups import LASTS_MS
+from streaming.notify.occurrences import LASTS_MS
 from streaming.notify.sender import Notifier
 from streaming.runtime.secrets import secrets_of
 from streaming.serve.samples import Sample, samples
@@ -100,7 +100,7 @@ def test_events_of_an_execution_are_sent_once_and_in_their_order(
     for number, event in enumerate(("approved", "started", "submitted", "done", "measured")):
         synthetic.event(NOW_MS + number, number, event)
     for notifier in notifiers * 2:
-        notifier.look()
+        notifier.send_due()
     assert receiver.titles() == [
         "Execution of plan aaaaaaaaaaaa has started",
         "Plan aaaaaaaaaaaa is carried out",
@@ -110,7 +110,7 @@ def test_events_of_an_execution_are_sent_once_and_in_their_order(
     assert (started["kafka_cluster"], started["kind"]) == ("test", "execution_started")
     assert started["facts"]["bytes_total"] == 123_000_000
     clock.now_ms += 10 * HOUR_MS
-    Notifier(settings, list, clock).look()
+    Notifier(settings, list, clock).send_due()
     assert len(receiver.requests) == 3
 
 
@@ -121,15 +121,15 @@ def test_who_is_new_gets_nothing_of_the_past_and_who_was_away_gets_it(
     settings = settings_of(root, ops={"url": receiver.url})
     synthetic.event(NOW_MS - 60_000, 0, "approved")
     synthetic.event(NOW_MS - 59_000, 1, "started")
-    Notifier(settings, list, clock).look()
+    Notifier(settings, list, clock).send_due()
     assert receiver.titles() == []
     synthetic.event(NOW_MS + 1, 2, "done")
     clock.now_ms += 1_000
     notifier = Notifier(settings, list, Clock(NOW_MS))
-    notifier.look()
+    notifier.send_due()
     assert receiver.titles() == ["Plan aaaaaaaaaaaa is carried out"]
     synthetic.event(NOW_MS + 2 * HOUR_MS, 3, "measured")  # while no serve runs
-    Notifier(settings, list, Clock(NOW_MS + 2 * HOUR_MS + 60_000)).look()
+    Notifier(settings, list, Clock(NOW_MS + 2 * HOUR_MS + 60_000)).send_due()
     assert receiver.titles()[1:] == ["Load after plan aaaaaaaaaaaa is measured"]
 
 
@@ -143,7 +143,7 @@ def test_the_signature_covers_time_and_body(
     notifier = Notifier(settings, list, Clock())
     synthetic.event(NOW_MS, 0, "approved")
     synthetic.event(NOW_MS, 1, "started")
-    notifier.look()
+    notifier.send_due()
     ((headers, body),) = receiver.requests
     signed_at, _, given = headers["X-Rebalancer-Signature"].removeprefix("t=").partition(",v1=")
     assert int(signed_at) == NOW_MS // 1000
@@ -162,11 +162,11 @@ def test_what_fails_is_sent_again_later_and_given_up_in_the_end(
     synthetic.event(NOW_MS, 1, "started")
     receiver.status = 503
     for _ in range(3):
-        notifier.look()
+        notifier.send_due()
     assert len(receiver.requests) == 1  # not again at once
     for _ in range(40):
         clock.now_ms += 150_000
-        notifier.look()
+        notifier.send_due()
     rows = tables.read(root, "notification")
     assert {row["occurrence_id"]: row["status"] for row in rows if row["stage"] == "given_up"} == {
         "execution:e-1:1": 503
@@ -175,11 +175,11 @@ def test_what_fails_is_sent_again_later_and_given_up_in_the_end(
     assert len(rows) == 2 * len(receiver.requests)
     receiver.status, sent = 302, len(receiver.requests)
     synthetic.event(clock.now_ms, 2, "done")
-    notifier.look()
+    notifier.send_due()
     assert len(receiver.requests) == sent + 1  # a redirect is not followed
     receiver.status = 204
     clock.now_ms += 60_000
-    notifier.look()
+    notifier.send_due()
     assert tables.read(root, "notification")[-1]["stage"] == "sent"
 
 
@@ -192,10 +192,10 @@ def test_a_try_that_was_cut_off_by_a_kill_is_made_again(receiver: Receiver, root
     (one,) = killed._happened(0, NOW_MS)  # what stands in the tables when a kill comes before the request
     assert Deliveries(root, "test").begin("ops", one, 0, now_ms=NOW_MS)
     follower = Notifier(settings, list, clock)
-    follower.look()
+    follower.send_due()
     assert receiver.titles() == []
     clock.now_ms += CLAIM_MS
-    follower.look()
+    follower.send_due()
     assert receiver.titles() == ["Execution of plan aaaaaaaaaaaa has started"]
 
 
@@ -212,7 +212,7 @@ def test_a_webhook_that_cannot_be_reached_holds_up_no_other(
     synthetic.event(NOW_MS, 0, "approved")
     synthetic.event(NOW_MS, 1, "started")
     synthetic.event(NOW_MS, 2, "done")
-    notifier.look()
+    notifier.send_due()
     assert receiver.titles() == [
         "*Execution of plan aaaaaaaaaaaa has started* (cluster test)\nplan aaaaaaaaaaaa with 6 movements"
     ]
@@ -290,11 +290,11 @@ def test_metrics_show_webhooks_that_wait_and_what_was_given_up(
     assert snapshots.read(NOW_MS).webhooks == ()
     synthetic.event(NOW_MS, 0, "approved")
     synthetic.event(NOW_MS, 1, "started")
-    notifier.look()
+    notifier.send_due()
     waiting = [WebhookState("closed", NOW_MS, None), WebhookState("ops", None, None)]
     assert list(snapshots.read(clock.now_ms).webhooks) == waiting
     clock.now_ms += settings.notify.give_up_ms
-    notifier.look()
+    notifier.send_due()
     snapshot = snapshots.read(clock.now_ms)
     assert list(snapshot.webhooks) == [WebhookState("closed", None, clock.now_ms), WebhookState("ops", None, None)]
     exported = [sample for sample in samples(snapshot, settings, ("1", "2", "3")) if "notification" in sample.name]
@@ -307,13 +307,13 @@ def test_what_serve_was_away_for_too_long_to_send_counts_as_given_up(root: str, 
     give_up_ms, clock = settings.notify.give_up_ms, Clock()
     synthetic.event(NOW_MS, 0, "approved")
     synthetic.event(NOW_MS, 1, "started")
-    Notifier(settings, list, clock).look()
+    Notifier(settings, list, clock).send_due()
     snapshots = SnapshotReader(settings)
     last_known_ms = NOW_MS + 2 * give_up_ms
     assert list(snapshots.read(last_known_ms).webhooks) == [WebhookState("closed", NOW_MS, None)]
     rows = len(tables.read(root, "notification"))
     clock.now_ms = last_known_ms + 60_000
-    Notifier(settings, list, clock).look()  # of another serve
+    Notifier(settings, list, clock).send_due()  # of another serve
     assert len(tables.read(root, "notification")) == rows
     given_up = [WebhookState("closed", None, last_known_ms)]
     assert list(snapshots.read(clock.now_ms).webhooks) == given_up  # with no new row
@@ -327,12 +327,12 @@ def test_a_notification_waits_as_long_as_serve_would_send_it(root: str, syntheti
     synthetic.event(NOW_MS, 0, "approved")
     synthetic.event(NOW_MS, 1, "started")
     notifier = Notifier(settings, list, clock)
-    notifier.look()
+    notifier.send_due()
     clock.now_ms += give_up_ms // 2
-    notifier.look()
+    notifier.send_due()
     clock.now_ms += 2 * give_up_ms
     assert list(SnapshotReader(settings).read(clock.now_ms).webhooks) == [WebhookState("closed", NOW_MS, None)]
-    Notifier(settings, list, clock).look()
+    Notifier(settings, list, clock).send_due()
     assert stages(root, "given_up") == ["closed"]
     assert list(SnapshotReader(settings).read(clock.now_ms).webhooks) == [WebhookState("closed", None, clock.now_ms)]
 
@@ -341,7 +341,7 @@ def test_nothing_waits_for_a_webhook_that_the_settings_no_longer_have(root: str,
     closed = {"url": "http://127.0.0.1:1/"}
     synthetic.event(NOW_MS, 0, "approved")
     synthetic.event(NOW_MS, 1, "started")
-    Notifier(settings_of(root, closed=closed, other=closed), list, Clock()).look()
+    Notifier(settings_of(root, closed=closed, other=closed), list, Clock()).send_due()
 
     def shown(settings: Settings) -> list[WebhookState]:
         return list(SnapshotReader(settings).read(NOW_MS).webhooks)
@@ -362,8 +362,8 @@ def test_a_plan_that_control_made_waits(
     synthetic.decision(NOW_MS, "plan", Reason.SKEWED.value, plan_id="a" * 64)
     synthetic.plan(NOW_MS, mode=mode, decision_id=decision_id)
     notifier._clock = Clock(NOW_MS + age_ms)
-    notifier.look()
-    notifier.look()
+    notifier.send_due()
+    notifier.send_due()
     assert len(receiver.requests) == told
     if told:
         content = json.loads(receiver.requests[0][1])
@@ -385,7 +385,7 @@ def test_a_group_that_stops_is_named_once_and_again_when_it_goes_on(receiver: Re
         for _ in range(ms // 60_000):
             clock.now_ms += 60_000
             for notifier in notifiers:
-                notifier.look()
+                notifier.send_due()
 
     topics[:] = [
         topic("billing", stopped=2, lag=5_000),
@@ -425,9 +425,9 @@ def test_tables_that_cannot_be_written_send_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(tables, "append", full)
         with pytest.raises(TableUnavailable, match="no space"):
-            notifier.look()
+            notifier.send_due()
     assert receiver.titles() == []
-    notifier.look()
+    notifier.send_due()
     assert len(receiver.requests) == 1
 
 
@@ -440,7 +440,7 @@ def test_names_of_any_characters_reach_the_receiver(receiver: Receiver, root: st
     )
     for _ in range(12):
         clock.now_ms += 60_000
-        notifier.look()
+        notifier.send_due()
     (headers, body), (_, slack) = receiver.requests
     assert "X-Evil" not in headers
     assert json.loads(body)["subject"] == name

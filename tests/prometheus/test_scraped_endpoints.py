@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streaming.collect.counters import FIELDS, PREFIX, PrometheusSource
-from streaming.collect.observation import CounterPair
+from streaming.collect.sample import CounterPair
 from tests.prometheus.live import needs_servers, now_ms
 from tests.prometheus.scraping import scraping
 from tests.waiting import until

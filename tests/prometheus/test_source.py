@@ -8,7 +8,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
 
 from streaming.collect.counters import PrometheusSource, finding, parse_counters
-from streaming.collect.observation import BrokerCounters
+from streaming.collect.sample import BrokerCounters
 from streaming.demo.brokers import EmbeddedCluster
 from tests.prometheus.live import needs_servers, now_ms
 from tests.prometheus.scraping import scraping

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from assignor_core.live import LiveCluster
 from assignor_core.restart import RestartCheck, restart_check
 from streaming.commands.acting import JournalActions
-from streaming.serve.api.audit import Actions, Outcome
+from streaming.serve.api.audit import Actions, ActOutcome
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import Snapshot
 from streaming.serve.web import build_app
@@ -21,8 +21,8 @@ BASE_URL = "http://127.0.0.1:9464"
 class Acted:
     """Stands in for journal and cluster: what was asked for."""
 
-    def make_plan(self, *, now_ms: int) -> Outcome:  # noqa: ARG002
-        return Outcome("planned", "a plan was made")
+    def make_plan(self, *, now_ms: int) -> ActOutcome:  # noqa: ARG002
+        return ActOutcome("planned", "a plan was made")
 
     def approve(
         self,
@@ -31,26 +31,26 @@ class Acted:
         *,
         now_ms: int,  # noqa: ARG002
         begins_ms: int | None = None,  # noqa: ARG002
-    ) -> Outcome:
-        return Outcome("approved", f"{plan_id} is approved by {by}")
+    ) -> ActOutcome:
+        return ActOutcome("approved", f"{plan_id} is approved by {by}")
 
-    def abort(self, execution_id: str, by: str, *, now_ms: int) -> Outcome:  # noqa: ARG002
-        return Outcome("abort_asked", f"{execution_id} is asked to stop by {by}")
+    def abort(self, execution_id: str, by: str, *, now_ms: int) -> ActOutcome:  # noqa: ARG002
+        return ActOutcome("abort_asked", f"{execution_id} is asked to stop by {by}")
 
-    def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:  # noqa: ARG002
-        return Outcome("approved" if carry_out else "planned", f"broker {broker} by {by}")
+    def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:  # noqa: ARG002
+        return ActOutcome("approved" if carry_out else "planned", f"broker {broker} by {by}")
 
-    def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:  # noqa: ARG002
-        return Outcome("approved" if carry_out else "planned", f"broker {broker} by {by}")
+    def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:  # noqa: ARG002
+        return ActOutcome("approved" if carry_out else "planned", f"broker {broker} by {by}")
 
-    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:  # noqa: ARG002
-        return Outcome("planned", f"broker {broker}")
+    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:  # noqa: ARG002
+        return ActOutcome("planned", f"broker {broker}")
 
-    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:  # noqa: ARG002
-        return Outcome("planned", f"broker {broker}")
+    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:  # noqa: ARG002
+        return ActOutcome("planned", f"broker {broker}")
 
-    def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:  # noqa: ARG002
-        return Outcome("undrained", f"broker {broker}")
+    def undrain(self, broker: int, by: str, *, now_ms: int) -> ActOutcome:  # noqa: ARG002
+        return ActOutcome("undrained", f"broker {broker}")
 
     def restart_check(self, broker: int) -> RestartCheck:
         return restart_check(broker, LiveCluster("c", {broker: None}, {}), {})

@@ -17,7 +17,7 @@ from streaming.cli import run
 from streaming.errors import TableUnavailable
 from streaming.runtime.accounts import Role, Roles, read_tokens, write_tokens
 from streaming.serve.api import requests
-from streaming.serve.api.audit import Outcome
+from streaming.serve.api.audit import ActOutcome
 from streaming.serve.snapshot import read_snapshot
 from streaming.serve.web import page_files
 from tests.control.noted_cluster import plan
@@ -232,7 +232,7 @@ class Slow(Acted):
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Semaphore(0), threading.Event()
 
-    def make_plan(self, *, now_ms: int) -> Outcome:
+    def make_plan(self, *, now_ms: int) -> ActOutcome:
         self.begun.release()
         assert self.go_on.wait(WAIT_S)
         return super().make_plan(now_ms=now_ms)
@@ -256,14 +256,17 @@ def test_an_abort_does_not_wait_for_a_plan_that_is_being_made(served: Served, mo
     monkeypatch.setattr(requests, "TURN_S", 0.05)
     with while_a_plan_is_made(served):
         assert state(served.post("executions/e-1/abort")) == (200, "abort_asked")
-        assert refusal(served.post("plans")) == (503, "another act is not done yet: try again")
+        assert refusal(served.post("plans")) == (503, "another act is still under way: try again in some seconds")
 
 
 def test_acts_that_wait_leave_threads_for_those_who_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each that waits holds a thread: beyond a few it is refused at once. Other acts have places of their own."""
     monkeypatch.setattr(requests, "WAITING_MAX", 1)
     with while_a_plan_is_made(served):
-        assert refusal(served.post("brokers/3/drain")) == (503, "too many acts wait: try again")
+        assert refusal(served.post("brokers/3/drain")) == (
+            503,
+            "too many acts wait for their turn: try again in some seconds",
+        )
         assert served.post("brokers/3/undrain").status_code == 200
 
 

@@ -203,13 +203,19 @@ def test_what_has_not_changed_is_not_sent_again(app: Starlette) -> None:
 @pytest.mark.parametrize(
     ("path", "refused"),
     [
-        ("brokers?form=1", "'form' is no parameter here; allowed are broker, from, to, step, limit, cursor"),
+        (
+            "brokers?form=1",
+            "'form' is not a parameter of this request; allowed are broker, from, to, step, limit, cursor",
+        ),
         ("brokers?limit=0", "limit: 0 is not within 1 to 1000"),
-        ("brokers?limit=1&limit=2", "limit: is given twice"),
+        ("brokers?limit=1&limit=2", "limit: is given twice: give it once"),
         ("brokers?from=yesterday", "from: 'yesterday' is not a whole number"),
-        ("brokers?from=5&to=5", "from: 5 is not before to, 5"),
-        ("decisions?cursor=AAAA", "cursor: is none that this list has given"),
-        ("partitions?step=60000", "topic: is needed with from, to or step"),
+        ("brokers?from=5&to=5", "from: 5 must be earlier than to, which is 5"),
+        (
+            "decisions?cursor=AAAA",
+            "cursor: this list has not given it: send the `next_cursor` of its last page unchanged",
+        ),
+        ("partitions?step=60000", "topic: is missing: a history (from, to, step) is of one topic"),
         (
             "topics?topic=%00",
             r"topic: must be 1 to 249 characters of A-Z a-z 0-9 . _ -; '\x00' in '\x00' is not allowed",
@@ -234,11 +240,15 @@ def test_wrong_parameters_are_named(app: Starlette, path: str, refused: str) -> 
 @pytest.mark.parametrize(
     ("method", "path", "refused"),
     [
-        ("GET", "/api/v1/nothing", "404 there is no path '/api/v1/nothing'; /api/openapi.json lists those of the API"),
-        ("GET", f"/{'a' * 200}", f"404 there is no path '/{'a' * 99}'; /api/openapi.json lists those of the API"),
-        ("DELETE", "/api/v1/brokers", "405 DELETE is not allowed here; allowed are GET, HEAD"),
-        ("PUT", "/api/v1/plans", "405 PUT is not allowed here; allowed are GET, HEAD, POST"),
-        ("POST", "/metrics", "405 POST is not allowed here; allowed are GET, HEAD"),
+        (
+            "GET",
+            "/api/v1/nothing",
+            "404 there is no path '/api/v1/nothing'; /api/openapi.json lists the paths of the API",
+        ),
+        ("GET", f"/{'a' * 200}", f"404 there is no path '/{'a' * 99}'; /api/openapi.json lists the paths of the API"),
+        ("DELETE", "/api/v1/brokers", "405 method DELETE is not allowed for this path; allowed are GET, HEAD"),
+        ("PUT", "/api/v1/plans", "405 method PUT is not allowed for this path; allowed are GET, HEAD, POST"),
+        ("POST", "/metrics", "405 method POST is not allowed for this path; allowed are GET, HEAD"),
     ],
 )
 def test_a_wrong_path_or_method_is_named_with_what_there_is(
@@ -391,10 +401,18 @@ def test_one_group_has_partitions_worst_first_with_members_advice_and_rebalances
 @pytest.mark.parametrize(
     ("path", "query", "expected"),
     [
-        ("groups/partitions", {}, "400 group: is needed"),
-        ("groups/rebalances", {}, "400 group: is needed"),
-        ("groups/partitions", {"group": "none"}, "404 group 'none': is not in the newest windows"),
-        ("groups", {"group": "billing", "partition": 1}, "400 partition: goes with from, to or step alone"),
+        ("groups/partitions", {}, "400 group: is missing, and this request needs it"),
+        ("groups/rebalances", {}, "400 group: is missing, and this request needs it"),
+        (
+            "groups/partitions",
+            {"group": "none"},
+            "404 group 'none' is not in the newest windows: /api/v1/groups lists those that are",
+        ),
+        (
+            "groups",
+            {"group": "billing", "partition": 1},
+            "400 partition: is allowed only together with from, to or step",
+        ),
     ],
 )
 def test_what_a_page_of_a_group_refuses(app: Starlette, path: str, query: dict[str, Any], expected: str) -> None:

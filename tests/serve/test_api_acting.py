@@ -271,13 +271,13 @@ def test_ten_thousand_addresses_are_remembered_and_no_more() -> None:
     from starlette.requests import Request
 
     from streaming.serve.access import sign_in
-    from streaming.serve.api.problems import Problem
+    from streaming.serve.api.problems import ApiProblem
 
     guard = sign_in.SignIn(ServeSettings())
     for number in range(sign_in.ADDRESSES_MAX + 50):
         client = (f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 1)
         scope = {"type": "http", "headers": [(b"authorization", b"Bearer x")], "client": client}
-        with pytest.raises(Problem):
+        with pytest.raises(ApiProblem):
             guard.signed_in(Request(scope), now_ms=NOW_MS)
     assert len(guard._wrong) == sign_in.ADDRESSES_MAX
 

@@ -63,5 +63,5 @@ def test_the_page_has_an_example_of_each_path() -> None:
 
 def test_the_page_names_every_state_of_an_act() -> None:
     source = (PROJECT_ROOT / "streaming/commands/acting.py").read_text()
-    states = set(re.findall(r'Outcome\(\s*"(\w+)"', source)) | {"declined", "failed"}
+    states = set(re.findall(r'ActOutcome\(\s*"(\w+)"', source)) | {"declined", "failed"}
     assert {state for state in states if f"`{state}`" not in PAGE} == set()

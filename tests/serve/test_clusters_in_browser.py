@@ -11,7 +11,7 @@ import uvicorn
 
 from streaming.runtime import accounts
 from streaming.runtime.processes import free_port
-from streaming.serve.cluster_overview import GROUPS_SHOWN, SOUND
+from streaming.serve.api.load import GROUPS_SHOWN, SOUND
 from streaming.serve.run import Server
 from streaming.serve.snapshot import Snapshot
 from streaming.settings import Settings

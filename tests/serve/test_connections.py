@@ -336,7 +336,7 @@ def test_with_files_of_tls_it_speaks_tls_alone(tmp_path: Path, root: str) -> Non
 def test_a_renewed_certificate_is_shown_without_a_restart_and_one_that_can_not_be_used_changes_nothing(
     tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "RENEWAL_LOOK_S", 0)
+    monkeypatch.setattr(connections, "RENEWAL_INTERVAL_S", 0)
     certificate, key = made_key(tmp_path)
     served = Served(tmp_path, root, tls_certificate_file=str(certificate), tls_key_file=str(key))
     with listening(served) as address, capture_logs() as logs:

@@ -27,7 +27,7 @@ from tests.waiting import DEADLINE_S, until
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams look often, so that tests need not wait."""
-    monkeypatch.setattr(events, "LOOK_S", 0.001)
+    monkeypatch.setattr(events, "READ_INTERVAL_S", 0.001)
 
 
 class Now:
@@ -184,7 +184,10 @@ def test_a_stream_that_is_refused_says_when_to_try_again(now: Now, monkeypatch: 
 def test_a_head_is_answered_at_once_and_an_unknown_parameter_is_refused(now: Now) -> None:
     head = ask(now.app, "HEAD", PATH)
     assert (head.status_code, head.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
-    assert refusal(ask(now.app, "GET", f"{PATH}?x=1")) == (400, "'x' is no parameter here; allowed are none")
+    assert refusal(ask(now.app, "GET", f"{PATH}?x=1")) == (
+        400,
+        "'x' is not a parameter of this request; allowed are none",
+    )
 
 
 def test_where_reading_is_signed_in_a_stream_ends_with_the_token(tmp_path: Path, root: str) -> None:

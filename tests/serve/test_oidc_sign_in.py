@@ -176,7 +176,7 @@ def test_a_code_signs_in_once(believing: Believing, issuer: LocalIssuer) -> None
     replay = Person(believing)
     replay.cookies = dict(before)
     assert refusal(replay.asks("GET", CALLBACK, params=given)) == (
-        403, "this sign-in is over: go back to the page and begin again",
+        403, "this sign-in has ended already: go back to the page and begin again",
     )  # fmt: skip
     assert not replay.has_session
     other = Person(believing)
@@ -434,7 +434,7 @@ def test_where_the_issuer_is_away_who_signs_out_learns_what_is_so(believing: Bel
     issuer.statuses["/.well-known/openid-configuration"] = 500
     status, detail = refusal(Person(believing).asks("GET", SIGN_OUT))
     assert (status, detail) == (
-        503, "you are signed out here; the issuer can't be asked now, so you may still be signed in there",
+        503, "you are signed out here; serve can't reach the issuer now, so you may still be signed in there",
     )  # fmt: skip
 
 

@@ -224,7 +224,7 @@ def test_a_dead_issuer_costs_one_line_and_known_keys_hold_for_a_day(believing: B
     with capture_logs() as logs:
         for _ in range(3):
             status, detail = refusal(believing.acts(issuer.token()))
-            assert (status, "keys of serve.oidc_issuer are not known" in detail) == (503, True)
+            assert (status, "serve has no keys of serve.oidc_issuer" in detail) == (503, True)
             believing.clock_ms += ASKED_AGAIN_MS
     assert [row["event"] for row in logs] == ["issuer_unreachable"]
     assert logs[0]["error"] == f"{issuer.url}/keys: answers 500"

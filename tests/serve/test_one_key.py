@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from streaming.runtime.accounts import Role
 from streaming.serve.api import audit
-from streaming.serve.api.audit import Outcome
+from streaming.serve.api.audit import ActOutcome
 from streaming.serve.snapshot import read_snapshot
 from streaming.tables import ensure_table
 from tests.racing import at_once
@@ -30,7 +30,7 @@ class Counted(Acted):
     def __init__(self) -> None:
         self.begun, self.go_on, self.acts = threading.Semaphore(0), threading.Event(), 0
 
-    def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:
+    def undrain(self, broker: int, by: str, *, now_ms: int) -> ActOutcome:
         self.acts += 1
         self.begun.release()
         assert self.go_on.wait(WAIT_S)
@@ -85,7 +85,7 @@ def test_while_an_act_is_done_the_other_serve_refuses_and_has_its_answer_afterwa
 class Killed(Acted):
     """Is killed while it acts."""
 
-    def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:  # noqa: ARG002
+    def undrain(self, broker: int, by: str, *, now_ms: int) -> ActOutcome:  # noqa: ARG002
         raise KeyboardInterrupt
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from streaming.control.intents import note_intent
 from streaming.runtime import accounts
-from streaming.serve.api.audit import Outcome
+from streaming.serve.api.audit import ActOutcome
 from streaming.views.intents import Intent
 from tests.serve.asking import Acted
 from tests.serve.signed import Signed
@@ -32,27 +32,27 @@ class NotedActions(Acted):
 
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def make_plan(self, *, now_ms: int) -> Outcome:
+    def make_plan(self, *, now_ms: int) -> ActOutcome:
         self.asked.append(("plan",))
         return replace(super().make_plan(now_ms=now_ms), fields={"plan_id": PLAN_ID})
 
-    def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+    def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         self.asked.append(("drain", broker, carry_out))
         return replace(super().drain(broker, by, carry_out=carry_out, now_ms=now_ms), status=409)
 
-    def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+    def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         self.asked.append(("add", broker, carry_out))
         return replace(super().add(broker, by, carry_out=carry_out, now_ms=now_ms), fields={"plan_id": PLAN_ID})
 
-    def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:
+    def undrain(self, broker: int, by: str, *, now_ms: int) -> ActOutcome:
         self.asked.append(("undrain", broker))
         return super().undrain(broker, by, now_ms=now_ms)
 
-    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         self.asked.append(("demote", broker, carry_out))
         return super().demote(broker, by, carry_out=carry_out, now_ms=now_ms)
 
-    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         self.asked.append(("undemote", broker, carry_out))
         return super().undemote(broker, by, carry_out=carry_out, now_ms=now_ms)
 

@@ -275,7 +275,7 @@ def test_acts_want_a_session_and_an_unknown_group_is_said_in_words(page: Any, si
     assert page.get_by_text("Bearer").count() == 0, "that is for programs"
     assert page.locator("#view-body table").count() == 0
     page.goto(site.url + "#group=no%2Fsuch")
-    page.get_by_text("group 'no/such': is not in the newest windows").wait_for()
+    page.get_by_text("group 'no/such' is not in the newest windows").wait_for()
 
 
 @pytest.mark.parametrize("address", ["topic=%3Cb%3Ex", "group=no%2Fsuch", "audit"])

@@ -103,7 +103,7 @@ def test_pages_joined_are_the_list(
         len(whole) == 7 * {"{}": 3, "{'broker': 3}": 2, "{'topic': 'payments'}": 1, "{'topic': 'none'}": 0}[str(query)]
     )
     monkeypatch.setattr(movements, "EXECUTIONS_SHOWN", 2)
-    monkeypatch.setattr(movements, "EXECUTIONS_LOOKED_AT", 3)
+    monkeypatch.setattr(movements, "EXECUTIONS_AT_A_TIME", 3)
     monkeypatch.setattr(movements, "MOVEMENTS_TOGETHER", 5)
     assert paged(served, "/api/v1/movements", **query, limit=limit) == whole
 
@@ -118,9 +118,15 @@ def test_a_plan_made_again_after_its_rows_expired_has_its_movements_once(setting
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ({"partition": 1}, "400 topic: is needed with partition"),
-        ({"cursor": "WzEsImUiXQ"}, "400 cursor: is none that this list has given"),
-        ({"cursor": "Wy0xLCJlIiwwXQ"}, "400 cursor: is none that this list has given"),
+        ({"partition": 1}, "400 topic: is missing: a partition is given with its topic"),
+        (
+            {"cursor": "WzEsImUiXQ"},
+            "400 cursor: this list has not given it: send the `next_cursor` of its last page unchanged",
+        ),
+        (
+            {"cursor": "Wy0xLCJlIiwwXQ"},
+            "400 cursor: this list has not given it: send the `next_cursor` of its last page unchanged",
+        ),
     ],
 )
 def test_what_is_refused(settings: Settings, query: dict[str, Any], expected: str) -> None:
@@ -152,7 +158,7 @@ def test_hottest_partitions_of_a_broker_and_of_a_topic(skewed_folder: Path) -> N
     assert largest[-1]["topic"] == "topic-C"
     assert items(get(now, "/api/v1/partitions", order="bytes_out"))[-1]["topic"] == "topic-C", "unknown comes last"
     refused = get(now, "/api/v1/partitions", topic="topic-A", partition=0, step=60_000, order="size")
-    assert problem(refused) == "400 order: does not go with from, to or step"
+    assert problem(refused) == "400 order: is not allowed together with from, to or step"
 
 
 def test_groups_that_read_a_topic(skewed_folder: Path) -> None:

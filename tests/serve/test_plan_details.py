@@ -64,7 +64,7 @@ def test_the_beginning_of_an_id_names_a_plan_if_no_other_begins_so(served: Serve
         status, detail = refusal(served.get(f"/api/v1/plans/{twice}{path}"))
         assert (status, f"the ids of {firsts.count(twice)} plans begin so" in detail) == (404, True), detail
         unknown = served.get(f"/api/v1/plans/{ids[0][:11]}-{path}")
-        assert refusal(unknown) == (404, f"plan '{ids[0][:11]}-': is unknown")
+        assert refusal(unknown) == (404, f"plan '{ids[0][:11]}-' is unknown: /api/v1/plans lists those that are stored")
 
 
 def test_a_plan_waits_until_it_is_approved_or_too_old(founded: tuple[Served, str], tmp_path: Path) -> None:

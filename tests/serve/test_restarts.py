@@ -11,8 +11,8 @@ from streaming.commands.acting import JournalActions
 from streaming.control.rolls import RollJournal
 from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.runtime.accounts import Role
-from streaming.serve.api.problems import Problem
-from streaming.serve.api.restarts import AGE_MAX_MS, KNOWN_MAX, RestartChecks
+from streaming.serve.api.problems import ApiProblem
+from streaming.serve.api.read_sources import AGE_MAX_MS, KNOWN_MAX, RestartChecks
 from streaming.serve.snapshot import read_snapshot
 from tests.serve.asking import Acted, app_of, ask
 from tests.serve.served import Served
@@ -90,7 +90,7 @@ def test_a_look_is_used_for_some_seconds_and_few_are_kept() -> None:
     checks.of(1)
     assert acts.looked[-1] == 1
     acts.fails = ClusterUnreachable("no answer")
-    with pytest.raises(Problem):
+    with pytest.raises(ApiProblem):
         checks.of(2_000)
 
 

@@ -18,8 +18,8 @@ from streaming.commands.reloading import RunSettings, SettingsSource
 from streaming.runtime.accounts import Role, Roles, new_token, new_user, read_tokens, read_users, write_tokens
 from streaming.runtime.accounts import write_users as write_users_file
 from streaming.serve.access.sign_in import identity_of
-from streaming.serve.cluster_router import ClusterRouter
 from streaming.serve.snapshot import read_snapshot
+from streaming.serve.web import ClusterRouter
 from streaming.settings import ServeSettings, Settings
 from streaming.tables import read
 from tests.serve.asking import BASE_URL

@@ -143,7 +143,7 @@ def test_an_unknown_decision_and_that_of_another_cluster_are_not_there(synthetic
     for decision_id in (other, "test-7", "it's"):
         answer = get(app, "/api/v1/decisions/seen", decision_id=decision_id)
         assert (answer.status_code, answer.json()["detail"].endswith("is unknown")) == (404, True)
-    assert get(app, "/api/v1/decisions/seen").json()["detail"] == "decision_id: is needed"
+    assert get(app, "/api/v1/decisions/seen").json()["detail"] == "decision_id: is missing, and this request needs it"
 
 
 @pytest.mark.parametrize(

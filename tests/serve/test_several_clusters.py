@@ -20,13 +20,12 @@ from assignor_core.skew import skew_of
 from streaming.runtime import processes
 from streaming.runtime.accounts import Role, new_token, write_tokens
 from streaming.runtime.processes import free_port
-from streaming.serve.cluster_overview import overview
-from streaming.serve.cluster_router import ClusterRouter, build_shared_app
+from streaming.serve.api.load import overview
 from streaming.serve.families import FAMILIES
 from streaming.serve.metrics import Exposition, ExpositionOfAll
 from streaming.serve.run import ClusterParts
 from streaming.serve.snapshot import Snapshot, SnapshotReader, read_snapshot
-from streaming.serve.web import Door, build_app
+from streaming.serve.web import ClusterRouter, Door, build_app, build_shared_app
 from streaming.settings import Settings
 from streaming.views.group_ranking import GroupPart
 from tests.serve.asking import Acted, app_of, ask, get

@@ -18,7 +18,7 @@ from streaming.commands.options import (
     settings_of_clusters,
     settings_options,
 )
-from streaming.commands.places import check_places
+from streaming.commands.reloading import check_places
 from streaming.config import Effective, load_clusters, load_effective
 from streaming.control.policies import planner_policy
 from streaming.errors import RefusedForSafety, SettingsRefused, UsageProblem

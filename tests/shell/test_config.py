@@ -15,10 +15,9 @@ from pydantic import SecretStr
 from streaming.cli import run
 from streaming.commands.config import config
 from streaming.commands.options import in_use, settings_options
-from streaming.config import flatten, load_effective
+from streaming.config import GONE, flatten, load_effective
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
-from streaming.settings.hints import GONE
 from streaming.settings.reference import reference
 
 REFERENCE = Path(__file__).resolve().parents[2] / "conf" / "reference.yaml"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from streaming.cluster.permissions import (
-    NEEDS,
+    RIGHTS,
     ROLES,
     Level,
     Missing,
-    Need,
-    Resource,
+    Right,
+    RightScope,
     level_reached,
 )
 from streaming.commands.check import level_finding, permissions_finding
@@ -22,9 +22,9 @@ from tests.waiting import DEADLINE_S
 
 SCRIPT = PROJECT_ROOT / "deploy" / "acls" / "grant.sh"
 NAMES = {
-    Resource.CLUSTER: ("--cluster",), Resource.TOPICS: ("--topic *",), Resource.GROUPS: ("--group *",),
-    Resource.INPUT_TOPICS: ("--topic rebalancer.byte-rate", "--topic rebalancer.consumer-lag"),
-    Resource.FOREIGN_TOPICS: ("--topic agents",),
+    RightScope.CLUSTER: ("--cluster",), RightScope.TOPICS: ("--topic *",), RightScope.GROUPS: ("--group *",),
+    RightScope.INPUT_TOPICS: ("--topic rebalancer.byte-rate", "--topic rebalancer.consumer-lag"),
+    RightScope.FOREIGN_TOPICS: ("--topic agents",),
 }  # fmt: skip
 OPERATIONS = {"Describe": "DESCRIBE", "DescribeConfigs": "DESCRIBE_CONFIGS", "Alter": "ALTER",
               "AlterConfigs": "ALTER_CONFIGS", "Create": "CREATE", "Write": "WRITE", "Read": "READ"}  # fmt: skip
@@ -33,25 +33,25 @@ OPERATIONS = {"Describe": "DESCRIBE", "DescribeConfigs": "DESCRIBE_CONFIGS", "Al
 def lacking(level: Level) -> list[Missing]:
     """What a user lacks who has the rights of all levels below `level`."""
     levels = list(Level)
-    return [Missing(need, need.resource) for need in NEEDS if levels.index(need.level) >= levels.index(level)]
+    return [Missing(right, right.scope) for right in RIGHTS if levels.index(right.level) >= levels.index(level)]
 
 
 def rights_of(level: Level) -> str:
     """The cell of the page: what the level adds to those before it."""
     parts: dict[str, list[str]] = {}
-    for need in NEEDS:
-        if need.level is level:
-            row = parts.setdefault(f"{need.role}: {{}} on {need.resource}", [])
-            row.append(next(name for name, kafka in OPERATIONS.items() if kafka == need.operation))
+    for right in RIGHTS:
+        if right.level is level:
+            row = parts.setdefault(f"{right.role}: {{}} on {right.scope}", [])
+            row.append(next(name for name, kafka in OPERATIONS.items() if kafka == right.operation))
     return "; ".join(text.format(", ".join(operations)) for text, operations in parts.items())
 
 
 def test_each_level_adds_rights() -> None:
-    assert {need.level for need in NEEDS} == set(Level)
+    assert {right.level for right in RIGHTS} == set(Level)
 
 
 def test_a_role_needs_no_right_twice() -> None:
-    rows = [(need.role, need.resource, need.operation) for need in NEEDS]
+    rows = [(right.role, right.scope, right.operation) for right in RIGHTS]
     assert len(set(rows)) == len(rows)
 
 
@@ -68,7 +68,7 @@ def test_check_shows_the_level_that_is_reached_and_what_brings_the_next(level: L
     place = levels.index(level)
     assert reached.level == (levels[place - 1] if place else None)
     assert reached.next_level is level
-    assert {row.need for row in reached.missing} == {need for need in NEEDS if need.level is level}
+    assert {row.right for row in reached.missing} == {right for right in RIGHTS if right.level is level}
     finding = level_finding(lacking(level), ROLES, mode="propose")
     assert finding.passed == (place > 0)
     assert finding.detail.startswith(f"{levels[place - 1] if place else 'none'}; {level} needs ")
@@ -89,7 +89,7 @@ def test_mode_apply_needs_the_last_level() -> None:
 
 @pytest.mark.parametrize("level", list(Level))
 def test_who_wants_a_level_only_needs_what_it_needs(level: Level) -> None:
-    above = [row for row in lacking(Level.LAG) if not level.includes(row.need.level)]
+    above = [row for row in lacking(Level.LAG) if not level.includes(row.right.level)]
     assert level_finding(above, ROLES, mode="propose", wanted=level).passed
     if level is not Level.EXECUTE:
         assert not level_finding(lacking(level), ROLES, mode="propose", wanted=level).passed
@@ -97,8 +97,8 @@ def test_who_wants_a_level_only_needs_what_it_needs(level: Level) -> None:
 
 
 def test_a_right_is_named_once_though_two_roles_need_it() -> None:
-    needs = [Need(role, Resource.CLUSTER, "DESCRIBE", "log dirs", Level.LOAD) for role in ("collect", "control")]
-    reached = level_reached([Missing(need, "cluster") for need in needs], ROLES)
+    needs = [Right(role, RightScope.CLUSTER, "DESCRIBE", "log dirs", Level.LOAD) for role in ("collect", "control")]
+    reached = level_reached([Missing(right, "cluster") for right in needs], ROLES)
     assert str(reached) == "lag; load needs DESCRIBE on cluster (log dirs)"
 
 
@@ -113,7 +113,7 @@ def granted(folder: Path, role: str, **environment: str) -> "subprocess.Complete
 
 
 def rows_of(calls: Sequence[str]) -> set[tuple[str, str]]:
-    """(Resource as the tool takes it, operation) of each grant."""
+    """(RightScope as the tool takes it, operation) of each grant."""
     rows = set()
     for call in calls:
         words = call.split()
@@ -131,16 +131,16 @@ def rows_of(calls: Sequence[str]) -> set[tuple[str, str]]:
 def test_the_script_grants_up_to_a_level_and_no_more(role: str, level: Level, tmp_path: Path) -> None:
     levels = list(Level)
     wanted = {
-        (name, need.operation)
-        for need in NEEDS
-        if role in (need.role, "all") and levels.index(need.level) <= levels.index(level)
-        for name in NAMES[need.resource]
+        (name, right.operation)
+        for right in RIGHTS
+        if role in (right.role, "all") and levels.index(right.level) <= levels.index(level)
+        for name in NAMES[right.scope]
     }
     assert rows_of(granted(tmp_path, role, LEVEL=level).stdout.splitlines()) == wanted
 
 
 def test_without_a_level_the_script_grants_all_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
-    everything = {(name, need.operation) for need in NEEDS for name in NAMES[need.resource]}
+    everything = {(name, right.operation) for right in RIGHTS for name in NAMES[right.scope]}
     assert rows_of(granted(tmp_path, "all").stdout.splitlines()) == everything
     answer = granted(tmp_path, "all", LEVEL="everything")
     assert (answer.returncode, answer.stdout) == (2, "")

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from streaming.cluster.tokens import FileTokens, KeptTokens, Token
-from streaming.collect.look import BROKERS_AT_A_TIME, SampleState
+from streaming.collect.sample import BROKERS_AT_A_TIME, SampleState
 from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.settings import KafkaSettings
 

@@ -20,7 +20,7 @@ from streaming import tables
 from streaming.cli import run
 from streaming.commands import lifecycle
 from streaming.commands.apply import _plan_of_file, _propose_again, apply
-from streaming.control.records import ExecutionRecord
+from streaming.control.journal import ExecutionRecord
 from streaming.control.wiring import journal_of
 from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.settings import Settings

@@ -53,7 +53,7 @@ class Rolled:
         monkeypatch.setattr(roll_module._Session, "opened", self.opened)
         monkeypatch.setattr(roll_module._Session, "in_sync_min", lambda *_: {"t": 2, "single": 1, "alone": 1})
         monkeypatch.setattr(roll_module, "RestartCommand", self.command)
-        monkeypatch.setattr("streaming.cluster.broker_hosts.quorum_leader", lambda _admin: 2)
+        monkeypatch.setattr("streaming.cluster.admin.quorum_leader", lambda _admin: 2)
         monkeypatch.setattr("streaming.cluster.permissions.check_may_execute", lambda _admin: None)
         monkeypatch.setattr("streaming.commands.demotion.reorder", self.reorder)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.runtime.settings_file import SettingsFile
+from streaming.commands.reloading import SettingsFile
 
 
 @pytest.fixture

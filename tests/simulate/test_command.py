@@ -7,7 +7,7 @@ import pytest
 
 from assignor_core.group.simulation import simulate
 from streaming import cli
-from streaming.simulate.load import load_scenarios
+from streaming.simulate.scenario_file import load_scenarios
 from streaming.simulate.timeline import timeline_of
 from tests.core.group.scenarios import random_scenario
 from tests.simulate.test_files import SHIPPED, SMALL, written

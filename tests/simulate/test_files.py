@@ -9,8 +9,7 @@ from assignor_core.group.consumer_protocol.messages import ConsumerGroupConfig
 from assignor_core.group.scenario import Crash, Start, Stop
 from assignor_core.group.simulation import Run, simulate
 from streaming.errors import UsageProblem
-from streaming.simulate.load import load_scenarios
-from streaming.simulate.scenario_file import EventSection
+from streaming.simulate.scenario_file import EventSection, load_scenarios
 from tests.core.group.invariants import violations
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "conf" / "scenarios").glob("*.yaml"))

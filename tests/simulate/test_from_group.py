@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from streaming import cli
-from streaming.simulate.load import load_scenarios
+from streaming.simulate.scenario_file import load_scenarios
 from tests.simulate.group_windows import member, window
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from assignor_core.group.events import GroupEvent, GroupLook, group_events
+from assignor_core.group.events import GroupEvent, GroupSample, group_events
 from streaming import tables
 from streaming.contract import GROUP_LAG
 from streaming.tables.definitions import row_schema
 from streaming.tables.reader import with_texts_once
-from streaming.views.group_history import LOOK_COLUMNS, NewestGroupSamples, look_of
+from streaming.views.group_history import SAMPLE_COLUMNS, NewestGroupSamples, sample_of
 from tests.simulate.group_windows import START_MS, WINDOW_MS, member
 
 GROUPS = ("a", "b", "c", "d-é", "E", "f")
@@ -33,17 +33,17 @@ Row = dict[str, Any]
 def encoded(rows: list[Row]) -> pa.Table:
     """As `TableReader.encoded` has them."""
     schema = row_schema(GROUP_LAG)
-    plain = pa.schema([schema.field(name) for name in LOOK_COLUMNS])
+    plain = pa.schema([schema.field(name) for name in SAMPLE_COLUMNS])
     return pa.Table.from_pylist(rows, schema=plain).cast(with_texts_once(plain)).unify_dictionaries().combine_chunks()
 
 
-def row_by_row(looks: dict[str, GroupLook], rows: list[Row], start_ms: int) -> list[tuple[str, GroupEvent]]:
+def row_by_row(looks: dict[str, GroupSample], rows: list[Row], start_ms: int) -> list[tuple[str, GroupEvent]]:
     """Events of one window; `looks` becomes what was seen in it."""
     for group in [group for group, look in looks.items() if look.at_ms < start_ms - LOOK_BACK_MS]:
         del looks[group]
     events = []
     for group, listed in groupby(sorted(rows, key=lambda row: row["group_id"]), key=lambda row: row["group_id"]):
-        look = look_of(list(listed))
+        look = sample_of(list(listed))
         if not look.is_blind:
             before, looks[group] = looks.get(group), look
             events += [(group, event) for event in (group_events([before, look]) if before else ())]
@@ -102,7 +102,7 @@ class Fleet:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
 def test_events_are_those_of_a_comparison_row_by_row(seed: int) -> None:
-    fleet, looks, seen, found = Fleet(seed), dict[str, GroupLook](), NewestGroupSamples.empty(), 0
+    fleet, looks, seen, found = Fleet(seed), dict[str, GroupSample](), NewestGroupSamples.empty(), 0
     for number in range(15):
         rows, start_ms = fleet.window(number), START_MS + number * WINDOW_MS
         expected = row_by_row(looks, rows, start_ms)
@@ -110,7 +110,7 @@ def test_events_are_those_of_a_comparison_row_by_row(seed: int) -> None:
         events = [(group, event) for group, *pair in samples.changed_since(before) for event in group_events(pair)]
         seen = samples.and_unseen(before)
         assert events == expected, number
-        kept = dict(zip(seen.groups.to_pylist(), seen.looks(np.arange(len(seen.groups))), strict=True))
+        kept = dict(zip(seen.groups.to_pylist(), seen.samples(np.arange(len(seen.groups))), strict=True))
         assert kept == looks, number
         found += len(events)
     assert found > 5

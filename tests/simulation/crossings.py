@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.control import looks, run, wiring
+from streaming.control import cluster_snapshot, run, wiring
 from streaming.control.lease import Lease
 from streaming.settings import Settings
 from tests.simulation.clusters import CLUSTERS, NOTHING_CROSSES, ROOT, run_clusters_story
@@ -85,7 +85,7 @@ CROSSINGS = (
     ),
     Crossing("one lease is asked for all clusters", "11", Lease, "check", _asks_first_lease, 1),
     Crossing("one client executes for all clusters", "11", run, "executors_of", _of_first_client, 1),
-    Crossing("one client is looked at for all clusters", "11", looks, "ClusterView", _made_once, 1),
+    Crossing("one client is read for all clusters", "11", cluster_snapshot, "ClusterSnapshot", _made_once, 1),
     Crossing("windows of one cluster are stored for all", "11", run, "ClosedWindows", _made_once, 5),
     Crossing("one decider decides for all clusters", "11", run, "decider_of", _made_once, 1),
     Crossing("rates of throttles are those of another cluster", "11", wiring, "rates_of", _made_once, 1),

@@ -23,12 +23,12 @@ from streaming.control import (
     absences,
     automatic,
     cluster_marker,
+    cluster_snapshot,
     disk_room,
     executor,
     late_requests,
     log_dir_moves,
     log_dir_throttle,
-    looks,
     replica_moves,
     run,
     sweeping,
@@ -248,8 +248,11 @@ PLANTED = (
     Planted("caps are not kept", "7", replica_moves, "limits", _uncapped, 3),
     Planted("replicas are asked for in another order", "4", reconcile, "_target", _reversed_target, 3),
     Planted("a foreign reassignment is taken for ours", "3", progress, "_progress", _foreign_as_ours, 45),
-    Planted("an abort cancels everybody's", "3", looks.Look, "moving", _cancels_all, 3),
-    Planted("an abort cancels nothing", "6", looks.Look, "moving", lambda _: property(lambda _look: []), 3),
+    Planted("an abort cancels everybody's", "3", cluster_snapshot.ExecutionSnapshot, "moving", _cancels_all, 3),
+    Planted(
+        "an abort cancels nothing", "6", cluster_snapshot.ExecutionSnapshot, "moving",
+        lambda _: property(lambda _snapshot: []), 3,
+    ),
     Planted("done is said while partitions move", "6", replica_moves, "next_step", _done_while_moving, 3),
     Planted("racks are ignored on the way", "2", progress, "rack_count", _no_rack, 17),
     Planted("a request without an answer ends control", "6", run, "RETRIED_ERRORS", lambda _: (), 2),
@@ -266,7 +269,7 @@ PLANTED = (
         "a move ends before its replicas are in sync", "2 replicas in sync", controller, "_complete", _ends_at_once, 17
     ),
     Planted(
-        "rates that others remove are not set again", "7 what copies has its rate", throttled_brokers.RateLooks,
+        "rates that others remove are not set again", "7 what copies has its rate", throttled_brokers.RateReads,
         "lost", lambda _: lambda *_, **__: set(), 85, story=partial(run_story, altered=SLOW_COPIES),
     ),
     Planted(
@@ -295,7 +298,9 @@ PLANTED = (
         "the cluster's id is not compared", "4", requests, "cluster_mismatch", _same_cluster, 8,
         also=((executor, "another_cluster", _same_cluster),),
     ),
-    Planted("topics' ids are not compared", "4", looks, "topics_made_again", lambda _: lambda _ids, _live: (), 8),
+    Planted(
+        "topics' ids are not compared", "4", cluster_snapshot, "topics_made_again", lambda _: lambda _ids, _live: (), 8
+    ),
     Planted("the lease's row is not read again", "5", Lease, "check", _only_the_clock, 15),
     Planted(
         "mode apply plans at once after each execution that it gives up", "6", GivenUp, "reason",
@@ -307,7 +312,7 @@ PLANTED = (
         "loads of hidden topics count", "8 no broker is made worse than the plan said", load_planning,
         "partition_loads", _with_hidden_topics, 5777,
     ),
-    Planted("late requests are not looked for", "6", late_requests.LateRequests, "_look", _nothing_late, 83),
+    Planted("late requests are not checked for", "6", late_requests.LateRequests, "_check", _nothing_late, 83),
     Planted(
         "plans rest on the load of other partitions",
         "8 no broker is made worse than the plan said",
@@ -337,11 +342,11 @@ PLANTED = (
         lambda _: lambda _self: True, 4, story=run_folder_story,
     ),
     Planted(
-        "a slow turn does not look at the markers again", "5 one folder at a time", cluster_marker.ClusterMarker,
+        "a slow turn does not read the markers again", "5 one folder at a time", cluster_marker.ClusterMarker,
         "_before_change", lambda _: lambda _self: None, 795, story=run_folder_story,
     ),
     Planted(
-        "a broker that is back is emptied all the same", "4 a broker that is back is not emptied", looks,
+        "a broker that is back is emptied all the same", "4 a broker that is back is not emptied", cluster_snapshot,
         "replaced_broker_back", lambda _: lambda *_: None, 2, story=run_relief_story,
     ),
     Planted(

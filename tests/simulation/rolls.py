@@ -38,11 +38,11 @@ TOPIC = "t"
 RACKS = 5
 REPLICAS = 3
 BYTES_IN_PER_SEC = 500_000
-LOOK_INTERVAL_MS = 1_000
+READ_INTERVAL_MS = 1_000
 METADATA_AGE_MAX_MS = 3_000
 TURNS_MAX_PER_BROKER = 2_000
 SECOND_MS = 1_000
-SEEN_AFTER_MS = SESSION_TIMEOUT_MS + METADATA_AGE_MAX_MS + 2 * LOOK_INTERVAL_MS
+SEEN_AFTER_MS = SESSION_TIMEOUT_MS + METADATA_AGE_MAX_MS + 2 * READ_INTERVAL_MS
 """Time after a crash from which each look shows what the crash has brought about, ms."""
 
 
@@ -119,7 +119,7 @@ class RollStory:
         """Let a second pass, and look at what is never to happen."""
         if self.crashes and self.crashed is None and self.random.random() < 0.01:
             self._crash()
-        self.cluster.advance(LOOK_INTERVAL_MS)
+        self.cluster.advance(READ_INTERVAL_MS)
         brokers = self.cluster.contents.brokers
         kept = self.needed + (0 if self.crashes else self.margin)
         behind = set[int]()

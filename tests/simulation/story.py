@@ -13,8 +13,8 @@ from typing import Protocol, TypeVar
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
-from streaming.control.late_requests import LOOKS_AFTER_MS
-from streaming.control.run import ENDED_LOOK_INTERVAL_MS
+from streaming.control.late_requests import CHECKS_AFTER_MS
+from streaming.control.run import ENDED_READ_INTERVAL_MS
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.simulated_cluster import Fate, Fault, PlannedFault, SimulatedCluster, random_cluster, random_faults
@@ -33,9 +33,9 @@ FAULTS_MS = 150_000
 DEADLINE_MS = 300_000
 TIGHT_DEADLINES_MS = (60_000, 120_000, DEADLINE_MS)
 """One of these where disks are tight."""
-LATE_WORK_MS = LOOKS_AFTER_MS[-1] + 60_000
+LATE_WORK_MS = CHECKS_AFTER_MS[-1] + 60_000
 """How long after its end control cares for an execution."""
-LATE_WORK_MADE_MS = LOOKS_AFTER_MS[1] + 60_000
+LATE_WORK_MADE_MS = CHECKS_AFTER_MS[1] + 60_000
 """After this time, two looks, nothing new comes late: requests are at most LATE_MAX_MS late, and faults have ended."""
 WATCHED_TO_THE_END = 4
 """One of so many stories goes on until the last look even where nothing is left."""
@@ -43,7 +43,7 @@ BOUND_MS = DEADLINE_MS + 600_000
 """How long after the faults an execution may go on: its deadline, and room for pauses and sweeping."""
 RATES_BACK_MS = 60_000
 """After this time without faults every broker that copies has its rate again."""
-STRAYS_MS = 2 * ENDED_LOOK_INTERVAL_MS
+STRAYS_MS = 2 * ENDED_READ_INTERVAL_MS
 """After this time control has removed what an execution left that the tables no longer know."""
 LOOK_MS = 10_000
 WINDOW_MS = 60_000

@@ -87,8 +87,8 @@ def test_controls_of_two_clusters_share_nothing_that_changes() -> None:
         (run, "Sweeper", "Sweeper"),
         (run, "absences_of", "Absences"),
         (run, "AutomaticPlans", "AutomaticPlans"),
-        (lease, "LookAge", "LookAge"),
-        (wiring, "DiskLooks", "DiskLooks"),
+        (lease, "SnapshotAge", "SnapshotAge"),
+        (wiring, "DiskAnswers", "DiskAnswers"),
     ],
 )
 def test_what_two_clusters_share_by_mistake_is_seen(where: Any, name: str, shown: str) -> None:

@@ -23,7 +23,7 @@ from assignor_core.live import PartitionKey, ReplicaKey, replica_name
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.throttles import LOG_DIR_RATE, is_tagged
 from streaming.control.policies import limits
-from streaming.control.throttled_brokers import RATE_LOOK_INTERVAL_MS
+from streaming.control.throttled_brokers import RATE_READ_INTERVAL_MS
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.simulated_cluster import (
@@ -175,7 +175,7 @@ class WithinMonitor(Monitor):
             self.breaks("7 caps hold", f"{per_broker.total()} in flight, {caps.movements_in_flight_max} allowed")
         if max(per_broker.values(), default=0) > caps.movements_per_broker_max:
             self.breaks("7 caps hold", f"{per_broker} by broker, {caps.movements_per_broker_max} allowed")
-        unseen = self.person.removed_since(self.world.cluster.now_ms - RATE_LOOK_INTERVAL_MS) if self.person else set()
+        unseen = self.person.removed_since(self.world.cluster.now_ms - RATE_READ_INTERVAL_MS) if self.person else set()
         for broker in sorted({broker for broker, _ in begun} - contents.log_dir_rates.keys() - unseen):
             self.breaks("7 nothing copies unthrottled", f"{who.name}: broker {broker} has no rate")
         if self._looked_at_disks_ms.get(who.name) == self.world.cluster.now_ms:

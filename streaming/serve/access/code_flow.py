@@ -29,7 +29,7 @@ from streaming.serve.access.issuer import Description, IssuerTokens, IssuerUnrea
 from streaming.serve.access.sessions import is_secure, set_session_cookie
 from streaming.serve.access.sign_in import Identity, SignIn, TokenRefused, address_of, identity_of, why_no_role
 from streaming.serve.access.signing import OF_ADDRESS_MAX, TOO_MANY, Attempts, network_of
-from streaming.serve.api.problems import Problem
+from streaming.serve.api.problems import ApiProblem
 from streaming.serve.api.requests import TRY_AGAIN, Turns
 
 NOT_KEPT = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
@@ -48,7 +48,7 @@ ID_TYPES = (None, "jwt")
 BEGIN_AGAIN = "go back to the page and begin again"
 PATH = "/oidc/sign-out"
 ENDPOINT = "end_session_endpoint"
-STILL_THERE = "you are signed out here; the issuer can't be asked now, so you may still be signed in there"
+STILL_THERE = "you are signed out here; serve can't reach the issuer now, so you may still be signed in there"
 
 
 def to_issuer(endpoint: str, asked: Mapping[str, str]) -> RedirectResponse:
@@ -85,7 +85,7 @@ class CodeFlow:
         """Send the browser to the issuer; `return_to` is the path of serve that is shown afterwards."""
         return_to = request.query_params.get("return_to", "/")
         if not OWN_PATH.fullmatch(return_to):
-            raise Problem(400, "return_to: must be a path of serve, like /")
+            raise ApiProblem(400, "return_to: must be a path of serve, like /")
         description = await self._tokens.description(self._clock)
         try:
             endpoint = description.endpoint("authorization_endpoint")
@@ -105,14 +105,14 @@ class CodeFlow:
         return answer
 
     async def finish(self, request: Request) -> Response:
-        """Begin a session for whom the issuer names. Raises Problem 400, 401, 403, 429, 503."""
+        """Begin a session for whom the issuer names. Raises ApiProblem 400, 401, 403, 429, 503."""
         secret, return_to = _begun(request)
         if not _equal(request.query_params.get("state", ""), derived(secret, "state")):
-            raise Problem(403, f"this sign-in did not begin in this browser: {BEGIN_AGAIN}")
+            raise ApiProblem(403, f"this sign-in did not begin in this browser: {BEGIN_AGAIN}")
         try:
             identity = await self._identity(request, secret)
             answer = self._signed_in(request, identity, return_to)
-        except Problem as problem:
+        except ApiProblem as problem:
             problem.headers = {**(problem.headers or {}), "Set-Cookie": _without_cookie(request), **NOT_KEPT}
             raise
         answer.headers.append("Set-Cookie", _without_cookie(request))
@@ -121,7 +121,7 @@ class CodeFlow:
     async def _identity(self, request: Request, secret: str) -> Identity:
         network, now_ms = network_of(address_of(request)), self._clock()
         if not self._attempts.take(network, now_ms=now_ms):
-            raise Problem(429, "too many sign-ins: try again later", headers=TOO_MANY)
+            raise ApiProblem(429, "too many sign-ins from this address: try again later", headers=TOO_MANY)
         code = self._code(request)
         self._use_once(secret)
         with self._turns.place():
@@ -137,7 +137,7 @@ class CodeFlow:
             identity = identity_of(claims, self._settings)
         except TokenRefused as error:
             log.warning("sign_in_refused", remote_address=address_of(request), reason=str(error))
-            raise Problem(401, f"the ID token of the issuer does not hold: {error}") from None
+            raise ApiProblem(401, f"the ID token of the issuer is not valid: {error}") from None
         self._attempts.give_back(network, taken_ms=now_ms)
         self._failure = None
         return identity
@@ -146,21 +146,21 @@ class CodeFlow:
         given = request.query_params
         # RFC 9207: the answer of another issuer must not be taken for that of this one.
         if given.get("iss", self._settings.oidc_issuer) != self._settings.oidc_issuer:
-            raise Problem(403, f"the answer is of another issuer: {BEGIN_AGAIN}")
+            raise ApiProblem(403, f"the answer comes from another issuer: {BEGIN_AGAIN}")
         error = given.get("error")
         if error is not None:
             shown = error if ERROR_CODE.fullmatch(error) else "with an error that is none"
             log.warning("sign_in_refused", remote_address=address_of(request), reason=f"the issuer: {shown}")
-            raise Problem(403, f"the issuer refuses the sign-in: {shown}")
+            raise ApiProblem(403, f"the issuer refuses the sign-in: {shown}")
         code = given.get("code", "")
         if not CODE.fullmatch(code):
-            raise Problem(400, f"code: is missing or none: {BEGIN_AGAIN}")
+            raise ApiProblem(400, f"code: is missing or malformed: {BEGIN_AGAIN}")
         return code
 
     def _use_once(self, secret: str) -> None:
         key = derived(secret, "used")
         if key in self._used:
-            raise Problem(403, f"this sign-in is over: {BEGIN_AGAIN}")
+            raise ApiProblem(403, f"this sign-in has ended already: {BEGIN_AGAIN}")
         self._used[key] = None
         if len(self._used) > USED_MAX:
             self._used.popitem(last=False)
@@ -177,11 +177,11 @@ class CodeFlow:
             if isinstance(error, IssuerUnreachable) and error.status in (400, 401, 403):
                 log.warning("sign_in_refused", remote_address=address_of(request), reason=str(error))
                 detail = f"the issuer does not take the code; are client id and secret right? Else {BEGIN_AGAIN}"
-                raise Problem(403, detail) from None
+                raise ApiProblem(403, detail) from None
             raise self._unreachable(error) from None
         id_token = answer.get("id_token")
         if not isinstance(id_token, str):
-            raise Problem(401, "the answer of the issuer has no ID token")
+            raise ApiProblem(401, f"the answer of the issuer has no ID token: {BEGIN_AGAIN}")
         return id_token
 
     def _client_login(self, description: Description, form: dict[str, str]) -> dict[str, Any]:
@@ -195,17 +195,19 @@ class CodeFlow:
             return {"data": form, "auth": (quote_plus(self._client_id), quote_plus(own))}
         return {"data": {**form, "client_id": self._client_id, "client_secret": own}}
 
-    def _unreachable(self, error: Exception) -> Problem:
+    def _unreachable(self, error: Exception) -> ApiProblem:
         if self._failure != str(error):  # once: whoever asks could fill the log
             log.warning("issuer_unreachable", error=str(error))
         self._failure = str(error)
-        return Problem(503, "the issuer can't be asked now: see the log of serve", headers=TRY_AGAIN)
+        return ApiProblem(
+            503, "serve can't reach the issuer now: see the log of serve, then sign in again", headers=TRY_AGAIN
+        )
 
     def _signed_in(self, request: Request, identity: Identity, return_to: str) -> Response:
         if not identity.roles:
             self._sessions.end_of_subject(identity.subject)
             log.warning("no_role", actor=identity.name, signed_in_by=identity.signed_in_by)
-            raise Problem(403, why_no_role(identity, self._settings))
+            raise ApiProblem(403, why_no_role(identity, self._settings))
         # As with a password: always a new id, and an end to the one before.
         self._sessions.end(request)
         secret, session = self._sessions.begin_of_subject(
@@ -236,14 +238,14 @@ def flow_cookie(request: Request) -> str:
 
 
 def _begun(request: Request) -> tuple[str, str]:
-    """(Secret, path to show) of the cookie; raises Problem 403 where there is none."""
+    """(Secret, path to show) of the cookie; raises ApiProblem 403 where there is none."""
     secret, _, packed = request.cookies.get(flow_cookie(request), "").partition(".")
     try:
         return_to = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)).decode("ascii")
     except ValueError:
         return_to = ""
     if not SECRET.fullmatch(secret) or not OWN_PATH.fullmatch(return_to):
-        raise Problem(403, f"no sign-in began in this browser within {LIFE_S // 60} minutes: {BEGIN_AGAIN}")
+        raise ApiProblem(403, f"no sign-in began in this browser within {LIFE_S // 60} minutes: {BEGIN_AGAIN}")
     return secret, return_to
 
 
@@ -276,14 +278,14 @@ class SignOut:
     async def leave(self, request: Request) -> Response:
         """Send the browser to the issuer, which sends it back to the page; without such an issuer to the page at once.
 
-        Raises Problem 503 where the issuer is not known now.
+        Raises ApiProblem 503 where the issuer is not known now.
         """
         try:
             description = await self._tokens.description(self._clock)
             if ENDPOINT not in description.members:
                 return RedirectResponse("/", 303, NOT_KEPT)
             endpoint = description.endpoint(ENDPOINT)
-        except (Problem, IssuerUnreachable):
-            raise Problem(503, STILL_THERE, headers=TRY_AGAIN) from None
+        except (ApiProblem, IssuerUnreachable):
+            raise ApiProblem(503, STILL_THERE, headers=TRY_AGAIN) from None
         asked = {"client_id": self._client_id, "post_logout_redirect_uri": url_here(request, "/")}
         return to_issuer(endpoint, asked)

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from streaming.errors import RebalancerError
 from streaming.runtime.http_answers import HTTP_ERRORS
 from streaming.serve.access.sign_in import TokenRefused, bearer_jwt
-from streaming.serve.api.problems import Problem
+from streaming.serve.api.problems import ApiProblem
 from streaming.settings.oidc import is_safe
 
 LIMIT_S = 5.0
@@ -169,7 +169,7 @@ class IssuerTokens:
                 await self._fetch(now_ms)
 
     async def description(self, clock: Callable[[], int]) -> Description:
-        """What the issuer says of itself, asked as seldom as for keys. Raises Problem 503 where it is not known."""
+        """What the issuer says of itself, asked as seldom as for keys. Raises ApiProblem 503 where it is not known."""
         async with self._fetching:
             now_ms = clock()
             if self._is_time(now_ms) and not self._is_fresh(now_ms):
@@ -181,7 +181,7 @@ class IssuerTokens:
     def verified(
         self, text: str, audience: str, *, now_ms: int, types: Collection[str | None] = ACCESS_TYPES
     ) -> Mapping[str, Any]:
-        """The claims of a token that holds. Raises TokenRefused, and Problem 503 where the keys are not known."""
+        """The claims of a token that holds. Raises TokenRefused, and ApiProblem 503 where the keys are not known."""
         header = self._header(text)
         keys = self._known_keys(now_ms)
         key = _key_with(keys, header.get("kid"))
@@ -308,6 +308,6 @@ def _bits(number: str) -> int:
     return int.from_bytes(base64.urlsafe_b64decode(number + "=" * (-len(number) % 4))).bit_length()
 
 
-def _no_keys() -> Problem:
-    detail = "the keys of serve.oidc_issuer are not known now, as it does not answer: see the log of serve"
-    return Problem(503, detail, headers={"Retry-After": str(ASKED_AGAIN_MS // 1000)})
+def _no_keys() -> ApiProblem:
+    detail = "serve has no keys of serve.oidc_issuer, which does not answer: see the log of serve, then try again"
+    return ApiProblem(503, detail, headers={"Retry-After": str(ASKED_AGAIN_MS // 1000)})

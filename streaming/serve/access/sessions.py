@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from streaming.errors import UsageProblem
 from streaming.runtime.accounts import Roles, User, read_users, user_with
-from streaming.serve.api.problems import Problem
+from streaming.serve.api.problems import ApiProblem
 from streaming.settings import ServeSettings
 
 log = structlog.get_logger()
@@ -47,7 +47,7 @@ class Watched(Generic[Row]):
         return self._file is not None
 
     def now(self) -> Mapping[str, Row]:
-        """The rows; raises Problem 503 where they can't be read, as then nobody can be known."""
+        """The rows; raises ApiProblem 503 where they can't be read, as then nobody can be known."""
         if self._file is None:
             return {}
         try:
@@ -58,7 +58,9 @@ class Watched(Generic[Row]):
         except (OSError, UsageProblem) as error:
             self._stamp = None
             log.warning(f"{self._name}_unreadable", error=str(error))
-            raise Problem(503, f"serve.{self._name}_file can't be read: see the log of serve") from None
+            raise ApiProblem(
+                503, f"serve.{self._name}_file can't be read, so nobody can sign in: see the log of serve"
+            ) from None
         return self._rows
 
 
@@ -113,7 +115,10 @@ class Sessions:
         return self._users.is_set
 
     def user(self, name: str, password: str) -> User | None:
-        """The user whose name and password these are; as slow for unknown names. Raises Problem 503 and ValueError."""
+        """The user whose name and password these are; an unknown name takes as long as a wrong password.
+
+        Raises ApiProblem 503 and ValueError.
+        """
         with self._lock:
             users = self._users.now()
         return user_with(users, name, password)
@@ -149,7 +154,7 @@ class Sessions:
         return secret, session
 
     def find(self, request: Request, *, now_ms: int, is_used: bool = False) -> Session | None:
-        """The session of the cookie, if it holds; `is_used` begins its idle time anew. Raises Problem 503."""
+        """The session of the cookie, if it holds; `is_used` begins its idle time anew. Raises ApiProblem 503."""
         key = self._key(request)
         with self._lock:
             session = self._by_hash.get(key)

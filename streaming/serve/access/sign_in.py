@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from streaming.errors import RebalancerError
 from streaming.runtime.accounts import NAME_LENGTH_MAX, Role, Roles, read_tokens, roles_of_claim, token_id_of
 from streaming.serve.access.sessions import Session, Sessions, Watched, is_secure
-from streaming.serve.api.problems import Problem, answer_problem
+from streaming.serve.api.problems import ApiProblem, answer_problem
 from streaming.serve.api.requests import check_own_page
 from streaming.settings import ServeSettings
 
@@ -142,10 +142,10 @@ class SignedIn:
     remote_address: str
 
     def on(self, cluster: str) -> Person:
-        """Returns the person with their role on this cluster. Raises Problem 403 if they have none there."""
+        """Returns the person with their role on this cluster. Raises ApiProblem 403 if they have none there."""
         role = self.roles.on(cluster)
         if role is None:
-            raise Problem(403, f"{self.name} has no role on cluster {cluster}, only {self.roles}")
+            raise ApiProblem(403, f"{self.name} has no role on cluster {cluster}, only {self.roles}")
         return Person(self.name, role, self.signed_in_by, self.remote_address)
 
 
@@ -172,9 +172,10 @@ class SignIn:
         return self.issuer_tokens is not None and self.settings.oidc_client_id is not None
 
     def signed_in(self, request: Request, *, now_ms: int) -> SignedIn:
-        """Returns who is signed in, with any role on any cluster. Raises Problem 401 for nobody, 429 after many wrong
-        tokens, 503 if files can't be read; with an issuer also 403 for somebody without a role, and 503 while its keys
-        are not known. Sends no request to the issuer.
+        """Returns who is signed in, with any role on any cluster; sends no request to the issuer.
+
+        Raises ApiProblem 401 for nobody, 429 after many wrong tokens, 503 if files can't be read; with an issuer also
+        403 for somebody without a role, and 503 while the issuer's keys are not known.
         """
         if "authorization" in request.headers:
             return self._by_token(request, now_ms)
@@ -184,11 +185,11 @@ class SignIn:
         return _of_session(request, session)
 
     def reader(self, request: Request, cluster: str, *, now_ms: int) -> Person:
-        """Returns who reads what is of `cluster`. Raises Problem as `signed_in` does, and 403 without a role there."""
+        """Returns who reads `cluster`. Raises ApiProblem as `signed_in` does, and 403 without a role there."""
         return self.signed_in(request, now_ms=now_ms).on(cluster)
 
     def actor(self, request: Request, cluster: str, *, now_ms: int) -> Person:
-        """Returns who acts on `cluster`. Raises Problem as `reader` does, 403 for a role that may not act there, and
+        """Returns who acts on `cluster`. Raises ApiProblem as `reader` does, 403 for a role that may not act there, and
         403 for a session if the page has not sent the request.
 
         A browser adds cookies by itself, also for pages of others; it never adds a token.
@@ -207,12 +208,12 @@ class SignIn:
             log.warning("act_refused", actor=signed_in.name, role=role and role.value, path=request.url.path,
                         kafka_cluster=cluster)  # fmt: skip
             shown = "no role" if role is None else f"role {role}"
-            raise Problem(403, f"{shown} on cluster {cluster} may not act: {Role.OPERATOR} is needed")
+            raise ApiProblem(403, f"{shown} on cluster {cluster} may not act: that needs role {Role.OPERATOR}")
         return signed_in.on(cluster)
 
     def may_see(self, request: Request, *, now_ms: int) -> Callable[[str], bool]:
         """Returns whether who reads may see a cluster, by its name, for what is of several clusters. Everybody may see
-        every cluster unless `serve.reading` is `signed_in`. Raises Problem as `signed_in` does.
+        every cluster unless `serve.reading` is `signed_in`. Raises ApiProblem as `signed_in` does.
         """
         if self.settings.reading != "signed_in":
             return lambda _cluster: True
@@ -243,10 +244,10 @@ class SignIn:
                 raise self._refused(address, now_ms, f"the token of the issuer does not hold: {error}") from None
         if not identity.roles:
             log.warning("no_role", actor=identity.name, signed_in_by=identity.signed_in_by)
-            raise Problem(403, why_no_role(identity, self.settings))
+            raise ApiProblem(403, why_no_role(identity, self.settings))
         return SignedIn(identity.name, identity.roles, identity.signed_in_by, address)
 
-    def _refused(self, address: str, now_ms: int, why: str = "the token is unknown, revoked or expired") -> Problem:
+    def _refused(self, address: str, now_ms: int, why: str = "the token is unknown, revoked or expired") -> ApiProblem:
         times = self._wrong.setdefault(address, deque(maxlen=WRONG_MAX + 1))
         self._wrong.move_to_end(address)
         if len(self._wrong) > ADDRESSES_MAX:
@@ -257,15 +258,19 @@ class SignIn:
         if len(times) <= WRONG_MAX:
             log.warning("token_refused", remote_address=address, reason=why)
             return _unauthorized(why)
-        return Problem(429, "too many wrong tokens", headers={"Retry-After": str(WRONG_SPAN_MS // 1000)})
+        return ApiProblem(
+            429,
+            f"too many wrong tokens from this address: try again in {WRONG_SPAN_MS // 1000} s",
+            headers={"Retry-After": str(WRONG_SPAN_MS // 1000)},
+        )
 
 
 def check_of_session(request: Request, session: Session) -> None:
-    """Raises Problem 403 for what acts by a cookie and does not come from the page of this session."""
+    """Raises ApiProblem 403 for what acts by a cookie and does not come from the page of this session."""
     check_own_page(request, needs_tls=is_secure(request))
     given = request.headers.get(CSRF_HEADER, "")
     if not hmac.compare_digest(given.encode(), session.csrf_token.encode()):
-        raise Problem(403, f"{CSRF_HEADER}: is missing or not that of the session; GET /api/v1/session has it")
+        raise ApiProblem(403, f"{CSRF_HEADER}: is missing, or is not that of the session: GET /api/v1/session has it")
 
 
 def address_of(request: Request) -> str:
@@ -286,8 +291,8 @@ def _of_session(request: Request, session: Session) -> SignedIn:
     return SignedIn(session.name, session.roles, session.signed_in_by, address_of(request))
 
 
-def _unauthorized(detail: str) -> Problem:
-    return Problem(401, detail, headers={"WWW-Authenticate": "Bearer"})
+def _unauthorized(detail: str) -> ApiProblem:
+    return ApiProblem(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
 
 class ClosedReading:
@@ -309,7 +314,7 @@ class ClosedReading:
                     self._sign_in.signed_in(request, now_ms=self._clock())
                 else:
                     self._sign_in.reader(request, self._cluster, now_ms=self._clock())
-            except Problem as problem:
+            except ApiProblem as problem:
                 await answer_problem(request, problem)(scope, receive, send)
                 return
         await self._app(scope, receive, send)

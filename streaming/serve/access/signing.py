@@ -19,7 +19,7 @@ from streaming.runtime.accounts import PASSWORD_LENGTH_MAX, Roles, User, check_n
 from streaming.serve.access.sessions import Session, cookie_name, is_secure, set_session_cookie
 from streaming.serve.access.sign_in import HOW_TO_TURN_ON, SignIn, address_of, check_of_session
 from streaming.serve.api.pages import as_json
-from streaming.serve.api.problems import Problem
+from streaming.serve.api.problems import ApiProblem
 from streaming.serve.api.requests import Turns, check_origin, read_body
 
 KEYS_MAX = 10_000
@@ -121,7 +121,7 @@ class Signing:
     async def begin(self, request: Request, cluster: str | None) -> Response:
         """Sign in with name and password; the answer sets the cookie."""
         if not self._sessions.is_on:
-            raise Problem(403, HOW_TO_SIGN_IN)
+            raise ApiProblem(403, HOW_TO_SIGN_IN)
         check_origin(request)
         _, body = await read_body(request)
         name, password = _given(body)
@@ -131,7 +131,7 @@ class Signing:
             user = await run_in_threadpool(self._user, name, password)
         if user is None:
             log.warning("sign_in_refused", remote_address=address_of(request))
-            raise Problem(401, WRONG)
+            raise ApiProblem(401, WRONG)
         with self._lock:
             self._of_user.give_back(name, taken_ms=now_ms)
             self._of_address.give_back(network, taken_ms=now_ms)
@@ -153,7 +153,7 @@ class Signing:
             try:
                 return self._sessions.user(name, password)
             except ValueError:
-                raise Problem(400, "password: is no Unicode text") from None
+                raise ApiProblem(400, "password: must be Unicode text") from None
 
     def _begun(self, request: Request, user: User, cluster: str | None) -> Response:
         # Always a new id, and an end to the one before: an id that somebody else knows is worth nothing.
@@ -169,7 +169,9 @@ class Signing:
         with self._lock:
             is_allowed = self._of_address.take(network, now_ms=now_ms) and self._of_user.take(name, now_ms=now_ms)
         if not is_allowed:
-            raise Problem(429, "too many wrong passwords: try again later", headers=TOO_MANY)
+            raise ApiProblem(
+                429, "too many wrong passwords for this name or from this address: try again later", headers=TOO_MANY
+            )
 
     def _described(self, session: Session, cluster: str | None) -> dict[str, Any]:
         return (
@@ -214,16 +216,16 @@ def _named(name: str, roles: Roles, signed_in_by: str, cluster: str | None) -> d
 
 def _given(body: Mapping[str, Any]) -> tuple[str, str]:
     if set(body) != {"name", "password"}:
-        raise Problem(400, "the body must have the members name and password, and no others")
+        raise ApiProblem(400, "the body must have the members name and password, and no others")
     name, password = body["name"], body["password"]
     if not isinstance(name, str) or not isinstance(password, str):
-        raise Problem(400, "name and password must be texts")
+        raise ApiProblem(400, "name and password must be texts")
     try:
         check_name(name)
     except ValueError as error:
-        raise Problem(400, str(error)) from None
+        raise ApiProblem(400, str(error)) from None
     if not 1 <= len(password) <= PASSWORD_LENGTH_MAX:
-        raise Problem(400, f"password: must have 1 to {PASSWORD_LENGTH_MAX} characters")
+        raise ApiProblem(400, f"password: must have 1 to {PASSWORD_LENGTH_MAX} characters")
     return name, password
 
 

@@ -14,11 +14,11 @@ from starlette.routing import Route
 from assignor_core.errors import CoreError
 from streaming.errors import RebalancerError, RefusedForSafety, UsageProblem
 from streaming.serve.access import HOW_TO_TURN_ON, Person, SignIn
-from streaming.serve.api.audit import Act, Actions, Audit, Known, Outcome
-from streaming.serve.api.looks import Looks
+from streaming.serve.api.audit import Act, Actions, ActOutcome, Audit, Known
 from streaming.serve.api.pages import as_json
 from streaming.serve.api.parameters import OF_NAMES, TIME_MAX_MS, Parameter
-from streaming.serve.api.problems import MEDIA_TYPE, Problem, problem_body
+from streaming.serve.api.problems import MEDIA_TYPE, ApiProblem, problem_body
+from streaming.serve.api.read_sources import ReadSources
 from streaming.serve.api.requests import TRY_AGAIN, Turns, check_origin, idempotency_key, read_body
 
 log = structlog.get_logger()
@@ -34,7 +34,7 @@ class ActEndpoint:
     path: str
     action: str
     summary: str
-    act: Callable[[Actions, Given, str, int], Outcome]
+    act: Callable[[Actions, Given, str, int], ActOutcome]
     parameter: Parameter | None = None
     flags: Mapping[str, str] | None = None
     times: Mapping[str, str] | None = None
@@ -133,11 +133,11 @@ ACTS = (
 class Acting:
     """Answers requests that act; in this process one that makes a plan at a time, and one other."""
 
-    def __init__(self, looks: Looks, sign_in: SignIn, actions: Actions) -> None:
-        self._looks = looks
+    def __init__(self, sources: ReadSources, sign_in: SignIn, actions: Actions) -> None:
+        self._sources = sources
         self._sign_in = sign_in
         self._actions = actions
-        self._audit = Audit(looks.settings.storage.tables, looks.kafka_cluster)
+        self._audit = Audit(sources.settings.storage.tables, sources.kafka_cluster)
         self._planning, self._noting = Turns(), Turns()
         """An abort must not wait for a plan that is being made."""
 
@@ -150,7 +150,7 @@ class Acting:
 
         async def answer(request: Request) -> Response:
             if not self._sign_in.is_on:
-                raise Problem(403, HOW_TO_TURN_ON)
+                raise ApiProblem(403, HOW_TO_TURN_ON)
             check_origin(request)
             person = self._actor(request)
             key = idempotency_key(request)
@@ -165,7 +165,7 @@ class Acting:
         return answer
 
     def _actor(self, request: Request) -> Person:
-        return self._sign_in.actor(request, self._looks.kafka_cluster, now_ms=self._looks.clock())
+        return self._sign_in.actor(request, self._sources.kafka_cluster, now_ms=self._sources.clock())
 
     def _act_in_turn(self, turns: Turns, endpoint: ActEndpoint, given: Given, act: Act, request: Request) -> Response:
         with turns.turn():
@@ -174,10 +174,10 @@ class Acting:
             try:
                 return self._act_once(endpoint, given, act)
             except RebalancerError as error:  # the table of the audit
-                raise Problem(503, str(error), headers=TRY_AGAIN) from None
+                raise ApiProblem(503, str(error), headers=TRY_AGAIN) from None
 
     def _act_once(self, endpoint: ActEndpoint, given: Given, act: Act) -> Response:
-        clock = self._looks.clock
+        clock = self._sources.clock
         known = self._audit.begin(act, now_ms=clock())
         if known is not None:
             return _known_answer(known, act)
@@ -191,30 +191,30 @@ class Acting:
             raise
         return _response(outcome.status, answer, {})
 
-    def _outcome(self, endpoint: ActEndpoint, given: Given, person: Person) -> Outcome:
+    def _outcome(self, endpoint: ActEndpoint, given: Given, person: Person) -> ActOutcome:
         by = f"{person.name} ({person.signed_in_by})"
         try:
-            return endpoint.act(self._actions, given, by, self._looks.clock())
+            return endpoint.act(self._actions, given, by, self._sources.clock())
         except UsageProblem as error:
-            return Outcome("declined", str(error), 400)
+            return ActOutcome("declined", str(error), 400)
         except (CoreError, RefusedForSafety) as error:
-            return Outcome("declined", str(error), 409)
+            return ActOutcome("declined", str(error), 409)
         except RebalancerError as error:
-            return Outcome("failed", str(error), 503)
+            return ActOutcome("failed", str(error), 503)
 
 
 def _given(endpoint: ActEndpoint, request: Request, body: dict[str, Any]) -> dict[str, Any]:
     if request.query_params:
-        raise Problem(400, "no parameters of a query are allowed here")
+        raise ApiProblem(400, "a request that acts takes no query parameters: put them into its body")
     flags, times = endpoint.flags or {}, endpoint.times or {}
     for name, value in body.items():
         if name not in flags and name not in times:
             allowed = ", ".join((*flags, *times)) or "none"
-            raise Problem(400, f"{name[:100]!r} is no member here; allowed are {allowed}")
+            raise ApiProblem(400, f"{name[:100]!r} is not a member of this request's body; allowed are {allowed}")
         if name in flags and not isinstance(value, bool):
-            raise Problem(400, f"{name}: must be true or false")
+            raise ApiProblem(400, f"{name}: must be true or false")
         if name in times and not _is_time(value):
-            raise Problem(400, f"{name}: must be a whole number of 0 to {TIME_MAX_MS}, ms since 1970")
+            raise ApiProblem(400, f"{name}: must be a whole number of 0 to {TIME_MAX_MS}, ms since 1970")
     parameter = endpoint.parameter
     in_path = {parameter.name: parameter.value(request.path_params[parameter.name])} if parameter else {}
     return {**body, **in_path}
@@ -226,14 +226,17 @@ def _is_time(value: object) -> bool:
 
 def _known_answer(known: Known, act: Act) -> Response:
     if known.request_hash != act.request_hash:
-        raise Problem(422, "Idempotency-Key: was used for another request: take a new one")
+        raise ApiProblem(422, "Idempotency-Key: another request has used this key: choose a new one")
     if known.status is None or known.answer is None:
-        detail = "a request with this Idempotency-Key has begun and not ended: look at /api/v1/audit, and ask again"
-        raise Problem(409, detail, headers=TRY_AGAIN, state="in_progress")
+        detail = (
+            "a request with this Idempotency-Key has begun and has not ended: read /api/v1/audit, then send the "
+            "request again"
+        )
+        raise ApiProblem(409, detail, headers=TRY_AGAIN, state="in_progress")
     return _response(known.status, known.answer, {"Idempotency-Replayed": "true"})
 
 
-def _answer(outcome: Outcome) -> dict[str, Any]:
+def _answer(outcome: ActOutcome) -> dict[str, Any]:
     fields = {"state": outcome.state, **outcome.fields}
     if outcome.status < 400:
         return {"detail": outcome.detail, **fields}

@@ -30,7 +30,7 @@ DETAIL_LENGTH_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ActOutcome:
     """What came of an act: `state` is one word, `detail` a sentence; `status` is that of HTTP."""
 
     state: str
@@ -43,40 +43,40 @@ class Outcome:
 class Actions(Protocol):
     """Acts of one cluster. Each may raise RebalancerError and CoreError; `by` is who asked, for the journal."""
 
-    def make_plan(self, *, now_ms: int) -> Outcome:
+    def make_plan(self, *, now_ms: int) -> ActOutcome:
         """Make and keep the plan that control would make now."""
         ...
 
-    def approve(self, plan_id: str, by: str, *, now_ms: int, begins_ms: int | None = None) -> Outcome:
+    def approve(self, plan_id: str, by: str, *, now_ms: int, begins_ms: int | None = None) -> ActOutcome:
         """Ask for exactly this plan to be carried out, from `begins_ms` on; None stands for now."""
         ...
 
-    def abort(self, execution_id: str, by: str, *, now_ms: int) -> Outcome:
+    def abort(self, execution_id: str, by: str, *, now_ms: int) -> ActOutcome:
         """Ask for this execution to stop."""
         ...
 
-    def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+    def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         """Make and keep a plan that empties the broker; `carry_out` notes the drain and approves the plan too."""
         ...
 
-    def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+    def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         """Make and keep a plan that gives the broker its share; `carry_out` ends a drain and approves the plan too."""
         ...
 
-    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+    def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         """Make and keep a plan that takes all leadership off the broker; `carry_out` notes that and approves it too."""
         ...
 
-    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+    def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         """Make and keep a plan that brings its leadership back; `carry_out` ends the demotion and approves it too."""
         ...
 
-    def undrain(self, broker: int, by: str, *, now_ms: int) -> Outcome:
+    def undrain(self, broker: int, by: str, *, now_ms: int) -> ActOutcome:
         """End the drain of the broker; moves nothing."""
         ...
 
     def restart_check(self, broker: int) -> RestartCheck:
-        """What a restart of the broker would do, by a look at the cluster; changes nothing."""
+        """What a restart of the broker would do, by a snapshot of the cluster; changes nothing."""
         ...
 
 
@@ -166,7 +166,7 @@ class Audit:
                 return Known(row["request_hash"])
         return None
 
-    def end(self, act: Act, outcome: Outcome, answer: dict[str, Any], *, now_ms: int) -> None:
+    def end(self, act: Act, outcome: ActOutcome, answer: dict[str, Any], *, now_ms: int) -> None:
         """What came of it; raises TableUnavailable."""
         ended = {
             "status": outcome.status,

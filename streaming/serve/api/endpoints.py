@@ -8,8 +8,8 @@ from assignor_core.execution.seen_movements import MovementState
 from streaming.contract import AUDIT, DECISION, MOVEMENT, PLAN
 from streaming.serve.api import load, past, shapes
 from streaming.serve.api.load import Body, Values
-from streaming.serve.api.looks import Looks
 from streaming.serve.api.parameters import HISTORY, NO_CONTROLS, OF_NAMES, PAGED, PAST, Parameter
+from streaming.serve.api.read_sources import ReadSources
 from streaming.serve.api.shapes import of_table
 from streaming.views import history
 from streaming.views.decisions import OF_EARLIER
@@ -51,7 +51,7 @@ class Endpoint:
     """A path that is read by GET. `item` describes members of an item of a list, or of the whole answer."""
 
     path: str
-    answer: Callable[[Looks, Values], Body]
+    answer: Callable[[ReadSources, Values], Body]
     parameters: tuple[Parameter, ...]
     item: Mapping[str, Any]
     is_list: bool = True
@@ -105,7 +105,7 @@ def _seen() -> dict[str, Any]:
     return members | {
         "skew": {**members["skew"], "additionalProperties": shapes.one(figures)},
         "trace": shapes.rows(
-            traced, "Needs that were looked at, the most urgent first; empty of earlier versions", tuple(traced)
+            traced, "Needs that were considered, the most urgent first; empty of earlier versions", tuple(traced)
         ),
         "window_start_ms": shapes.integer("Start of the window; ms since 1970; null where its rows are gone"),
         "is_window_kept": {"type": "boolean", "description": "Whether the rows of the window are still there"},

@@ -15,10 +15,10 @@ from starlette.types import Receive, Scope, Send
 
 from streaming.contract import LEASE
 from streaming.serve.access import SignIn, address_of, network_of
-from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import as_json
 from streaming.serve.api.parameters import read_query
-from streaming.serve.api.problems import Problem
+from streaming.serve.api.problems import ApiProblem
+from streaming.serve.api.read_sources import ReadSources
 from streaming.serve.snapshot import Snapshot
 
 PATH = "/api/v1/events"
@@ -29,8 +29,8 @@ HEARTBEAT_S = 10.0
 """Silence after which a comment is sent, seconds: a connection that is lost is then seen here, and a proxy keeps the
 others.
 """
-LOOK_S = 0.5
-"""Time between two looks at the newest snapshot; also how long a stream may outlast serve's wish to end."""
+READ_INTERVAL_S = 0.5
+"""Time between two reads of the newest snapshot; also how long a stream may outlast serve's wish to end."""
 RETRY_MS = 2_000
 """How long a browser waits before it asks for the next stream."""
 STREAMS_MAX = 100
@@ -74,9 +74,9 @@ def written(name: str, snapshot: Snapshot) -> str:
 class Events:
     """Streams that are open, and how many more may be. All on the event loop of serve."""
 
-    def __init__(self, looks: Looks, sign_in: SignIn, open_streams: Counter[str] | None = None) -> None:
+    def __init__(self, sources: ReadSources, sign_in: SignIn, open_streams: Counter[str] | None = None) -> None:
         """`open_streams` counts the streams of each network; several clusters in one serve share it."""
-        self._looks = looks
+        self._sources = sources
         self._sign_in = sign_in
         self._is_closed = False
         self._open = Counter() if open_streams is None else open_streams
@@ -90,15 +90,21 @@ class Events:
         self._is_closed = True
 
     async def stream(self, request: Request) -> Response:
-        """Changes as server-sent events; raises Problem where there are too many streams."""
+        """Changes as server-sent events; raises ApiProblem where there are too many streams."""
         read_query(request.query_params, ())
         if request.method == "HEAD":
             return Response(headers=_HEADERS, media_type=MEDIA_TYPE)
         network = network_of(address_of(request))
         if self._open[network] >= OF_ADDRESS_MAX:
-            raise Problem(429, "too many streams of events are open from this address", headers=TRY_AGAIN)
+            raise ApiProblem(
+                429,
+                "too many streams of events are open from this address: close one, or poll /api/status",
+                headers=TRY_AGAIN,
+            )
         if self._open.total() >= STREAMS_MAX:
-            raise Problem(503, "too many streams of events are open", headers=TRY_AGAIN)
+            raise ApiProblem(
+                503, "too many streams of events are open: try again later, or poll /api/status", headers=TRY_AGAIN
+            )
         self._open[network] += 1
         return _Stream(self._events(request), lambda: self._give_back(network))
 
@@ -108,7 +114,7 @@ class Events:
         sent: Marks = {}
         yield f"retry: {RETRY_MS}\n\n"
         while self._may_read(request):
-            snapshot = self._looks.snapshot()
+            snapshot = self._sources.snapshot()
             now = marks(snapshot)
             text = "".join(written(name, snapshot) for name in now if name not in sent or now[name] != sent[name])
             if not text and clock() - spoke_s >= HEARTBEAT_S:
@@ -118,15 +124,15 @@ class Events:
                 sent, spoke_s = now, clock()
             if self._is_closed or clock() - began_s >= STREAM_MAX_S:
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(READ_INTERVAL_S)
 
     def _may_read(self, request: Request) -> bool:
         """Whether who reads may still do so: tokens are revoked and sessions end while a stream is open."""
         if self._sign_in.settings.reading != "signed_in":
             return True
         try:
-            self._sign_in.reader(request, self._looks.kafka_cluster, now_ms=self._looks.clock())
-        except Problem:
+            self._sign_in.reader(request, self._sources.kafka_cluster, now_ms=self._sources.clock())
+        except ApiProblem:
             return False
         return True
 

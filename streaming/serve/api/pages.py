@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from streaming.serve.api.problems import Problem
+from streaming.serve.api.problems import ApiProblem
 
 BODY_BYTES_MAX = 1_000_000
 """No answer is longer."""
@@ -28,7 +28,7 @@ def pack(cursor: Cursor) -> str:
 
 
 def unpack(text: str | None, *types: type) -> Cursor | None:
-    """The cursor again, whose parts have these types; None of None. Raises Problem for one that is not ours."""
+    """The cursor again, whose parts have these types; None of None. Raises ApiProblem for one that is not ours."""
     if text is None:
         return None
     try:
@@ -43,9 +43,9 @@ def unpack(text: str | None, *types: type) -> Cursor | None:
     return own
 
 
-def unknown_cursor() -> Problem:
-    """Returns the Problem for a cursor that no page of the list has given."""
-    return Problem(400, "cursor: is none that this list has given")
+def unknown_cursor() -> ApiProblem:
+    """Returns the problem for a cursor that no page of the list has given."""
+    return ApiProblem(400, "cursor: this list has not given it: send the `next_cursor` of its last page unchanged")
 
 
 def _written(cursor: Cursor) -> bytes:

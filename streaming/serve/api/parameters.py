@@ -8,7 +8,7 @@ from typing import Any, Literal
 from starlette.datastructures import QueryParams
 
 from assignor_core.wording import counted
-from streaming.serve.api.problems import Problem
+from streaming.serve.api.problems import ApiProblem
 
 TIME_MAX_MS = 253_402_300_799_000
 """The last second of the year 9999: later times are no dates."""
@@ -63,23 +63,25 @@ class Parameter:
         return 0 if self.may_be_empty else max(1, self.least)
 
     def value(self, text: str) -> Any:
-        """The value; raises Problem."""
+        """The value; raises ApiProblem."""
         if self.choices:
             if text not in self.choices:
-                raise Problem(400, f"{self.name}: {text[:VALUE_SHOWN]!r} is none of {', '.join(self.choices)}")
+                raise ApiProblem(
+                    400, f"{self.name}: {text[:VALUE_SHOWN]!r} is not allowed; allowed are {', '.join(self.choices)}"
+                )
             return text
         if self.characters:
             problem = self._problem_of(text, self.characters)
             if problem:
                 allowed = f"{self._least_length} to {self.most} {self.characters.called}"
-                raise Problem(400, f"{self.name}: must be {allowed}; {problem}")
+                raise ApiProblem(400, f"{self.name}: must be {allowed}; {problem}")
             return text
         shown = text[:VALUE_SHOWN]
         if not re.fullmatch(r"-?[0-9]+", text) or len(text) > INT_DIGITS_MAX + 1:
-            raise Problem(400, f"{self.name}: {shown!r} is not a whole number of {self.least} to {self.most}")
+            raise ApiProblem(400, f"{self.name}: {shown!r} is not a whole number of {self.least} to {self.most}")
         number = int(text)
         if not self.least <= number <= self.most:
-            raise Problem(400, f"{self.name}: {number} is not within {self.least} to {self.most}")
+            raise ApiProblem(400, f"{self.name}: {number} is not within {self.least} to {self.most}")
         return number
 
     def _problem_of(self, text: str, characters: Characters) -> str | None:
@@ -121,17 +123,17 @@ PAST = (FROM, TO, *PAGED)
 
 
 def read_query(query: QueryParams, known: Iterable[Parameter]) -> dict[str, Any]:
-    """Values by name, of those that are given; raises Problem for what is unknown, given twice or not allowed."""
+    """Values by name, of those that are given; raises ApiProblem for what is unknown, given twice or not allowed."""
     by_name: Mapping[str, Parameter] = {one.name: one for one in known}
     values: dict[str, Any] = {}
     for name, value in query.multi_items():
         if name not in by_name:
             allowed = ", ".join(by_name) or "none"
-            raise Problem(400, f"{name[:VALUE_SHOWN]!r} is no parameter here; allowed are {allowed}")
+            raise ApiProblem(400, f"{name[:VALUE_SHOWN]!r} is not a parameter of this request; allowed are {allowed}")
         if name in values:
-            raise Problem(400, f"{name}: is given twice")
+            raise ApiProblem(400, f"{name}: is given twice: give it once")
         values[name] = by_name[name].value(value)
     missing = next((one.name for one in by_name.values() if one.is_needed and one.name not in values), None)
     if missing is not None:
-        raise Problem(400, f"{missing}: is needed")
+        raise ApiProblem(400, f"{missing}: is missing, and this request needs it")
     return values

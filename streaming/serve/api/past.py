@@ -5,10 +5,10 @@ from typing import Any
 
 from assignor_core.execution.life_cycle import Execution
 from streaming.serve.api.load import Body, Values
-from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, pack, page, unknown_cursor, unpack
 from streaming.serve.api.parameters import VALUE_SHOWN
-from streaming.serve.api.problems import Problem
+from streaming.serve.api.problems import ApiProblem
+from streaming.serve.api.read_sources import ReadSources
 from streaming.tables import Row, TableReader, to_ms
 from streaming.views.approvals import waits_for
 from streaming.views.decisions import read_seen
@@ -46,29 +46,30 @@ EVENTS_MAX = 500
 PLAN_ID_CHARACTERS = 64
 
 
-def decisions(looks: Looks, given: Values) -> Body:
+def decisions(sources: ReadSources, given: Values) -> Body:
     """Evaluations of the trigger, with the skew of each resource."""
-    return _page(looks, given, DECISIONS, _decision)
+    return _page(sources, given, DECISIONS, _decision)
 
 
-def seen(looks: Looks, given: Values) -> Body:
+def seen(sources: ReadSources, given: Values) -> Body:
     """What trigger and planner saw when they decided: loads of brokers in that window, thresholds, reason and plan."""
-    with looks.tables() as reader:
-        found = read_seen(reader, looks.kafka_cluster, given["decision_id"])
+    with sources.tables() as reader:
+        found = read_seen(reader, sources.kafka_cluster, given["decision_id"])
     if found is None:
-        raise Problem(404, f"decision {given['decision_id'][:VALUE_SHOWN]!r}: is unknown")
+        decision_id = given["decision_id"][:VALUE_SHOWN]
+        raise ApiProblem(404, f"decision {decision_id!r} is unknown: /api/v1/decisions lists those that are stored")
     return found
 
 
-def plans(looks: Looks, given: Values) -> Body:
+def plans(sources: ReadSources, given: Values) -> Body:
     """Plans, without their movements."""
-    return _page(looks, given, PLANS, figures)
+    return _page(sources, given, PLANS, figures)
 
 
-def plan(looks: Looks, given: Values) -> Body:
+def plan(sources: ReadSources, given: Values) -> Body:
     """One plan, with what it does to brokers, how long it lasts, cheaper ones, and whether it waits for approval."""
-    cluster, now_ms = looks.kafka_cluster, looks.clock()
-    with looks.tables() as reader:
+    cluster, now_ms = sources.kafka_cluster, sources.clock()
+    with sources.tables() as reader:
         row = _known_plan(reader, cluster, given["plan_id"])
         plan_id = row["plan_id"]
         content = plan_content(reader, cluster, plan_id)
@@ -85,14 +86,14 @@ def plan(looks: Looks, given: Values) -> Body:
     return {**shown, **details, **waits}
 
 
-def movements(looks: Looks, given: Values) -> Body:
+def movements(sources: ReadSources, given: Values) -> Body:
     """Movements of one plan, in its order or the largest first; `total` counts all that were asked for."""
     limit, is_by_bytes = given.get("limit", LIMIT_DEFAULT), given.get("order") == "bytes"
     cursor = unpack(given.get("cursor"), *([int, int] if is_by_bytes else [int]))
     if cursor and not -1 <= cursor[-1] < 1 << 31:
         raise unknown_cursor()
-    with looks.tables() as reader:
-        row = _known_plan(reader, looks.kafka_cluster, given["plan_id"])
+    with sources.tables() as reader:
+        row = _known_plan(reader, sources.kafka_cluster, given["plan_id"])
         if not is_by_bytes and "topic" not in given:
             rows, total = _in_order(reader, row["plan_id"], cursor, limit), row["movement_count"]
         else:
@@ -109,13 +110,15 @@ def movements(looks: Looks, given: Values) -> Body:
 
 
 def _known_plan(reader: TableReader, kafka_cluster: str, beginning: str) -> Row:
-    """The row of the only plan whose id begins so; raises Problem 404 where there is none, or more than one."""
+    """The row of the only plan whose id begins so; raises ApiProblem 404 where there is none, or more than one."""
     ids = [beginning] if len(beginning) == PLAN_ID_CHARACTERS else plan_ids(reader, kafka_cluster, beginning)
     if len(ids) > 1:
-        raise Problem(404, f"plan {beginning!r}: the ids of {len(ids)} plans begin so; write more of it")
+        raise ApiProblem(
+            404, f"plan {beginning!r}: the ids of {len(ids)} plans begin so: give more characters of the id"
+        )
     row = read_row(reader, PLANS, kafka_cluster, ids[0]) if ids else None
     if row is None:
-        raise Problem(404, f"plan {beginning!r}: is unknown")
+        raise ApiProblem(404, f"plan {beginning!r} is unknown: /api/v1/plans lists those that are stored")
     return row
 
 
@@ -124,33 +127,33 @@ def _in_order(reader: TableReader, plan_id: str, cursor: Cursor | None, limit: i
     return read_movements(reader, plan_id, after=cursor[0] if cursor else -1, rows_max=limit + 1)
 
 
-def executions(looks: Looks, given: Values) -> Body:
+def executions(sources: ReadSources, given: Values) -> Body:
     """Executions by when they were approved, as they stand now."""
     limit = min(given.get("limit", EXECUTIONS_PER_PAGE), EXECUTIONS_PER_PAGE)
-    cluster = looks.kafka_cluster
-    with looks.tables() as reader:
+    cluster = sources.kafka_cluster
+    with sources.tables() as reader:
         firsts = read_past(reader, EXECUTIONS, cluster, _before(given), rows_max=limit + 1)
         read = (read_execution_of(reader, cluster, row["execution_id"]) for row in firsts)
         rows = [execution_figures(execution) for execution in read if execution is not None]
     return page(rows, limit, lambda item, _number: [item["approved_ms"], item["execution_id"]])
 
 
-def execution(looks: Looks, given: Values) -> Body:
+def execution(sources: ReadSources, given: Values) -> Body:
     """One execution: how far each wave and each receiving broker is, and its newest events."""
-    with looks.tables() as reader:
-        known = _known(reader, looks.kafka_cluster, given["execution_id"])
+    with sources.tables() as reader:
+        known = _known(reader, sources.kafka_cluster, given["execution_id"])
         progress = read_progress(reader, known)
     return execution_figures(known) | progress | {"events": execution_events(known, events_max=EVENTS_MAX)}
 
 
-def execution_movements(looks: Looks, given: Values) -> Body:
+def execution_movements(sources: ReadSources, given: Values) -> Body:
     """Movements of one execution in the plan's order, each with where it stands; `total` counts those asked for."""
     limit = given.get("limit", LIMIT_DEFAULT)
     cursor = unpack(given.get("cursor"), int)
     if cursor and not -1 <= cursor[0] < 1 << 31:
         raise unknown_cursor()
-    with looks.tables() as reader:
-        known = _known(reader, looks.kafka_cluster, given["execution_id"])
+    with sources.tables() as reader:
+        known = _known(reader, sources.kafka_cluster, given["execution_id"])
         rows, total = read_states(
             reader, known, topic_part=given.get("topic", ""), state=given.get("state"),
             after=cursor[0] if cursor else -1, rows_max=limit + 1,
@@ -161,31 +164,31 @@ def execution_movements(looks: Looks, given: Values) -> Body:
 def _known(reader: TableReader, kafka_cluster: str, execution_id: str) -> Execution:
     known = read_execution_of(reader, kafka_cluster, execution_id)
     if known is None:
-        raise Problem(404, f"execution {execution_id!r}: is unknown")
+        raise ApiProblem(404, f"execution {execution_id!r} is unknown: /api/v1/executions lists those that are stored")
     return known
 
 
-def roll(looks: Looks, _given: Values) -> Body:
+def roll(sources: ReadSources, _given: Values) -> Body:
     """The rolling restart that has not ended, as the tables have it; null if there is none."""
-    with looks.tables() as reader:
-        found = open_roll(reader, looks.kafka_cluster)
+    with sources.tables() as reader:
+        found = open_roll(reader, sources.kafka_cluster)
         if found is None:
             return {"roll": None}
         at, detail = last_event(reader, found.roll_id)
     return {"roll": roll_content(found) | {"event_ms": to_ms(at), "detail": detail}}
 
 
-def audit(looks: Looks, given: Values) -> Body:
+def audit(sources: ReadSources, given: Values) -> Body:
     """Acts that were asked for by HTTP or at a command line: who, how signed in, from where, and what came of each."""
-    return _page(looks, given, ACTS, figures, with_ends)
+    return _page(sources, given, ACTS, figures, with_ends)
 
 
-def _page(looks: Looks, given: Values, past: Past, shown: Any, completed: Any = None) -> Body:
+def _page(sources: ReadSources, given: Values, past: Past, shown: Any, completed: Any = None) -> Body:
     """`completed` gets reader, cluster and rows, and returns the rows with what other rows add."""
     limit = given.get("limit", LIMIT_DEFAULT)
-    with looks.tables() as reader:
-        rows = read_past(reader, past, looks.kafka_cluster, _before(given), rows_max=limit + 1)
-        rows = completed(reader, looks.kafka_cluster, rows) if completed and rows else rows
+    with sources.tables() as reader:
+        rows = read_past(reader, past, sources.kafka_cluster, _before(given), rows_max=limit + 1)
+        rows = completed(reader, sources.kafka_cluster, rows) if completed and rows else rows
     keyed = [{**shown(row), "_key": past.key(row)} for row in rows]
     keys = [row.pop("_key") for row in keyed]
     return page(keyed, limit, lambda _item, number: list(keys[number]))
@@ -205,20 +208,20 @@ def _decision(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**shown, "skew": {name: ratios for name, ratios in skew.items() if isinstance(ratios, dict)}}
 
 
-def past_moves(looks: Looks, given: Values) -> Body:
+def past_moves(sources: ReadSources, given: Values) -> Body:
     """Movements of plans that executions took up, with what became of the execution and why it was."""
     wanted = MovementFilter(given.get("topic"), given.get("partition"), given.get("broker"))
     if wanted.partition is not None and wanted.topic is None:
-        raise Problem(400, "topic: is needed with partition")
+        raise ApiProblem(400, "topic: is missing: a partition is given with its topic")
     cursor = unpack(given.get("cursor"), int, str, int)
     if cursor and min(cursor[0], cursor[2]) < 0:
         raise unknown_cursor()
     after = (cursor[0], cursor[1], cursor[2]) if cursor else None
     limit = given.get("limit", LIMIT_DEFAULT)
     before = Before(given.get("from"), given.get("to"))
-    with looks.tables() as reader:
-        found = read_past_moves(reader, looks.kafka_cluster, wanted, before, after, rows_max=limit)
+    with sources.tables() as reader:
+        found = read_past_moves(reader, sources.kafka_cluster, wanted, before, after, rows_max=limit)
     body = page(found.rows, limit, lambda item, _number: [item["approved_ms"], item["execution_id"], item["sequence"]])
-    if body["next_cursor"] is None and found.looked_to is not None:
-        body["next_cursor"] = pack(list(found.looked_to))
+    if body["next_cursor"] is None and found.searched_to is not None:
+        body["next_cursor"] = pack(list(found.searched_to))
     return body

@@ -30,7 +30,7 @@ PAGE_HEADERS = {
 }
 
 
-class Problem(HTTPException):
+class ApiProblem(HTTPException):
     """An answer that is an error: its status, one sentence, and what else a program may want to know.
 
     `fields` are members beside those of the RFC; `headers` go with the answer.
@@ -48,19 +48,22 @@ def answer_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if request.url.path.startswith(OF_PEOPLE) and "text/html" in request.headers.get("accept", ""):
         return _page(_detail(request, error), error)
-    body = problem_body(error.status_code, _detail(request, error), error.fields if isinstance(error, Problem) else {})
+    body = problem_body(
+        error.status_code, _detail(request, error), error.fields if isinstance(error, ApiProblem) else {}
+    )
     headers = {"Allow": ", ".join(_methods(request))} if error.status_code == 405 else error.headers
     return JSONResponse(body, error.status_code, headers=headers, media_type=MEDIA_TYPE)
 
 
 def _detail(request: Request, error: HTTPException) -> str:
     """What went wrong; Starlette's own errors only repeat the words of their status."""
-    if isinstance(error, Problem):
+    if isinstance(error, ApiProblem):
         return error.detail
     if error.status_code == 404:
-        return f"there is no path {request.url.path[:PATH_SHOWN]!r}; {DESCRIPTION} lists those of the API"
+        return f"there is no path {request.url.path[:PATH_SHOWN]!r}; {DESCRIPTION} lists the paths of the API"
     if error.status_code == 405:
-        return f"{request.method[:PATH_SHOWN]} is not allowed here; allowed are {', '.join(_methods(request))}"
+        allowed = ", ".join(_methods(request))
+        return f"method {request.method[:PATH_SHOWN]} is not allowed for this path; allowed are {allowed}"
     return error.detail
 
 

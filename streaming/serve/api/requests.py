@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 
-from streaming.serve.api.problems import Problem
+from streaming.serve.api.problems import ApiProblem
 
 BODY_BYTES_MAX = 16_384
 BODY_WAIT_S = 10.0
@@ -29,22 +29,22 @@ TRY_AGAIN = {"Retry-After": "5"}
 
 
 def check_origin(request: Request) -> None:
-    """Raises Problem for what a page of another site sends: browsers name their site in these headers."""
+    """Raises ApiProblem for what a page of another site sends: browsers name their site in these headers."""
     origin = request.headers.get("origin")
     if origin is not None and (not _site(origin) or _site(origin) != request.headers.get("host", "").lower()):
-        raise Problem(403, f"origin {origin[:100]!r} is another site")
+        raise ApiProblem(403, f"origin {origin[:100]!r} is another site: send the request from a page of this serve")
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise Problem(403, "the request comes from a page of another site")
+        raise ApiProblem(403, "the request comes from a page of another site: send it from a page of this serve")
 
 
 def check_own_page(request: Request, *, needs_tls: bool) -> None:
-    """Raises Problem for what does not name this site as its `Origin`; one without TLS is not that with TLS."""
+    """Raises ApiProblem for what does not name this site as its `Origin`; one without TLS is not that with TLS."""
     check_origin(request)
     origin = request.headers.get("origin")
     if origin is None:
-        raise Problem(403, "Origin: this header is needed for what is done in a session; browsers send it")
+        raise ApiProblem(403, "Origin: a request that acts in a session needs this header; browsers send it")
     if needs_tls and not origin.lower().startswith("https://"):
-        raise Problem(403, f"origin {origin[:100]!r} is another site")
+        raise ApiProblem(403, f"origin {origin[:100]!r} is another site: send the request from a page of this serve")
 
 
 def _site(origin: str) -> str:
@@ -56,15 +56,17 @@ def _site(origin: str) -> str:
 
 
 def idempotency_key(request: Request) -> str:
-    """The key of the request; raises Problem."""
+    """The key of the request; raises ApiProblem."""
     key = request.headers.get("idempotency-key", "")
     if not KEY.fullmatch(key):
-        raise Problem(400, "Idempotency-Key: this header is needed, with 8 to 128 visible ASCII characters of your own")
+        raise ApiProblem(
+            400, "Idempotency-Key: a request that acts needs this header: choose 8 to 128 visible ASCII characters"
+        )
     return key
 
 
 async def read_body(request: Request) -> tuple[bytes, dict[str, Any]]:
-    """The body and the JSON object in it, empty of an empty one; raises Problem for one that is too large or no JSON.
+    """The body and the JSON object in it, empty if the body is; raises ApiProblem if it is too large or no JSON.
 
     Only `application/json` is taken: no form of another site can send it.
     """
@@ -73,13 +75,13 @@ async def read_body(request: Request) -> tuple[bytes, dict[str, Any]]:
         return content, {}
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
-        raise Problem(415, f"content type {media_type[:100]!r}: allowed is application/json")
+        raise ApiProblem(415, f"content type {media_type[:100]!r} is not allowed: send application/json")
     try:
         body = json.loads(content, object_pairs_hook=_members)
     except (ValueError, RecursionError):
-        raise Problem(400, "the body is no JSON") from None
+        raise ApiProblem(400, "the body of the request is not valid JSON") from None
     if not isinstance(body, dict):
-        raise Problem(400, "the body is no JSON object")
+        raise ApiProblem(400, "the body of the request must be a JSON object")
     return content, body
 
 
@@ -90,18 +92,26 @@ async def _content(request: Request) -> bytes:
             async for chunk in request.stream():
                 content += chunk
                 if len(content) > BODY_BYTES_MAX:
-                    raise Problem(413, f"the body is larger than {BODY_BYTES_MAX} bytes", headers=CLOSE)
+                    raise ApiProblem(
+                        413,
+                        f"the body of the request is larger than {BODY_BYTES_MAX} bytes, which is the most allowed",
+                        headers=CLOSE,
+                    )
     except TimeoutError:
-        raise Problem(408, f"the body has not come within {BODY_WAIT_S:.0f} s", headers=CLOSE) from None
+        raise ApiProblem(
+            408,
+            f"the body of the request has not arrived within {BODY_WAIT_S:.0f} s: send the request again",
+            headers=CLOSE,
+        ) from None
     except ClientDisconnect:
-        raise Problem(400, "the request was cut before the end of its body", headers=CLOSE) from None
+        raise ApiProblem(400, "the request ended before the end of its body: send it again", headers=CLOSE) from None
     return content
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise Problem(400, "a member of the body is given twice")
+        raise ApiProblem(400, "a member of the request's body is given twice: give it once")
     return members
 
 
@@ -115,9 +125,11 @@ class Turns:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """A place for an act, to be held before a thread is; raises Problem 503 at once if too many acts wait."""
+        """A place for an act, to be held before a thread is; raises ApiProblem 503 at once if too many acts wait."""
         if not self._places.acquire(blocking=False):
-            raise Problem(503, f"too many {self._what}s wait: try again", headers=TRY_AGAIN)
+            raise ApiProblem(
+                503, f"too many {self._what}s wait for their turn: try again in some seconds", headers=TRY_AGAIN
+            )
         try:
             yield
         finally:
@@ -125,9 +137,11 @@ class Turns:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for the act before; raises Problem 503."""
+        """Wait for the act before; raises ApiProblem 503."""
         if not self._turn.acquire(timeout=TURN_S):
-            raise Problem(503, f"another {self._what} is not done yet: try again", headers=TRY_AGAIN)
+            raise ApiProblem(
+                503, f"another {self._what} is still under way: try again in some seconds", headers=TRY_AGAIN
+            )
         try:
             yield
         finally:

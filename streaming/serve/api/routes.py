@@ -14,33 +14,33 @@ from streaming.serve.api.acting import ACTS, Acting
 from streaming.serve.api.audit import Actions
 from streaming.serve.api.endpoints import CLUSTERS, ENDPOINTS, Endpoint
 from streaming.serve.api.events import Events
-from streaming.serve.api.looks import Looks
 from streaming.serve.api.openapi import document
 from streaming.serve.api.pages import answer
 from streaming.serve.api.parameters import read_query
-from streaming.serve.api.problems import Problem
+from streaming.serve.api.problems import ApiProblem
+from streaming.serve.api.read_sources import ReadSources
 
 
 def api_routes(
-    looks: Looks, sign_in: SignIn, actions: Actions, events: Events, of_people: Sequence[BaseRoute]
+    sources: ReadSources, sign_in: SignIn, actions: Actions, events: Events, of_people: Sequence[BaseRoute]
 ) -> list[BaseRoute]:
     """What is read by GET, what has changed, what acts by POST, who is signed in, and the document of them all.
 
     `of_people` are the routes by which people sign in and out.
     """
-    reading = [Route(endpoint.path, _reading(endpoint, looks, sign_in), methods=["GET"]) for endpoint in ENDPOINTS]
+    reading = [Route(endpoint.path, _reading(endpoint, sources, sign_in), methods=["GET"]) for endpoint in ENDPOINTS]
     return [
         openapi_route(),
         *reading,
         *events.routes(),
-        *Acting(looks, sign_in, actions).routes(),
+        *Acting(sources, sign_in, actions).routes(),
         *of_people,
     ]
 
 
-def clusters_route(looks: Looks, sign_in: SignIn) -> Route:
+def clusters_route(sources: ReadSources, sign_in: SignIn) -> Route:
     """Returns the route of the list of all clusters."""
-    return Route(CLUSTERS.path, _reading(CLUSTERS, looks, sign_in), methods=["GET"])
+    return Route(CLUSTERS.path, _reading(CLUSTERS, sources, sign_in), methods=["GET"])
 
 
 def openapi_route() -> Route:
@@ -59,23 +59,23 @@ def _described() -> dict[str, Any]:
     return document(ENDPOINTS, ACTS)
 
 
-def _reading(endpoint: Endpoint, looks: Looks, sign_in: SignIn) -> Callable[[Request], Response]:
+def _reading(endpoint: Endpoint, sources: ReadSources, sign_in: SignIn) -> Callable[[Request], Response]:
     in_path = [parameter for parameter in endpoint.parameters if parameter.place == "path"]
     in_query = [parameter for parameter in endpoint.parameters if parameter.place == "query"]
 
     def read(request: Request) -> Response:
         if endpoint.needs_sign_in:
             if not sign_in.is_on:
-                raise Problem(403, HOW_TO_TURN_ON)
-            sign_in.reader(request, looks.kafka_cluster, now_ms=looks.clock())
-        seen = looks.seen_by(sign_in.may_see(request, now_ms=looks.clock())) if endpoint.is_of_all else looks
+                raise ApiProblem(403, HOW_TO_TURN_ON)
+            sign_in.reader(request, sources.kafka_cluster, now_ms=sources.clock())
+        seen = sources.seen_by(sign_in.may_see(request, now_ms=sources.clock())) if endpoint.is_of_all else sources
         given = {parameter.name: parameter.value(request.path_params[parameter.name]) for parameter in in_path}
         given |= read_query(request.query_params, in_query)
         try:
             return answer(request, endpoint.answer(seen, given))
         except UsageProblem as error:
-            raise Problem(400, str(error)) from None
+            raise ApiProblem(400, str(error)) from None
         except TableUnavailable as error:
-            raise Problem(503, str(error), headers={"Retry-After": "5"}) from None
+            raise ApiProblem(503, str(error), headers={"Retry-After": "5"}) from None
 
     return read

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from assignor_core.group.events import Cause, GroupEvent, GroupLook, advice, group_events, identity
+from assignor_core.group.events import Cause, GroupEvent, GroupSample, advice, group_events, identity
 
 
 def member(name: str, number: int = 0) -> str:
@@ -16,11 +16,11 @@ def member(name: str, number: int = 0) -> str:
 
 def look(
     minute: int, owners: Mapping[int, str | None], *, state: str = "Stable", generation: int | None = None
-) -> GroupLook:
-    return GroupLook(minute * 60_000, state, {("t", number): owner for number, owner in owners.items()}, generation)
+) -> GroupSample:
+    return GroupSample(minute * 60_000, state, {("t", number): owner for number, owner in owners.items()}, generation)
 
 
-def only(*looks: GroupLook) -> GroupEvent:
+def only(*looks: GroupSample) -> GroupEvent:
     (event,) = group_events(looks)
     return event
 
@@ -136,9 +136,9 @@ NAMES = {"m1": "a", "m2": "b", "m3": "c", "m4": "b"}
 
 def epoch_look(
     minute: int, owners: Mapping[int, str | None], epoch: int, state: str = "Stable", count: int | None = 2
-) -> GroupLook:
+) -> GroupSample:
     listed = {("t", number): owner for number, owner in owners.items()}
-    return GroupLook(minute * 60_000, state, listed, epoch, "consumer", NAMES, count)
+    return GroupSample(minute * 60_000, state, listed, epoch, "consumer", NAMES, count)
 
 
 def test_members_with_random_ids_are_known_by_client_or_instance_id() -> None:
@@ -178,15 +178,15 @@ def test_a_member_that_owns_nothing_joins_too() -> None:
 
 
 def test_members_of_share_groups_come_and_go_though_nobody_owns_a_partition() -> None:
-    def shared(minute: int, count: int, state: str = "Stable") -> GroupLook:
-        return GroupLook(minute * 60_000, state, {("t", 0): None}, minute, "share", {}, count)
+    def shared(minute: int, count: int, state: str = "Stable") -> GroupSample:
+        return GroupSample(minute * 60_000, state, {("t", 0): None}, minute, "share", {}, count)
 
     looks = [shared(0, 0, "Empty"), shared(1, 2), shared(2, 3), shared(3, 1), shared(4, 0, "Empty")]
     assert [event.cause for event in group_events(looks)] == [Cause.FORMED, Cause.JOINED, Cause.LEFT, Cause.EMPTIED]
 
 
 def test_a_look_that_could_not_see_members_shows_no_rebalance() -> None:
-    unseen = GroupLook(60_000, "Stable", dict.fromkeys([("t", number) for number in range(4)]))
+    unseen = GroupSample(60_000, "Stable", dict.fromkeys([("t", number) for number in range(4)]))
     assert group_events([look(0, PAIR), unseen, look(2, PAIR)]) == ()
     assert only(look(0, PAIR), unseen, look(2, {**PAIR, 1: C})).after_ms == 0
 
@@ -202,10 +202,10 @@ def test_partitions_move_between_members_that_share_a_name_if_both_stay() -> Non
 def test_a_group_that_changes_its_protocol_keeps_its_history() -> None:
     """The group epoch goes on from the classic generation; members are restarted one by one with other ids."""
     looks = [
-        GroupLook(0, "Stable", {("t", 0): A, ("t", 1): B}, 5, "classic", {A: "a", B: "b"}, 2),
-        GroupLook(60_000, "Stable", {("t", 0): "m1", ("t", 1): B}, 7, "consumer", {"m1": "a", B: "b"}, 2),
-        GroupLook(120_000, "Stable", {("t", 0): "m1", ("t", 1): "m2"}, 9, "consumer", NAMES, 2),
-        GroupLook(180_000, "Stable", {("t", 0): A, ("t", 1): B}, 12, "classic", {A: "a", B: "b"}, 2),
+        GroupSample(0, "Stable", {("t", 0): A, ("t", 1): B}, 5, "classic", {A: "a", B: "b"}, 2),
+        GroupSample(60_000, "Stable", {("t", 0): "m1", ("t", 1): B}, 7, "consumer", {"m1": "a", B: "b"}, 2),
+        GroupSample(120_000, "Stable", {("t", 0): "m1", ("t", 1): "m2"}, 9, "consumer", NAMES, 2),
+        GroupSample(180_000, "Stable", {("t", 0): A, ("t", 1): B}, 12, "classic", {A: "a", B: "b"}, 2),
     ]
     events = group_events(looks)
     assert [event.cause for event in events] == [Cause.RESTARTED] * 3

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from streaming.collect.observation import ClusterSample
 from streaming.collect.rates import BrokerRates, ReplicaRateTable
 from streaming.collect.reports import all_of, broker_records, replica_records
+from streaming.collect.sample import ClusterSample
 
 
 def byte_rate_records(

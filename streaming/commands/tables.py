@@ -1,10 +1,12 @@
-"""`rebalancer tables register`: SQL that makes the Delta tables known to a catalog, such as a Hive metastore or Unity
-Catalog. It prints statements and runs none: a catalog belongs to whoever runs it.
+"""`rebalancer tables`: adds what tables of an earlier release lack, and makes tables known to a catalog.
 
-Columns, comments and partitions are those of the table's own log, not of this release. An engine refuses a statement
-that differs from the log, and would write a commit for a comment that differs: the product alone writes its tables.
+`register` prints SQL for a catalog, such as a Hive metastore or Unity Catalog, and runs none: a catalog belongs to
+whoever runs it. Columns, comments and partitions are those of the table's own log, not of this release. An engine
+refuses a statement that differs from the log, and would write a commit for a comment that differs: the product alone
+writes its tables.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -12,13 +14,89 @@ import click
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from streaming import tables
 from streaming.commands.console import echo
-from streaming.commands.options import settings_from, settings_options
-from streaming.contract import TABLES
-from streaming.errors import UsageProblem
-from streaming.tables.definitions import ARROW_TYPES
+from streaming.commands.options import json_option, settings_from, settings_options
+from streaming.contract import TABLE_FORMAT, TABLES
+from streaming.errors import TableUnavailable, UsageProblem
+from streaming.runtime.printable import printable
+from streaming.tables import open_table
+from streaming.tables.definitions import ARROW_TYPES, FORMAT, Differences
 from streaming.tables.places import full_place, local_folder
+from streaming.tables.store import create_table, lacking
+
+
+@click.group()
+def tables() -> None:
+    """The Delta tables: what those of an earlier release lack, and how a catalog learns of them."""
+
+
+@tables.command()
+@settings_options
+@click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
+@json_option
+def upgrade(config_file: Path | None, assignments: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
+    """Add what tables of an earlier release lack.
+
+    These are columns, properties and the format's number. Rows stay as they are. Stop the roles first: a role
+    of the earlier release may lose a commit to the change. Roles of this release do the same by themselves,
+    each for the tables that it writes.
+    """
+    root = settings_from(config_file, assignments).storage.tables
+    found = {name: lacking(root, name) for name in TABLES}  # all are read before one is written
+    there = {name: lacks for name, lacks in found.items() if lacks is not None}
+    if not there:
+        raise UsageProblem(f"no tables in {full_place(root)}: is storage.tables right?")
+    for name, lacks in there.items():
+        if lacks and not dry_run:
+            create_table(root, name)
+            if lacking(root, name):
+                raise TableUnavailable(f"table {name}: changed by another writer meanwhile; stop the roles, try again")
+    if as_json:
+        echo(json.dumps(_as_json(root, there, dry_run), indent=2))
+    else:
+        for line in _lines(root, there, dry_run):
+            echo(line)
+    return 0
+
+
+def _as_json(root: str, there: dict[str, Differences], dry_run: bool) -> dict[str, object]:
+    return {
+        "tables_dir": root,
+        "format": TABLE_FORMAT,
+        "dry_run": dry_run,
+        "tables": [
+            {
+                "table": name,
+                "format_before": lacks.format_now,
+                "columns_added": list(lacks.columns),
+                "properties_set": dict(lacks.properties),
+            }
+            for name, lacks in there.items()
+        ],
+    }
+
+
+def _lines(root: str, there: dict[str, Differences], dry_run: bool) -> list[str]:
+    """A line for each table that lacks something, and one in the end."""
+    changed = {name: lacks for name, lacks in there.items() if lacks}
+    lines = [f"{name}: {_what(lacks)}" for name, lacks in changed.items()]
+    verb = "would be changed" if dry_run else "changed"
+    end = f"{len(changed)} {verb}" if changed else "all as this release needs them"
+    count = f"{len(there)} table{'s' if len(there) > 1 else ''}"
+    return [*lines, f"{count} in {printable(root)}, format {TABLE_FORMAT}: {end}"]
+
+
+def _what(lacks: Differences) -> str:
+    parts = []
+    if lacks.columns:
+        parts.append(f"new columns {', '.join(lacks.columns)}")
+    if FORMAT in lacks.properties:
+        parts.append(f"format {lacks.format_now or 'none'} -> {TABLE_FORMAT}")
+    others = sorted(lacks.properties.keys() - {FORMAT})
+    if others:
+        parts.append(f"properties {', '.join(others)}")
+    return "; ".join(parts)
+
 
 SQL_NAMES = {
     "string": "STRING", "long": "BIGINT", "integer": "INT", "double": "DOUBLE", "boolean": "BOOLEAN",
@@ -28,7 +106,7 @@ SQL_NAMES = {
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@click.command()
+@tables.command()
 @settings_options
 @click.option("--schema", default="rebalancer", show_default=True, help="Schema (database) of the catalog.")
 @click.option("--catalog", help="Catalog before the schema, such as unity; none: the engine's own.")
@@ -46,7 +124,7 @@ def register(
     it is. After an upgrade that adds columns, drop the tables in the catalog first; the files stay.
     """
     root = settings_from(config_file, assignments).storage.tables
-    there = {name: table for name in TABLES if (table := tables.open_table(root, name)) is not None}
+    there = {name: table for name in TABLES if (table := open_table(root, name)) is not None}
     if not there:
         raise UsageProblem(f"no tables in {full_place(root)}: is storage.tables right?")
     prefix = ".".join(_name(option, part) for option, part in (("catalog", catalog), ("schema", schema)) if part)

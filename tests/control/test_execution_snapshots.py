@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 
 from assignor_core.errors import SimulatedRefusal, SimulatedSilence
-from assignor_core.execution.progress import NO_LOOKS, progress_of
+from assignor_core.execution.progress import NO_SNAPSHOTS, progress_of
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Submit, next_step
-from streaming.control.looks import Looks
-from tests.control.test_cluster_view import SECONDS_MAX, TICK_MS, random_story
+from streaming.control.cluster_snapshot import ExecutionSnapshots
+from tests.control.test_cluster_snapshot import SECONDS_MAX, TICK_MS, random_story
 
 
 @pytest.mark.parametrize("faults_max", [0, 4])
@@ -18,16 +18,16 @@ def test_each_look_shows_what_a_look_at_all_movements_shows(faults_max: int) -> 
     for seed in range(1, 21):
         story = random_story(seed, faults_max=faults_max)
         plan, staged, record = story.plan, story.limits.staged, cast("Any", None)
-        looks, reference = Looks(story.client, staged=staged), NO_LOOKS
+        looks, reference = ExecutionSnapshots(story.client, staged=staged), NO_SNAPSHOTS
         for _ in range(SECONDS_MAX):
             with suppress(SimulatedSilence, SimulatedRefusal):
                 live = looks.live(plan, whole=False, now_ms=story.cluster.now_ms)
                 look = looks.judged(record, plan, live, story.cluster.now_ms, refused={}, not_elected={})
                 reference = reference.after(plan, live, staged=staged)
-                assert look.looks == reference
-                assert dict(look.progress) == progress_of(plan, live, staged=staged, looks=reference)
+                assert look.past == reference
+                assert dict(look.progress) == progress_of(plan, live, staged=staged, past=reference)
                 looked, skipped = looked + 1, skipped + len(looks._settled)
-                step = next_step(plan, live, story.limits, worked_ms=0, looks=look.looks, progress=look.progress)
+                step = next_step(plan, live, story.limits, worked_ms=0, past=look.past, progress=look.progress)
                 match step:
                     case Submit(reassignments):
                         story.client.reassign(dict(reassignments))

@@ -1,16 +1,17 @@
 """What an execution sees of the cluster: where each movement stands, tick after tick, and how old that is.
 
-A tick begins with one look. Before something is submitted, or the execution ends, control looks closer: at the
-partitions that are concerned, or at the whole cluster. Looks of one tick count as one.
+A tick begins with one snapshot. Before something is submitted, or the execution ends, control reads once more: the
+partitions that are concerned, or the whole cluster. All reads of one tick count as one snapshot.
 
-`ClusterView` holds the partitions as last seen. Every look brings the brokers that are alive and all reassignments.
-Besides, a look reads the topics that the caller names, those of reassignments that have ended, and partitions that were
-in trouble. Everything is read again when brokers have come or gone, and every `WHOLE_LOOK_INTERVAL_MS` anyway: trouble
-of a partition that the plan does not name, with all brokers alive, is seen by then.
+`ClusterSnapshot` holds the partitions as last seen. Every snapshot brings the brokers that are alive and all
+reassignments. Besides, a snapshot reads the topics that the caller names, those of reassignments that have ended, and
+partitions that were in trouble. Everything is read again when brokers have come or gone, and every
+`WHOLE_READ_INTERVAL_MS` anyway: trouble of a partition that the plan does not name, with all brokers alive, is seen by
+then.
 
-`LookAge` judges the age of a look right before a request is sent. Kafka takes reassignments and elections without
-conditions, so a process that stops between its look and its request would ask for what no longer fits: others have
-begun copies, or have made a topic again.
+`SnapshotAge` judges the age of a snapshot right before a request is sent. Kafka takes reassignments and elections
+without conditions, so a process that stops between its snapshot and its request would ask for what no longer fits:
+others have begun copies, or have made a topic again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -21,8 +22,8 @@ from itertools import islice
 from assignor_core.execution.accounting import NAMED_MAX, what_was_made
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import (
-    NO_LOOKS,
-    PastLooks,
+    NO_SNAPSHOTS,
+    PastSnapshots,
     Progress,
     hidden_in_flight,
     is_settled,
@@ -38,20 +39,20 @@ from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan
 from assignor_core.wording import counted
 from streaming.cluster.ports import ClusterReader
+from streaming.control.journal import ExecutionRecord
 from streaming.control.obstacles import replaced_broker_back
-from streaming.control.records import ExecutionRecord
-from streaming.errors import AnotherCluster, LookTooOld
+from streaming.errors import AnotherCluster, SnapshotTooOld
 
-LOOK_AGE_MAX_MS = 10_000
-"""Several times what a look and its questions take."""
+SNAPSHOT_AGE_MAX_MS = 10_000
+"""Several times what a snapshot takes."""
 
 
-class LookAge:
+class SnapshotAge:
     """One per process that changes a cluster: its lease asks `check` last before each change. Not for two threads.
 
-    A look ages by the clock that ran further since. One clock goes on while the process is stopped; the other is set
-    right after the whole machine was paused. Nothing shows a pause after which neither clock is. Without clocks, where
-    no lease asks, no look ages.
+    A snapshot ages by the clock that ran further since. One clock goes on while the process is stopped; the other is
+    set right after the whole machine was paused. Nothing shows a pause after which neither clock is. Without clocks,
+    where no lease asks, no snapshot ages.
     """
 
     def __init__(self, clock: Callable[[], int] = lambda: 0, wall_clock: Callable[[], int] = lambda: 0) -> None:
@@ -68,7 +69,7 @@ class LookAge:
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """Changes that are asked for in here rest on the look that began last."""
+        """Changes that are asked for in here rest on the snapshot that began last."""
         self._limited = True
         try:
             yield
@@ -76,20 +77,21 @@ class LookAge:
             self._limited = False
 
     def check(self) -> None:
-        """Raises LookTooOld where a limited request rests on a look that is too old: look again, then ask again.
+        """Raises SnapshotTooOld if a limited request rests on a snapshot that is too old: take a new one, then ask
+        again.
 
-        A look may be twice as old as the one before it was. So where each look takes long, because a broker hangs, the
-        second one is used: a limit that never grows would let nothing be sent.
+        A snapshot may be twice as old as the one before it was. So where each snapshot takes long, because a broker
+        hangs, the second one is used: a limit that never grows would let nothing be sent.
         """
         if not self._limited:
             return
         age_ms = max(now_ms - began_ms for now_ms, began_ms in zip(self._read(), self._began_ms, strict=True))
-        allowed_ms = max(LOOK_AGE_MAX_MS, 2 * self._last_age_ms)
+        allowed_ms = max(SNAPSHOT_AGE_MAX_MS, 2 * self._last_age_ms)
         self._last_age_ms = age_ms
         if age_ms > allowed_ms:
-            raise LookTooOld(
-                f"the look at the cluster is {age_ms / 1000:.0f} s old, at most {allowed_ms / 1000:.0f} s are allowed: "
-                "nothing was sent"
+            raise SnapshotTooOld(
+                f"the snapshot of the cluster is {age_ms / 1000:.0f} s old, at most {allowed_ms / 1000:.0f} s are "
+                "allowed: nothing was sent"
             )
 
     def _read(self) -> tuple[int, int]:
@@ -97,22 +99,22 @@ class LookAge:
         return clock(), wall_clock()
 
 
-WHOLE_LOOK_INTERVAL_MS = 30_000
-"""Time between two looks at the whole cluster while its brokers stay the same, ms."""
+WHOLE_READ_INTERVAL_MS = 30_000
+"""Time between two snapshots of the whole cluster while its brokers stay the same, ms."""
 UNSETTLED_INTERVAL_MS = 5_000
-"""Time between two looks at the whole cluster for half a minute after brokers have come or gone, ms: metadata may be
-behind the brokers.
+"""Time between two snapshots of the whole cluster for half a minute after brokers have come or gone, ms: metadata may
+be behind the brokers.
 """
 WATCHED_TOPICS_MAX = 50
-"""Number of topics with partitions in trouble that each look reads again; a look at the whole cluster
+"""Number of topics with partitions in trouble that each snapshot reads again; a snapshot of the whole cluster
 reads all others.
 """
 
 _NONE = LiveCluster("", {}, {})
 
 
-class ClusterView:
-    """Partitions of the cluster as control last saw them; not for two threads. `partitions` are all that are known,
+class ClusterSnapshot:
+    """Partitions of the cluster as control last read them; not for two threads. `partitions` are all that are known,
     with their state when they were last asked about.
     """
 
@@ -121,7 +123,7 @@ class ClusterView:
         self.forget()
 
     def forget(self) -> None:
-        """The next look is at the whole cluster."""
+        """The next snapshot is of the whole cluster."""
         self.partitions: dict[PartitionKey, LivePartition] = {}
         self._numbers: dict[str, list[PartitionKey]] = {}
         """Keys of `partitions` by topic."""
@@ -131,7 +133,7 @@ class ClusterView:
         """Keys of `partitions` whose partition was being reassigned when the cluster was last asked about it."""
         self._topic_ids: dict[str, str] = {}
         self._hidden: set[str] = set()
-        """Topics that may not be described, as this look has asked about them by name."""
+        """Topics that may not be described, as requests of this snapshot have named them."""
         self._newest = _NONE
         """The cluster's newest answer."""
         self._ended: set[PartitionKey] = set()
@@ -139,33 +141,33 @@ class ClusterView:
         self._asked: frozenset[str] | None = frozenset()
         self._whole_ms: int | None = None
         self._settled: tuple[str, Mapping[int, str | None]] | None = None
-        """Cluster id and brokers at the last whole look."""
+        """Cluster id and brokers at the last whole snapshot."""
         self._unsettled_ms: int | None = None
         """When brokers had come or gone last."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether this look was at everything."""
+        """Whether this snapshot is of everything."""
         return self._asked is None
 
-    def unasked(self, keys: Iterable[PartitionKey]) -> frozenset[str]:
-        """Topics of these partitions that this look was not at."""
+    def unread(self, keys: Iterable[PartitionKey]) -> frozenset[str]:
+        """Topics of these partitions that this snapshot did not read."""
         return frozenset() if self._asked is None else frozenset(_topics(keys)) - self._asked
 
-    def look(self, topics: Collection[str], *, now_ms: int) -> None:
-        """A new look, at these topics at least; raises what `describe` raises."""
+    def read(self, topics: Collection[str], *, now_ms: int) -> None:
+        """A new snapshot, of these topics at least; raises what `describe` raises."""
         self._hidden.clear()
-        if self._whole_look_is_due(now_ms):
-            self.look_at_all(now_ms=now_ms)
+        if self._whole_read_is_due(now_ms):
+            self.read_all(now_ms=now_ms)
             return
         watched = islice(sorted(self._troubled), WATCHED_TOPICS_MAX)
         self._asked = frozenset()
-        self.ask({*topics, *watched, *_topics(self._ended)}, now_ms=now_ms)
+        self.read_also({*topics, *watched, *_topics(self._ended)}, now_ms=now_ms)
         if self._ended and not self.is_whole:
-            self.ask(_topics(self._ended), now_ms=now_ms)
+            self.read_also(_topics(self._ended), now_ms=now_ms)
 
-    def look_at_all(self, *, now_ms: int) -> None:
-        """A new look, at the whole cluster."""
+    def read_all(self, *, now_ms: int) -> None:
+        """A new snapshot, of the whole cluster."""
         answer = self._cluster.describe()
         self.partitions, self._numbers, self._troubled = {}, {}, {}
         self._topic_ids, self._reassigning = {}, set()
@@ -178,8 +180,8 @@ class ClusterView:
         self._whole_ms = now_ms
         self._settled = (answer.cluster_id, answer.broker_racks)
 
-    def ask(self, topics: Collection[str], *, now_ms: int) -> None:
-        """Look at these topics, too; at everything where brokers have come or gone."""
+    def read_also(self, topics: Collection[str], *, now_ms: int) -> None:
+        """Reads these topics, too; everything if brokers have come or gone."""
         answer = self._cluster.describe(topics)
         by_topic: dict[str, dict[PartitionKey, LivePartition]] = {topic: {} for topic in topics}
         for key, partition in answer.partitions.items():
@@ -190,8 +192,8 @@ class ClusterView:
         self._asked = None if self._asked is None else self._asked | by_topic.keys()
         if (answer.cluster_id, answer.broker_racks) != self._settled:
             self._unsettled_ms = now_ms
-            self._whole_ms = None  # if the next line gets no answer, the next look tries again
-            self.look_at_all(now_ms=now_ms)
+            self._whole_ms = None  # if the next line gets no answer, the next snapshot tries again
+            self.read_all(now_ms=now_ms)
 
     def of(self, keys: Iterable[PartitionKey]) -> LiveCluster:
         """Returns the partitions `keys`, all partitions in trouble and all partitions that are being reassigned. A
@@ -206,9 +208,9 @@ class ClusterView:
         ids, hidden = dict(self._topic_ids), frozenset(self._hidden)
         return LiveCluster(newest.cluster_id, newest.broker_racks, shown, ids, newest.listed, hidden_topics=hidden)
 
-    def _whole_look_is_due(self, now_ms: int) -> bool:
-        is_settled = is_due(self._unsettled_ms, WHOLE_LOOK_INTERVAL_MS, now_ms)
-        return is_due(self._whole_ms, WHOLE_LOOK_INTERVAL_MS if is_settled else UNSETTLED_INTERVAL_MS, now_ms)
+    def _whole_read_is_due(self, now_ms: int) -> bool:
+        is_settled = is_due(self._unsettled_ms, WHOLE_READ_INTERVAL_MS, now_ms)
+        return is_due(self._whole_ms, WHOLE_READ_INTERVAL_MS if is_settled else UNSETTLED_INTERVAL_MS, now_ms)
 
     def _take_in(self, answer: LiveCluster, by_topic: Mapping[str, Mapping[PartitionKey, LivePartition]]) -> None:
         """The answer is the truth about these topics: what it leaves out is gone, or hidden."""
@@ -252,20 +254,20 @@ def _with_list(partition: LivePartition, listed: Reassignment | None) -> LivePar
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ExecutionSnapshot:
     """One execution and the cluster as one tick sees them."""
 
     record: ExecutionRecord
     plan: Plan
     live: LiveCluster
-    """What decides on the next step: see `ClusterView.of`."""
+    """What decides on the next step: see `ClusterSnapshot.of`."""
     now_ms: int
     refused: Mapping[PartitionKey, str]
     """Partitions whose move is skipped: Kafka's error, or why no disk has room."""
     not_elected: Mapping[PartitionKey, str]
     """Partitions whose election is skipped, with Kafka's error."""
     progress: Mapping[PartitionKey, Progress] = field(default_factory=dict)
-    looks: PastLooks = NO_LOOKS
+    past: PastSnapshots = NO_SNAPSHOTS
     hidden_in_flight: tuple[PartitionKey, ...] = ()
     """Partitions that metadata misses though the controller lists their move of the plan."""
     made_again: tuple[str, ...] = ()
@@ -310,46 +312,46 @@ class Look:
         return f"; its movements are not known: {reassigned}{named}"
 
 
-class Looks:
-    """Looks at the cluster for one execution; a caller calls `forget` before another execution. With `staged` a
+class ExecutionSnapshots:
+    """Snapshots of the cluster for one execution; a caller calls `forget` before another execution. With `staged` a
     partition moves by one new replica at a time.
     """
 
     def __init__(self, cluster: ClusterReader, *, staged: bool) -> None:
-        self._view = ClusterView(cluster)
+        self._snapshot = ClusterSnapshot(cluster)
         self._staged = staged
         self.forget(None)
 
     def forget(self, kept: KeptPlan | None) -> None:
-        """Forgets the execution so far: from now on the looks are of another execution, of the plan `kept` if that is
-        known.
+        """Forgets the execution so far: from now on the snapshots are of another execution, of the plan `kept` if that
+        is known.
         """
         self._topic_ids = {} if kept is None else kept.topic_ids
         observed = None if kept is None else kept.proposed.observed
         self.replaced: frozenset[int] = frozenset() if observed is None else observed.brokers_missing
-        self._view.forget()
+        self._snapshot.forget()
         self._in_play: frozenset[str] = frozenset()
-        self._before = self._looks = NO_LOOKS
+        self._before = self._past = NO_SNAPSHOTS
         """Counts before this tick, and with it."""
         self._plan: Plan | None = None
         self._movements: dict[PartitionKey, Movement] = {}
         self._states: dict[PartitionKey, Progress] = {}
-        """Progress of the plan's movements at the newest look."""
+        """Progress of the plan's movements at the newest snapshot."""
         self._settled: dict[PartitionKey, LivePartition] = {}
-        """Partitions of movements that are settled, as the newest look has shown them."""
+        """Partitions of movements that are settled, as the newest snapshot has shown them."""
 
     @property
     def partitions(self) -> Mapping[PartitionKey, LivePartition]:
         """All partitions of the cluster, as they were when the cluster was last asked about them."""
-        return self._view.partitions
+        return self._snapshot.partitions
 
     def live(self, plan: Plan, *, whole: bool, now_ms: int) -> LiveCluster:
         """A new tick asks: what decides on the next step, or (with `whole`) everything; raises what `describe` does."""
-        self._before = self._looks
+        self._before = self._past
         if whole:
-            self._view.look_at_all(now_ms=now_ms)
+            self._snapshot.read_all(now_ms=now_ms)
         else:
-            self._view.look(self._in_play, now_ms=now_ms)
+            self._snapshot.read(self._in_play, now_ms=now_ms)
         return self._shown(plan)
 
     def judged(
@@ -361,23 +363,25 @@ class Looks:
         *,
         refused: Mapping[PartitionKey, str],
         not_elected: Mapping[PartitionKey, str],
-    ) -> Look:
-        """What `live` shows of the plan, judged with the looks before it."""
+    ) -> ExecutionSnapshot:
+        """What `live` shows of the plan, judged with the snapshots before it."""
         # By their names these would be the plan's. Seen as gone, nothing of them is submitted, elected or cancelled.
         made_again = topics_made_again(self._topic_ids, live)
         live = without_topics(live, made_again)
         changed = self._unsettled(plan, live)
-        self._looks = self._before.after(plan, live, staged=self._staged, among=changed)
-        self._states |= progress_among(changed, live, staged=self._staged, looks=self._looks)
+        self._past = self._before.after(plan, live, staged=self._staged, among=changed)
+        self._states |= progress_among(changed, live, staged=self._staged, past=self._past)
         self._settle(changed, live)
         progress = with_skipped(self._states, refused, not_elected)
         self._in_play = topics_in_play({row.key: progress[row.key] for row in changed}, live)
         back = replaced_broker_back(plan, live, progress, self.replaced)
         hidden = tuple(hidden_in_flight(changed, progress, live, staged=self._staged))
-        return Look(record, plan, live, now_ms, refused, not_elected, progress, self._looks, hidden, made_again, back)
+        return ExecutionSnapshot(
+            record, plan, live, now_ms, refused, not_elected, progress, self._past, hidden, made_again, back
+        )
 
     def _unsettled(self, plan: Plan, live: LiveCluster) -> list[Movement]:
-        """Movements that this look may show elsewhere than the one before it; of a plan of thousands that is a few."""
+        """Movements that this snapshot may show elsewhere than the one before: a few of a plan of thousands."""
         if self._plan is not plan:
             self._plan, self._movements = plan, {row.key: row for row in plan.movements}
             self._states, self._settled = {}, {}
@@ -391,43 +395,43 @@ class Looks:
     def _settle(self, changed: Iterable[Movement], live: LiveCluster) -> None:
         for row in changed:
             partition = live.partitions.get(row.key)
-            if partition is not None and is_settled(row, partition, self._looks):
+            if partition is not None and is_settled(row, partition, self._past):
                 self._settled[row.key] = partition
             else:
                 self._settled.pop(row.key, None)
 
-    def closer(self, look: Look, keys: Iterable[PartitionKey], *, whole: bool) -> LiveCluster | None:
+    def closer(self, snapshot: ExecutionSnapshot, keys: Iterable[PartitionKey], *, whole: bool) -> LiveCluster | None:
         """Returns the cluster after a request for these partitions, or for everything; None if this tick has already
         read all that it would request.
         """
-        unasked = self._view.unasked(keys)
-        if whole and not self._view.is_whole:
-            self._view.look_at_all(now_ms=look.now_ms)
-        elif unasked:
-            self._view.ask(unasked, now_ms=look.now_ms)
+        unread = self._snapshot.unread(keys)
+        if whole and not self._snapshot.is_whole:
+            self._snapshot.read_all(now_ms=snapshot.now_ms)
+        elif unread:
+            self._snapshot.read_also(unread, now_ms=snapshot.now_ms)
         else:
             return None
-        return self._shown(look.plan)
+        return self._shown(snapshot.plan)
 
-    def again(self, look: Look, keys: Iterable[PartitionKey]) -> LiveCluster:
+    def again(self, snapshot: ExecutionSnapshot, keys: Iterable[PartitionKey]) -> LiveCluster:
         """Returns the cluster after another request for these partitions, whether this tick has already read them or
         not.
         """
-        self._view.ask({topic for topic, _ in keys}, now_ms=look.now_ms)
-        return self._shown(look.plan)
+        self._snapshot.read_also({topic for topic, _ in keys}, now_ms=snapshot.now_ms)
+        return self._shown(snapshot.plan)
 
     def asked_about(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> dict[PartitionKey, tuple[int, ...]]:
         """Returns those of `targets` whose partitions this tick has read."""
-        unasked = self._view.unasked(targets)
-        return {key: target for key, target in targets.items() if key[0] not in unasked}
+        unread = self._snapshot.unread(targets)
+        return {key: target for key, target in targets.items() if key[0] not in unread}
 
     def submitted(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> None:
-        """Kafka has taken these. The next looks ask about them: a small copy may have ended before the controller lists
-        it.
+        """Kafka has taken these. The next snapshots ask about them: a small copy may have ended before the controller
+        lists it.
         """
         self._in_play |= {topic for topic, _ in targets}
-        self._looks = self._looks.taken(targets)
+        self._past = self._past.taken(targets)
 
     def _shown(self, plan: Plan) -> LiveCluster:
         keys = self._movements if self._plan is plan else [movement.key for movement in plan.movements]
-        return self._view.of(keys)
+        return self._snapshot.of(keys)

@@ -1,4 +1,4 @@
-"""What an execution asks about: little at most looks, and it decides as if it had asked about everything."""
+"""What an execution asks about: little at most past, and it decides as if it had asked about everything."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from assignor_core.errors import SimulatedRefusal, SimulatedSilence
-from assignor_core.execution.progress import NO_LOOKS, progress_of, topics_in_play
+from assignor_core.execution.progress import NO_SNAPSHOTS, progress_of, topics_in_play
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits, Step, Submit, Wait, next_step
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Movement, Plan
-from streaming.control.looks import WHOLE_LOOK_INTERVAL_MS, ClusterView
+from streaming.control.cluster_snapshot import WHOLE_READ_INTERVAL_MS, ClusterSnapshot
 from tests.simulated_cluster import (
     SimulatedClient,
     SimulatedCluster,
@@ -48,31 +48,31 @@ class Watched:
     def __init__(self, cluster: SimulatedCluster, plan: Plan, limits: Limits = LIMITS) -> None:
         self.cluster, self.plan, self.limits = cluster, plan, limits
         self.client = CountedClient(cluster)
-        self.view = ClusterView(self.client)
+        self.snapshot = ClusterSnapshot(self.client)
         self._in_play: frozenset[str] = frozenset()
-        self._looks = NO_LOOKS
+        self._past = NO_SNAPSHOTS
 
     def steps(self) -> tuple[Step, Step]:
         """The next step by the view, and by everything; what is submitted and what ends was asked about."""
         now_ms, staged = self.cluster.now_ms, self.limits.staged
-        self.view.look(self._in_play, now_ms=now_ms)
+        self.snapshot.read(self._in_play, now_ms=now_ms)
         step = self._next()
-        if isinstance(step, Submit) and (unasked := self.view.unasked(step.reassignments)):
-            self.view.ask(unasked, now_ms=now_ms)
+        if isinstance(step, Submit) and (unasked := self.snapshot.unread(step.reassignments)):
+            self.snapshot.read_also(unasked, now_ms=now_ms)
             step = self._next()
-        if isinstance(step, Done) and not self.view.is_whole:
-            self.view.look_at_all(now_ms=now_ms)
+        if isinstance(step, Done) and not self.snapshot.is_whole:
+            self.snapshot.read_all(now_ms=now_ms)
             step = self._next()
         whole = SimulatedClient(self.cluster).describe()
-        self._looks = self._looks.after(self.plan, whole, staged=staged)
-        by_all = next_step(self.plan, whole, self.limits, worked_ms=now_ms, looks=self._looks)
+        self._past = self._past.after(self.plan, whole, staged=staged)
+        by_all = next_step(self.plan, whole, self.limits, worked_ms=now_ms, past=self._past)
         return step, by_all
 
     def _next(self) -> Step:
-        live = self.view.of(row.key for row in self.plan.movements)
-        looks = self._looks.after(self.plan, live, staged=self.limits.staged)
-        self._in_play = topics_in_play(progress_of(self.plan, live, staged=self.limits.staged, looks=looks), live)
-        return next_step(self.plan, live, self.limits, worked_ms=self.cluster.now_ms, looks=looks)
+        live = self.snapshot.of(row.key for row in self.plan.movements)
+        past = self._past.after(self.plan, live, staged=self.limits.staged)
+        self._in_play = topics_in_play(progress_of(self.plan, live, staged=self.limits.staged, past=past), live)
+        return next_step(self.plan, live, self.limits, worked_ms=self.cluster.now_ms, past=past)
 
     def take(self, step: Step) -> bool:
         """Carry it out; True once it ends."""
@@ -130,7 +130,7 @@ def test_with_faults_what_is_asked_for_is_what_who_asks_about_everything_may_ask
                     assert by_view == by_all, f"seed {seed}, {story.cluster.now_ms} ms"
                 same = by_view == by_all or (isinstance(by_view, Wait) and isinstance(by_all, Wait))
                 differs_since_ms = None if same else (differs_since_ms or story.cluster.now_ms)
-                assert story.cluster.now_ms - (differs_since_ms or story.cluster.now_ms) <= WHOLE_LOOK_INTERVAL_MS
+                assert story.cluster.now_ms - (differs_since_ms or story.cluster.now_ms) <= WHOLE_READ_INTERVAL_MS
                 if story.take(by_view):
                     break
             story.cluster.advance(TICK_MS)
@@ -160,14 +160,14 @@ def test_trouble_elsewhere_is_seen_at_the_next_whole_look_and_its_end_at_once(st
     story.take(story.steps()[0])
     story.cluster.fail_log_dir(2, 0)
     seconds = next(n for n in range(60) if _advanced(story) and "under-replicated" in str(story.steps()[0]))
-    assert seconds <= WHOLE_LOOK_INTERVAL_MS / TICK_MS
+    assert seconds <= WHOLE_READ_INTERVAL_MS / TICK_MS
     story.cluster.repair_log_dir(2, 0)
     story.cluster.restart_broker(2)
     story.cluster.advance(TICK_MS)
     by_view, by_all = story.steps()
     assert by_view == by_all
     assert "under-replicated" not in str(by_all)
-    assert not story.view.is_whole
+    assert not story.snapshot.is_whole
 
 
 def test_a_broker_that_goes_or_comes_is_a_reason_to_look_at_everything(story: Watched) -> None:
@@ -188,10 +188,10 @@ def test_after_the_clock_was_set_back_everything_is_looked_at_as_often_as_before
     story.cluster.kill_broker(2)
     story.cluster.advance(20_000)  # its session ends
     now_ms = story.cluster.now_ms
-    story.view.look((), now_ms=now_ms)
+    story.snapshot.read((), now_ms=now_ms)
     asked = len(story.client.questions)
-    for second in range(2 * WHOLE_LOOK_INTERVAL_MS // TICK_MS):
-        story.view.look((), now_ms=now_ms - 3_600_000 + second * TICK_MS)
+    for second in range(2 * WHOLE_READ_INTERVAL_MS // TICK_MS):
+        story.snapshot.read((), now_ms=now_ms - 3_600_000 + second * TICK_MS)
     assert story.client.questions[asked:].count(None) == 2
 
 
@@ -201,18 +201,18 @@ def test_after_a_question_without_an_answer_the_change_of_brokers_is_still_known
     story.cluster.advance(20_000)  # its session ends
     story.client.is_slow = True
     with pytest.raises(SimulatedSilence):
-        story.view.look((), now_ms=story.cluster.now_ms)
+        story.snapshot.read((), now_ms=story.cluster.now_ms)
     story.client.is_slow = False
-    story.view.look((), now_ms=story.cluster.now_ms)
-    assert story.view.is_whole
+    story.snapshot.read((), now_ms=story.cluster.now_ms)
+    assert story.snapshot.is_whole
 
 
 def test_of_a_topic_that_is_gone_nothing_is_shown(story: Watched) -> None:
     story.take(story.steps()[0])
     story.cluster.delete_topic("others")
-    story.view.ask({"others"}, now_ms=story.cluster.now_ms)
-    assert OTHERS not in story.view.partitions
-    assert OTHERS not in story.view.of([OTHERS, OURS]).partitions
+    story.snapshot.read_also({"others"}, now_ms=story.cluster.now_ms)
+    assert OTHERS not in story.snapshot.partitions
+    assert OTHERS not in story.snapshot.of([OTHERS, OURS]).partitions
 
 
 def _advanced(story: Watched) -> bool:

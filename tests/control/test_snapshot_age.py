@@ -8,11 +8,11 @@ import pytest
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
+from streaming.control.cluster_snapshot import SNAPSHOT_AGE_MAX_MS, SnapshotAge
+from streaming.control.journal import ExecutionRecord
 from streaming.control.lease import Lease
-from streaming.control.looks import LOOK_AGE_MAX_MS, LookAge
-from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
-from streaming.errors import LookTooOld
+from streaming.errors import SnapshotTooOld
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster
 
@@ -23,10 +23,10 @@ class Clocks:
 
     boot_ms: int = 0
     wall_ms: int = 0
-    age: LookAge = field(init=False)
+    age: SnapshotAge = field(init=False)
 
     def __post_init__(self) -> None:
-        self.age = LookAge(lambda: self.boot_ms, lambda: self.wall_ms)
+        self.age = SnapshotAge(lambda: self.boot_ms, lambda: self.wall_ms)
 
     def sends(self, *, after_ms: int) -> bool:
         """Whether a request is sent that long after its look."""
@@ -39,7 +39,7 @@ class Clocks:
         try:
             with self.age.limited():
                 self.age.check()
-        except LookTooOld:
+        except SnapshotTooOld:
             return False
         return True
 
@@ -50,11 +50,11 @@ def clocks() -> Clocks:
 
 
 def test_an_old_look_sends_nothing_and_the_next_one_does(clocks: Clocks) -> None:
-    assert LOOK_AGE_MAX_MS == 10_000, "docs/execution.md"
-    assert clocks.sends(after_ms=LOOK_AGE_MAX_MS)
-    assert not clocks.sends(after_ms=3 * LOOK_AGE_MAX_MS)
+    assert SNAPSHOT_AGE_MAX_MS == 10_000, "docs/execution.md"
+    assert clocks.sends(after_ms=SNAPSHOT_AGE_MAX_MS)
+    assert not clocks.sends(after_ms=3 * SNAPSHOT_AGE_MAX_MS)
     assert clocks.sends(after_ms=0)
-    assert not clocks.sends(after_ms=LOOK_AGE_MAX_MS + 1), "what was slow once allows nothing for ever"
+    assert not clocks.sends(after_ms=SNAPSHOT_AGE_MAX_MS + 1), "what was slow once allows nothing for ever"
 
 
 def test_a_cluster_whose_looks_all_take_long_is_not_starved(clocks: Clocks) -> None:
@@ -62,8 +62,8 @@ def test_a_cluster_whose_looks_all_take_long_is_not_starved(clocks: Clocks) -> N
     assert not clocks.sends(after_ms=1_000_000)
     clocks.age.begin()
     clocks.boot_ms += 4_000_000
-    text = "the look at the cluster is 4000 s old, at most 2000 s are allowed: nothing was sent"
-    with pytest.raises(LookTooOld, match=text), clocks.age.limited():
+    text = "the snapshot of the cluster is 4000 s old, at most 2000 s are allowed: nothing was sent"
+    with pytest.raises(SnapshotTooOld, match=text), clocks.age.limited():
         clocks.age.check()
 
 
@@ -71,13 +71,13 @@ def test_a_cluster_whose_looks_all_take_long_is_not_starved(clocks: Clocks) -> N
 def test_one_of_the_two_clocks_may_have_stood_still(clocks: Clocks, stopped: str) -> None:
     clocks.age.begin()
     running = {"boot_ms": "wall_ms", "wall_ms": "boot_ms"}[stopped]
-    setattr(clocks, running, LOOK_AGE_MAX_MS + 1)
+    setattr(clocks, running, SNAPSHOT_AGE_MAX_MS + 1)
     assert not clocks.sends_now()
 
 
 def test_a_clock_that_is_set_back_makes_no_look_younger(clocks: Clocks) -> None:
     clocks.age.begin()
-    clocks.boot_ms, clocks.wall_ms = LOOK_AGE_MAX_MS + 1, -3_600_000
+    clocks.boot_ms, clocks.wall_ms = SNAPSHOT_AGE_MAX_MS + 1, -3_600_000
     assert not clocks.sends_now()
 
 
@@ -85,7 +85,7 @@ def test_what_rests_on_no_look_is_not_judged(clocks: Clocks) -> None:
     clocks.age.begin()
     with clocks.age.limited():
         clocks.age.check()
-    clocks.boot_ms = 10 * LOOK_AGE_MAX_MS
+    clocks.boot_ms = 10 * SNAPSHOT_AGE_MAX_MS
     clocks.age.check()
 
 
@@ -103,7 +103,7 @@ class Frozen(NotedCluster):
         answer = super().describe(topics)
         if "throttle" in self.changes and not self._frozen:
             self._frozen = True
-            self.clocks.boot_ms += LOOK_AGE_MAX_MS + 1
+            self.clocks.boot_ms += SNAPSHOT_AGE_MAX_MS + 1
             self.cluster.delete_topic("t")
             self.cluster.create_topic("t", dict.fromkeys(range(3), (1,)))
         return answer
@@ -122,7 +122,7 @@ def test_a_topic_that_is_made_again_while_control_is_frozen_is_not_moved(tables_
     record = ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS))
     executor = executor_of(cluster, journal, settings, cluster.clocks.age)
     assert executor.begin(record, kept, now_ms=NOON_MS)
-    with pytest.raises(LookTooOld, match="is 10 s old"):
+    with pytest.raises(SnapshotTooOld, match="is 10 s old"):
         executor.tick(record, made, now_ms=NOON_MS + 1_000)
     executor.tick(record, made, now_ms=NOON_MS + 2_000)
     assert not [change for change in cluster.changes if change.startswith("move")]
@@ -132,8 +132,8 @@ def test_the_lease_asks_for_the_age_last(tables_in_memory: str) -> None:
     clocks = Clocks()
     lease = Lease(tables_in_memory, "main", 60_000, clock=lambda: clocks.boot_ms, wall_clock=lambda: clocks.wall_ms)
     assert lease.try_acquire()
-    lease.look_age.begin()
-    clocks.wall_ms = LOOK_AGE_MAX_MS + 1  # the machine was paused, and its clock has been set
+    lease.snapshot_age.begin()
+    clocks.wall_ms = SNAPSHOT_AGE_MAX_MS + 1  # the machine was paused, and its clock has been set
     lease.check()
-    with lease.look_age.limited(), pytest.raises(LookTooOld):
+    with lease.snapshot_age.limited(), pytest.raises(SnapshotTooOld):
         lease.check()

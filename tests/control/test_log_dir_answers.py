@@ -7,7 +7,7 @@ from assignor_core.disks import LogDirDescription
 from assignor_core.live import PartitionKey
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
-from streaming.control.disk_room import LOOK_INTERVAL_MS, LogDirLooks
+from streaming.control.disk_room import READ_INTERVAL_MS, LogDirAnswers
 from streaming.settings import Settings
 from tests.control.test_movements_within_brokers import (
     ERRORS,
@@ -65,7 +65,7 @@ def with_control(settings: Settings, **control: int) -> Settings:
 
 def test_brokers_that_do_not_copy_are_asked_every_ten_seconds() -> None:
     client = noted(MB)
-    looks = LogDirLooks(client)
+    looks = LogDirAnswers(client)
 
     def asked(copying: set[int], now_ms: int, alive: frozenset[int] = frozenset({1, 2})) -> list[int]:
         client.asked.clear()
@@ -75,13 +75,13 @@ def test_brokers_that_do_not_copy_are_asked_every_ten_seconds() -> None:
     assert asked(set(), 0) == [1, 2]
     assert asked({1}, 1_000) == [1]
     assert asked(set(), 2_000) == []
-    assert asked(set(), LOOK_INTERVAL_MS) == [1, 2]
-    assert asked(set(), LOOK_INTERVAL_MS - 1) == [1, 2], "the clock was set back"
+    assert asked(set(), READ_INTERVAL_MS) == [1, 2]
+    assert asked(set(), READ_INTERVAL_MS - 1) == [1, 2], "the clock was set back"
 
 
 def test_what_a_broker_that_was_away_has_shown_counts_no_more() -> None:
     client = noted(MB)
-    looks = LogDirLooks(client)
+    looks = LogDirAnswers(client)
     looks.read_all(PLAN, now_ms=0)
     client.cluster.kill_broker(2)
     assert looks.read(PLAN, (), {1}, now_ms=1).keys() == {1}
@@ -105,7 +105,7 @@ def test_a_broker_whose_movements_are_made_is_asked_less_and_once_more_at_the_en
     done = next(place for place, asked in enumerate(per_tick) if asked == {1})
     assert 2 in per_tick[-1]
     both = sum(2 in asked for asked in per_tick[done:])
-    assert both <= 1 + (len(per_tick) - done) * TICK_MS / LOOK_INTERVAL_MS + 1 < (len(per_tick) - done) / 2
+    assert both <= 1 + (len(per_tick) - done) * TICK_MS / READ_INTERVAL_MS + 1 < (len(per_tick) - done) / 2
 
 
 def test_room_is_looked_for_on_the_brokers_that_come_next(settings: Settings) -> None:

@@ -8,8 +8,8 @@ from assignor_core.disks import LogDirDescription
 from assignor_core.execution.progress import Progress
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan
-from streaming.control.disk_room import AMPLE, ANSWER_AGE_MAX_MS, LOOK_INTERVAL_MS, SILENCE_MS, DiskLooks, DiskRoom
-from streaming.control.throttled_brokers import RATES_AT_A_LOOK_MAX, RateLooks
+from streaming.control.disk_room import AMPLE, ANSWER_AGE_MAX_MS, READ_INTERVAL_MS, SILENCE_MS, DiskAnswers, DiskRoom
+from streaming.control.throttled_brokers import RATES_AT_A_TIME_MAX, RateReads
 from streaming.settings import PlannerSettings
 from tests.control.noted_cluster import SKEW
 from tests.simulated_cluster import SimulatedClient, SimulatedCluster
@@ -43,7 +43,7 @@ def client() -> AskedCluster:
 
 
 def test_an_answer_counts_for_seconds_and_for_what_was_asked_about(client: AskedCluster) -> None:
-    looks = DiskLooks(client)
+    looks = DiskAnswers(client)
     assert looks.read({LEADER: {T0}, RECEIVER: ()}, {T0, T1}, now_ms=0).keys() == {LEADER, RECEIVER}
     looks.read({LEADER: {T1}, RECEIVER: ()}, {T1}, now_ms=ANSWER_AGE_MAX_MS)
     assert client.asked == [{LEADER, RECEIVER}]
@@ -56,7 +56,7 @@ def test_an_answer_counts_for_seconds_and_for_what_was_asked_about(client: Asked
 
 
 def test_a_broker_that_does_not_answer_is_not_asked_again_for_a_while(client: AskedCluster) -> None:
-    looks = DiskLooks(client)
+    looks = DiskAnswers(client)
     client.cluster.freeze_broker(RECEIVER)
     wanted: dict[int, set[PartitionKey]] = {LEADER: {T0}, RECEIVER: set()}
     for now_ms in (0, 1_000, SILENCE_MS - 1):
@@ -67,7 +67,7 @@ def test_a_broker_that_does_not_answer_is_not_asked_again_for_a_while(client: As
 
 
 def test_a_broker_that_was_away_is_asked_again(client: AskedCluster) -> None:
-    looks = DiskLooks(client)
+    looks = DiskAnswers(client)
     looks.read({RECEIVER: ()}, {T0}, now_ms=0)
     looks.note(LiveCluster("c", {LEADER: None}, {}))
     looks.read({RECEIVER: ()}, {T0}, now_ms=1)
@@ -84,18 +84,18 @@ def _all_fit(
 
 
 def test_a_submit_asks_ahead_for_the_wave_and_again_only_after_a_while(client: AskedCluster) -> None:
-    room, live = DiskRoom(DiskLooks(client), PlannerSettings()), client.describe()
-    for now_ms in (0, 1_000, LOOK_INTERVAL_MS):
+    room, live = DiskRoom(DiskAnswers(client), PlannerSettings()), client.describe()
+    for now_ms in (0, 1_000, READ_INTERVAL_MS):
         assert _all_fit(room, live, now_ms)
     assert client.asked == [{LEADER, RECEIVER}]
-    assert _all_fit(room, live, LOOK_INTERVAL_MS + 1)
+    assert _all_fit(room, live, READ_INTERVAL_MS + 1)
     assert len(client.asked) == 2
 
 
 def test_where_room_is_scarce_each_submit_asks_the_broker_that_receives(client: AskedCluster) -> None:
     needed = 600e6
     assert AMPLE * needed > 900e6
-    room, live = DiskRoom(DiskLooks(client), PlannerSettings()), client.describe()
+    room, live = DiskRoom(DiskAnswers(client), PlannerSettings()), client.describe()
     assert _all_fit(room, live, 0, bytes_each=needed)
     assert _all_fit(room, live, 1_000, bytes_each=needed)
     assert client.asked == [{LEADER, RECEIVER}, {RECEIVER}]
@@ -105,7 +105,7 @@ def test_what_copies_brought_since_an_answer_takes_its_room(client: AskedCluster
     """A disk has shown 900 MB of room; then a copy of 400 MB has come."""
     large = ("w", 0)
     client.cluster.create_topic("w", {0: (OTHER,)}, size_bytes=400 * MB)
-    room, live = DiskRoom(DiskLooks(client), PlannerSettings()), client.describe()
+    room, live = DiskRoom(DiskAnswers(client), PlannerSettings()), client.describe()
     assert _all_fit(room, live, 0, key=large)
     room.submitted(live, {large: (RECEIVER,)})
     assert room.overflowing(live, [], 1_000) == []  # it has ended: nobody catches up
@@ -116,7 +116,7 @@ def test_what_copies_brought_since_an_answer_takes_its_room(client: AskedCluster
 @pytest.mark.parametrize("begun", ["before the answer", "after it"])
 def test_a_copy_of_others_that_has_ended_makes_its_broker_be_asked_again(client: AskedCluster, begun: str) -> None:
     """Nobody has shown how large it is."""
-    looks = DiskLooks(client)
+    looks = DiskAnswers(client)
     room, live = DiskRoom(looks, PlannerSettings()), client.describe()
     behind = LivePartition((OTHER, RECEIVER), OTHER, (OTHER,), adding_replicas=(RECEIVER,))
     copying = LiveCluster("c", live.broker_racks, {**live.partitions, ("v", 0): behind})
@@ -131,9 +131,9 @@ def test_a_copy_of_others_that_has_ended_makes_its_broker_be_asked_again(client:
 
 
 def test_rates_of_many_brokers_are_read_some_at_a_time() -> None:
-    brokers = frozenset(range(2 * RATES_AT_A_LOOK_MAX + 5))
-    looks = RateLooks()
+    brokers = frozenset(range(2 * RATES_AT_A_TIME_MAX + 5))
+    looks = RateReads()
     asked = [looks.some(brokers) for _ in range(6)]
-    assert max(map(len, asked)) == RATES_AT_A_LOOK_MAX
+    assert max(map(len, asked)) == RATES_AT_A_TIME_MAX
     for turn in (asked[:3], asked[3:]):
         assert {broker for row in turn for broker in row} == brokers
