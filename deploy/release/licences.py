@@ -1,6 +1,6 @@
 """Licences of the packages that the product runs with, as a table: `python deploy/release/licences.py`.
 
-They are what the installed packages say of themselves, for the dependencies in pyproject.toml and what these need in
+They are what the installed packages state themselves, for the dependencies in pyproject.toml and what these need in
 turn. Nothing is fetched. docs/licences.md holds the table; a test compares.
 """
 
@@ -51,8 +51,11 @@ def _licence(installed: Distribution) -> str:
 
 
 def table() -> str:
-    """The rows of the page."""
-    return "".join(f"| {name} | {licence} |\n" for name, licence in licences().items())
+    """The rows of the page: each licence with its packages."""
+    packages: dict[str, list[str]] = {}
+    for name, licence in licences().items():
+        packages.setdefault(licence, []).append(name)
+    return "".join(f"| {licence} | {', '.join(names)} |\n" for licence, names in sorted(packages.items()))
 
 
 def page() -> str:

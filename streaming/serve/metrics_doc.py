@@ -15,19 +15,16 @@ from streaming.serve.snapshot import PARTS
 
 HEAD = """# Metrics
 
-After this page you can read every series of `/metrics`, and write alerts and boards on them.
-
-`rebalancer serve` answers `/metrics` in Prometheus' text format, and in OpenMetrics if the scraper asks for it. The
-page is generated from `streaming/serve/families.py` by `python -m streaming.serve.metrics_doc`.
+After this page you can read every series of `/metrics` of `rebalancer serve`, and write alerts and boards on them.
+`python -m streaming.serve.metrics_doc` generates the page.
 
 - Names that end in `_total` are counters, all others gauges, but for two histograms:
   {histograms}
 - Metrics of a table appear after its first successful read. A query that has stopped keeps its series for a day.
-- Every series has the label `kafka_cluster` besides those in the table.
+- Every series has the label `kafka_cluster` besides those in braces.
 - An unknown value is absent, never 0 or NaN. Load figures are means over the newest **closed** window.
 - Counters of the stream begin at 0 with the pipeline's process. Counters of table rows cover a period and begin at 0
-  with the next one; `rate` and `increase` treat that correctly. A restart of serve changes none
-  (`test_totals_begin_anew_before_rows_expire_and_never_fall_otherwise`):
+  with the next one; `rate` and `increase` treat that correctly. A restart of serve changes none:
 
 | counter | period |
 |---|---|
@@ -51,21 +48,10 @@ Label values:
 
 **Too many series.** `serve` exports at most `serve.series_max` series and cuts from the end;
 `rebalancer_export_dropped_series` counts what it cut by family. Groups come last, by verdict and then with most lag
-first, and details after what alerts use. At the default 1,000 groups on three topics each lose nothing that an alert
-needs.
+first. At the default 1,000 groups on three topics each lose nothing that an alert needs.
 
-**Streaming queries.** `rebalancer_stream_first_batch` changes with each process that follows a batch, late by a
-heartbeat. `rebalancer_stream_last_change_timestamp_seconds` does not change while a batch is under way.
-
-**Rebalances of groups** come from `group_event`, which compares samples of two closed windows, a minute or two after
-the fact:
-
-- `rebalancer_consumergroup_rebalances_total` is a lower bound. If the generation is known (newer protocols; classic
-  groups of Java members from the second rebalance on), it counts all rebalances between two samples, otherwise one.
-- `rebalancer_consumergroup_rebalance_duration_seconds` is at most two windows too long. One window means "less than
-  that".
-- `rebalancer_consumergroup_members` counts all members. Of records of other producers it counts those that own
-  partitions.
+**Rebalances of groups** come from two closed windows, a minute or two after the fact. The total is a lower bound, the
+duration at most two windows too long ([groups.md](groups.md#your-own-groups)).
 
 Each answer ends with the usual `process_...` metrics of the serve process.
 """
@@ -80,14 +66,12 @@ name.
 
 - All are gauges without the label `kafka_cluster`; `cluster` of burrow_exporter is `kafka.cluster_name`.
 - Offsets of topics are those of partitions that a group reads. Sums are over the partitions that are known.
-- Left out are addresses, coordinators, numbers of partitions and replicas, sums over whole topics, and status codes
-  of burrow_exporter: use `rebalancer_consumergroup_status`.
-- They come last under `serve.series_max`, partitions at the end: raise the limit if
-  `rebalancer_export_dropped_series` shows them.
+- Status codes of burrow_exporter are left out: use `rebalancer_consumergroup_status`.
+- They come last under `serve.series_max`: raise it if `rebalancer_export_dropped_series` shows them.
 - `network_labels` in the list exports each series of `bytes_in` and `bytes_out` a second time as `network_in` and
   `network_out`, until your own boards and alerts are changed. The shipped alerts then show each skew twice.
 
-Tests compare with the lists in `tests/serve/compatible`; no release of these exporters was compared.
+No release of these exporters was compared.
 """
 
 SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
@@ -119,17 +103,17 @@ def render() -> str:
 
 
 def _section(title: str, rows: tuple[Family, ...]) -> str:
-    lines = [f"## {title}", "", "| metric | labels | meaning |", "|---|---|---|"]
+    lines = [f"## {title}", "", "| metric | meaning |", "|---|---|"]
     for family in rows:
-        labels = ", ".join(f"`{label}`" for label in family.labels) or "-"
-        lines.append(f"| `{family.name}` | {labels} | {family.help} |")
+        labels = f"{{{','.join(family.labels)}}}" if family.labels else ""
+        lines.append(f"| `{family.name}{labels}` | {family.help} |")
     return "\n".join([*lines, ""])
 
 
 def _compatible() -> str:
-    lines = [COMPATIBLE_HEAD, "| exporter | labels | metrics |", "|---|---|---|"]
-    for (exporter, labels), rows in groupby(COMPATIBLE, key=lambda family: (family.exporter, family.labels)):
-        lines.append(f"| {exporter} | {_words(labels) or '-'} | {_words(family.name for family in rows)} |")
+    lines = [COMPATIBLE_HEAD, "| labels | metrics |", "|---|---|"]
+    for labels, rows in groupby(COMPATIBLE, key=lambda family: family.labels):
+        lines.append(f"| {_words(labels) or '-'} | {_words(family.name for family in rows)} |")
     return "\n".join([*lines, ""])
 
 

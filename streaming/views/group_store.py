@@ -1,6 +1,6 @@
 """Keeps the windows of `group_lag` that verdicts rest on, and reads those that have changed, no others.
 
-A verdict is a function of the windows of a fixed time (docs/decisions/0009): what is kept here is those windows and
+A verdict is a function of the windows of a fixed time (docs/lag.md): what is kept here is those windows and
 nothing else, so one who has just started shows what one shows who has read each window as it came. Older windows are
 read of a few partitions alone, whose records wait: they show how long the partitions wait by habit.
 """

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from assignor_core.deciding.gates import ALL, GATES, NEEDS, Gate
+from assignor_core.deciding.gates import ALL, GATES, NEEDS, PLACEMENT, Gate
 from assignor_core.deciding.reasons import Reason
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "trigger.md"
@@ -16,17 +16,20 @@ def named(reasons: frozenset[Reason]) -> str:
     without = [f"`{reason}`" for reason in ordered if reason not in reasons]
     if not without:
         return "all"
-    listed = [f"`{reason}`" for reason in ordered if reason in reasons]
-    return f"all but {without[0]}" if len(without) == 1 else ", ".join(listed)
+    if len(without) == 1:
+        return f"all but {without[0]}"
+    placement = PLACEMENT if reasons >= PLACEMENT else frozenset()
+    listed = [f"`{reason}`" for reason in ordered if reason in reasons - placement]
+    return ", ".join([*listed, *(["[states of the placement](#states-of-the-placement)"] if placement else [])])
 
 
 def note(gate: Gate) -> str:
-    """What a gate does besides holding."""
+    """What a gate does besides holding; empty if nothing."""
     if gate.is_silent:
-        return "the decision says nothing of it and looks at the next need"
+        return "; control continues with the next need"
     if gate.only_noted:
-        return "mode `propose` makes the plan with a note"
-    return "the plan is made and waits" if gate.delays else ""
+        return "; mode `propose` makes the plan with a note"
+    return "; the plan is made and waits" if gate.delays else ""
 
 
 def section() -> Iterator[str]:
@@ -35,11 +38,11 @@ def section() -> Iterator[str]:
     for kind in NEEDS:
         yield f"| `{kind.reason}` | {_sentence(kind.find.__doc__)} |\n"
     for after_plan, title in ((False, "gate"), (True, "gate that judges the finished plan")):
-        yield f"\n| {title} | holds if | for needs | reason | |\n|---|---|---|---|---|\n"
+        yield f"\n| {title} | holds if | for needs | reason |\n|---|---|---|---|\n"
         for gate in GATES:
             if gate.after_plan is after_plan:
                 reasons = ", ".join(f"`{reason}`" for reason in gate.reasons)
-                yield f"| {gate.name} | {gate.holds_if} | {named(gate.needs)} | {reasons} | {note(gate)} |\n"
+                yield f"| {gate.name} | {gate.holds_if}{note(gate)} | {named(gate.needs)} | {reasons} |\n"
     yield "\n"
 
 

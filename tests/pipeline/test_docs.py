@@ -22,8 +22,8 @@ RETENTION = "How long rows stay"
 SHARED = "Columns of several tables"
 BEGIN, END = "<!-- tables: from streaming/contract -->\n", "<!-- end of tables -->\n"
 LINE_CHARACTERS_MAX = 150
-UNKNOWN = "; null where unknown"
-"""What the page has once, of all types with a question mark."""
+ONCE = re.compile(r"(?:; null (?:where|for|if) (?:unknown|none)|, (?:UTC|bytes/s|records/s|bytes|ms|ratio))(?=[;:,]|$)")
+"""What the page has once, of all columns, or what the name of a column shows: its unit."""
 SUMMARY = "Columns of the windows in `{windows}`: {names}."
 """The line of a table of hours or days that names the columns which it has of its windows."""
 RULE = (
@@ -56,18 +56,16 @@ def shared_columns() -> dict[str, list[Column]]:
 
 def rows(columns: Iterable[Column]) -> list[str]:
     """A Markdown table of columns; columns that differ by their resource alone are one row."""
-    lines = ["| column | type | meaning |", "|---|---|---|"]
+    lines = ["| column and type | meaning |", "|---|---|"]
     merged: dict[tuple[str, str], list[str]] = {}
     for column in columns:
         found = OF_A_RESOURCE.fullmatch(column.name)
         name = f"{{RESOURCES}}{found['rest']}" if found else column.name
         comment = column.comment.removeprefix(f"{found['resource']}: ") if found else column.comment
         kind = f"{column.type}{'?' if column.nullable else ''}"
-        merged.setdefault((name, f"{kind} | {comment.removesuffix(UNKNOWN)}"), []).extend(
-            [found["resource"]] if found else []
-        )
+        merged.setdefault((name, f"{kind} | {ONCE.sub('', comment)}"), []).extend([found["resource"]] if found else [])
     for (name, rest), resources in merged.items():
-        lines.append(f"| `{name.replace('RESOURCES', ','.join(resources))}` | {rest} |")
+        lines.append(f"| `{name.replace('RESOURCES', ','.join(resources))}` {rest} |")
     return lines
 
 
@@ -121,11 +119,11 @@ def test_every_column_of_a_table_stands_there() -> None:
     for table in TABLES.values():
         twin = re.search(r"Columns: those of `(\w+)`", section(table))
         text = section(TABLES[twin[1]] if twin else table) + shared
-        named = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
+        named = set(re.findall(r"^\| `(\w+)` ", text, re.MULTILINE))
         named.update(
             re.findall(r"`(\w+)`", " ".join(text.split()).partition("Columns of the windows in ")[2].split(".")[0])
         )
-        for resources, rest in re.findall(r"^\| `{([\w,]+)}(\w+)` \|", text, re.MULTILINE):
+        for resources, rest in re.findall(r"^\| `{([\w,]+)}(\w+)` ", text, re.MULTILINE):
             named.update(f"{resource}{rest}" for resource in resources.split(","))
         assert {column.name for column in table.columns} - named == set(), table.name
 

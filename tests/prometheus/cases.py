@@ -74,8 +74,8 @@ CASES = (
          f'rebalancer_snapshot_timestamp_seconds{{{MAIN},{TARGET_A}}}': "60 _x10",
          f'rebalancer_snapshot_timestamp_seconds{{kafka_cluster="other",{TARGET_B}}}': "60x10"},
         {**CLUSTER, "job": "rebalancer", "instance": "a:9464"},
-        "Prometheus gets no answer from a:9464, which watches cluster main. Until it does, no other alert of the "
-        "rebalancer can fire.",
+        "Prometheus gets no answer from a:9464, which watches cluster main. Until it answers, no other alert of the "
+        "rebalancer can fire. Start rebalancer serve, or correct the target of the scrape job.",
         silent={'up{job="rebalancer",instance="a:9464"}': "1x10"},
     ),
     Case(
@@ -112,7 +112,8 @@ CASES = (
          **moving("stream_last_progress_timestamp_seconds", NOW, BYTE_RATE)},
         CLUSTER,
         "The newest closed window of cluster main ended 30m 0s ago. Either the collector sends nothing or the"
-        " pipeline writes nothing; the pipeline's last sign of life was 0s ago.",
+        " pipeline writes nothing; the pipeline's last heartbeat was 0s ago. Run `rebalancer check`, which names "
+        "what can't be reached, and start the process that has ended.",
         silent=FRESH,
     ),
     Case(
@@ -120,8 +121,8 @@ CASES = (
         WINDOW,
         CLUSTER,
         "The tables of cluster main hold no closed window, though a window lasts 1m 0s. Either nothing was collected "
-        "and processed yet, or serve reads other tables, for instance because a volume is not mounted. Until a window "
-        "closes, no load is known.",
+        "and processed yet, or serve reads other tables, for instance because a volume is not mounted. Until a "
+        "window closes, no load is known. `rebalancer check` names what is missing.",
         # The first window takes a while; an old one is another alert's business.
         silent={**WINDOW, **moving("window_end_timestamp_seconds", "_x25 1200x60")},
     ),
@@ -129,7 +130,8 @@ CASES = (
         "RebalancerInputSilent", 60,
         {**FRESH, **moving(LAST_EVENT, "0+60x30 1800x60", LAG), **moving(LAST_EVENT, NOW, 'source="byte_rate"')},
         {**CLUSTER, "source": "consumer_lag"},
-        "The newest consumer_lag record of cluster main is 30m 0s old. Groups that stop or fall behind go unseen.",
+        "The newest consumer_lag record of cluster main is 30m 0s old. Consumer groups that stop or fall behind go "
+        "unseen. Start the collector, or read the reason in its log.",
         silent={**FRESH, **moving(LAST_EVENT, NOW, LAG), **moving(LAST_EVENT, NOW, 'source="byte_rate"')},
     ),
     Case(
@@ -149,7 +151,8 @@ CASES = (
         steady("window_completeness_ratio", 0.5),
         CLUSTER,
         "Only 50% of the brokers of cluster main have a known load in the newest window. Below "
-        "trigger.completeness_min control makes no plan for skew.",
+        "trigger.completeness_min control makes no plan for skew. `rebalancer status` names the brokers without "
+        "samples.",
         silent=steady("window_completeness_ratio", 1),
     ),
     Case(
@@ -176,8 +179,8 @@ CASES = (
         {**moving("ingest_rejected_records_total", "0+6x60", 'source="byte_rate"', 'reason="future"'),
          **moving("ingest_records_total", "0+100x60", 'source="byte_rate"')},
         {**CLUSTER, "source": "byte_rate"},
-        "6% of the byte_rate records of cluster main are rejected, most often as future; table rejected_record "
-        "holds examples.",
+        "6% of the byte_rate records of cluster main are rejected, most often as future; the table rejected_record "
+        "holds examples. Correct or stop the program that writes them.",
         silent={**moving("ingest_rejected_records_total", "0+1x60", 'source="byte_rate"', 'reason="future"'),
                 **moving("ingest_records_total", "0+1000x60", 'source="byte_rate"')},
     ),
@@ -186,22 +189,24 @@ CASES = (
         moving("stream_rows_dropped_by_watermark_total", "0+10x60", BYTE_RATE),
         {**CLUSTER, "query": "byte_rate"},
         "300 samples of query byte_rate, cluster main, arrived after the watermark within 30 minutes and were "
-        "dropped: their windows rest on fewer samples.",
+        "dropped: their windows rest on fewer samples. Correct the clock of the collector, or raise "
+        "pipeline.watermark_ms.",
         silent=moving("stream_rows_dropped_by_watermark_total", "7x60", BYTE_RATE),
     ),
     Case(
         "RebalancerTableUnreadable", 10,
         steady("snapshot_part_up", 0, 'part="load"'),
         {**CLUSTER, "part": "load"},
-        "Serve can't read the tables of part load of cluster main and shows their last known figures, or none; "
-        "/readyz of serve shows why.",
+        "Serve can't read the tables of part load of cluster main and shows their last known figures, or none. "
+        "/readyz of serve shows the reason; nothing needs a restart after the repair.",
         silent=steady("snapshot_part_up", 1, 'part="load"'),
     ),
     Case(
         "RebalancerUpkeepFails", 90,
         steady("upkeep_failing_jobs", 2),
         CLUSTER,
-        "2 jobs of the upkeep of cluster main have failed in every run of the last hour. The log of the pipeline names "
+        "2 jobs of the upkeep of cluster main have failed in every run of the last hour. The log of the pipeline "
+        "names "
         "each job and its error.",
         # A job that fails now and then succeeds at its next run.
         silent=moving("upkeep_failing_jobs", "0x20 1x30 0x100"),
@@ -211,8 +216,8 @@ CASES = (
         {**steady("delta_table_files", 9000, 'table="decision"'),
          **steady("delta_table_size_bytes", 9_000_000, 'table="decision"')},
         {**CLUSTER, "table": "decision"},
-        "Table decision of cluster main has 9k files of less than 1 MiB on average; the upkeep of the pipeline "
-        "seems not to run.",
+        "Table decision of cluster main has 9k files of less than 1 MiB on average; the upkeep of the pipeline seems "
+        "not to run. Search the log of the pipeline for maintained and maintenance_failed.",
         silent={**steady("delta_table_files", 9000, 'table="decision"'),
                 **steady("delta_table_size_bytes", 90_000_000_000, 'table="decision"')},
     ),
@@ -221,23 +226,25 @@ CASES = (
         steady("export_dropped_series", 12, 'family="rebalancer_consumergroup_lag_records"'),
         {**CLUSTER, "family": "rebalancer_consumergroup_lag_records"},
         "12 series of rebalancer_consumergroup_lag_records of cluster main are above serve.series_max and not "
-        "exported; alerts on this metric see only the rest.",
+        "exported; alerts on this metric see only the rest. Exclude groups by collect.groups_exclude, or raise "
+        "serve.series_max.",
         silent=steady("export_dropped_series", 0, 'family="rebalancer_consumergroup_lag_records"'),
     ),
     Case(
         "RebalancerGroupsLeftOut", 60,
         steady("consumergroups_left_out", 250),
         CLUSTER,
-        "250 consumer groups of cluster main are not sampled: collect.groups_max is below their number. Groups with "
-        "most lag and groups that commit are always sampled, the others in turns.",
+        "250 consumer groups of cluster main are not sampled: there are more groups than collect.groups_max. Groups "
+        "with most lag and groups that commit are always sampled, the others in turns. Exclude groups that nobody "
+        "watches by collect.groups_exclude, or raise collect.groups_max.",
         silent=steady("consumergroups_left_out", 0),
     ),
     Case(
         "RebalancerNotificationsFailing", 20,
         steady("notification_waiting_since_timestamp_seconds", 60, 'webhook="ops"'),
         {**CLUSTER, "webhook": "ops"},
-        "Webhook ops of cluster main has not got a notification for more than 15 minutes, or has missed one in the "
-        "last 6 hours.",
+        "Webhook ops of cluster main has not accepted a notification for more than 15 minutes, or serve gave one up "
+        "in the last 6 hours. The table notification has the answer of the receiver in its columns status and error.",
         silent=steady("notification_waiting_since_timestamp_seconds", 600, 'webhook="ops"'),
     ),
     Case(
@@ -246,7 +253,8 @@ CASES = (
          **steady("rebalance_mode_info", 1, 'mode="propose"')},
         {**CLUSTER, "resource": "bytes_in"},
         "In cluster main the busiest broker has 1.45 times the mean load in bytes_in: broker 2, 45% above "
-        "the mean. Skew counts above 1.30. The rebalancer's mode is propose.",
+        "the mean. Skew counts above 1.30. The rebalancer's mode is propose. `rebalancer status` shows the plan, or "
+        "the reason why there is none.",
         silent={**SKEWED, **steady("cluster_load_max_per_mean_ratio", 1.29, IN)},
     ),
     Case(
@@ -286,7 +294,9 @@ CASES = (
          **steady("broker_replication_in_bytes_per_second", 30, BROKER),
          **steady("broker_in_capacity_bytes_per_second", 100, BROKER)},
         {**CLUSTER, "broker": "2", "resource": "bytes_in"},
-        "Broker 2 of cluster main uses 90% of its bytes_in capacity, clients and replication together.",
+        "Broker 2 of cluster main uses 90% of its bytes_in capacity, clients and replication together. If another "
+        "broker fails, this one may be overloaded. Run `rebalancer plan --only-broker 2`; if all brokers are as "
+        "full, add a broker.",
         silent={**steady("broker_out_bytes_per_second", 60, BROKER),
                 **steady("broker_out_capacity_bytes_per_second", 100, BROKER)},
     ),
@@ -295,8 +305,8 @@ CASES = (
         {**moving("broker_log_dir_usable_bytes", "200000000-300000x600", BROKER),
          **moving("broker_log_dir_used_bytes", "800000000+300000x600", BROKER)},
         {**CLUSTER, "broker": "2"},
-        "At the rate of the last 6 hours broker 2 of cluster main runs out of disk within 24 hours; 53.41MiB "
-        "are left.",
+        "At the rate of the last 6 hours broker 2 of cluster main runs out of disk within 24 hours; 53.41MiB are "
+        "left. Shorten the retention of its largest topic, or run `rebalancer plan --only-broker 2`.",
         silent={**moving("broker_log_dir_usable_bytes", "200000000-3000x600", BROKER),
                 **moving("broker_log_dir_used_bytes", "800000000+3000x600", BROKER)},
     ),
@@ -357,8 +367,9 @@ CASES = (
          **steady("consumergroup_partitions", 1, *GROUP, 'status="stall"'),
          **steady("consumergroup_partitions", 9, *GROUP, 'status="ok"')},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
-        "Group billing commits nothing on 3 partitions of topic t of cluster main; 30k records of the topic wait, the "
-        "newest commit on any of it was 50m 0s ago.",
+        "Group billing commits nothing on 3 partitions of topic t of cluster main; 30k records of the topic wait, "
+        "the newest commit on the topic was 50m 0s ago. `rebalancer lag --group billing` shows partitions, members "
+        "and the cause.",
         # Three records behind for ever: nobody gets up for that.
         silent={**steady("consumergroup_partitions", 2, *GROUP, 'status="stop"'),
                 **steady("consumergroup_lag_records", 3, *GROUP)},
@@ -376,7 +387,8 @@ CASES = (
         {**moving("consumergroup_lag_seconds", "0+15x90", *GROUP),
          **steady("consumergroup_partitions", 4, *GROUP, 'status="warn"')},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
-        "Group billing is 22m 30s behind on topic t of cluster main and does not catch up, on 4 partitions.",
+        "Group billing is 22m 30s behind on topic t of cluster main and does not catch up, on 4 partitions. "
+        "`rebalancer lag --group billing` shows the cause, such as a slow member or a hot broker.",
         # Far behind, but catching up.
         silent={**moving("consumergroup_lag_seconds", "3000-15x90", *GROUP),
                 **steady("consumergroup_partitions", 0, *GROUP, 'status="warn"')},
@@ -386,8 +398,9 @@ CASES = (
         {**steady("consumergroup_lag_retention_ratio", 0.9, *GROUP),
          **steady("consumergroup_lag_max_records", 45_000, *GROUP)},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
-        "Group billing on topic t of cluster main: its worst partition is 90% of all retained records behind, "
-        "45k records. At 100 % unread records are deleted.",
+        "Group billing is about to lose unread records of topic t of cluster main: its worst partition is 90% of all "
+        "retained records behind, 45k records. At 100 % Kafka deletes records that the group has not read. Raise the "
+        "retention of the topic now, then start or add consumers.",
         # A topic from which nothing was deleted yet has no ratio, however far behind the group is.
         silent={**moving("consumergroup_lag_retention_ratio", "0.2x40 _x60", *GROUP),
                 **steady("consumergroup_lag_records", 1_000_000, *GROUP)},
@@ -413,7 +426,8 @@ FURTHER = (
          **steady("consumergroup_beyond_end_records", 5_000, *GROUP),
          **steady("consumergroup_partitions", 1, *GROUP, 'status="stall"')},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
-        "Group billing commits nothing on 1 partitions of topic t of cluster main; 0 records of the topic wait.",
+        "Group billing commits nothing on 1 partitions of topic t of cluster main; 0 records of the topic wait. "
+        "`rebalancer lag --group billing` shows partitions, members and the cause.",
         # Abandoned for days: nobody gets up for that, however much waits.
         silent={**steady("consumergroup_lag_records", 5_000, *GROUP),
                 **steady("consumergroup_abandoned", 1, MEMBERS_OF),
@@ -423,8 +437,8 @@ FURTHER = (
         "RebalancerNotificationsFailing", 20,
         steady("notification_given_up_timestamp_seconds", 60, 'webhook="ops"'),
         {**CLUSTER, "webhook": "ops"},
-        "Webhook ops of cluster main has not got a notification for more than 15 minutes, or has missed one in the "
-        "last 6 hours.",
+        "Webhook ops of cluster main has not accepted a notification for more than 15 minutes, or serve gave one up "
+        "in the last 6 hours. The table notification has the answer of the receiver in its columns status and error.",
         silent=steady("notification_given_up_timestamp_seconds", -21600, 'webhook="ops"'),
     ),
     Case(
@@ -434,8 +448,8 @@ FURTHER = (
          f'rebalancer_snapshot_timestamp_seconds{{kafka_cluster="before",{TARGET_A}}}': "0+60x5 _x30",
          f'rebalancer_snapshot_timestamp_seconds{{{MAIN},{TARGET_A}}}': "_x6 360+60x4 _x30"},
         {**CLUSTER, "job": "rebalancer", "instance": "a:9464"},
-        "Prometheus gets no answer from a:9464, which watches cluster main. Until it does, no other alert of the "
-        "rebalancer can fire.",
+        "Prometheus gets no answer from a:9464, which watches cluster main. Until it answers, no other alert of the "
+        "rebalancer can fire. Start rebalancer serve, or correct the target of the scrape job.",
         silent={f'up{{{TARGET_A}}}': "1x30",
                 f'rebalancer_snapshot_timestamp_seconds{{kafka_cluster="before",{TARGET_A}}}': "0+60x5 _x30",
                 f'rebalancer_snapshot_timestamp_seconds{{{MAIN},{TARGET_A}}}': "_x6 360+60x30"},
@@ -447,8 +461,8 @@ FURTHER = (
          f'rebalancer_snapshot_timestamp_seconds{{{MAIN},{TARGET_A}}}': "0+60x40",
          f'rebalancer_snapshot_timestamp_seconds{{{MAIN},{TARGET_B}}}': "0+60x10 _x30"},
         {"job": "rebalancer", "instance": "b:9464"},
-        "Prometheus gets no answer from b:9464. Where no other serve process shows its cluster, no other alert of it "
-        "can fire until it does.",
+        "Prometheus gets no answer from b:9464. Unless another serve process shows the same cluster, no other alert "
+        "of that cluster can fire until it answers. Start rebalancer serve, or correct the target of the scrape job.",
         silent={f'up{{{TARGET_A}}}': "1x40", f'up{{{TARGET_B}}}': "1x40"},
     ),
     Case(
@@ -481,8 +495,9 @@ FURTHER = (
         {**moving("consumergroup_lag_retention_ratio", "0.9x20 1x60", *GROUP),
          **steady("consumergroup_lag_max_records", 45_000, *GROUP)},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
-        "Group billing on topic t of cluster main: its worst partition is 100% of all retained records behind, "
-        "45k records. At 100 % unread records are deleted.",
+        "Group billing is about to lose unread records of topic t of cluster main: its worst partition is 100% of "
+        "all retained records behind, 45k records. At 100 % Kafka deletes records that the group has not read. Raise "
+        "the retention of the topic now, then start or add consumers.",
         silent={**moving("consumergroup_lag_retention_ratio", "0.9x5 0x80", *GROUP)},
     ),
     Case(
@@ -490,7 +505,8 @@ FURTHER = (
         {**moving("consumergroup_lag_seconds", "0+15x90", *GROUP),
          **steady("consumergroup_partitions", 4, *GROUP, 'status="warn"')},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
-        "Group billing is 22m 30s behind on topic t of cluster main and does not catch up, on 4 partitions.",
+        "Group billing is 22m 30s behind on topic t of cluster main and does not catch up, on 4 partitions. "
+        "`rebalancer lag --group billing` shows the cause, such as a slow member or a hot broker.",
         # Verdicts that none has are left out.
         silent={**moving("consumergroup_lag_seconds", "3000-15x90", *GROUP),
                 **moving("consumergroup_partitions", "4x20 _x80", *GROUP, 'status="warn"')},
