@@ -30,6 +30,7 @@ from streaming.contract import ColumnType, Table
 from streaming.pipeline import part_files
 from streaming.pipeline.part_files import FINAL, RESULT, PartResult, Rule, TableFile, Upsert
 from streaming.runtime.own_process import current_umask
+from streaming.tables import log_statistics
 from streaming.tables.object_stores import storage_options
 from streaming.tables.places import local_folder
 
@@ -43,7 +44,8 @@ the first. Without it two that replace no file would both be taken, and their ke
 _PART = "_part"
 
 # Sent with the job, so that executors need Python and pyarrow, but not this package.
-cloudpickle.register_pickle_by_value(part_files)  # type: ignore[no-untyped-call]
+for _module in (part_files, log_statistics):
+    cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 `reader` answers questions, put as `conditions`; `store` creates and writes;
 `definitions` say how a table must be and what those of an earlier release lack; `joining` joins small files, `upkeep`
-removes files and bounds what may expire; `opening` reads logs; `places` tells folders from object stores,
+removes files and bounds what may expire; `opening` reads logs, `log_statistics` makes what they note of a file; `places` tells folders from object stores,
 `object_stores` says how these are reached, and `conditional_puts` tries what commits there rest on; `times` are points
 in time and versions of transactions; `stand_ins` is where simulations put tables of their own in the place of Delta's.
 Knows no role and no Spark.

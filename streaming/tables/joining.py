@@ -17,7 +17,6 @@ removed. A writer that must not be disturbed therefore waits for the commit alon
 most one file that no version refers to, and `remove_old_files` removes it.
 """
 
-import json
 import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +37,7 @@ from pyarrow import fs, parquet
 
 from streaming.contract import Table
 from streaming.errors import TableUnavailable
+from streaming.tables.log_statistics import statistics_of
 from streaming.tables.object_stores import storage_options
 from streaming.tables.opening import file_statistics, table_uri
 from streaming.tables.places import local_folder
@@ -51,8 +51,6 @@ STRETCH_ROWS = 500_000
 GROUP_ROWS = 20_000
 """Fewer rows a group make finer statistics, larger footers and slower scans of everything."""
 COMPRESSION_LEVEL = 3
-TEXT_STATISTIC_MAX = 256
-"""Longest text in the log's statistics, characters: names of topics have up to 249. JSON texts are of no use there."""
 CLOSED = "is_final"
 """Partition column of tables of windows: files of open windows are replaced by each batch, so they are not joined."""
 
@@ -259,53 +257,6 @@ def _ranks(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
     if isinstance(values, pa.DictionaryArray):
         values = pc.rank(values.dictionary).take(values.indices)
     return np.asarray(pc.fill_null(values.cast(pa.int64()), -1))
-
-
-def statistics_of(metadata: parquet.FileMetaData, schema: pa.Schema) -> str:
-    """Statistics of a data file as Delta's log has them, in JSON: least and greatest values of plain columns, and the
-    number of nulls; a value that is unknown for one row group is left out.
-    """
-    nulls: dict[str, int] = {}
-    least: dict[str, Any] = {}
-    greatest: dict[str, Any] = {}
-    unknown: set[str] = set()
-    columns = [metadata.row_group(group).column(index) for group in range(metadata.num_row_groups)
-               for index in range(metadata.num_columns)]  # fmt: skip
-    for column in columns:
-        name, found = column.path_in_schema, column.statistics
-        if name not in schema.names or found is None or not found.has_null_count:
-            unknown.add(name)
-            continue
-        nulls[name] = nulls.get(name, 0) + found.null_count
-        if found.has_min_max:
-            least[name] = min(least.get(name, found.min), found.min)
-            greatest[name] = max(greatest.get(name, found.max), found.max)
-        elif found.num_values:
-            unknown.add(name)
-    shown = {name for name in least if name not in unknown and _is_shown(least[name]) and _is_shown(greatest[name])}
-    return json.dumps(
-        {
-            "numRecords": metadata.num_rows,
-            "minValues": {name: _as_json(least[name]) for name in least if name in shown},
-            "maxValues": {name: _as_json(greatest[name]) for name in greatest if name in shown},
-            "nullCount": {name: count for name, count in nulls.items() if name not in unknown},
-        }
-    )
-
-
-def _is_shown(value: object) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, str):
-        return len(value) <= TEXT_STATISTIC_MAX
-    return isinstance(value, int | datetime)
-
-
-def _as_json(value: Any) -> Any:
-    """A value of a statistic; of times whole ms, cut off, as Delta's writers do."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return value
 
 
 def _commit(delta: DeltaTable, parts: Sequence[DataFile], joined: AddAction) -> bool:
