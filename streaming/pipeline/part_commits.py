@@ -15,7 +15,6 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -234,7 +233,7 @@ def _met(delta: DeltaTable, span: BatchSpan, since: datetime | None) -> tuple[Me
 def _location(delta: DeltaTable) -> str:
     """The table's folder as the file system names it, or its URI on an object store."""
     folder = local_folder(delta.table_uri)
-    return delta.table_uri if folder is None else unquote(str(folder))
+    return delta.table_uri if folder is None else str(folder)
 
 
 def _schema(delta: DeltaTable, table: Table) -> pa.Schema:

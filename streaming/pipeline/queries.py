@@ -138,7 +138,7 @@ class Queries:
             shaped(rejected_rows(self._source), REJECTED_RECORD)
             .writeStream.queryName("rejects")
             .outputMode("append")
-            .option("checkpointLocation", f"{self._storage.checkpoints}/rejects")
+            .option("checkpointLocation", checkpoint.place)
             .trigger(processingTime=f"{interval_ms} milliseconds")
             .foreachBatch(write)
             .start()
