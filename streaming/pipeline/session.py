@@ -1,4 +1,5 @@
-"""The Spark session: Delta, the Kafka source, its files here and on S3, and what matters on a small machine.
+"""The Spark session: the Kafka source, its files here and on S3, and what matters on a small machine. Without Delta:
+delta-rs reads and writes the tables (`delta_tables.py`).
 
 Under `spark-submit` master, memory and cores are its own; settings here are those that the job's correctness or its
 speed on small tables depends on. Checkpoints on S3 are reached by Hadoop's S3A, with the settings and variables that
@@ -193,14 +194,10 @@ def _jars(settings: PipelineSettings, storage: StorageSettings) -> dict[str, str
 def _options(settings: PipelineSettings, storage: StorageSettings) -> dict[str, str]:
     return {
         **_jars(settings, storage),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": POOLS.as_uri(),
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions or SHUFFLE_PARTITIONS),
-        # For readers in this session: 50 tasks, the default, to read the log of a table are too many for few cores.
-        "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.adaptive.enabled": "false",
         # What Python sums at a time: many records give few sums, and of values of 1 MiB so many would not fit.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",

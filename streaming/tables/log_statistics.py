@@ -1,7 +1,7 @@
 """Statistics of a data file as Delta's log has them, out of the footer of the Parquet file.
 
-Two writers need them: the upkeep in this process (`joining.py`), and tasks on Spark's executors, which get the code of
-this module with the job (`pipeline/part_commits.py`). Therefore it imports no other module of ours.
+Two writers need them: the upkeep in this process (`data_files.py`), and tasks on Spark's executors, which get the code
+of this module with the job (`pipeline/part_commits.py`). Therefore it imports no other module of ours.
 """
 
 import json
