@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD
+from streaming.pipeline.causes import with_short_errors
 from streaming.pipeline.checkpoints import WINDOW_QUERIES, CheckpointFiles, Offsets, begin_of, query_files
 from streaming.pipeline.delta_tables import Place, Target, WindowWriter, create_window_table, shaped
 from streaming.pipeline.lateness import CountedSamples
@@ -140,7 +141,7 @@ class Queries:
             .outputMode("append")
             .option("checkpointLocation", checkpoint.place)
             .trigger(processingTime=f"{interval_ms} milliseconds")
-            .foreachBatch(write)
+            .foreachBatch(with_short_errors(write))
             .start()
         )
 
@@ -153,7 +154,7 @@ class Queries:
             .outputMode("update")
             .option("checkpointLocation", query_files(self._storage.checkpoints, name).place)
             .trigger(processingTime=f"{self._source.pipeline.trigger_interval_ms} milliseconds")
-            .foreachBatch(self._writer(name, targets).write)
+            .foreachBatch(with_short_errors(self._writer(name, targets).write))
             .start()
         )
 
