@@ -27,9 +27,9 @@ from pyspark.sql import functions as f
 from streaming import tables
 from streaming.contract import Table
 from streaming.errors import TableUnavailable
+from streaming.pipeline.batch_reporter import CountedSamples
 from streaming.pipeline.checkpoints import CheckpointFiles, records_planned
 from streaming.pipeline.guards import transaction_id
-from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.part_commits import (
     BatchSpan,
     WritesParts,

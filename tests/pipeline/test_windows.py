@@ -19,10 +19,9 @@ from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.contract import Table
 from streaming.pipeline import delta_tables, part_commits, rejects, rollups, upkeep
-from streaming.pipeline.batch_reporter import BatchReporter
+from streaming.pipeline.batch_reporter import BatchReporter, CountedSamples
 from streaming.pipeline.delta_tables import WindowTable
 from streaming.pipeline.guards import STILL_MADE, WINDOWS_VERSION
-from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import Queries, start_queries
 from streaming.pipeline.records import ACCEPTED_ROWS
 from streaming.pipeline.rollups import rolled_up
