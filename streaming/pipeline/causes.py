@@ -1,7 +1,8 @@
 """What an error of Spark comes down to, in one line. Errors of Java and of Python stand in one another there."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
@@ -15,6 +16,9 @@ STACK_TRACE = "\n\nJVM stacktrace:"
 QUERY = "\n=== Streaming Query ==="
 OF_JAVA = (": ", "Caused by: ")
 """How the lines of a Java error begin that name it and its causes, outermost first."""
+FRAMES = re.compile(r"\n\s+(at |\.\.\. \d+ more)[^\n]*")
+SHORT_MAX = 2_000
+"""Length of an error's text, characters, that Spark may search (`with_short_errors`)."""
 _OWN = re.compile(r"^streaming\.errors\.\w+: ")
 _PACKAGE = re.compile(r"^(\w+\.)+(?=\w+(: |$))")
 
@@ -30,6 +34,38 @@ def reason(error: object) -> str:
     if (innermost.partition(": ")[2] or innermost) not in shown:
         shown = f"{shown}: {innermost}"
     return shown + advice(shown)
+
+
+class JavaError(Exception):
+    """What Java has raised in code of ours that Spark called, without the frames of Java's stack."""
+
+
+def with_short_errors(write: Callable[[Any, int], object]) -> Callable[[Any, int], None]:
+    """Return `write`, a function for `foreachBatch`, so that it raises JavaError in place of Py4JJavaError.
+
+    If a query is stopped within a batch, Spark searches the text of the batch's error for an interruption. Spark's
+    regular expression (`StreamExecution.PROXY_ERROR`, up to 4.2) recurses for each character behind "Py4JJavaError".
+    With the frames of a stack it ends in a StackOverflowError, which kills the query's thread, and hides the error.
+    """
+
+    def short(batch: Any, batch_id: int) -> None:
+        try:
+            write(batch, batch_id)
+        except Py4JJavaError as error:
+            text = f"py4j.protocol.Py4JJavaError: {without_frames(str(error))}"
+            raise JavaError(text).with_traceback(error.__traceback__) from None
+
+    return short
+
+
+def without_frames(text: str) -> str:
+    """The error and its causes, a line each; of a long text the beginning and the end.
+
+    >>> without_frames("o1.count.\\n: E: x\\n\\tat a.b(C.java:1)\\nCaused by: F\\n\\t... 3 more\\n")
+    'o1.count.\\n: E: x\\nCaused by: F\\n'
+    """
+    short = FRAMES.sub("", text)
+    return short if len(short) <= SHORT_MAX else f"{short[: SHORT_MAX // 2]}\n...\n{short[-SHORT_MAX // 2 :]}"
 
 
 def _texts(error: object) -> Iterator[str]:

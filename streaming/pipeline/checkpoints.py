@@ -48,8 +48,9 @@ class CheckpointFiles:
     """Files below a folder, or below a URI of an object store. Names are relative, with slashes."""
 
     def __init__(self, place: str) -> None:
-        self.place = place.rstrip("/")
-        self._folder = local_folder(self.place)
+        self._folder = local_folder(place.rstrip("/"))
+        # Spark takes the text after `file:` literally, so a URI of a folder is given to it as a path.
+        self.place = place.rstrip("/") if self._folder is None else str(self._folder)
 
     def below(self, name: str) -> Self:
         """Returns the files of the folder `name` below this place."""

@@ -27,9 +27,9 @@ from pyspark.sql import functions as f
 from streaming import tables
 from streaming.contract import Table
 from streaming.errors import TableUnavailable
+from streaming.pipeline.batch_reporter import CountedSamples
 from streaming.pipeline.checkpoints import CheckpointFiles, records_planned
 from streaming.pipeline.guards import transaction_id
-from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.part_commits import (
     BatchSpan,
     WritesParts,
@@ -65,8 +65,8 @@ DRIVER_ROWS_MAX = 500_000
 def write_lock(location: str) -> threading.Lock:
     """Return the lock of the window table at `location`, for threads of this process that rewrite its files.
 
-    A batch holds it while it writes, and a job of the upkeep while it deletes rows or commits joined files. Without it
-    delta-rs would refuse the commit that comes second.
+    A batch holds it while it writes, and a job of the upkeep while it commits joined files or files without expired
+    rows. Without it delta-rs would refuse the commit that comes second.
     """
     return _WRITE_LOCKS.setdefault(location, threading.Lock())
 

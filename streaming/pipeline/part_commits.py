@@ -15,11 +15,10 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 from pyspark import cloudpickle
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -30,6 +29,8 @@ from streaming.contract import ColumnType, Table
 from streaming.pipeline import part_files
 from streaming.pipeline.part_files import FINAL, RESULT, PartResult, Rule, TableFile, Upsert
 from streaming.runtime.own_process import current_umask
+from streaming.tables import log_statistics
+from streaming.tables.data_files import DataFile, data_files, partition_values, replace_files
 from streaming.tables.object_stores import storage_options
 from streaming.tables.places import local_folder
 
@@ -43,7 +44,8 @@ the first. Without it two that replace no file would both be taken, and their ke
 _PART = "_part"
 
 # Sent with the job, so that executors need Python and pyarrow, but not this package.
-cloudpickle.register_pickle_by_value(part_files)  # type: ignore[no-untyped-call]
+for _module in (part_files, log_statistics):
+    cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +58,11 @@ class BatchSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
-    """A data file of the table that a batch may meet."""
-
-    file: TableFile
-    size_bytes: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class WritePlan:
     """How a batch goes into a table: what the tasks do, and the files that they may meet."""
 
     upsert: Upsert
-    met: tuple[Met, ...]
+    met: tuple[DataFile, ...]
 
 
 WritesParts = Callable[[Upsert], Sequence[PartResult]]
@@ -91,9 +84,9 @@ def planned(
 
     `open_since` is the start of the oldest open window, needed where open and closed rows share files.
     """
-    tables.check_plain(delta, table.name)
     is_partitioned = FINAL in delta.metadata().partition_columns
-    met = _met(delta, span, None if is_partitioned else min(span.first, open_since or span.first))
+    since = None if is_partitioned else min(span.first, open_since or span.first)
+    met = tuple(file for file in data_files(delta, table) if _is_met(file, span, since))
     wanted = Upsert(
         location=_location(delta),
         storage_options=storage_options(delta.table_uri),
@@ -103,8 +96,8 @@ def planned(
         rules=tuple(rules),
         audit=tuple(audit.items()),
         watermark=watermark,
-        parts=_parts(span.rows + sum(each.rows for each in met)),
-        files=tuple(each.file for each in met),
+        parts=_parts(span.rows + sum(file.rows or 0 for file in met)),
+        files=tuple(TableFile(file.path, file.is_final) for file in met),
         is_partitioned=is_partitioned,
     )
     return WritePlan(wanted, met)
@@ -146,23 +139,13 @@ def commit(
     """
     if plan.upsert.is_in_folder:
         _check_here(plan.upsert.location, results)
-    removed = [
-        RemoveAction(each.file.path, True, now_ms, each.size_bytes, _partition(each.file.is_final))
-        for each in plan.met
-        if not each.file.is_final
-    ]
+    removed = [file for file in plan.met if not file.is_final]
     added = [
-        AddAction(file.path, file.size_bytes, _partition(file.is_final), now_ms, True, file.statistics)
+        AddAction(file.path, file.size_bytes, partition_values(file.is_final), now_ms, True, file.statistics)
         for result in results
         for file in result.files
     ]
-    delta.create_write_transaction(
-        [*removed, *added],
-        mode="append",  # the mode that takes both kinds of action
-        schema=delta.schema(),
-        partition_by=delta.metadata().partition_columns,
-        commit_properties=with_rows(delta, transaction),
-    )
+    replace_files(delta, removed, added, with_rows(delta, transaction), removed_ms=now_ms)
 
 
 def with_rows(delta: DeltaTable, transaction: tuple[str, int]) -> CommitProperties:
@@ -211,28 +194,19 @@ def _parts(rows: int) -> int:
     return parts
 
 
-def _met(delta: DeltaTable, span: BatchSpan, since: datetime | None) -> tuple[Met, ...]:
-    """The files whose rows the batch may meet, by the log's statistics: those of open windows up to the newest of the
-    batch, and those of closed windows that the batch has rows of. `since` is given where files hold both kinds.
+def _is_met(file: DataFile, span: BatchSpan, since: datetime | None) -> bool:
+    """Whether the batch may meet rows of the file, by the log's statistics: rows of open windows up to the newest of
+    the batch, and those of closed windows that the batch has rows of. `since` is given where files hold both kinds.
     """
-    actions = pa.table(delta.get_add_actions(flatten=True))
-    unknown = [None] * actions.num_rows
-    kinds = actions[f"partition.{FINAL}"].to_pylist() if f"partition.{FINAL}" in actions.column_names else unknown
-    statistics = tables.file_statistics(delta, "window_start").to_pylist()
-    met = []
-    for file, is_final, size in zip(statistics, kinds, actions["size_bytes"].to_pylist(), strict=True):
-        least, greatest = file["least"], file["greatest"]
-        first = since if is_final is None else span.first
-        is_before = is_final is not False and greatest is not None and first is not None and greatest < first
-        if not is_before and not (least is not None and least > span.last):
-            met.append(Met(TableFile(file["path"], is_final), size, file["num_records"] or 0))
-    return tuple(met)
+    first = since if file.is_final is None else span.first
+    is_before = file.is_final is not False and file.ends is not None and first is not None and file.ends < first
+    return not is_before and not (file.begins is not None and file.begins > span.last)
 
 
 def _location(delta: DeltaTable) -> str:
     """The table's folder as the file system names it, or its URI on an object store."""
     folder = local_folder(delta.table_uri)
-    return delta.table_uri if folder is None else unquote(str(folder))
+    return delta.table_uri if folder is None else str(folder)
 
 
 def _schema(delta: DeltaTable, table: Table) -> pa.Schema:
@@ -244,7 +218,3 @@ def _schema(delta: DeltaTable, table: Table) -> pa.Schema:
 
 def _numbered(rows: DataFrame, table: Table, wanted: Upsert) -> DataFrame:
     return rows.withColumn(_PART, part_column(table, wanted.parts))
-
-
-def _partition(is_final: bool | None) -> dict[str, str | None]:
-    return {} if is_final is None else {FINAL: str(is_final).lower()}

@@ -12,8 +12,8 @@ parts are counted by the power of two, a file of part 3 of 8 holds rows of part 
 files of other names a task takes the rows of its own part.
 
 Nothing becomes visible here: the driver commits all files at once (`part_commits.py`). What a killed task leaves is
-removed by the upkeep. This module runs in Python on the executors, which get its code with the job, so it imports no
-other module of ours.
+removed by the upkeep. This module runs in Python on the executors, which get its code with the job. Therefore it
+imports no other module of ours than `log_statistics.py`, which is sent with it (`part_commits.py`).
 """
 
 import json
@@ -24,7 +24,7 @@ import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from pyarrow import compute as pc
 from pyarrow import fs
 from pyarrow import parquet as pq
 
+from streaming.tables.log_statistics import statistics_of
+
 PART_OF = re.compile(r"(?:^|/)part-(\d+)-of-(\d+)-[^/]*$")
 RESULT = "files"
 """The one column that a task returns: one `PartResult` a row, as JSON."""
@@ -41,11 +43,6 @@ FINAL = "is_final"
 COMPARISONS = {">": pc.greater, ">=": pc.greater_equal}
 ROWS_AT_A_TIME = 65_536
 """Rows of a file that are in memory before those of other parts and windows are left out."""
-WITH_STATISTICS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_timestamp)
-"""Types of columns whose least and greatest values the log gets."""
-TEXT_STATISTIC_MAX = 256
-"""Longest text in the log's statistics, characters: names of topics have up to 249."""
-
 
 Rule = tuple[str, str, str, str | int]
 """What each row must fulfil: a name, a column, an operator, and a column or a number."""
@@ -293,41 +290,14 @@ def _written(rows: pa.Table, is_final: bool | None, part: int, upsert: Upsert) -
     rows = rows.sort_by("window_start")
     folder = "" if is_final is None else f"{FINAL}={str(is_final).lower()}/"
     path = f"{folder}part-{part}-of-{upsert.parts}-{dict(upsert.audit)['batch_id']}-{uuid.uuid4().hex}.parquet"
-    statistics = json.dumps(_statistics(rows))
     if is_final is not None:
         rows = rows.drop_columns([FINAL])
     content = pa.BufferOutputStream()
     pq.write_table(rows, content)
-    written = content.getvalue().to_pybytes()
-    _put(upsert, path, written)
-    return NewFile(path, len(written), is_final, statistics)
-
-
-def _statistics(rows: pa.Table) -> dict[str, Any]:
-    """What a Delta table's log notes of a file, so that readers leave it out: least, greatest, nulls by column."""
-    least, greatest = {}, {}
-    for name in rows.column_names:
-        if any(is_kind(rows.schema.field(name).type) for is_kind in WITH_STATISTICS):
-            span = pc.min_max(rows[name]).as_py()
-            if _is_shown(span["min"]) and _is_shown(span["max"]):
-                least[name], greatest[name] = _as_json(span["min"]), _as_json(span["max"])
-    nulls = {name: rows[name].null_count for name in rows.column_names}
-    return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
-
-
-def _is_shown(value: Any) -> bool:
-    """Whether the log can hold the value: an entry with an infinite number is no JSON, and nobody could read it."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, str):
-        return len(value) <= TEXT_STATISTIC_MAX
-    return isinstance(value, int) or (isinstance(value, datetime) and value.tzinfo is not None)
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return value
+    written = content.getvalue()
+    _put(upsert, path, written.to_pybytes())
+    statistics = statistics_of(pq.read_metadata(pa.BufferReader(written)), rows.schema)
+    return NewFile(path, written.size, is_final, statistics)
 
 
 def write_parts(batches: Iterator[pa.RecordBatch], upsert: Upsert) -> Iterator[pa.RecordBatch]:

@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD
+from streaming.pipeline.batch_reporter import CountedSamples
+from streaming.pipeline.causes import with_short_errors
 from streaming.pipeline.checkpoints import WINDOW_QUERIES, CheckpointFiles, Offsets, begin_of, query_files
 from streaming.pipeline.delta_tables import Place, Target, WindowWriter, create_window_table, shaped
-from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.rejects import ReadRange, RejectsWriter, wait_until_read
 from streaming.pipeline.sources import BYTE_RATES, LAGS, InputTopics, accepted_rows, rejected_rows, summed_rows
 from streaming.pipeline.windows import lag_windows, load_windows, mixed_lag_windows, mixed_load_windows
@@ -138,9 +139,9 @@ class Queries:
             shaped(rejected_rows(self._source), REJECTED_RECORD)
             .writeStream.queryName("rejects")
             .outputMode("append")
-            .option("checkpointLocation", f"{self._storage.checkpoints}/rejects")
+            .option("checkpointLocation", checkpoint.place)
             .trigger(processingTime=f"{interval_ms} milliseconds")
-            .foreachBatch(write)
+            .foreachBatch(with_short_errors(write))
             .start()
         )
 
@@ -153,7 +154,7 @@ class Queries:
             .outputMode("update")
             .option("checkpointLocation", query_files(self._storage.checkpoints, name).place)
             .trigger(processingTime=f"{self._source.pipeline.trigger_interval_ms} milliseconds")
-            .foreachBatch(self._writer(name, targets).write)
+            .foreachBatch(with_short_errors(self._writer(name, targets).write))
             .start()
         )
 

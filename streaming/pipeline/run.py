@@ -20,7 +20,7 @@ from assignor_core.intervals import is_due
 from streaming.cluster.clients import admin_client, reaching
 from streaming.cluster.topics import first_offsets, partitions_of
 from streaming.errors import ClusterUnreachable, TableUnavailable, UsageProblem
-from streaming.pipeline.batch_reporter import BatchReporter
+from streaming.pipeline.batch_reporter import BatchReporter, CountedSamples
 from streaming.pipeline.causes import reason
 from streaming.pipeline.checkpoints import Offsets
 from streaming.pipeline.guards import (
@@ -38,11 +38,15 @@ from streaming.pipeline.guards import (
     topic_ids,
     topics_read,
 )
-from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import start_queries
-from streaming.pipeline.session import JVM_FAILED, check_file_systems, executor_cores
+from streaming.pipeline.session import (
+    JVM_FAILED,
+    SessionOfCluster,
+    StartingSession,
+    check_file_systems,
+    executor_cores,
+)
 from streaming.pipeline.sources import InputTopics
-from streaming.pipeline.starting import SessionOfCluster, StartingSession
 from streaming.pipeline.state_partitions import begins_of, settle_state_partitions
 from streaming.pipeline.upkeep import UpkeepThread, jobs_of_pipeline
 from streaming.runtime import clocks

@@ -1,4 +1,5 @@
-"""The Spark session: Delta, the Kafka source, its files here and on S3, and what matters on a small machine.
+"""The Spark session: the Kafka source, its files here and on S3, and what matters on a small machine. Without Delta:
+delta-rs reads and writes the tables (`delta_tables.py`).
 
 Under `spark-submit` master, memory and cores are its own; settings here are those that the job's correctness or its
 speed on small tables depends on. Checkpoints on S3 are reached by Hadoop's S3A, with the settings and variables that
@@ -20,10 +21,15 @@ import shutil
 import stat
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -93,6 +99,86 @@ def build_session(settings: PipelineSettings, storage: StorageSettings | None = 
         return _started(settings, storage or StorageSettings())
     except JVM_FAILED as error:
         raise SetUpIncomplete(f"Spark doesn't start (pipeline.master {settings.master}): {reason(error)}") from None
+
+
+class StartingSession:
+    """A session that starts in a thread of its own, as its pipeline waits for topics; leaving the context stops it.
+
+    PySpark takes over SIGINT where the main thread starts a session; from another thread it leaves our handler alone.
+    """
+
+    def __init__(self, settings: PipelineSettings, storage: StorageSettings) -> None:
+        self._settings = settings
+        self._storage = storage
+        self._pool = ThreadPoolExecutor(1, "spark-start")
+        self._session: Future[SparkSession] | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Begin, if it hasn't begun yet; raises what `build_session` raises, if it has failed by now."""
+        with self._lock:  # threads of several clusters may start it
+            if self._session is None:
+                self._session = self._pool.submit(build_session, self._settings, self._storage)
+        if self._session.done():
+            self._session.result()
+
+    def session(self) -> SparkSession:
+        """The session, once it has started; raises what `build_session` raises."""
+        self.start()
+        assert self._session is not None
+        return self._session.result()
+
+    def has_ended(self) -> bool:
+        """Returns whether Spark runs no more. Raises what `build_session` raises, if Spark has failed to start."""
+        if self._session is None or not self._session.done():
+            return False
+        try:
+            return bool(self._session.result().sparkContext._jsc.sc().isStopped())
+        except JVM_FAILED:
+            return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown()
+        if self._session is not None and self._session.exception() is None:
+            with suppress(*JVM_FAILED):  # of a JVM that is gone
+                self._session.result().stop()
+
+
+class SessionOfCluster:
+    """A session for one of several clusters in one Spark; leaving the context ends the queries of this cluster alone.
+
+    Settings of the session, such as the number of shuffle partitions, and names of queries are the cluster's own.
+    """
+
+    def __init__(self, spark: StartingSession) -> None:
+        self._spark = spark
+        self._session: SparkSession | None = None
+
+    def start(self) -> None:
+        """Begin to start Spark, if nobody has; raises what `build_session` raises, if Spark has failed to start."""
+        self._spark.start()
+
+    def session(self) -> SparkSession:
+        """The session of the cluster, once Spark has started; raises what `build_session` raises."""
+        if self._session is None:
+            self._session = self._spark.session().newSession()
+        return self._session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            with suppress(*JVM_FAILED):  # of a JVM that is gone
+                for query in self._session.streams.active:
+                    query.stop()
 
 
 def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
@@ -193,14 +279,10 @@ def _jars(settings: PipelineSettings, storage: StorageSettings) -> dict[str, str
 def _options(settings: PipelineSettings, storage: StorageSettings) -> dict[str, str]:
     return {
         **_jars(settings, storage),
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": POOLS.as_uri(),
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions or SHUFFLE_PARTITIONS),
-        # For readers in this session: 50 tasks, the default, to read the log of a table are too many for few cores.
-        "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.adaptive.enabled": "false",
         # What Python sums at a time: many records give few sums, and of values of 1 MiB so many would not fit.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",

@@ -8,9 +8,9 @@ windows, deletes rows beyond their retention, joins small files, or removes old 
 2. A step that fails is logged, counted in `failing`, and tried again when the job is next due. No other job waits for
    it, and no query ends. One order is kept: windows are deleted once every hour and day that they belong to is made.
 3. Delta refuses a commit that rewrites files while another commit removes files. So a step that rewrites files of a
-   window table holds the lock of that table, as each batch does while it writes (`delta_tables.write_lock`): one that
-   joins files for its commit alone, since it writes the joined file before. No other step needs a lock: nobody else
-   writes hours, days and events, and appends conflict with nothing.
+   window table holds the lock of that table, as each batch does while it writes (`delta_tables.write_lock`), but for
+   its commit alone, since it writes the new files before. No other step needs a lock: nobody else writes hours, days
+   and events, and appends conflict with nothing.
 """
 
 import threading
@@ -23,7 +23,6 @@ from types import TracebackType
 from typing import Self
 
 import structlog
-from pyarrow import compute as pc
 
 from assignor_core.intervals import is_due
 from streaming.contract import (
@@ -43,9 +42,8 @@ from streaming.settings import DAY_MS, PipelineSettings
 from streaming.tables import (
     TableReader,
     current_table,
-    file_statistics,
+    expire_rows,
     first_line,
-    instant,
     join_next,
     proven_ms,
     remove_old_files,
@@ -245,12 +243,7 @@ class _Tidying:
             return
         kept_since = utc(kept_since_ms(self._retention_ms, proven))
         oldest_kept = min([kept_since, *(rollup.needed_since(delta) for rollup in self.rollups)])
-        column = self._table.time_column
-        oldest = pc.min(file_statistics(delta, column)["least"]).as_py()
-        if oldest is not None and oldest < oldest_kept:
-            with self._lock():
-                delta.update_incremental()
-                delta.delete(f"{column} < {instant(oldest_kept)}")
+        expire_rows(self._root, self._table, oldest_kept, now_ms=now_ms, alone=self._lock)
 
     def join(self, _now_ms: int) -> bool:
         """Join one run of small files."""

@@ -1,9 +1,9 @@
 """Java and the JVM jars: where they are, whether they are whole, and how they are fetched.
 
 One manifest (`conf/ivy.xml`) pins every version; `conf/jars.sha256` lists the jars that are kept, with the bytes of
-each (of what Ivy resolves for Spark only Delta's and Kafka's: Spark ships the rest itself, in other versions). Ivy
-ships inside pyspark, so Java alone fetches them. The cache lies in the user's cache folder and is shared by all
-clones; a jar that is missing, cut short or changed is fetched again.
+each (of what Ivy resolves for Spark only Kafka's and, for tests, Delta's: Spark ships the rest itself, in other
+versions). Ivy ships inside pyspark, so Java alone fetches them. The cache lies in the user's cache folder and is shared
+by all clones; a jar that is missing, cut short or changed is fetched again.
 `python -m streaming.runtime.jars` is the set-up step of the Makefile; with the argument `s3` it fetches those for
 checkpoints on S3 as well, with `tests` those of the tests and these.
 """
@@ -31,7 +31,7 @@ CHECKSUMS = Path(__file__).with_name("jars.sha256")
 SET_UP = "run `make setup`, or `python -m streaming.runtime.jars` where a package is installed"
 JAVA_VERSION_MIN = 17
 PRODUCT = ("spark", "broker", "agent")
-TESTS = ("tools", "oracle", "broker-oldest", "tiered")
+TESTS = ("tools", "oracle", "broker-oldest", "tiered", "delta")
 """Configurations that tests need besides."""
 S3 = ("s3",)
 """Spark's files on S3, fetched only where asked for."""

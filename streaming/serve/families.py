@@ -72,7 +72,7 @@ _RATE_HELP = {
 """Help texts of rates that differ from the meaning that the contract gives."""
 
 SNAPSHOT = (
-    _gauge("build_info", "1; versions of the product, of Spark and of Delta", "version", "spark", "delta"),
+    _gauge("build_info", "1; versions of the product, of Spark and of deltalake", "version", "spark", "delta"),
     _gauge("snapshot_timestamp_seconds", "When the tables were last read"),
     _gauge("snapshot_read_seconds", "How long reading the tables took"),
     _gauge(

@@ -49,8 +49,8 @@ def registry_of(snapshot: Callable[[], Snapshot], settings: Settings) -> Collect
 
 @cache
 def _versions() -> tuple[str, str, str]:
-    """Returns the versions of the product, of Spark and of Delta; they stay the same while the process lives."""
-    return version("kafka-load-rebalancer"), version("pyspark"), version("delta-spark")
+    """Returns the versions of the product, of Spark and of deltalake; they stay the same while the process lives."""
+    return version("kafka-load-rebalancer"), version("pyspark"), version("deltalake")
 
 
 ENCODERS: Mapping[str, Callable[[Collector], bytes]] = {CONTENT_TYPE_PLAIN_0_0_4: as_text, OPENMETRICS: as_openmetrics}

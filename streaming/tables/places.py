@@ -1,12 +1,18 @@
-"""Resolves where a setting's folder lies: in the file system of this machine, under whatever spelling, or elsewhere."""
+"""Resolves where a setting's folder lies: in the file system of this machine, under whatever spelling, or elsewhere.
 
+A path is taken literally. In a URI `%20` stands for a space, as RFC 3986 has it and delta-rs reads it. (delta-rs can't
+make a table in a folder whose name itself holds such an escape.)
+"""
+
+import os
 import re
 from pathlib import Path
+from urllib.parse import unquote_to_bytes
 
 from streaming.errors import UsageProblem
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>/.*)")
-_LOCAL = re.compile(r"(//(localhost)?)?(?P<path>/(?!/).*)")
+_LOCAL = re.compile(r"(//(localhost)?)?(?P<path>/(?!/)[^?#]*)")
 
 
 def scheme_of(place: str) -> str:
@@ -30,6 +36,8 @@ def local_folder(place: str) -> Path | None:
 
     >>> [str(local_folder(place)) for place in ("data/cp", "/data/cp", "file:///data/cp", "s3://bucket/cp")]
     ['data/cp', '/data/cp', '/data/cp', 'None']
+    >>> str(local_folder("file:///data/our%20tables")), str(local_folder("/data/our%20tables"))
+    ('/data/our tables', '/data/our%20tables')
     """
     if scheme_of(place) != "file":
         return None
@@ -39,4 +47,4 @@ def local_folder(place: str) -> Path | None:
     local = _LOCAL.fullmatch(uri["rest"])
     if local is None:
         raise UsageProblem(f"{place} names no folder of this machine: write file:///absolute/path, or the path alone")
-    return Path(local["path"])
+    return Path(os.fsdecode(unquote_to_bytes(local["path"])))

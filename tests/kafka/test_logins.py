@@ -25,13 +25,13 @@ from streaming.cluster.record_sender import RecordSender
 from streaming.collect.run import Collector
 from streaming.demo.brokers import JVM_OPTIONS, EmbeddedCluster
 from streaming.errors import ClusterUnreachable, TableUnavailable
-from streaming.pipeline.session import build_session
 from streaming.runtime import processes
 from streaming.settings import Settings
 from tests import kerberos
 from tests.commands import command
 from tests.kafka.secured import SCRAM, make_certificates
 from tests.kerberos import Realm, host_of_loopback, missing_for_kerberos, realm
+from tests.spark_sessions import session_with_delta
 from tests.tokens import AUDIENCE, CLIENT, ISSUER, SECRET, TokenServer, make_key, token_server
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
@@ -121,7 +121,7 @@ def kerberos_settings(kdc: Realm) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[SparkSession]:
-    spark = build_session(Settings.model_validate({"pipeline": {"driver_memory": "1g"}}).pipeline)
+    spark = session_with_delta()
     yield spark
     spark.stop()
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from streaming import tables
-from streaming.pipeline.batch_reporter import REPORT_INTERVAL_MS, BatchReporter
-from streaming.pipeline.lateness import CountedSamples
+from streaming.pipeline.batch_reporter import REPORT_INTERVAL_MS, BatchReporter, CountedSamples
 from streaming.serve.samples import samples
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings

@@ -1,7 +1,11 @@
 """What the log shows of an error of Spark: its cause, in one line."""
 
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
@@ -9,9 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from streaming.errors import TableUnavailable
-from streaming.pipeline.causes import reason
+from streaming.pipeline.causes import SHORT_MAX, reason, with_short_errors, without_frames
 from streaming.tables.object_stores import NO_REASON, WHAT_TO_DO
 from tests.pipeline.test_windows import session
+from tests.waiting import DEADLINE_S
 
 __all__ = ["session"]  # the fixture
 
@@ -37,6 +42,7 @@ REFUSED = "ConnectException: getFileStatus on s3://b/x: refused"
         ("deltalake.exceptions.DeltaError: broken", "DeltaError: broken"),
         ("MemoryError", "MemoryError"),
         (JAVA, "IOException: No space left on device"),
+        (f"streaming.pipeline.causes.JavaError: {without_frames(JAVA)}", "IOException: No space left on device"),
         (CHAINED, "OSError: last"),
     ],
 )
@@ -55,6 +61,37 @@ def test_of_code_of_ours_that_spark_called_it_is_what_that_raised(text: str, sho
 )
 def test_of_others_it_is_the_first_line(text: str, shown: str) -> None:
     assert reason(Exception(text)) == shown
+
+
+def test_a_long_text_keeps_its_beginning_and_its_innermost_cause() -> None:
+    causes = "".join(f"Caused by: java.io.IOException: {'x' * 500} {number}\n\tat a.B\n" for number in range(20))
+    short = without_frames(f"{JAVA}{causes}")
+    assert len(short) < SHORT_MAX + 10
+    assert short.startswith("py4j.protocol.Py4JJavaError: An error occurred while calling o1.collect.")
+    assert short.endswith(" 19\n")
+
+
+@pytest.mark.spark
+def test_a_query_that_is_stopped_within_a_batch_ends_as_stopped(session: SparkSession, tmp_path: Path) -> None:
+    """Spark's search for the interruption would overflow the stack of the query's thread on a whole stack trace."""
+    begun = threading.Event()
+
+    def asleep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(60)
+        yield from batches
+
+    def write(batch: DataFrame, _number: int) -> None:
+        begun.set()
+        batch.sparkSession.range(1).mapInArrow(asleep, "id long").collect()
+
+    rows = session.readStream.format("rate").load()
+    started = rows.writeStream.option("checkpointLocation", str(tmp_path)).foreachBatch(with_short_errors(write))
+    query = started.trigger(processingTime="1 second").start()
+    assert begun.wait(DEADLINE_S)
+    time.sleep(1.0)  # until the task sleeps
+    query.stop()
+    assert query.status["message"] == "Stopped"
+    assert query.exception() is None
 
 
 def test_credentials_that_have_expired_come_with_what_to_do() -> None:

@@ -9,6 +9,8 @@ import pytest
 from streaming.demo.spark_classes import run_and_stop_the_pipeline
 from streaming.pipeline import session
 from streaming.runtime import class_archive as archives
+from streaming.runtime.jars import CHECKSUMS, PRODUCT
+from streaming.settings import PipelineSettings, StorageSettings
 
 KAFKA = "org.apache.kafka.clients.consumer.internals.Fetcher"
 
@@ -27,6 +29,17 @@ def test_a_local_driver_uses_the_archive_where_there_is_one(archive: Path, maste
     options = session.driver_options(master)
     assert options["spark.driver.extraClassPath"] == "our.jar"
     assert f"-XX:SharedArchiveFile={archive}" in options["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.usefixtures("archive")
+def test_spark_loads_nothing_of_delta() -> None:
+    """Spark writes and reads no table: Delta's extension would parse each statement, and its jars are 13 MB more."""
+    options = session._options(PipelineSettings(), StorageSettings())
+    assert not [pair for pair in options.items() if "delta" in pair[0] or ".delta." in pair[1]]
+    names = (line.split()[1] for line in CHECKSUMS.read_text().splitlines())
+    of_product = [name for name in names if name.partition("/")[0] in PRODUCT]
+    assert of_product
+    assert not [name for name in of_product if "delta" in name or "unitycatalog" in name]
 
 
 @pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "spark://host:7077", "yarn"])

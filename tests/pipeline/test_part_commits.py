@@ -2,8 +2,11 @@
 
 import itertools
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import compute as pc
 from pyarrow import parquet as pq
+from pyspark import cloudpickle
 
 from streaming import tables
 from streaming.contract import BROKER_LOAD
@@ -69,6 +73,33 @@ def upsert(table: WindowTable, rows: pa.Table, number: int, passed: datetime, qu
     span = BatchSpan(rows.num_rows, starts["min"], starts["max"])
     write = in_arrow(rows.drop_columns(list(AUDIT)), BROKER_LOAD.key)
     return table.upsert_in_parts(write, span, audit, (query, number), passed)
+
+
+WORKER = """
+import pickle, sys
+sys.modules["streaming"] = None  # an import fails
+task, batches = pickle.load(sys.stdin.buffer)
+print(task(batches).to_json())
+"""
+
+
+def test_tasks_need_no_package_of_ours(tmp_path: Path) -> None:
+    """Executors get the code of a task with the job, so a process that can't import `streaming` writes a part."""
+    root = str(tmp_path)
+    rows = batch(0, {(0, 1): 2, (1, 1): 3})
+
+    def on_worker(wanted: Upsert) -> list[PartResult]:
+        given = (partial(write_part, part=0, upsert=wanted), rows.drop_columns(list(AUDIT)).to_batches())
+        sent = cloudpickle.dumps(given)  # type: ignore[no-untyped-call]
+        written = subprocess.run([sys.executable, "-I", "-c", WORKER], input=sent, capture_output=True, check=True)
+        return [PartResult.from_json(written.stdout.decode())]
+
+    audit = {"is_final": False, "updated_at": tables.utc(START_MS), "batch_id": 0, "query_id": "q"}
+    span = BatchSpan(rows.num_rows, tables.utc(START_MS), tables.utc(START_MS + STEP_MS))
+    assert new_table(root, 9).upsert_in_parts(on_worker, span, audit, ("q", 0), NEVER) == 5
+    assert [row[2] for row in stored(root)] == [2, 3]
+    (row,) = pa.table(DeltaTable(f"{root}/broker_load").get_add_actions(flatten=True)).to_pylist()
+    assert (row["min.broker"], row["num_records"]) == (1, 2), "with statistics"
 
 
 _batches = st.lists(

@@ -21,7 +21,7 @@ from streaming.pipeline.delta_tables import WindowTable, create_window_table, wr
 from streaming.pipeline.rollups import rolled_up
 from streaming.pipeline.upkeep import Job, UpkeepThread, jobs_of_pipeline
 from streaming.settings import DAY_MS, HOUR_MS, PipelineSettings
-from streaming.tables import joining
+from streaming.tables import data_files
 from streaming.tables.reader import JOINED
 from tests.pipeline.table_upkeep import TableUpkeep
 from tests.pipeline.test_delta_tables import arrow, window
@@ -245,7 +245,7 @@ def test_a_batch_is_written_while_files_are_joined_and_its_lock_holds_back_the_c
     for number in range(3):
         write_window(table, number)
     begun, may_go_on = threading.Event(), threading.Event()
-    whole = joining._write_joined
+    whole = data_files._written
 
     def slow(*arguments: Any) -> Any:
         added = whole(*arguments)
@@ -253,7 +253,7 @@ def test_a_batch_is_written_while_files_are_joined_and_its_lock_holds_back_the_c
         assert may_go_on.wait(DEADLINE_S)
         return added
 
-    monkeypatch.setattr(joining, "_write_joined", slow)
+    monkeypatch.setattr(data_files, "_written", slow)
     thread = threading.Thread(
         target=lambda: TableUpkeep(str(tmp_path), BROKER_LOAD, SETTINGS).run_if_due(now_ms=NOW_MS)
     )
@@ -271,6 +271,28 @@ def test_a_batch_is_written_while_files_are_joined_and_its_lock_holds_back_the_c
     rows = tables.read(str(tmp_path), "broker_load")
     assert len(rows) == len({(row["window_start"], row["broker"]) for row in rows}) == 4 * len(BROKERS)
     assert [commit.get(JOINED) for commit in tables.opened(str(tmp_path / "broker_load")).history(1)] == [2]
+
+
+def test_a_file_is_written_without_expired_rows_while_a_batch_holds_the_lock(tmp_path: Path) -> None:
+    """Of days of a large cluster that is 100 MB, for which no batch has to wait."""
+    made = Synthetic(str(tmp_path))
+    with made.together():
+        for hour in range(HOURS):
+            for third in range(3):
+                start_ms = DAY0_MS + hour * HOUR_MS + third * HOUR_MS // 3
+                made.broker_load(start_ms, {broker: rate(hour, third, broker) for broker in BROKERS})
+    time_goes_on(tmp_path)
+    folder = tmp_path / "broker_load"
+    version = tables.opened(str(folder)).version()
+    thread = threading.Thread(
+        target=lambda: TableUpkeep(str(tmp_path), BROKER_LOAD, SETTINGS).run_if_due(now_ms=NOW_MS)
+    )
+    with write_lock(tables.table_uri(str(tmp_path), "broker_load")):  # a batch that takes long
+        thread.start()
+        until("the new file is there", lambda: len(list(folder.rglob("*.parquet"))) == 2)
+        assert tables.opened(str(folder)).version() == version
+    thread.join(DEADLINE_S)
+    assert_recounted(tmp_path)
 
 
 @pytest.mark.long

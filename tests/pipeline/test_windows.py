@@ -19,18 +19,17 @@ from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.contract import Table
 from streaming.pipeline import delta_tables, part_commits, rejects, rollups, upkeep
-from streaming.pipeline.batch_reporter import BatchReporter
+from streaming.pipeline.batch_reporter import BatchReporter, CountedSamples
 from streaming.pipeline.delta_tables import WindowTable
 from streaming.pipeline.guards import STILL_MADE, WINDOWS_VERSION
-from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import Queries, start_queries
 from streaming.pipeline.records import ACCEPTED_ROWS
 from streaming.pipeline.rollups import rolled_up
-from streaming.pipeline.session import build_session
 from streaming.pipeline.sources import InputTopics
 from streaming.pipeline.upkeep import UpkeepThread, jobs_of_pipeline
 from streaming.runtime.clocks import now_ms
 from streaming.settings import HOUR_MS, Settings
+from tests.spark_sessions import session_with_delta
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
@@ -45,7 +44,7 @@ Record = dict[str, Any]
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
-    spark = build_session(Settings.model_validate({"pipeline": {"driver_memory": "1g"}}).pipeline)
+    spark = session_with_delta()
     yield spark
     spark.stop()
 

@@ -17,7 +17,7 @@ from pyarrow import dataset as ds
 from streaming import tables
 from streaming.contract import BROKER_LOAD, PARTITION_LOAD, TABLES
 from streaming.errors import TableUnavailable
-from streaming.tables import joining
+from streaming.tables import data_files, joining
 from streaming.tables.definitions import row_schema
 from streaming.tables.reader import JOINED
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, skewed_cluster
@@ -95,14 +95,14 @@ def test_a_backlog_is_worked_off_in_steps_of_bounded_size(root: str, in_small_st
     assert len([size for size in sizes if size < in_small_steps // 2]) <= 1
 
 
-@pytest.mark.parametrize("step", ["_write_joined", "_commit"])
+@pytest.mark.parametrize("step", ["_written", "_commit"])
 @pytest.mark.parametrize("is_after", [False, True])
 @pytest.mark.usefixtures("in_small_steps")
 def test_killed_between_two_steps_no_row_is_lost(
     root: str, monkeypatch: pytest.MonkeyPatch, step: str, is_after: bool
 ) -> None:
     before = rows_of(root, "partition_load")
-    whole = getattr(joining, step)
+    whole = getattr(data_files, step)
     for _ in range(3):
 
         def breaks(*arguments: Any) -> Any:
@@ -111,8 +111,8 @@ def test_killed_between_two_steps_no_row_is_lost(
             raise Killed
 
         with monkeypatch.context() as broken:
-            broken.setattr(joining, step, breaks)
-            broken.setattr(joining, "_remove", lambda *_: None)
+            broken.setattr(data_files, step, breaks)
+            broken.setattr(data_files, "_remove", lambda *_: None)
             with pytest.raises(Killed):
                 joining.join_next(root, PARTITION_LOAD)
         assert rows_of(root, "partition_load") == before
@@ -138,7 +138,7 @@ def test_a_step_that_fails_leaves_no_file(root: str, monkeypatch: pytest.MonkeyP
     def groups(*_: object) -> Iterator[pa.Table]:
         raise error
 
-    monkeypatch.setattr(joining, "_groups", groups)
+    monkeypatch.setattr(data_files, "_groups", groups)
     with pytest.raises(type(error)):
         joining.join_next(root, PARTITION_LOAD)
     assert parquet_files(root, "partition_load") == before
@@ -159,14 +159,14 @@ def test_a_step_that_waits_for_its_commit_in_vain_leaves_no_file(root: str) -> N
 
 
 def test_a_commit_whose_answer_is_lost_keeps_its_file(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, whole = rows_of(root, "partition_load"), joining._commit
+    before, whole = rows_of(root, "partition_load"), data_files._commit
 
     def lost(*arguments: Any) -> bool:
         assert whole(*arguments)
         raise OSError("operation timed out")
 
     with monkeypatch.context() as broken:
-        broken.setattr(joining, "_commit", lost)
+        broken.setattr(data_files, "_commit", lost)
         with pytest.raises(OSError, match="timed out"):
             joining.join_next(root, PARTITION_LOAD)
     assert len(there(root)) == 1
@@ -182,7 +182,7 @@ def test_a_writer_goes_on_while_files_are_joined_and_waits_for_the_commit_alone(
         with lock:
             yield
 
-    whole = joining._write_joined
+    whole = data_files._written
 
     def slowly(*arguments: Any) -> Any:
         added = whole(*arguments)
@@ -192,7 +192,7 @@ def test_a_writer_goes_on_while_files_are_joined_and_waits_for_the_commit_alone(
         return added
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(joining, "_write_joined", slowly)
+        patched.setattr(data_files, "_written", slowly)
         joining.join_next(root, PARTITION_LOAD, alone=alone())
     assert held == ["batch", "commit"]
     assert len(rows_of(root, "partition_load")) == WINDOWS * TOPICS * 6 + 1
@@ -200,7 +200,7 @@ def test_a_writer_goes_on_while_files_are_joined_and_waits_for_the_commit_alone(
 
 
 def test_parts_that_somebody_else_replaced_are_left_to_the_next_step(root: str) -> None:
-    whole, before = joining._write_joined, parquet_files(root, "partition_load")
+    whole, before = data_files._written, parquet_files(root, "partition_load")
 
     def meanwhile(*arguments: Any) -> Any:
         added = whole(*arguments)
@@ -208,7 +208,7 @@ def test_parts_that_somebody_else_replaced_are_left_to_the_next_step(root: str) 
         return added
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(joining, "_write_joined", meanwhile)
+        patched.setattr(data_files, "_written", meanwhile)
         assert not joining.join_next(root, PARTITION_LOAD), "a table that others change all the time is never done"
     left = rows_of(root, "partition_load")
     assert len(left) == WINDOWS * (TOPICS - 1) * 6
@@ -294,8 +294,8 @@ def test_a_joined_file_is_read_in_part_for_a_topic_a_broker_a_cluster_and_an_hou
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the statistics of its row groups; on a scale at which a test takes a second."""
-    monkeypatch.setattr(joining, "STRETCH_ROWS", 40_000)
-    monkeypatch.setattr(joining, "GROUP_ROWS", 1_000)
+    monkeypatch.setattr(data_files, "STRETCH_ROWS", 40_000)
+    monkeypatch.setattr(data_files, "GROUP_ROWS", 1_000)
     count = 160 * 600
     number = np.arange(count)
     window, replica = number // 600, number % 600
