@@ -6,10 +6,11 @@ that wait on sockets, for Prometheus or for Kafka's Java classes. Then they take
 (`apart`, the whole product among them), and pure ones in the end. The fourth begins with pure ones, at a low priority,
 for the time in which these three wait. A fifth begins with files that do little but wait (`waiting`). Once all pure
 ones are taken there is room for more brokers: then it takes files that start them, too. With so many from the start,
-two cores would be so busy that tests give up.
+two cores would be so busy that tests give up. For the same reason clusters of brokers start one after another.
 The first process reports all results, so options, exit code and summary are those of any pytest run.
 """
 
+import fcntl
 import gc
 import json
 import os
@@ -40,8 +41,10 @@ ON_SOCKETS = frozenset({"collect", "fleet", "serve", "shell", "tests"})
 """Folders whose pure tests start processes and wait for answers within limits of time: not at a low priority."""
 WAITING = frozenset({"object_store"})
 """Folders whose pure tests wait for a store that is slow or refuses: ten seconds for one of a core."""
-LOW_PRIORITY = 10
-"""The niceness of pure tests beside those with brokers: about a tenth of a core where these want both."""
+LOW_PRIORITY = 5
+"""The niceness of pure tests beside those with brokers: about a third of what each of their threads gets."""
+LOW_PRIORITY_TIMEOUT_S = 3 * 3600
+"""Limit of a test at low priority, in place of pytest's: on a starved machine it gets a hundredth of a core."""
 TESTS_MIN = 300
 """Fewer tests than this run in one process: their output then comes in order."""
 GARBAGE_AFTER = 50_000
@@ -50,6 +53,7 @@ objects dozens of times: a tenth of the CPU time of pure tests.
 """
 INDEX_BYTES = 4
 POLL_INTERVAL_S = 0.05
+BROKERS_MODULE = "streaming.demo.brokers"
 
 Files = list[list[pytest.Item]]
 
@@ -204,6 +208,7 @@ def _markers(file: list[pytest.Item]) -> set[str]:
 
 def _run_in_several(session: pytest.Session, own: Lane, lanes_of_others: list[Lane]) -> None:
     """Fork, run what is this process's, and report what all have done; raises Failed if another one broke."""
+    start_clusters_in_turn()
     gc.freeze()  # what collection has made lives to the end: no later collection need look at it
     capture = session.config.pluginmanager.getplugin("capturemanager")
     capture.stop_global_capturing()  # all would write to its files
@@ -243,7 +248,30 @@ def _run_lane(session: pytest.Session, lane: Lane, after_file: Callable[[], None
         _run(session, files, after_file)
     if lane.background:
         os.nice(LOW_PRIORITY)
-        _run(session, lane.background, after_file)
+        _run(session, map(_with_more_time, lane.background), after_file)
+
+
+def _with_more_time(file: list[pytest.Item]) -> list[pytest.Item]:
+    for item in file:
+        item.add_marker(pytest.mark.timeout(LOW_PRIORITY_TIMEOUT_S))
+    return file
+
+
+def start_clusters_in_turn() -> None:
+    """Brokers of several clusters that start at once on few cores need so long that some give up."""
+    if BROKERS_MODULE not in sys.modules:
+        return  # no test that was collected starts any
+    cluster_type = sys.modules[BROKERS_MODULE].EmbeddedCluster
+    start, turn = cluster_type.start, tempfile.TemporaryFile()  # noqa: SIM115  open as long as the run
+
+    def start_in_turn(cluster: object) -> None:
+        fcntl.lockf(turn, fcntl.LOCK_EX)  # of this process; its forks have none
+        try:
+            start(cluster)
+        finally:
+            fcntl.lockf(turn, fcntl.LOCK_UN)
+
+    cluster_type.start = start_in_turn
 
 
 def _end_with(first: int) -> None:
