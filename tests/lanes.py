@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from typing import BinaryIO, NoReturn
@@ -208,13 +208,13 @@ def _markers(file: list[pytest.Item]) -> set[str]:
 
 def _run_in_several(session: pytest.Session, own: Lane, lanes_of_others: list[Lane]) -> None:
     """Fork, run what is this process's, and report what all have done; raises Failed if another one broke."""
-    start_clusters_in_turn()
     gc.freeze()  # what collection has made lives to the end: no later collection need look at it
     capture = session.config.pluginmanager.getplugin("capturemanager")
     capture.stop_global_capturing()  # all would write to its files
     sys.stdout.flush()
     others: list[Other] = []
     with ExitStack() as streams:
+        streams.enter_context(clusters_start_in_turn())
         try:
             for lane in lanes_of_others:
                 stream = streams.enter_context(tempfile.TemporaryFile())
@@ -257,21 +257,28 @@ def _with_more_time(file: list[pytest.Item]) -> list[pytest.Item]:
     return file
 
 
-def start_clusters_in_turn() -> None:
+@contextmanager
+def clusters_start_in_turn() -> Iterator[None]:
     """Brokers of several clusters that start at once on few cores need so long that some give up."""
     if BROKERS_MODULE not in sys.modules:
-        return  # no test that was collected starts any
+        yield  # no test that was collected starts any
+        return
     cluster_type = sys.modules[BROKERS_MODULE].EmbeddedCluster
-    start, turn = cluster_type.start, tempfile.TemporaryFile()  # noqa: SIM115  open as long as the run
+    start = cluster_type.start
+    with tempfile.TemporaryFile() as turn:
 
-    def start_in_turn(cluster: object) -> None:
-        fcntl.lockf(turn, fcntl.LOCK_EX)  # of this process; its forks have none
+        def start_in_turn(cluster: object) -> None:
+            fcntl.lockf(turn, fcntl.LOCK_EX)  # of this process; its forks have none
+            try:
+                start(cluster)
+            finally:
+                fcntl.lockf(turn, fcntl.LOCK_UN)
+
+        cluster_type.start = start_in_turn
         try:
-            start(cluster)
+            yield
         finally:
-            fcntl.lockf(turn, fcntl.LOCK_UN)
-
-    cluster_type.start = start_in_turn
+            cluster_type.start = start
 
 
 def _end_with(first: int) -> None:

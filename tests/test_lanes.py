@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from tests.lanes import BROKERS_MODULE, LOW_PRIORITY, start_clusters_in_turn
+from tests.lanes import BROKERS_MODULE, LOW_PRIORITY, clusters_start_in_turn
 from tests.waiting import until
 
 pytest_plugins = ["pytester"]
@@ -214,12 +214,12 @@ def test_clusters_of_several_processes_start_one_after_another(tmp_path: Path, m
             note("ends")
 
     monkeypatch.setitem(sys.modules, BROKERS_MODULE, SimpleNamespace(EmbeddedCluster=Cluster))
-    start_clusters_in_turn()
-    starts = [multiprocessing.get_context("fork").Process(target=Cluster().start) for _ in range(3)]
-    for start in starts:
-        start.start()
-    for start in starts:
-        start.join()
+    with clusters_start_in_turn():
+        starts = [multiprocessing.get_context("fork").Process(target=Cluster().start) for _ in range(3)]
+        for start in starts:
+            start.start()
+        for start in starts:
+            start.join()
     assert log.read_text().split() == ["begins", "ends"] * 3
 
 
