@@ -44,31 +44,33 @@ hypothesis.settings.load_profile("repeatable")
 # before in the same process, and no setting leaves them out.
 providers._get_local_constants = lambda: providers._local_constants
 
-FEWER = 4
+USUAL, FEWER = 2, 4
 EXAMPLES_MIN = 5
 SETTINGS_OF_A_TEST = "_hypothesis_internal_use_settings"
 """Hypothesis has no public way to change the settings of a test that names its own."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """An option of `make test-fast`."""
-    parser.addoption("--few-examples", action="store_true", help="property tests try a fourth of their examples")
+    """How many of their examples property tests try; half, if no option says otherwise."""
+    parser.addoption("--few-examples", action="store_true", help="a fourth: `make test-fast`")
+    parser.addoption("--all-examples", action="store_true", help="all: `make test ARGS=--all-examples`")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """With `--few-examples` each property test tries fewer."""
-    if not config.getoption("few_examples"):
+    """Unless all are asked for, each property test tries fewer."""
+    if config.getoption("all_examples"):
         return
+    divisor = FEWER if config.getoption("few_examples") else USUAL
     functions = {item.obj for item in items if isinstance(item, pytest.Function)}
     for function in functions:
         own: hypothesis.settings | None = getattr(function, SETTINGS_OF_A_TEST, None)
         if own is not None:
-            few = hypothesis.settings(own, max_examples=_fewer(own.max_examples))
+            few = hypothesis.settings(own, max_examples=_fewer(own.max_examples, divisor))
             setattr(function, SETTINGS_OF_A_TEST, few)
 
 
-def _fewer(examples: int) -> int:
-    return min(examples, max(EXAMPLES_MIN, examples // FEWER))
+def _fewer(examples: int, divisor: int) -> int:
+    return min(examples, max(EXAMPLES_MIN, examples // divisor))
 
 
 # Spark of the tests and of the processes that they start, with the JVM's quick compiler alone: what the other one would

@@ -6,10 +6,11 @@ that wait on sockets, for Prometheus or for Kafka's Java classes. Then they take
 (`apart`, the whole product among them), and pure ones in the end. The fourth begins with pure ones, at a low priority,
 for the time in which these three wait. A fifth begins with files that do little but wait (`waiting`). Once all pure
 ones are taken there is room for more brokers: then it takes files that start them, too. With so many from the start,
-two cores would be so busy that tests give up.
+two cores would be so busy that tests give up. For the same reason clusters of brokers start one after another.
 The first process reports all results, so options, exit code and summary are those of any pytest run.
 """
 
+import fcntl
 import gc
 import json
 import os
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from typing import BinaryIO, NoReturn
@@ -40,8 +41,10 @@ ON_SOCKETS = frozenset({"collect", "fleet", "serve", "shell", "tests"})
 """Folders whose pure tests start processes and wait for answers within limits of time: not at a low priority."""
 WAITING = frozenset({"object_store"})
 """Folders whose pure tests wait for a store that is slow or refuses: ten seconds for one of a core."""
-LOW_PRIORITY = 10
-"""The niceness of pure tests beside those with brokers: about a tenth of a core where these want both."""
+LOW_PRIORITY = 5
+"""The niceness of pure tests beside those with brokers: about a third of what each of their threads gets."""
+LOW_PRIORITY_TIMEOUT_S = 3 * 3600
+"""Limit of a test at low priority, in place of pytest's: on a starved machine it gets a hundredth of a core."""
 TESTS_MIN = 300
 """Fewer tests than this run in one process: their output then comes in order."""
 GARBAGE_AFTER = 50_000
@@ -50,6 +53,7 @@ objects dozens of times: a tenth of the CPU time of pure tests.
 """
 INDEX_BYTES = 4
 POLL_INTERVAL_S = 0.05
+BROKERS_MODULE = "streaming.demo.brokers"
 
 Files = list[list[pytest.Item]]
 
@@ -210,6 +214,7 @@ def _run_in_several(session: pytest.Session, own: Lane, lanes_of_others: list[La
     sys.stdout.flush()
     others: list[Other] = []
     with ExitStack() as streams:
+        streams.enter_context(clusters_start_in_turn())
         try:
             for lane in lanes_of_others:
                 stream = streams.enter_context(tempfile.TemporaryFile())
@@ -243,7 +248,37 @@ def _run_lane(session: pytest.Session, lane: Lane, after_file: Callable[[], None
         _run(session, files, after_file)
     if lane.background:
         os.nice(LOW_PRIORITY)
-        _run(session, lane.background, after_file)
+        _run(session, map(_with_more_time, lane.background), after_file)
+
+
+def _with_more_time(file: list[pytest.Item]) -> list[pytest.Item]:
+    for item in file:
+        item.add_marker(pytest.mark.timeout(LOW_PRIORITY_TIMEOUT_S))
+    return file
+
+
+@contextmanager
+def clusters_start_in_turn() -> Iterator[None]:
+    """Brokers of several clusters that start at once on few cores need so long that some give up."""
+    if BROKERS_MODULE not in sys.modules:
+        yield  # no test that was collected starts any
+        return
+    cluster_type = sys.modules[BROKERS_MODULE].EmbeddedCluster
+    start = cluster_type.start
+    with tempfile.TemporaryFile() as turn:
+
+        def start_in_turn(cluster: object) -> None:
+            fcntl.lockf(turn, fcntl.LOCK_EX)  # of this process; its forks have none
+            try:
+                start(cluster)
+            finally:
+                fcntl.lockf(turn, fcntl.LOCK_UN)
+
+        cluster_type.start = start_in_turn
+        try:
+            yield
+        finally:
+            cluster_type.start = start
 
 
 def _end_with(first: int) -> None:

@@ -1,15 +1,18 @@
 """A run in several processes reports what a run in one would."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from tests.lanes import LOW_PRIORITY
+from tests.lanes import BROKERS_MODULE, LOW_PRIORITY, clusters_start_in_turn
 from tests.waiting import until
 
 pytest_plugins = ["pytester"]
@@ -195,6 +198,29 @@ def test_where_a_signal_ends_the_first_process_no_other_goes_on(
     finally:
         for other in filter(_runs, others):
             other.kill()
+
+
+def test_clusters_of_several_processes_start_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+
+    def note(what: str) -> None:
+        with log.open("a") as file:
+            print(what, file=file)
+
+    class Cluster:
+        def start(self) -> None:
+            note("begins")
+            time.sleep(0.2)  # without turns the others begin meanwhile
+            note("ends")
+
+    monkeypatch.setitem(sys.modules, BROKERS_MODULE, SimpleNamespace(EmbeddedCluster=Cluster))
+    with clusters_start_in_turn():
+        starts = [multiprocessing.get_context("fork").Process(target=Cluster().start) for _ in range(3)]
+        for start in starts:
+            start.start()
+        for start in starts:
+            start.join()
+    assert log.read_text().split() == ["begins", "ends"] * 3
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -1,7 +1,7 @@
-"""A fortnight of control on a simulated cluster, and its decisions made again from the tables it has left.
+"""Five days of control on a simulated cluster, and its decisions made again from the tables it has left.
 
 Windows of ten minutes; control's loop as it runs, with executor and journal. Load has day and night, noise, a job that
-loads broker 1 each night from 02:00 to 02:50, and a topic that grows for good on the ninth day.
+loads broker 1 each night from 02:00 to 02:50, and a topic that grows for good on the fourth day.
 """
 
 import math
@@ -26,16 +26,16 @@ from tests.simulated_cluster import ClientErrors, SimulatedClient, SimulatedClus
 from tests.tables_in_memory import forget, in_memory
 
 WINDOW_MS = 600_000
-DAYS = 14
+DAYS = 5
 BROKERS = (1, 2, 3, 4)
-PARTITIONS_EACH = 8
-JOB_PARTITIONS = 20.0
+PARTITIONS_EACH = 4
+JOB_PARTITIONS = 12.0
 """The job takes as much as so many partitions do: the broker that leads it is far above the mean wherever it lies."""
 TICK_MS = 1_000
 TICKS_MAX = 2_000
 ERRORS = ClientErrors(ClusterRequestFailed, ClusterUnreachable)
 ROOT = in_memory("decisions-again")
-GROWN_MS = 8 * DAY_MS + 9 * HOUR_MS
+GROWN_MS = 3 * DAY_MS + 9 * HOUR_MS
 
 
 def rates_at(random: Random, at_ms: int) -> dict[PartitionKey, float]:
@@ -49,7 +49,7 @@ def rates_at(random: Random, at_ms: int) -> dict[PartitionKey, float]:
     return rates
 
 
-class Fortnight:
+class Days:
     """The cluster, the pipeline's windows, and control."""
 
     def __init__(self, settings: Settings, midnight_ms: int) -> None:
@@ -96,22 +96,22 @@ def settings() -> Iterator[Settings]:
 
 
 @pytest.fixture(scope="module")
-def fortnight(settings: Settings) -> Fortnight:
+def days(settings: Settings) -> Days:
     midnight_ms = (clocks.now_ms() // DAY_MS - DAYS) * DAY_MS
-    lived = Fortnight(settings, midnight_ms)
+    lived = Days(settings, midnight_ms)
     lived.live_through()
     return lived
 
 
-def again(fortnight: Fortnight, **trigger: Any) -> list[DecidedAgain]:
-    content = fortnight.settings.model_dump()
+def again(days: Days, **trigger: Any) -> list[DecidedAgain]:
+    content = days.settings.model_dump()
     changed = Settings.model_validate({**content, "trigger": content["trigger"] | trigger})
-    return decisions_again(changed, decision_policy(changed, ()), since_ms=fortnight.midnight_ms)
+    return decisions_again(changed, decision_policy(changed, ()), since_ms=days.midnight_ms)
 
 
 @pytest.mark.long
-def test_each_decision_is_made_again(fortnight: Fortnight) -> None:
-    rows = again(fortnight)
+def test_each_decision_is_made_again(days: Days) -> None:
+    rows = again(days)
     reasons = Counter(row.then.reason for row in rows)
     assert len(rows) > DAYS * DAY_MS // WINDOW_MS - 20, "no decision while an execution is under way"
     assert {Reason.SKEWED, Reason.RECURRING, Reason.PASSING, Reason.BALANCED} <= reasons.keys(), reasons
@@ -121,7 +121,7 @@ def test_each_decision_is_made_again(fortnight: Fortnight) -> None:
 
 
 @pytest.mark.long
-def test_other_settings_decide_otherwise_where_it_matters(fortnight: Fortnight) -> None:
-    differing = [row for row in again(fortnight, recurring_load=False) if not row.is_same]
+def test_other_settings_decide_otherwise_where_it_matters(days: Days) -> None:
+    differing = [row for row in again(days, recurring_load=False) if not row.is_same]
     assert {row.then.reason for row in differing} >= {Reason.RECURRING}
     assert all(row.now.reason is not Reason.RECURRING for row in differing)

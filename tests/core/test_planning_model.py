@@ -17,7 +17,6 @@ from assignor_core.planner import PlannerPolicy
 from assignor_core.planner.asked import plan_as_asked
 
 T0, T1, T2 = (("t", number) for number in range(3))
-NO_CAPACITY = Capacity()
 
 
 def at(*replicas: int, **changed: Any) -> LivePartition:

@@ -11,7 +11,6 @@ import pytest
 from streaming.runtime.jars import CHECKSUMS, PROJECT_ROOT
 from tests.deploy.image_steps import DOCKERFILE, instructions, is_sent
 
-EXTRAS = PROJECT_ROOT / "deploy" / "extras"
 STEPS = list(instructions(DOCKERFILE.read_text(encoding="utf-8")))
 IGNORED = DOCKERFILE.with_name("Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
 

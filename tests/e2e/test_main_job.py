@@ -69,21 +69,7 @@ def test_from_skew_to_balance_with_spark_killed_once(tmp_path: Path) -> None:
     assert_gone(seen)
 
 
-def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
-    demo = start_demo(tmp_path / "home")
-    control = wait_for_role(demo, "control")
-    assert control.is_running()
-    seen = descendants(demo)
-    assert len(seen) >= 6  # three brokers and the roles
-    demo.send_signal(signal.SIGINT)
-    assert demo.wait(timeout=DEADLINE_S) == 130
-    assert_gone(seen)
-    text = (tmp_path / "demo.log").read_text()
-    assert "error: interrupted" in text
-    assert "Traceback" not in text
-
-
-def test_a_killed_demo_leaves_no_orphan_and_its_home_is_taken_over(tmp_path: Path) -> None:
+def test_a_killed_demo_leaves_no_orphan_its_home_is_taken_over_and_ctrl_c_ends_everything(tmp_path: Path) -> None:
     home = tmp_path / "home"
     demo = start_demo(home)
     wait_for_role(demo, "control")
@@ -93,7 +79,13 @@ def test_a_killed_demo_leaves_no_orphan_and_its_home_is_taken_over(tmp_path: Pat
     assert_gone(seen)
     again = start_demo(home)
     try:
-        wait_for_role(again, "control")
+        assert wait_for_role(again, "control").is_running()
+        seen = descendants(again)
+        assert len(seen) >= 6  # three brokers and the roles
     finally:
-        again.send_signal(signal.SIGTERM)
+        again.send_signal(signal.SIGINT)
         assert again.wait(timeout=DEADLINE_S) == 130
+    assert_gone(seen)
+    text = (tmp_path / "demo.log").read_text()
+    assert "error: interrupted" in text
+    assert "Traceback" not in text

@@ -214,9 +214,10 @@ def new_topic(kafka_cluster: EmbeddedCluster, partitions: int = PARTITIONS) -> s
     return topic
 
 
-@pytest.mark.parametrize("first", ["java", "python"])
 @pytest.mark.parametrize(
-    ("assignor", "java_assignor"), [(Sticky, "StickyAssignor"), (CooperativeSticky, "CooperativeStickyAssignor")]
+    ("first", "assignor", "java_assignor"),
+    [("java", Sticky, "StickyAssignor"), ("python", CooperativeSticky, "CooperativeStickyAssignor")],
+    ids=["eager, Java leads", "cooperative, Python leads"],
 )
 def test_java_and_python_members_share_a_group(
     kafka_cluster: EmbeddedCluster, first: str, assignor: Callable[[], object], java_assignor: str
@@ -368,8 +369,7 @@ def _read_too(topic: str, member: PythonMember, consumer: KafkaConsumer) -> None
     consumer.subscribe([*consumer.subscription(), topic], listener=Noting(member.changes))
 
 
-@pytest.mark.parametrize("assignor", [Sticky, CooperativeSticky])
-@pytest.mark.parametrize("change", ["another topic", "new partitions"])
+@pytest.mark.parametrize(("change", "assignor"), [("another topic", Sticky), ("new partitions", CooperativeSticky)])
 def test_a_join_outlasts_the_poll_that_began_it(
     kafka_cluster: EmbeddedCluster, change: str, assignor: Callable[[], object]
 ) -> None:

@@ -35,9 +35,9 @@ FAULTS: Mapping[str, Fault] = {
     "cut": Fault(is_cut=True),
     "slow": Fault(delay_s=1.5 * TIMEOUT_S),
 }
-BATCHES = 5
-WINDOW_BATCHES = 3
-LEASE_STEPS = 8
+BATCHES = 3
+WINDOW_BATCHES = 2
+LEASE_STEPS = 6
 IN_A_ROW = 4
 """Requests that meet a fault before some that don't: a write takes some ten."""
 BROKERS = (1, 2, 3)

@@ -21,7 +21,7 @@ from tests.s3 import SOUND, Proxy, commit_lost
 
 pytestmark = pytest.mark.long
 
-COMMITS = 40
+COMMITS = 20
 PROCESSES = 3
 TTL_MS = 600_000
 """Longer than any test: nobody takes over a lease that is held."""

@@ -38,12 +38,18 @@ PAUSE_ON_S3_S = 2.0
 
 
 def test_killed_whole_and_by_its_jvm_nothing_is_lost_or_doubled(own: Settings, tmp_path: Path) -> None:
-    """Folders by URI, as Spark itself would name them: all of the pipeline takes them."""
+    """Each start has another number of state partitions.
+
+    Folders are given by URI, as Spark itself would name them: all of the pipeline takes them.
+    """
     storage = {name: f"file://{getattr(own.storage, name)}" for name in ("tables", "checkpoints")}
     by_uri = own.model_copy(update={"storage": own.storage.model_copy(update=storage)})
-    blows = (kill, kill_jvm)
-    assert kill_and_compare(by_uri, tmp_path, samples=SAMPLES, blows=blows, chance=random.Random(11)) >= 1
-    assert "query_failed" in (tmp_path / "pipeline.log").read_text()
+    blows, numbers = (kill, kill_jvm), (2, 3, 4)
+    chance = random.Random(11)
+    assert kill_and_compare(by_uri, tmp_path, samples=SAMPLES, blows=blows, chance=chance, numbers=numbers) >= 1
+    log = (tmp_path / "pipeline.log").read_text()
+    assert "query_failed" in log
+    assert log.count("state_partitions_changed") == 2
     check_not_for_everyone(Path(own.storage.tables))
     check_not_for_everyone(Path(own.storage.checkpoints))
 

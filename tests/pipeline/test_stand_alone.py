@@ -5,13 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from streaming import tables
+from streaming.cluster.clients import admin_client
 from streaming.settings import Settings
 from tests.pipeline.running import assert_recounted, kill, none_late, numbered_records, produce, samples_counted
 from tests.pipeline.stand_alone import StandAlone, stand_alone, submit_pipeline
+from tests.pipeline.test_adapters import ALL_TOPIC_BYTES_IN
 from tests.pipeline.test_kill import wait_for_more
 from tests.pipeline.test_scale_out import executors_start_quickly
 from tests.pipeline.test_topics import send_to
-from tests.pipeline.test_windows import make_topics, own
+from tests.pipeline.test_windows import make_topics, own, send
+from tests.topics import wait_until_known
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
@@ -30,11 +34,15 @@ def cluster(executors_start_quickly: None, tmp_path: Path) -> Iterator[StandAlon
 
 
 def test_a_killed_worker_and_a_killed_master_lose_nothing(own: Settings, cluster: StandAlone, tmp_path: Path) -> None:
-    own = none_late(own, parts=PARTS)
+    foreign = own.topics.byte_rate + "-foreign"
+    topics = own.topics.model_copy(update={"foreign": {foreign: "cruise-control"}})
+    own = none_late(own.model_copy(update={"topics": topics}), parts=PARTS)
     records = numbered_records(SAMPLES)
     size = SAMPLES // PARTS
     parts = [records[number * size : (number + 1) * size] for number in range(PARTS)]
     make_topics(own)
+    make_topic(own, foreign)
+    send(own, foreign, [ALL_TOPIC_BYTES_IN])  # parsed in Python on an executor
     produce(own, own.topics.byte_rate, parts[0], partitions=2)
     process = submit_pipeline(own, cluster.url, tmp_path)
 
@@ -68,3 +76,12 @@ def test_a_killed_worker_and_a_killed_master_lose_nothing(own: Settings, cluster
     finally:
         kill(process)
     assert_recounted(own, records, tmp_path)
+    (broker,) = tables.read(own.storage.tables, "broker_load")
+    assert (broker["broker"], broker["bytes_in_per_sec"]) == (3, 1234.5)
+
+
+def make_topic(settings: Settings, topic: str) -> None:
+    admin = admin_client(settings.kafka)
+    admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}})
+    wait_until_known(admin, [topic])
+    admin.close()

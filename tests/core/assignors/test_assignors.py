@@ -4,13 +4,12 @@ import json
 import math
 import random
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from assignor_core.assignors import STRATEGIES, GroupSpec, MemberSpec, TopicPartition, assign, balance_score
+from assignor_core.assignors import STRATEGIES, GroupSpec, MemberSpec, assign, balance_score
 from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
 from assignor_core.assignors.ownership import settle_claims
 from assignor_core.assignors.wire import (
@@ -32,10 +31,6 @@ from tests.core.assignors.groups import after, disputed, mixed_line, uniform_lin
 from tests.core.assignors.invariants import unbalanced, violations
 from tests.core.assignors.recorded_rounds import ROUNDS, Round
 from tests.costs import grows_at_most
-
-
-def as_lists(partitions: Sequence[TopicPartition]) -> list[list[object]]:
-    return [list(tp) for tp in partitions]
 
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))

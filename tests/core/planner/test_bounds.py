@@ -74,7 +74,7 @@ def test_the_brokers_of_a_heavy_partition_carry_what_the_others_may_not_hold_twi
     assert bounds_of(cluster("abcde", 3, [10.0] + [1.0] * 10))[Resource.DISK] == pytest.approx(40 / 3 / 12)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1,))])
 @pytest.mark.parametrize(
     ("racks", "factor"), [("abc", 1), pytest.param("abcd", 2, marks=pytest.mark.long), ("aab", 1), ("aabb", 2)]
 )
@@ -130,7 +130,7 @@ def test_the_broker_of_a_heavy_partition_sorts_the_others_or_leaves_its_disk_emp
     assert levels[COPIED] == pytest.approx(9 / 7)
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 30))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 10))])
 def test_no_placement_on_unequal_brokers_is_below_the_level_of_the_heaviest(seed: int) -> None:
     random = np.random.default_rng(seed)
     share = random.choice((1.0, 2.0, 3.0), size=int(random.integers(2, 4)))

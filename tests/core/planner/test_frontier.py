@@ -1,6 +1,5 @@
 """Cheaper plans: most of the gain for far fewer bytes, as a plan with that budget brings it."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate
@@ -18,19 +17,15 @@ from tests.core.planner.invariants import check_plan
 PLAIN = Kind(12, 600, broken_share=0.0)
 KINDS = {
     "plain": (PLAIN, 1),
-    "another seed": (PLAIN, 2),
-    "new broker": (replace(PLAIN, brokers_new=3), 1),
     "unequal": (replace(PLAIN, twice_every=3), 3),
-    "crowded racks": (replace(PLAIN, broken_share=0.01), 4),
     "many crowded racks": (replace(PLAIN, broken_share=0.05), 1),
     "heavy": (replace(HEAVY, brokers=12, partitions=600, broken_share=0.0), 1),
 }
 ALL = [
     "plain",
-    "crowded racks",
-    *(pytest.param(name, marks=pytest.mark.long) for name in sorted(KINDS.keys() - {"plain", "crowded racks"})),
+    *(pytest.param(name, marks=pytest.mark.long) for name in sorted(KINDS.keys() - {"plain"})),
 ]
-"""`make test-fast` tries the first two."""
+"""`make test-fast` tries the first."""
 ROUNDING = 1e-3
 """What a plan made again may bring less: it takes back movements that it does not need within the band."""
 
@@ -77,16 +72,14 @@ def test_a_plan_with_that_budget_is_sound_and_brings_as_much(name: str) -> None:
         policy = PlannerPolicy(bytes_max=cheaper.bytes_to_move)
         again = propose(state, policy)
         check_plan(state, policy, again)
+        assert again.problems == plan.problems, "it spreads all crowded racks that the plan does"
         assert sum(movement.gain for movement in again.movements) >= (cheaper.gain_share - ROUNDING) * gain
 
 
-@pytest.mark.parametrize("seeds", [range(20, 30), pytest.param(range(340, 360), marks=pytest.mark.long)], ids=str)
-@pytest.mark.parametrize(("brokers", "partitions"), [(4, 8), (4, 10)])
-def test_of_few_partitions_a_plan_with_that_budget_brings_exactly_as_much(
-    brokers: int, partitions: int, seeds: Iterable[int]
-) -> None:
-    kind = Kind(brokers, partitions, racks=2, replication_factor=2, broken_share=0.0)
-    for state in (generate(kind, seed) for seed in seeds):
+@pytest.mark.parametrize("partitions", [8, 10])
+def test_of_few_partitions_a_plan_with_that_budget_brings_exactly_as_much(partitions: int) -> None:
+    kind = Kind(4, partitions, racks=2, replication_factor=2, broken_share=0.0)
+    for state in (generate(kind, seed) for seed in range(20, 26)):
         plan = propose(state)
         gain = sum(movement.gain for movement in plan.movements)
         for cheaper in plan.cheaper:
@@ -94,15 +87,6 @@ def test_of_few_partitions_a_plan_with_that_budget_brings_exactly_as_much(
             share = sum(movement.gain for movement in again.movements) / gain
             assert (len(again.movements), again.bytes_to_move) == (cheaper.movements, cheaper.bytes_to_move)
             assert share == pytest.approx(cheaper.gain_share)
-
-
-@pytest.mark.long
-def test_cheaper_plans_spread_all_crowded_racks_as_the_plan_does() -> None:
-    state, plan = planned("many crowded racks")
-    assert len(plan.cheaper) == len(GAIN_SHARES)
-    for cheaper in plan.cheaper:
-        again = propose(state, PlannerPolicy(bytes_max=cheaper.bytes_to_move))
-        assert again.problems == () == plan.problems
 
 
 def test_a_plan_that_only_spreads_racks_has_no_cheaper_part() -> None:

@@ -54,7 +54,7 @@ def proven(state: ClusterState) -> dict[str, float]:
     ("racks", "factor"),
     [("abc", 3), ("aab", 2), ("abb", 3), ("abc", 2), pytest.param("abcd", 3, marks=pytest.mark.long)],
 )
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1,))])
 def test_no_placement_at_all_is_below_the_bounds(racks: str, factor: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     state = of_racks(racks, [tuple(range(factor))] * 3, 1.0, ())
