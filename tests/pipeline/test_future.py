@@ -13,7 +13,7 @@ from streaming.contract.records import BYTE_RATE
 from streaming.pipeline.records import judged, rejected
 from streaming.settings import Settings
 from tests.pipeline.test_records import KAFKA_SCHEMA, SKEW_MS
-from tests.pipeline.test_windows import BASE_MS, drain, load_record, own, session, start, stop
+from tests.pipeline.test_windows import BASE_MS, KEPT, drain, load_record, own, session, start, stop
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S
 
@@ -23,7 +23,7 @@ __all__ = ["own", "session"]  # the fixtures
 
 YEAR_2100 = datetime(2100, 1, 1, tzinfo=UTC)
 YEAR_2100_MS = int(YEAR_2100.timestamp()) * 1000
-ANY_TIME = {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1)}
+ANY_TIME = {**KEPT, "message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1)}
 """What a topic allowed by default before Kafka 4.0 (KIP-1030), which takes records up to an hour ahead."""
 
 

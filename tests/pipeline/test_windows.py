@@ -99,10 +99,14 @@ def send(settings: Settings, topic: str, values: list[bytes | None], partition: 
     producer.close()
 
 
+KEPT = {"retention.ms": "-1"}
+"""Records that bear the time of their event are older than Kafka keeps records for by default."""
+
+
 def make_topics(settings: Settings) -> None:
     admin = admin_client(settings.kafka)
     names = [settings.topics.byte_rate, settings.topics.consumer_lag]
-    admin.create_topics({name: {"num_partitions": 2, "replication_factor": 1} for name in names})
+    admin.create_topics({name: {"num_partitions": 2, "replication_factor": 1, "configs": KEPT} for name in names})
     wait_until_known(admin, names)
     admin.close()
 
