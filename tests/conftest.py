@@ -114,6 +114,15 @@ def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Embedde
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def one_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator["EmbeddedCluster"]:
+    """One broker for all tests of the pipeline: two more would use a tenth of a core while Spark works."""
+    from streaming.demo.brokers import EmbeddedCluster
+
+    with EmbeddedCluster(tmp_path_factory.mktemp("one"), broker_count=1) as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def settings(kafka_cluster: "EmbeddedCluster", tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings of a user of those brokers, with tables in a folder and input topics of the test's own."""

@@ -245,11 +245,14 @@ def test_the_documented_figures_of_the_defaults_are_those_of_the_simulator(
     weeks_of_the_defaults: dict[str, list[Report]],
 ) -> None:
     """Of the scenarios that are played here; `make bench-trigger` makes the others, and the other rows."""
-    (row,) = (line for line in DOCUMENT.read_text().splitlines() if line.startswith("| the defaults |"))
-    _, _, *documented = (cell.strip() for cell in row.split("|"))
-    _, _, *made = (cell.strip() for cell in row_of("the defaults", weeks_of_the_defaults).split("|"))
-    places = [*map(COLUMNS.index, PLAYED), len(COLUMNS)]
-    assert made[: len(places)] == [documented[place] for place in places], "and windows until a step is found"
+    places = [1, *(2 + COLUMNS.index(name) for name in PLAYED), 2 + len(COLUMNS)]
+    documented = [cells(line) for line in DOCUMENT.read_text().splitlines() if line.startswith("| the defaults |")]
+    made = cells(row_of("the defaults", weeks_of_the_defaults))[1 : 1 + len(places)]
+    assert made in [[row[place] for place in places] for row in documented if len(row) > max(places)]
+
+
+def cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.split("|")]
 
 
 def test_who_knows_a_drift_without_its_noise_plans_as_often_as_it_grows() -> None:

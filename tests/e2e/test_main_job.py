@@ -77,6 +77,7 @@ def test_a_killed_demo_leaves_no_orphan_its_home_is_taken_over_and_ctrl_c_ends_e
     demo.kill()
     demo.wait()
     assert_gone(seen)
+    (tmp_path / "demo.log").unlink()
     again = start_demo(home)
     try:
         assert wait_for_role(again, "control").is_running()

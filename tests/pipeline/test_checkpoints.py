@@ -120,10 +120,10 @@ def run_twice(session: SparkSession, settings: Settings) -> None:
 
 @pytest.fixture(scope="module")
 def read_twice(
-    session: SparkSession, kafka_cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory
+    session: SparkSession, one_broker: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Settings, list[Record]]:
     """Settings of a pipeline that has read `FIRST` and `SECOND`, and the records that its topic has."""
-    kafka = {"cluster_name": "test", "bootstrap_servers": kafka_cluster.bootstrap_servers}
+    kafka = {"cluster_name": "test", "bootstrap_servers": one_broker.bootstrap_servers}
     settings = own_settings(Settings.model_validate({"kafka": kafka}), tmp_path_factory.mktemp("twice"))
     make_topics(settings)
     run_twice(session, settings)

@@ -11,10 +11,12 @@ from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.settings import Settings
 from tests.pipeline.running import kill, start_process
-from tests.pipeline.test_windows import BASE_MS, Record, encode, load_record, make_topics, own_settings, send
+from tests.pipeline.test_windows import BASE_MS, Record, encode, load_record, make_topics, own, own_settings, send
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+__all__ = ["own"]  # the fixture
 
 AHEAD_MS = 3_600_000
 DEADLINE_S = 600.0
@@ -54,8 +56,8 @@ def settings_file(folder: Path, clusters: dict[str, Settings]) -> Path:
     return file
 
 
-def test_each_cluster_has_its_own_lateness_and_its_own_end(settings: Settings, tmp_path: Path) -> None:
-    east, west = (own_settings(settings, tmp_path / name) for name in ("east", "west"))
+def test_each_cluster_has_its_own_lateness_and_its_own_end(own: Settings, tmp_path: Path) -> None:
+    east, west = (own_settings(own, tmp_path / name) for name in ("east", "west"))
     for each in (east, west):
         make_topics(each)
     process = start_process(["--config", str(settings_file(tmp_path, {"east": east, "west": west}))], tmp_path)

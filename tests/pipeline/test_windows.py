@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.contract import Table
+from streaming.demo.brokers import EmbeddedCluster
 from streaming.pipeline import delta_tables, part_commits, rejects, rollups, upkeep
 from streaming.pipeline.batch_reporter import BatchReporter, CountedSamples
 from streaming.pipeline.delta_tables import WindowTable
@@ -50,9 +51,10 @@ def session() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def own(settings: Settings, tmp_path: Path) -> Settings:
+def own(one_broker: EmbeddedCluster, tmp_path: Path) -> Settings:
     """Settings with topics, tables and checkpoints of this test's own."""
-    return own_settings(settings, tmp_path)
+    kafka = {"cluster_name": "test", "bootstrap_servers": one_broker.bootstrap_servers}
+    return own_settings(Settings.model_validate({"kafka": kafka}), tmp_path)
 
 
 def own_settings(settings: Settings, folder: Path) -> Settings:
