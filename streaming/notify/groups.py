@@ -74,8 +74,8 @@ def _stopped(group: str, topic: GroupTopic, newest: Occurrence | None, now_ms: i
         group,
         now_ms,
         f"Consumer group {group} has stopped",
-        f"It has committed nothing for {LASTS_MS // 60_000} min on {partitions} partitions of topic {topic.topic}; "
-        f"{topic.lag_records or 0:,} {topic.lag_unit} of the topic wait",
+        f"Group {group} has committed nothing for {LASTS_MS // 60_000} min on {partitions} partitions of topic "
+        f"{topic.topic}; {topic.lag_records or 0:,} {topic.lag_unit} of the topic wait. `rebalancer lag` shows why",
         {"group": group, "topic": topic.topic, "partitions": partitions, "lag_records": topic.lag_records},
     )
 
@@ -83,8 +83,11 @@ def _stopped(group: str, topic: GroupTopic, newest: Occurrence | None, now_ms: i
 def _recovered(group: str, newest: Occurrence | None, now_ms: int) -> Occurrence | None:
     if newest is None or newest.kind == "group_recovered":
         return None
-    title = f"Consumer group {group} goes on"
-    detail = f"For {LASTS_MS // 60_000} min no topic of it has stood still with more than {LAG_MIN_RECORDS:,} records"
+    title = f"Consumer group {group} has recovered"
+    detail = (
+        f"For {LASTS_MS // 60_000} min group {group} has had no topic on which it commits nothing while more than "
+        f"{LAG_MIN_RECORDS:,} records wait"
+    )
     return Occurrence(_next_id(group, newest), "group_recovered", group, now_ms, title, detail, {"group": group})
 
 

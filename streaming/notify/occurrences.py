@@ -29,7 +29,7 @@ KINDS: Mapping[Event, NotificationKind] = {
 TITLES: Mapping[Event, str] = {
     Event.STARTED: "Execution of plan {plan} has started",
     Event.PAUSED: "Execution of plan {plan} is paused",
-    Event.RESUMED: "Execution of plan {plan} goes on",
+    Event.RESUMED: "Execution of plan {plan} continues",
     Event.DONE: "Plan {plan} is carried out",
     Event.ABORTED: "Execution of plan {plan} was aborted",
     Event.REFUSED: "Plan {plan} was refused",
@@ -107,7 +107,7 @@ def _of_waiting_plan(
         created_ms,
         f"Plan {plan['plan_id'][:PLAN_ID_SHOWN]} waits for {waits_for}",
         f"{counted(plan['movement_count'], 'movement copies', 'movements copy')} {bytes_text(plan['bytes_to_move'])}; "
-        f"it expires at {plan['expires_at']:%Y-%m-%d %H:%M} UTC",
+        f"the plan expires at {plan['expires_at']:%Y-%m-%d %H:%M} UTC. `rebalancer status` shows the plan",
         {
             "plan_id": plan["plan_id"],
             "movement_count": plan["movement_count"],
