@@ -102,7 +102,7 @@ class Reports(Generic[LookT]):
         if brokers is None:
             return
         new = sorted(set(brokers) - set(look.execution.throttled_brokers))
-        detail = f"brokers {new} take the throttle, too: they were away, or had a rate of somebody else's"
+        detail = f"brokers {new} take the throttle now: they were offline, or had a rate of somebody else's"
         self.write(look, Event.PROGRESS, detail, throttled_brokers=brokers)
 
     def waits(self, look: LookT, reason: str) -> None:
