@@ -83,7 +83,7 @@ class Carrier:
         """One bounded step of the execution whose turn it is, which is returned; None where none is under way."""
         open_executions = self._journal.open_executions(now_ms=now_ms)
         for execution in (row for row in open_executions if row.waiting and row.abort_requested):
-            detail = "a person asked to stop before it began"
+            detail = "a person asked to stop before the execution began"
             self._journal.write_event(ExecutionRecord(execution), Event.ABORTED, detail, now_ms=now_ms)
         for execution, problem in self._journal.approvals_missing(open_executions, now_ms=now_ms):
             self._journal.write_event(ExecutionRecord(execution), Event.REFUSED, problem, now_ms=now_ms)
@@ -140,7 +140,7 @@ class Carrier:
         execution = record.execution
         if execution.paused or not is_due(execution.last.at_ms, PROGRESS_INTERVAL_MS, now_ms):
             return
-        self._journal.write_event(record, Event.PROGRESS, f"tried again: {error}", now_ms=now_ms)
+        self._journal.write_event(record, Event.PROGRESS, f"a step failed and is tried again: {error}", now_ms=now_ms)
 
     def _adopt_request(self, record: ExecutionRecord, open_executions: Sequence[Execution]) -> None:
         """Take over a request to abort that somebody wrote; raises LeaseLost where another process has ended it, or the

@@ -179,7 +179,7 @@ class Executor(Generic[SnapshotT]):
         if given_up is None:
             self._moves.reports.held(record, other, now_ms=now_ms)
             return False
-        detail = f"{given_up}; {other}: what is in flight or throttled on that one stays"
+        detail = f"{given_up}; {other}: what is in flight or throttled on the cluster of the execution stays"
         self._journal.write_event(record, Event.ABORTED, detail, now_ms=now_ms, throttled_brokers=owed)
         return True
 

@@ -128,7 +128,7 @@ class Lease:
             if self.held and self._progress_ms is not None and asked_ms - self._progress_ms > self.loop_silent_max_ms:
                 silent_s = (asked_ms - self._progress_ms) / 1000
                 raise LeaseExpired(
-                    f"the main loop has made no progress for {silent_s:.0f} s: it does not keep the lease"
+                    f"the main loop has made no progress for {silent_s:.0f} s: this control does not keep the lease"
                 )
             if self.held and not (self._write(self._sequence + 1, asked_ms) or self._renewed_unheard(asked_ms)):
                 self._valid_until_ms = None

@@ -31,7 +31,7 @@ class RollJournal:
     def begin(self, brokers: tuple[int, ...], by: str, policy: RollPolicy, *, now_ms: int) -> Roll:
         """A new roll of these brokers in this order. Raises TableUnavailable."""
         roll = Roll(uuid.uuid4().hex[:12], brokers, policy)
-        self._append(roll, RollEvent.STARTED, f"{by} asked for it", by, now_ms=now_ms)
+        self._append(roll, RollEvent.STARTED, f"{by} asked for the roll", by, now_ms=now_ms)
         return roll
 
     def write(self, roll: Roll, event: RollEvent, detail: str, *, now_ms: int) -> Roll:
@@ -45,7 +45,7 @@ class RollJournal:
 
     def request_abort(self, roll: Roll, by: str, *, now_ms: int) -> None:
         """Ask whoever carries out the roll to end it; an earlier request stays. Raises TableUnavailable."""
-        self._append(roll, RollEvent.ABORT_REQUESTED, f"{by} asked to end it", by, now_ms=now_ms)
+        self._append(roll, RollEvent.ABORT_REQUESTED, f"{by} asked to end the roll", by, now_ms=now_ms)
 
     def newest(self, roll: Roll) -> Roll:
         """The roll as the tables have it now. Raises LeaseLost if its rows are gone, TableUnavailable."""

@@ -33,7 +33,7 @@ KINDS: Mapping[Event, NotificationKind] = {
 TITLES: Mapping[Event, str] = {
     Event.STARTED: "Execution of plan {plan} has started",
     Event.PAUSED: "Execution of plan {plan} is paused",
-    Event.RESUMED: "Execution of plan {plan} goes on",
+    Event.RESUMED: "Execution of plan {plan} continues",
     Event.DONE: "Plan {plan} is carried out",
     Event.ABORTED: "Execution of plan {plan} was aborted",
     Event.REFUSED: "Plan {plan} was refused",
@@ -111,7 +111,7 @@ def _of_waiting_plan(
         created_ms,
         f"Plan {plan['plan_id'][:PLAN_ID_SHOWN]} waits for {waits_for}",
         f"{counted(plan['movement_count'], 'movement copies', 'movements copy')} {bytes_text(plan['bytes_to_move'])}; "
-        f"it expires at {plan['expires_at']:%Y-%m-%d %H:%M} UTC",
+        f"the plan expires at {plan['expires_at']:%Y-%m-%d %H:%M} UTC. `rebalancer status` shows the plan",
         {
             "plan_id": plan["plan_id"],
             "movement_count": plan["movement_count"],
@@ -191,8 +191,8 @@ def _stopped(group: str, topic: GroupTopic, newest: Occurrence | None, now_ms: i
         group,
         now_ms,
         f"Consumer group {group} has stopped",
-        f"It has committed nothing for {LASTS_MS // 60_000} min on {partitions} partitions of topic {topic.topic}; "
-        f"{topic.lag_records or 0:,} {topic.lag_unit} of the topic wait",
+        f"Group {group} has committed nothing for {LASTS_MS // 60_000} min on {partitions} partitions of topic "
+        f"{topic.topic}; {topic.lag_records or 0:,} {topic.lag_unit} of the topic wait. `rebalancer lag` shows why",
         {"group": group, "topic": topic.topic, "partitions": partitions, "lag_records": topic.lag_records},
     )
 
@@ -200,8 +200,11 @@ def _stopped(group: str, topic: GroupTopic, newest: Occurrence | None, now_ms: i
 def _recovered(group: str, newest: Occurrence | None, now_ms: int) -> Occurrence | None:
     if newest is None or newest.kind == "group_recovered":
         return None
-    title = f"Consumer group {group} goes on"
-    detail = f"For {LASTS_MS // 60_000} min no topic of it has stood still with more than {LAG_MIN_RECORDS:,} records"
+    title = f"Consumer group {group} has recovered"
+    detail = (
+        f"For {LASTS_MS // 60_000} min group {group} has had no topic on which it commits nothing while more than "
+        f"{LAG_MIN_RECORDS:,} records wait"
+    )
     return Occurrence(_next_id(group, newest), "group_recovered", group, now_ms, title, detail, {"group": group})
 
 

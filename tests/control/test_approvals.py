@@ -221,7 +221,7 @@ def test_an_abort_cancels_what_waits_for_its_time() -> None:
     execution, _ = carried.journal.approve_once(carried.kept, ANN, now_ms=NOON_MS, begins_ms=NOON_MS + HOUR_MS)
     carried.journal.request_abort(execution, BEN, now_ms=NOON_MS + MINUTE_MS)
     ended = carried.tick(2 * MINUTE_MS)
-    assert (ended.last_event, ended.last.detail) == ("aborted", "a person asked to stop before it began")
+    assert (ended.last_event, ended.last.detail) == ("aborted", "a person asked to stop before the execution began")
 
 
 def test_another_time_needs_an_abort_first() -> None:

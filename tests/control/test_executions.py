@@ -317,7 +317,8 @@ def test_who_stops_an_execution_on_another_cluster_touches_nothing_there(setting
     journal.request_abort(record.execution, "a person", now_ms=NOON_MS)
     one.tick(now_ms=NOON_MS + 1_000)
     ended = journal.execution(record.execution.execution_id)
-    assert ended.last.detail == f"a person asked to stop; {OTHER}: what is in flight or throttled on that one stays"
+    stays = "what is in flight or throttled on the cluster of the execution stays"
+    assert ended.last.detail == f"a person asked to stop; {OTHER}: {stays}"
     assert (ended.last_event, ended.owes, cluster.changes) == ("aborted", False, [])
 
 

@@ -147,7 +147,8 @@ def test_a_throttle_that_kafka_refuses_to_set_is_named_in_the_journal(settings: 
             loop.tick(now_ms=NOON_MS + 1_000 * second)
     events = journal.execution(record.execution.execution_id).events[2:]
     assert [(event.event.value, event.at_ms - NOON_MS, event.detail) for event in events] == [
-        ("progress", at_ms, "tried again: throttle of topic t can't be changed") for at_ms in (10_000, 20_000)
+        ("progress", at_ms, "a step failed and is tried again: throttle of topic t can't be changed")
+        for at_ms in (10_000, 20_000)
     ]
 
 

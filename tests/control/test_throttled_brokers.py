@@ -40,7 +40,7 @@ def test_a_broker_that_was_away_at_the_start_sends_with_a_rate(settings: Setting
     assert sent_with
     assert all(3 in brokers for brokers in sent_with)
     details = [event.detail for event in carried.record.execution.events]
-    assert "brokers [3] take the throttle, too: they were away, or had a rate of somebody else's" in details
+    assert "brokers [3] take the throttle now: they were offline, or had a rate of somebody else's" in details
     assert carried.client.throttle_rates() == {}
 
 

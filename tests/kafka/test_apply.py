@@ -170,7 +170,7 @@ def test_abort_ends_what_has_begun_and_what_waits_though_a_topic_is_gone(
         line.split(": ", 1) for line in out.splitlines() if line.startswith((record.plan_id[:12], waiting.plan_id[:12]))
     )
     assert ends[record.execution_id].startswith("aborted: a person asked to stop; ")
-    assert ends[waiting.execution_id] == "aborted: a person asked to stop before it began"
+    assert ends[waiting.execution_id] == "aborted: a person asked to stop before the execution began"
     until("moved", lambda: replicas(cluster, topic) == (1,))
     assert_left_nothing(cluster, topic, other)
 

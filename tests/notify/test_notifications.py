@@ -368,7 +368,7 @@ def test_a_plan_that_control_made_waits(
     if told:
         content = json.loads(receiver.requests[0][1])
         assert content["title"].startswith("Plan aaaaaaaaaaaa waits for ")
-        assert content["detail"].startswith("6 movements copy 123.0 MB; it expires at ")
+        assert content["detail"].startswith("6 movements copy 123.0 MB; the plan expires at ")
 
 
 def topic(group: str, *, stopped: int, lag: int) -> GroupTopic:
@@ -404,8 +404,10 @@ def test_a_group_that_stops_is_named_once_and_again_when_it_goes_on(receiver: Re
     topics[:] = [topic("billing", stopped=2, lag=9_000)]
     pass_(2 * LASTS_MS)
     assert receiver.titles() == [
-        "Consumer group billing has stopped", "Consumer group billing goes on", "Consumer group billing has stopped",
-    ]  # fmt: skip
+        "Consumer group billing has stopped",
+        "Consumer group billing has recovered",
+        "Consumer group billing has stopped",
+    ]
     assert [json.loads(body)["notification_id"] for _, body in receiver.requests] == [
         "group:billing:1", "group:billing:2", "group:billing:3",
     ]  # fmt: skip

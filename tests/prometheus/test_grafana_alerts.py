@@ -150,7 +150,7 @@ def test_texts_ask_nothing_and_take_the_value_of_the_query() -> None:
     skewed = grafana_rules()["RebalancerBrokerLoadSkewed"].annotations["description"]
     assert skewed == (
         'In cluster {{ $labels.kafka_cluster }} the busiest broker has {{ $values.A.Value | printf "%.2f" }} times the '
-        "mean load in {{ $labels.resource }}."
+        "mean load in {{ $labels.resource }}. `rebalancer status` shows the plan, or the reason why there is none."
     )
 
 

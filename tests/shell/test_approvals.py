@@ -83,7 +83,7 @@ def test_a_plan_with_a_time_is_left_to_control_and_shown_until_it_is_cancelled(s
     again = shell.run(apply, plan_id, "--yes")
     assert (again.return_value, f"begins at {text} or later; no control" in again.output) == (0, True)
     assert shell.run(abort, execution.execution_id[:16]).return_value == 0
-    assert shell.executions()[0].last.detail == "a person asked to stop before it began"
+    assert shell.executions()[0].last.detail == "a person asked to stop before the execution began"
 
 
 def test_at_a_time_that_has_come_a_command_begins_it_where_no_control_runs(shell: Shell) -> None:

@@ -129,7 +129,7 @@ def test_what_is_aborted_while_it_waits_never_starts(abort_ms: int) -> None:
         execution = story.played()
         assert not story.monitor.broken, story.trace()
         assert (execution.last_event, execution.started_ms) == ("aborted", None)
-        assert execution.last.detail == "a person asked to stop before it began"
+        assert execution.last.detail == "a person asked to stop before the execution began"
     finally:
         story.world.end()
 
