@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from py4j.java_gateway import JavaObject
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from streaming.tables.object_stores import advice
 
@@ -38,12 +38,8 @@ def reason(error: object) -> str:
     return shown + advice(shown)
 
 
-class JavaError(Exception):
-    """What Java has raised in code of ours that Spark called, without the frames of Java's stack."""
-
-
 def with_short_errors(write: Callable[[Any, int], object]) -> Callable[[Any, int], None]:
-    """Return `write`, a function for `foreachBatch`, so that it raises JavaError in place of Py4JJavaError.
+    """Return `write`, a function for `foreachBatch`, so that an error of Java comes without its stack frames.
 
     If a query is stopped within a batch, Spark searches the text of the batch's error for an interruption. Spark's
     regular expression (`StreamExecution.PROXY_ERROR`, up to 4.2) recurses for each character behind "Py4JJavaError".
@@ -54,8 +50,9 @@ def with_short_errors(write: Callable[[Any, int], object]) -> Callable[[Any, int
         try:
             write(batch, batch_id)
         except Py4JJavaError as error:
+            # By the name of the class Spark knows the error for one of Java.
             text = f"py4j.protocol.Py4JJavaError: {without_frames(str(error))}"
-            raise JavaError(text).with_traceback(error.__traceback__) from None
+            raise Py4JError(text).with_traceback(error.__traceback__) from None
 
     return short
 

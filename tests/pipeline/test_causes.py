@@ -42,7 +42,7 @@ REFUSED = "ConnectException: getFileStatus on s3://b/x: refused"
         ("deltalake.exceptions.DeltaError: broken", "DeltaError: broken"),
         ("MemoryError", "MemoryError"),
         (JAVA, "IOException: No space left on device"),
-        (f"streaming.pipeline.causes.JavaError: {without_frames(JAVA)}", "IOException: No space left on device"),
+        (f"py4j.protocol.Py4JError: {without_frames(JAVA)}", "IOException: No space left on device"),
         (CHAINED, "OSError: last"),
     ],
 )
