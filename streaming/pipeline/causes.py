@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from py4j.java_gateway import JavaObject
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from streaming.tables.object_stores import advice
 
@@ -17,8 +17,10 @@ QUERY = "\n=== Streaming Query ==="
 OF_JAVA = (": ", "Caused by: ")
 """How the lines of a Java error begin that name it and its causes, outermost first."""
 FRAMES = re.compile(r"\n\s+(at |\.\.\. \d+ more)[^\n]*")
-SHORT_MAX = 2_000
-"""Length of an error's text, characters, that Spark may search (`with_short_errors`)."""
+SHORT_MAX = 600
+"""Length of an error's text, characters, that Spark may search (`with_short_errors`). In a thread with a stack of 1 MB
+1,000 characters can be searched, and 2,000 cannot.
+"""
 _OWN = re.compile(r"^streaming\.errors\.\w+: ")
 _PACKAGE = re.compile(r"^(\w+\.)+(?=\w+(: |$))")
 
@@ -36,12 +38,8 @@ def reason(error: object) -> str:
     return shown + advice(shown)
 
 
-class JavaError(Exception):
-    """What Java has raised in code of ours that Spark called, without the frames of Java's stack."""
-
-
 def with_short_errors(write: Callable[[Any, int], object]) -> Callable[[Any, int], None]:
-    """Return `write`, a function for `foreachBatch`, so that it raises JavaError in place of Py4JJavaError.
+    """Return `write`, a function for `foreachBatch`, so that an error of Java comes without its stack frames.
 
     If a query is stopped within a batch, Spark searches the text of the batch's error for an interruption. Spark's
     regular expression (`StreamExecution.PROXY_ERROR`, up to 4.2) recurses for each character behind "Py4JJavaError".
@@ -52,8 +50,9 @@ def with_short_errors(write: Callable[[Any, int], object]) -> Callable[[Any, int
         try:
             write(batch, batch_id)
         except Py4JJavaError as error:
+            # By the name of the class Spark knows the error for one of Java.
             text = f"py4j.protocol.Py4JJavaError: {without_frames(str(error))}"
-            raise JavaError(text).with_traceback(error.__traceback__) from None
+            raise Py4JError(text).with_traceback(error.__traceback__) from None
 
     return short
 

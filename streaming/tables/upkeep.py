@@ -71,7 +71,7 @@ def expire_rows(
             old = [[file] for file in files if file.begins is None or file.begins < before]
             entered = nullcontext() if is_alone else alone()
             # No earlier than the newest commit: by a clock that was set back the removed files would seem old at once.
-            removed_ms = max(now_ms, delta.history(1)[0]["timestamp"])
+            removed_ms = max([now_ms, *(commit.get("timestamp", 0) for commit in delta.history(1))])
             if rewrite(delta, table, old, expired, alone=entered, now_ms=removed_ms, since=before) is not None:
                 return
 
