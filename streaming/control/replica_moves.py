@@ -309,7 +309,7 @@ class ReplicaMoves:
         detail = f"Kafka refuses to elect the preferred leaders of {count}: {refusals_text(refused)}"
         log.warning("elections_refused", execution_id=snapshot.execution.execution_id, refused=detail)
         if refused.keys() & self._requests.elections.skipped.keys():
-            self.reports.write(look, Event.PROGRESS, f"{detail}; partitions refused for good keep their leader")
+            self.reports.write(snapshot, Event.PROGRESS, f"{detail}; partitions refused for good keep their leader")
         else:
             self.reports.waits(snapshot, detail)
 

@@ -100,9 +100,9 @@ class Reports(Generic[SnapshotT]):
         """
         if brokers is None:
             return
-        new = sorted(set(brokers) - set(look.execution.throttled_brokers))
+        new = sorted(set(brokers) - set(snapshot.execution.throttled_brokers))
         detail = f"brokers {new} take the throttle now: they were offline, or had a rate of somebody else's"
-        self.write(look, Event.PROGRESS, detail, throttled_brokers=brokers)
+        self.write(snapshot, Event.PROGRESS, detail, throttled_brokers=brokers)
 
     def waits(self, snapshot: SnapshotT, reason: str) -> None:
         """Writes an event, every few seconds at most, with what the execution waits for."""
