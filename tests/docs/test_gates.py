@@ -23,7 +23,7 @@ def named(reasons: frozenset[Reason]) -> str:
 def note(gate: Gate) -> str:
     """What a gate does besides holding."""
     if gate.is_silent:
-        return "the decision says nothing of it and looks at the next need"
+        return "the decision says nothing of it and considers the next need"
     if gate.only_noted:
         return "mode `propose` makes the plan with a note"
     return "the plan is made and waits" if gate.delays else ""
