@@ -323,7 +323,8 @@ class _Following:
         try:
             while not execution.ended:
                 if ends_s is not None and time.monotonic() > ends_s:
-                    raise RefusedForSafety(f"execution {execution.execution_id} is under way")
+                    name = execution.execution_id
+                    raise RefusedForSafety(f"execution {name} is still under way: see rebalancer status{in_use()}")
                 execution = self._poll(execution)
                 if self._leaves and not execution.ended:
                     # Code that Python calls back, as when an object is destroyed, loses the exception of the handler.

@@ -115,7 +115,7 @@ def backtest(
     to try settings before there is a history.
     """
     if math.isnan(hours):
-        raise UsageProblem(f"--hours {hours}: is no number, allowed is above 0 to {HOURS_MAX}")
+        raise UsageProblem(f"--hours {hours}: is not a number, allowed is above 0 to {HOURS_MAX}")
     made_up = _made_up(scenario, hours, noise, seed)
     since_ms = clocks.now_ms() - round(hours * HOUR_MS)
     if decisions and (with_plans or made_up):

@@ -243,7 +243,7 @@ def _statuses(given: Sequence[str], *, burrow: bool) -> frozenset[str]:
     known = [one.name.lower() for one in (BurrowStatus if burrow else LagStatus)]
     unknown = [one for one in given if one.lower() not in known]
     if unknown:
-        raise UsageProblem(f"--status: {unknown[0]!r} is no verdict; there are {', '.join(known)}")
+        raise UsageProblem(f"--status: {unknown[0]!r} is not a verdict; verdicts are {', '.join(known)}")
     return frozenset(one.lower() for one in given)
 
 

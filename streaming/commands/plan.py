@@ -381,7 +381,7 @@ def plan_log_dirs_on(
     unfit = sorted(only_brokers - several)
     if unfit:
         named = ", ".join(map(str, sorted(several))) or "none"
-        raise UsageProblem(f"--only-broker {unfit[0]}: shows no two log dirs, allowed are {named}")
+        raise UsageProblem(f"--only-broker {unfit[0]}: this broker does not show two log dirs, allowed are {named}")
     excluded = policy_of_plans(settings, {topic for topic, _ in live.partitions}).excluded_topics
     make = partial(even_out, policy=FillPolicy(reserve=settings.planner.disk_reserve))
     keep = keeping_plan(settings, "plan", now_ms=now_ms)

@@ -257,7 +257,7 @@ def _read(source: SettingsSource) -> dict[str, Settings] | None:
     """The clusters that are meant; None if the settings are refused."""
     try:
         if source.file is not None and not source.file.read_bytes().strip():
-            raise UsageProblem(f"settings file {source.file}: is empty; whoever means that starts the roles again")
+            raise UsageProblem(f"settings file {source.file} is empty: restart the roles if only defaults are meant")
         clusters, meant = source.read()
         if any(":" in each.storage.tables for each in clusters.values()):  # no plain folder
             from streaming.tables.object_stores import use_object_store

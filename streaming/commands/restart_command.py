@@ -34,7 +34,9 @@ def filled(template: Iterable[str], host: str, broker: int) -> tuple[str, ...]:
     ('systemctl', '--host', 'k1.example', 'restart', 'kafka@7')
     """
     if HOST.fullmatch(host) is None:
-        raise RefusedForSafety(f"broker {broker}: host {host!r} is not put into a command")
+        raise RefusedForSafety(
+            f"broker {broker}: host {host!r} is not passed to a command, which may misread it: restart it by hand"
+        )
     values = (shlex.quote(host), str(broker))
     words = []
     for word in template:

@@ -420,7 +420,9 @@ def _aborted(session: _Session, wait_s: int) -> _RollAnswer:
     with lease.kept():
         while roll.end is None and not lease.try_acquire():
             if time.monotonic() > ends_s:
-                raise RollStopped(f"roll {roll.roll_id} is asked to end and has not ended yet")
+                raise RollStopped(
+                    f"roll {roll.roll_id} was asked to end and has not ended yet: see rebalancer roll --status"
+                )
             time.sleep(READ_INTERVAL_S)
             roll = session.journal.newest(roll)
         roll = session.journal.newest(roll)

@@ -70,7 +70,7 @@ def status(
 ) -> int:
     """Brokers, load, skew, last decision, plan and execution. Reads the tables; needs neither Spark nor the cluster."""
     if as_json and watch:
-        raise UsageProblem("status: --json and --watch can't go together: a program asks again itself")
+        raise UsageProblem("status: --json and --watch can't go together: a program runs the command again itself")
     if why and of_groups:
         raise UsageProblem("status: --why and --groups can't go together: groups are no part of a decision")
     settings = settings_from(config_file, assignments)

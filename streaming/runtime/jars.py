@@ -63,7 +63,7 @@ def check_extra_jars(jars: Sequence[Path]) -> None:
     """Raises UsageProblem where a jar of `pipeline.extra_jars` is not there: Spark would start without it."""
     for jar in jars:
         if not jar.is_file():
-            raise UsageProblem(f"pipeline.extra_jars: {jar} is no file")
+            raise UsageProblem(f"pipeline.extra_jars: {jar} is not a file")
 
 
 def cache_folder() -> Path:

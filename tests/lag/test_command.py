@@ -408,7 +408,7 @@ def test_an_unknown_verdict_is_refused_with_the_known_ones(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(settings, "--status", "err") == 2
-    assert "'err' is no verdict; there are ok, unknown, warn, stop, stall, rewind" in capsys.readouterr().err
+    assert "'err' is not a verdict; verdicts are ok, unknown, warn, stop, stall, rewind" in capsys.readouterr().err
     assert command(settings, "--status", "rewound", "--compat", "burrow") == 2
 
 

@@ -43,7 +43,9 @@ def test_each_setting_of_a_webhook_stands_there() -> None:
 
 
 def test_limits_are_those_of_the_code() -> None:
-    bounds = f"{WEBHOOKS_MAX} webhooks, {SENT_AT_A_TIME} requests to each at a look, {BODY_BYTES_MAX // 1000} kB a body"
+    bounds = (
+        f"{WEBHOOKS_MAX} webhooks, {SENT_AT_A_TIME} requests to each in a round, {BODY_BYTES_MAX // 1000} kB a body"
+    )
     for stated in (
         f"**Bounds**: {bounds}, texts of {TEXT_LENGTH_MAX:,} characters.",
         f"for `notify.give_up_ms` ({NotifySettings().give_up_ms // 3_600_000} h)",

@@ -151,7 +151,7 @@ def test_a_master_that_spark_does_not_know_is_named(master: str) -> None:
 
 def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
     settings = Settings.model_validate({"pipeline": {"extra_jars": [str(tmp_path / "gone.jar")]}})
-    with pytest.raises(UsageProblem, match=r"^pipeline\.extra_jars: .*gone\.jar is no file$"):
+    with pytest.raises(UsageProblem, match=r"^pipeline\.extra_jars: .*gone\.jar is not a file$"):
         build_session(settings.pipeline)
 
 

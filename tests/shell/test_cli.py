@@ -61,7 +61,7 @@ def test_every_command_can_be_loaded_and_has_help(capsys: pytest.CaptureFixture[
         (["status", "--why", "--groups"], "--why and --groups can't go together"),
         (["simulate", str(SCENARIO), "--json", "--trace"], "--json and --trace can't go together"),
         (["simulate", str(SCENARIO), "--out", "x"], "--out writes the scenario of --group"),
-        (["backtest", "--hours", "nan"], "--hours nan: is no number"),
+        (["backtest", "--hours", "nan"], "--hours nan: is not a number"),
         (["backtest", "--hours", "1e300"], "1e+300 is not in the range"),
         (["backtest", "--plans", "--decisions"], "--plans and --decisions can't go together"),
         (["plan", "--only-topic", "a", "--exclude-topic", "a"], "--only-topic a and --exclude-topic a contradict"),

@@ -265,7 +265,7 @@ def test_a_plan_evens_out_the_log_dirs_within_brokers(cluster: SimulatedCluster)
     assert journal_of(settings).plan(proposed.plan.plan_id).plan == proposed.plan
     assert acts() == [("plan", proposed.plan.plan_id, "planned")]
     assert plan_log_dirs_on(client, settings, frozenset({2}), now_ms=1_000).plan.movement_count == 0
-    with pytest.raises(UsageProblem, match="--only-broker 9: shows no two log dirs, allowed are 1, 2"):
+    with pytest.raises(UsageProblem, match="--only-broker 9: this broker does not show two log dirs, allowed are 1, 2"):
         plan_log_dirs_on(client, settings, frozenset({9}), now_ms=1_000)
     result = CliRunner().invoke(plan, ["--log-dirs", "--model", "-"], standalone_mode=False)
     assert "can't go with --model" in str(result.exception)

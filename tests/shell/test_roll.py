@@ -336,7 +336,7 @@ def test_a_dry_run_shows_what_the_roll_would_wait_for(rolled: Rolled) -> None:
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "", "a\nb"])
 def test_a_host_that_a_program_could_misread_is_put_into_no_command(host: str) -> None:
-    with pytest.raises(RefusedForSafety, match=r"broker 7: host .* is not put into a command"):
+    with pytest.raises(RefusedForSafety, match=r"broker 7: host .* is not passed to a command"):
         filled(("ssh", "{host}"), host, 7)
     assert filled(("ssh", "{host}:{broker}{x}"), "k1.example", 7) == ("ssh", "k1.example:7{x}")
 
