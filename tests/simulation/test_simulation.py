@@ -75,7 +75,7 @@ FOLDERS_ONCE_BROKEN = {
 }
 """The same of stories of two folders."""
 
-CLUSTERS_SEEDS = range(1, 5)
+CLUSTERS_SEEDS = range(1, 9)
 
 
 @pytest.fixture(scope="module")
