@@ -147,7 +147,7 @@ def test_the_cluster_is_looked_at_for_this_alone_only_if_nothing_else_did(
     [
         ("of at most 2,000 topics at a time", TOPICS_PER_READ, 2_000),
         ("of each topic every ten minutes", ASKED_AGAIN_MS, 600_000),
-        ("if control has not looked for five minutes", SHOWN_MAX_MS, 300_000),
+        ("if control has not read the cluster for five minutes", SHOWN_MAX_MS, 300_000),
     ],
 )
 def test_limits_are_as_documented(phrase: str, limit: int, value: int) -> None:
