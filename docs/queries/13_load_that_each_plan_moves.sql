@@ -1,5 +1,5 @@
 -- How much client load does each movement of a plan take along, as measured in the plan's newest window?
--- In the window in which a leader moves, two brokers have led: the heavier row counts. A plan_id belongs to one cluster.
+-- In the window in which a leader moves, two brokers have led: the heavier row counts.
 WITH led AS (
     SELECT kafka_cluster, window_end, topic, partition, max(bytes_in_per_sec) AS bytes_in_per_sec
     FROM partition_load
@@ -8,7 +8,7 @@ WITH led AS (
 )
 SELECT p.kafka_cluster, p.plan_id, m.sequence, m.topic, m.partition, m.kind, m.bytes_to_move, led.bytes_in_per_sec
 FROM plan AS p
-JOIN movement AS m ON m.plan_id = p.plan_id
+JOIN movement AS m ON m.plan_id = p.plan_id AND coalesce(m.kafka_cluster, p.kafka_cluster) = p.kafka_cluster
 LEFT JOIN led
   ON led.kafka_cluster = p.kafka_cluster
  AND led.window_end = p.window_end
