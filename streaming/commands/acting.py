@@ -15,17 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_core.errors import CoreError, InputError
 from assignor_core.execution.life_cycle import Execution
+from assignor_core.maintenance import may_act, next_opening
 from assignor_core.wording import counted
-from streaming.commands.options import live_cluster
+from streaming.commands.console import echo
+from streaming.commands.in_words import duration_text
+from streaming.commands.options import in_use, live_cluster
+from streaming.control.policies import maintenance_windows
 from streaming.errors import TableUnavailable, UsageProblem
 from streaming.runtime import clocks
 from streaming.runtime.accounts import Role
 from streaming.runtime.own_process import os_user
 from streaming.serve.access import Person
 from streaming.serve.api.audit import Act, ActOutcome, Audit
-from streaming.settings import Settings
+from streaming.settings import ControlSettings, Settings
 from streaming.tables import TableReader, of_cluster, to_ms
-from streaming.views.approvals import check_begins_ms, waits_for
+from streaming.views.approvals import check_begins_ms, instant_text, waits_for
 from streaming.views.past_rows import read_execution_of
 from streaming.views.plans import plan_ids
 
@@ -33,15 +37,6 @@ if TYPE_CHECKING:
     from assignor_core.proposed_plan import KeptPlan, ProposedPlan
     from assignor_core.restart import RestartCheck
     from streaming.views.intents import Intent
-from typing import TYPE_CHECKING
-
-from assignor_core.maintenance import may_act, next_opening
-from streaming.commands.console import echo
-from streaming.commands.in_words import duration_text
-from streaming.commands.options import in_use
-from streaming.control.policies import maintenance_windows
-from streaming.settings import ControlSettings
-from streaming.views.approvals import instant_text
 
 COMMAND_LINE = "command line"
 

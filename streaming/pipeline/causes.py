@@ -21,6 +21,8 @@ SHORT_MAX = 600
 """Length of an error's text, characters, that Spark may search (`with_short_errors`). In a thread with a stack of 1 MB
 1,000 characters can be searched, and 2,000 cannot.
 """
+CAUSE_MAX = 350
+"""Length of the innermost cause within it."""
 _OWN = re.compile(r"^streaming\.errors\.\w+: ")
 _PACKAGE = re.compile(r"^(\w+\.)+(?=\w+(: |$))")
 
@@ -58,13 +60,25 @@ def with_short_errors(write: Callable[[Any, int], object]) -> Callable[[Any, int
 
 
 def without_frames(text: str) -> str:
-    """The error and its causes, a line each; of a long text the beginning and the end.
+    """The error and its causes, a line each; of a long text the beginning and the innermost cause.
 
     >>> without_frames("o1.count.\\n: E: x\\n\\tat a.b(C.java:1)\\nCaused by: F\\n\\t... 3 more\\n")
     'o1.count.\\n: E: x\\nCaused by: F\\n'
     """
     short = FRAMES.sub("", text)
-    return short if len(short) <= SHORT_MAX else f"{short[: SHORT_MAX // 2]}\n...\n{short[-SHORT_MAX // 2 :]}"
+    if len(short) <= SHORT_MAX:
+        return short
+    # The innermost cause begins with its class, and a store's answer ends with what it refuses: neither may go.
+    cause = _cut(short[max(0, short.rfind("\nCaused by: ")) :], CAUSE_MAX, 2 / 3)
+    return _cut(short, SHORT_MAX - len(cause), 0.0) + cause
+
+
+def _cut(text: str, length: int, share_of_end: float) -> str:
+    """The beginning and the end of a text that is longer, as many characters as `length` in all."""
+    if len(text) <= length:
+        return text
+    end = round(length * share_of_end)
+    return f"{text[: length - end - 3]}...{text[len(text) - end :]}"
 
 
 def _texts(error: object) -> Iterator[str]:

@@ -48,13 +48,21 @@ class CheckpointFiles:
     """Files below a folder, or below a URI of an object store. Names are relative, with slashes."""
 
     def __init__(self, place: str) -> None:
-        self._folder = local_folder(place.rstrip("/"))
-        # Spark takes the text after `file:` literally, so a URI of a folder is given to it as a path.
-        self.place = place.rstrip("/") if self._folder is None else str(self._folder)
+        self._given = place.rstrip("/")
+        self._folder = local_folder(self._given)
+        self.place = self._given if self._folder is None else str(self._folder)
+
+    @property
+    def for_spark(self) -> str:
+        """The place in Spark's spelling: what follows `file:` is literal there. A path alone would lie on the default
+        file system, which may be HDFS.
+        """
+        is_uri_of_folder = self._folder is not None and str(self._folder) != self._given and ":" in self._given
+        return f"file://{self._folder}" if is_uri_of_folder else self.place
 
     def below(self, name: str) -> Self:
         """Returns the files of the folder `name` below this place."""
-        return type(self)(f"{self.place}/{name}")
+        return type(self)(f"{self._given}/{name}")
 
     def read(self, name: str) -> str:
         """The file's text. Raises FileNotFoundError, OSError of a folder, TableUnavailable of an object store."""

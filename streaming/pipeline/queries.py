@@ -139,7 +139,7 @@ class Queries:
             shaped(rejected_rows(self._source), REJECTED_RECORD)
             .writeStream.queryName("rejects")
             .outputMode("append")
-            .option("checkpointLocation", checkpoint.place)
+            .option("checkpointLocation", checkpoint.for_spark)
             .trigger(processingTime=f"{interval_ms} milliseconds")
             .foreachBatch(with_short_errors(write))
             .start()
@@ -152,7 +152,7 @@ class Queries:
         return (
             windows.writeStream.queryName(name)
             .outputMode("update")
-            .option("checkpointLocation", query_files(self._storage.checkpoints, name).place)
+            .option("checkpointLocation", query_files(self._storage.checkpoints, name).for_spark)
             .trigger(processingTime=f"{self._source.pipeline.trigger_interval_ms} milliseconds")
             .foreachBatch(with_short_errors(self._writer(name, targets).write))
             .start()

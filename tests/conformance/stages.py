@@ -20,6 +20,7 @@ from kafka.errors import (
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     RequestTimedOutError,
+    TopicAlreadyExistsError,
 )
 
 from assignor_core.live import PartitionKey
@@ -298,7 +299,8 @@ class EmbeddedStage:
 
     def make_topic(self, assignments: Assignments, *, size_bytes: int = 0, name: str | None = None) -> str:
         topic = name or f"conformance-{uuid.uuid4().hex[:8]}"
-        self._admin.create_topics({topic: {"assignments": {key: list(row) for key, row in assignments.items()}}})
+        with suppress(TopicAlreadyExistsError):  # of its own name: an answer was lost, and the client has asked again
+            self._admin.create_topics({topic: {"assignments": {key: list(row) for key, row in assignments.items()}}})
         wait_until_known(self._admin, [topic])
         self._topics.append(topic)
         if size_bytes:

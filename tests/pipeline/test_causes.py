@@ -71,6 +71,19 @@ def test_a_long_text_keeps_its_beginning_and_its_innermost_cause() -> None:
     assert short.endswith(" 19\n")
 
 
+@pytest.mark.parametrize("length", [100, 300, 700])
+def test_a_long_innermost_cause_is_shown_with_its_class_and_its_end(length: int) -> None:
+    """What a store answers to old credentials is long, and the advice goes by its end."""
+    causes = (
+        f"Caused by: org.E: lost\n\tat a.B\nCaused by: java.io.IOException: {'x' * length} (ExpiredToken)\n\tat a.B\n"
+    )
+    short = without_frames(f"{JAVA}{'y' * SHORT_MAX}\n{causes}")
+    assert len(short) <= SHORT_MAX
+    shown = reason(Exception(f"Traceback (most recent call last):\n  File\n{short}"))
+    assert "java.io.IOException: xxx" in short
+    assert "credentials" in shown
+
+
 @pytest.mark.spark
 def test_a_query_that_is_stopped_within_a_batch_ends_as_stopped(session: SparkSession, tmp_path: Path) -> None:
     """Spark's search for the interruption would overflow the stack of the query's thread on a whole stack trace."""

@@ -368,7 +368,7 @@ CASES = (
          **steady("consumergroup_partitions", 9, *GROUP, 'status="ok"')},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
         "Group billing commits nothing on 3 partitions of topic t of cluster main; 30k records of the topic wait, "
-        "the newest commit on the topic was 50m 0s ago. `rebalancer lag --group billing` shows partitions, members "
+        "the newest commit on the topic was 50m 0s ago. `rebalancer lag --group GROUP` shows partitions, members "
         "and the cause.",
         # Three records behind for ever: nobody gets up for that.
         silent={**steady("consumergroup_partitions", 2, *GROUP, 'status="stop"'),
@@ -379,7 +379,7 @@ CASES = (
         steady("consumergroup_partitions", 2, *GROUP, 'status="rewind"'),
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
         "Group billing has committed offsets below earlier ones on 2 partitions of topic t of cluster main, and "
-        "reads records a second time. `rebalancer lag --group billing` shows the partitions.",
+        "reads records a second time. `rebalancer lag --group GROUP` shows the partitions.",
         silent=steady("consumergroup_partitions", 0, *GROUP, 'status="rewind"'),
     ),
     Case(
@@ -388,7 +388,7 @@ CASES = (
          **steady("consumergroup_partitions", 4, *GROUP, 'status="warn"')},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
         "Group billing is 22m 30s behind on topic t of cluster main and does not catch up, on 4 partitions. "
-        "`rebalancer lag --group billing` shows the cause, such as a slow member or a hot broker.",
+        "`rebalancer lag --group GROUP` shows the cause, such as a slow member or a hot broker.",
         # Far behind, but catching up.
         silent={**moving("consumergroup_lag_seconds", "3000-15x90", *GROUP),
                 **steady("consumergroup_partitions", 0, *GROUP, 'status="warn"')},
@@ -427,7 +427,7 @@ FURTHER = (
          **steady("consumergroup_partitions", 1, *GROUP, 'status="stall"')},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
         "Group billing commits nothing on 1 partitions of topic t of cluster main; 0 records of the topic wait. "
-        "`rebalancer lag --group billing` shows partitions, members and the cause.",
+        "`rebalancer lag --group GROUP` shows partitions, members and the cause.",
         # Abandoned for days: nobody gets up for that, however much waits.
         silent={**steady("consumergroup_lag_records", 5_000, *GROUP),
                 **steady("consumergroup_abandoned", 1, MEMBERS_OF),
@@ -506,7 +506,7 @@ FURTHER = (
          **steady("consumergroup_partitions", 4, *GROUP, 'status="warn"')},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
         "Group billing is 22m 30s behind on topic t of cluster main and does not catch up, on 4 partitions. "
-        "`rebalancer lag --group billing` shows the cause, such as a slow member or a hot broker.",
+        "`rebalancer lag --group GROUP` shows the cause, such as a slow member or a hot broker.",
         # Verdicts that none has are left out.
         silent={**moving("consumergroup_lag_seconds", "3000-15x90", *GROUP),
                 **moving("consumergroup_partitions", "4x20 _x80", *GROUP, 'status="warn"')},

@@ -104,8 +104,9 @@ def test_each_cluster_of_a_serve_for_several_is_named_once_it_gives_no_answer(tm
             "exp_labels": {**labels, "kafka_cluster": name},
             "exp_annotations": said
             | {
-                "description": f"Prometheus gets no answer from a:9464, which watches cluster {name}. Until it does, "
-                "no other alert of the rebalancer can fire."
+                "description": f"Prometheus gets no answer from a:9464, which watches cluster {name}. Until it "
+                "answers, no other alert of the rebalancer can fire. Start rebalancer serve, or correct the target of "
+                "the scrape job."
             },
         }
         for name in ("east", "west")

@@ -35,7 +35,9 @@ def test_all_parts_find_the_same_folder(tmp_path: Path, spelled: str, name: str)
     assert state.files == 2
     checkpoint = CheckpointFiles(place).below("rejects")
     checkpoint.write("note", "here")
-    assert checkpoint.place == str(folder / "rejects"), "as Spark gets it, which reads no escapes"
+    assert checkpoint.place == str(folder / "rejects")
+    scheme = "file://" if spelled.startswith("file:") else ""
+    assert checkpoint.for_spark == f"{scheme}{folder}/rejects", "Spark reads no escapes"
     assert (folder / "rejects" / "note").read_text() == "here"
     assert [path.name for path in tmp_path.iterdir()] == [name]
 

@@ -59,7 +59,7 @@ class Watched(Generic[Row]):
             self._stamp = None
             log.warning(f"{self._name}_unreadable", error=str(error))
             raise ApiProblem(
-                503, f"serve.{self._name}_file can't be read, so nobody can sign in: see the log of serve"
+                503, f"serve.{self._name}_file can't be read, so nobody in it can sign in: see the log of serve"
             ) from None
         return self._rows
 
