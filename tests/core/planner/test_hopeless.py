@@ -109,7 +109,7 @@ def gain_of(plan: Plan, state: ClusterState, resource: str) -> float:
 
 
 @pytest.mark.long
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     clusters(reads=True),
     st.sampled_from(("bytes_in", "bytes_out", "disk")),
