@@ -138,7 +138,7 @@ def test_a_drained_broker_is_emptied_whatever_is_unknown(model: Model) -> None:
 
 @pytest.mark.long
 @given(measured(silent=frozenset()))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_where_all_is_known_nothing_is_narrowed(model: Model) -> None:
     assert (model.unknown, model.unreported) == (frozenset(), frozenset())
     assert all(abs(figure) < 1e-9 for figure in model.disagreement.values())

@@ -51,7 +51,7 @@ def test_arrays_have_the_bytes_out_of_the_pure_function(cluster: ClusterState) -
 
 
 @given(clusters(reads=True), policies)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_plans_keep_rules_and_predict_what_replicas_serve(cluster: ClusterState, policy: PlannerPolicy) -> None:
     plan = propose(cluster, policy)
     after = check_plan(cluster, policy, plan)

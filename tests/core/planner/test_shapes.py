@@ -21,26 +21,17 @@ SMALL = [
     (75, "dead"),
     # A partition that is heavier than what one of few brokers should carry.
     pytest.param(11, "plain", marks=pytest.mark.long),
-    pytest.param(173, "plain", marks=pytest.mark.long),
-    pytest.param(173, "new", marks=pytest.mark.long),
-    pytest.param(149, "unequal", marks=pytest.mark.long),
     # Only several changes at once bring it within its band.
     pytest.param(173, "to empty", marks=pytest.mark.long),
     # Heavy partitions need other seats.
     pytest.param(129, "unequal", marks=pytest.mark.long),
-    pytest.param(73, "plain", marks=pytest.mark.long),
     # Racks have to sort what they must hold by themselves.
-    pytest.param(11, "unequal disks", marks=pytest.mark.long),
     pytest.param(19, "unequal disks", marks=pytest.mark.long),
     # Many small changes at random, or of heavy partitions alone.
     pytest.param(49, "unequal disks", marks=pytest.mark.long),
-    pytest.param(99, "plain", marks=pytest.mark.long),
-    pytest.param(48, "plain", marks=pytest.mark.long),
     # Another plan would make even what is within the band.
     pytest.param(157, "plain", marks=pytest.mark.long),
-    pytest.param(155, "unequal", marks=pytest.mark.long),
     (142, "plain"),  # its broker has no room for what the others can't hold: a bound of two loads
-    pytest.param(149, "plain", marks=pytest.mark.long),
     # Loads that only exchanges of like rates and unlike sizes make even.
     pytest.param(36, "unequal disks", marks=pytest.mark.long),
 ]
