@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long]
 TOPIC, PARTITIONS, BROKERS = "t", 24, 3
 RESTARTED = 3
 REORDER_S = 120.0
+RESTARTS_WITHOUT_MAX = 4
 PHASES = ("usual", "leadership leaves", "restart", "leadership returns")
 
 
@@ -109,9 +110,14 @@ def is_whole(admin: KafkaAdminClient) -> bool:
 def test_a_producer_notices_the_restart_of_a_broker_only_if_the_broker_leads(
     brokers: EmbeddedCluster, admin: KafkaAdminClient, own: Settings
 ) -> None:
-    """Once the leaders have moved, and each partition is written to, no batch is sent again, as usual."""
+    """Once the leaders have moved, and each partition is written to, no broker refuses a batch, as usual."""
     with_demotion = restarted(brokers, admin, own, is_demoted=True)
-    assert with_demotion.count("usual") == with_demotion.count("restart") == with_demotion.failed == 0
-    without = restarted(brokers, admin, own, is_demoted=False)
-    assert without.count("restart", error=NOT_LEADER) > 0, "else the producer writes too little to notice anything"
-    assert without.failed == 0
+    refused = {phase: with_demotion.count(phase, error=NOT_LEADER) for phase in ("usual", "restart")}
+    assert refused == {"usual": 0, "restart": 0}
+    assert with_demotion.failed == 0
+    for _ in range(RESTARTS_WITHOUT_MAX):  # on a busy machine none of its batches may have been under way
+        without = restarted(brokers, admin, own, is_demoted=False)
+        assert without.failed == 0
+        if without.count("restart", error=NOT_LEADER):
+            return
+    pytest.fail("the producer writes too little to notice anything")
