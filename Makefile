@@ -12,7 +12,7 @@ help:  ## these lines
 demo: setup  ## three brokers on this machine: skewed, detected, planned, moved, measured
 	$(PYTHON) -m streaming demo $(ARGS)
 
-test: setup-tests  ## every test, and the checks of `make lint`
+test: setup-tests  ## the tests, and the checks of `make lint`
 	$(call beside_checks,$(PYTHON) -m pytest $(ARGS))
 
 # The pure part: no JVM, no broker; without what takes longest, as hundreds of simulated stories, and with a fourth of

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,13 +51,19 @@ SETTINGS_OF_A_TEST = "_hypothesis_internal_use_settings"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How many of their examples property tests try; half, if no option says otherwise."""
+    """How many of their examples property tests try, half if no option says otherwise; and whether stories run."""
     parser.addoption("--few-examples", action="store_true", help="a fourth: `make test-fast`")
     parser.addoption("--all-examples", action="store_true", help="all: `make test ARGS=--all-examples`")
+    parser.addoption("--stories", action="store_true", help="stories of many minutes, too: `make test ARGS=--stories`")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Unless all are asked for, each property test tries fewer."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Unless they are asked for, stories are left out, and each property test tries fewer examples."""
+    if not config.getoption("stories"):
+        named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+        left_out = [item for item in items if item.get_closest_marker("story") and item.path not in named]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     if config.getoption("all_examples"):
         return
     divisor = FEWER if config.getoption("few_examples") else USUAL

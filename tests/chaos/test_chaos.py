@@ -18,7 +18,7 @@ from tests.chaos.faults import Expectation
 from tests.chaos.harness import BROKERS, Run, run_once
 from tests.waiting import DEADLINE_S, until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.e2e, pytest.mark.long]
+pytestmark = [pytest.mark.kafka, pytest.mark.e2e, pytest.mark.long, pytest.mark.story]
 
 
 @pytest.fixture(scope="module")

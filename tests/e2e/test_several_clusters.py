@@ -27,7 +27,7 @@ from streaming.settings import KafkaSettings
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.long]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.long, pytest.mark.story]
 
 STORY_DEADLINE_S = 600.0
 RECORD = b"x" * 2_000

@@ -18,7 +18,7 @@ from tests.kafka.producer_errors import NOT_LEADER, NotingProducer
 from tests.topics import wait_until_known
 from tests.waiting import until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long]
+pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long, pytest.mark.story]
 
 TOPIC, PARTITIONS, BROKERS = "t", 24, 3
 RESTARTED = 3

@@ -59,7 +59,7 @@ SETTLED_WINDOWS = 8
 """Without anything under way: then what came has come."""
 
 
-pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long]
+pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long, pytest.mark.story]
 
 NEW_BROKER = 4
 

@@ -30,6 +30,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
     pytest.mark.long,
+    pytest.mark.story,
     pytest.mark.skipif(
         bool(broken_jars(cache_folder(), ("s3",))), reason="jars for S3 are missing: deploy/bootstrap.sh s3"
     ),
