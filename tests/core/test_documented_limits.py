@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize(
     ("page", "phrase", "limit", "value"),
     [
-        ("execution", "ten looks in a row must miss it", MISSING_SNAPSHOTS_MIN, 10),
+        ("execution", "ten snapshots in a row must miss it", MISSING_SNAPSHOTS_MIN, 10),
         ("execution", "for good, or 60 times", TRIES_MAX, 60),
         ("execution", "has not fitted for 10 min, control skips it", PATIENCE_MS, 600_000),
         ("execution", "halves the rate every 10 s", ADAPT_INTERVAL_MS, 10_000),
