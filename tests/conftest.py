@@ -61,9 +61,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Unless they are asked for, stories are left out, and each property test tries fewer examples."""
     if not config.getoption("stories"):
         named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-        left_out = [item for item in items if item.get_closest_marker("story") and item.path not in named]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        left_out = {item for item in items if item.get_closest_marker("story") and item.path not in named}
+        config.hook.pytest_deselected(items=[*left_out])
+        items[:] = [item for item in items if item not in left_out]
     if config.getoption("all_examples"):
         return
     divisor = FEWER if config.getoption("few_examples") else USUAL

@@ -89,7 +89,7 @@ class PastSnapshots:
         missing = [movement.key for movement in movements if movement.key not in cluster.partitions]
         return type(self)(
             {key: self.unlisted.get(key, 0) + 1 for key in unlisted},
-            # Of a topic that may not be described no snapshot shows whether it is gone.
+            # No snapshot shows whether a topic is gone that may not be described: its count stays at 1.
             {key: 1 if key[0] in cluster.hidden_topics else self.missing.get(key, 0) + 1 for key in missing},
             dict(self._unshown_after(movements, cluster)),
         )

@@ -22,7 +22,7 @@ from pyarrow.fs import FileSelector, PyFileSystem
 from streaming.errors import TableUnavailable, UsageProblem
 from streaming.tables import first_line
 from streaming.tables.object_stores import storage_options
-from streaming.tables.places import local_folder
+from streaming.tables.places import is_uri, local_folder
 
 Offsets = dict[tuple[str, str], int]
 """Next offset to be read, by topic and partition (both as Spark writes them)."""
@@ -57,8 +57,7 @@ class CheckpointFiles:
         """The place in Spark's spelling: what follows `file:` is literal there. A path alone would lie on the default
         file system, which may be HDFS.
         """
-        is_uri_of_folder = self._folder is not None and str(self._folder) != self._given and ":" in self._given
-        return f"file://{self._folder}" if is_uri_of_folder else self.place
+        return f"file://{self._folder}" if self._folder is not None and is_uri(self._given) else self.place
 
     def below(self, name: str) -> Self:
         """Returns the files of the folder `name` below this place."""

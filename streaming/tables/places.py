@@ -15,6 +15,15 @@ _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>/.*)")
 _LOCAL = re.compile(r"(//(localhost)?)?(?P<path>/(?!/)[^?#]*)")
 
 
+def is_uri(place: str) -> bool:
+    """Whether the place is spelled as a URI, of a folder or of an object store.
+
+    >>> is_uri("file:///data/cp"), is_uri("./data:cp"), is_uri("data/cp")
+    (True, False, False)
+    """
+    return _URI.fullmatch(place) is not None
+
+
 def scheme_of(place: str) -> str:
     """Scheme of the URI; `file` for a plain folder.
 

@@ -244,7 +244,7 @@ def test_bad_input_is_named() -> None:
 def test_the_documented_figures_of_the_defaults_are_those_of_the_simulator(
     weeks_of_the_defaults: dict[str, list[Report]],
 ) -> None:
-    """Of the scenarios that are played here; `make bench-trigger` makes the others, and the other rows."""
+    """The document has the figures of the scenarios that this file plays. `make bench-trigger` makes all others."""
     places = [1, *(2 + COLUMNS.index(name) for name in PLAYED), 2 + len(COLUMNS)]
     documented = [cells(line) for line in DOCUMENT.read_text().splitlines() if line.startswith("| the defaults |")]
     made = cells(row_of("the defaults", weeks_of_the_defaults))[1 : 1 + len(places)]

@@ -274,7 +274,7 @@ def test_a_batch_is_written_while_files_are_joined_and_its_lock_holds_back_the_c
 
 
 def test_a_file_is_written_without_expired_rows_while_a_batch_holds_the_lock(tmp_path: Path) -> None:
-    """Of days of a large cluster that is 100 MB, for which no batch has to wait."""
+    """In a large cluster such a file has up to 100 MB, and no batch waits while it is written."""
     made = Synthetic(str(tmp_path))
     with made.together():
         for hour in range(HOURS):

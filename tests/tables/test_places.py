@@ -46,3 +46,7 @@ def test_all_parts_find_the_same_folder(tmp_path: Path, spelled: str, name: str)
 def test_a_uri_that_names_no_folder_is_refused(place: str) -> None:
     with pytest.raises(UsageProblem, match="names no folder of this machine"):
         local_folder(place)
+
+
+def test_a_relative_path_with_a_colon_is_no_uri_to_spark() -> None:
+    assert CheckpointFiles("./a:b").below("rejects").for_spark == "a:b/rejects"
