@@ -2,8 +2,8 @@
 
     python -m tests.pipeline.large_batch_job MASTER ROOT
 
-One task of each batch fails once its file is written, and is tried again. The job prints how many tasks of each
-executor have written files: one object for each batch, as JSON.
+One task of each batch fails once its file is written, and is tried again. The job prints how many tasks each executor
+has run, the failed one among them: one object for each batch, as JSON.
 """
 
 import json
@@ -33,7 +33,7 @@ AUDIT = {"is_final": False, "updated_at": tables.utc(START_MS), "query_id": "q"}
 
 
 def tasks_by_executor(session: SparkSession) -> dict[str, int]:
-    """Tasks of the newest stage that ended, by executor."""
+    """Tasks of the newest stage that ended, by executor: also the one that failed."""
     context = session.sparkContext
     assert context._jvm is not None
     assert context._gateway is not None
@@ -45,7 +45,7 @@ def tasks_by_executor(session: SparkSession) -> dict[str, int]:
     counts: dict[str, int] = {}
     while found.hasNext():
         pair = found.next()
-        counts[pair._1()] = pair._2().succeededTasks()
+        counts[pair._1()] = pair._2().succeededTasks() + pair._2().failedTasks()
     return counts
 
 
@@ -64,12 +64,21 @@ def executors(session: SparkSession) -> int:
     return len(session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1
 
 
+def wait_for_executors(session: SparkSession, count: int) -> None:
+    """Until so many have begun: tasks of a barrier stage run all at once. Spark lists an executor before that, when it
+    registers, and a stage of many short tasks may be over by then.
+    """
+    tasks = session.sparkContext.parallelize(range(count), count)
+    assert tasks.barrier().mapPartitions(list).count() == count
+
+
 def main(master: str, root: str) -> None:
     """Writes both batches and prints what the executors did."""
     part_commits.ROWS_OF_PART = ROWS_OF_PART
     part_files.write_parts = failing_once
     session = build_session(PipelineSettings(master=master, driver_memory="1g"))
     until("two executors", lambda: executors(session) == 2)
+    wait_for_executors(session, 2)
     done: list[dict[str, int]] = []
     for number in range(2):
         rows = batch(number, {(0, broker): 1 + number for broker in range(BROKERS)})

@@ -20,6 +20,8 @@ from tests.serve.test_pages_in_browser import OWN_EVENTS
 __all__ = ["chromium", "page", "site"]
 pytestmark = pytest.mark.long
 
+PRESSES = 20
+"""Tries to press a button that moves meanwhile."""
 PLAN = propose(founding(), PlannerPolicy(throttle_bytes_per_sec=1_000.0))
 
 
@@ -80,9 +82,13 @@ def test_a_link_to_something_else_is_another_link(page: Any, site: Site) -> None
 def test_the_first_click_after_a_while_is_not_lost(page: Any, site: Site) -> None:
     """It also asks for the session anew; the answer comes before the button is let go."""
     button = button_of_a_plan(page, site)
-    page.clock.run_for(70_000)
-    with page.expect_response("**/api/v1/session"):
-        press(page, button)
+
+    def press_after_a_while() -> bool:
+        page.clock.run_for(70_000)
+        with page.expect_response("**/api/v1/session"):
+            return press(page, button)
+
+    assert any(press_after_a_while() for _ in range(PRESSES))
     page.evaluate("new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
     page.mouse.up()
     page.locator("#plan-act form").wait_for()
@@ -91,7 +97,7 @@ def test_the_first_click_after_a_while_is_not_lost(page: Any, site: Site) -> Non
 def test_what_is_pressed_stays_where_it_is_until_it_is_let_go(page: Any, site: Site) -> None:
     """Figures that come meanwhile show after the click, however much of the page they push down."""
     button = button_of_a_plan(page, site)
-    press(page, button)
+    assert any(press(page, button) for _ in range(PRESSES))
 
     def failing(route: Any) -> None:
         answer = route.fetch()
@@ -121,8 +127,10 @@ def button_of_a_plan(page: Any, site: Site) -> Any:
     return button
 
 
-def press(page: Any, button: Any) -> None:
-    """The mouse goes down on the button, once figures of 70 s later no longer push it down."""
+def press(page: Any, button: Any) -> bool:
+    """The mouse goes down where the button rests. Whether it is what was pressed: figures that came since the mouse was
+    moved there may have pushed it away. The mouse is up again then.
+    """
     at_rest = """async button => {
       const top = () => button.getBoundingClientRect().top;
       for (let tries = 0, before = null; tries < 100 && before !== top(); tries++) {
@@ -133,7 +141,10 @@ def press(page: Any, button: Any) -> None:
     button.evaluate(at_rest)
     button.hover()
     page.mouse.down()
-    assert button.evaluate("button => button.matches(':active')")
+    is_pressed = bool(button.evaluate("button => button.matches(':active')"))
+    if not is_pressed:
+        page.mouse.up()
+    return is_pressed
 
 
 def test_what_was_lost_with_the_connection_comes_back_with_it(page: Any, site: Site) -> None:
