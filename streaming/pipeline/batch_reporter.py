@@ -21,6 +21,7 @@ from streaming import tables
 from streaming.contract import PIPELINE_BATCH
 from streaming.errors import TableUnavailable
 from streaming.pipeline.checkpoints import offsets_of
+from streaming.pipeline.progress import ProgressReports, report_key
 from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
 from streaming.settings import PipelineSettings
 
@@ -68,7 +69,7 @@ class Totals:
     """Sums over the batches of one query that this process has seen."""
 
     last_report: tuple[str, int] | None = None
-    """Time and batch of the newest report that is counted. Times alone would not do: a clock may be set back."""
+    """`report_key` of the newest report that is counted."""
     batches: int = 0
     input_rows: int = 0
     rejected_rows: int = 0
@@ -76,7 +77,7 @@ class Totals:
 
     def add_new(self, reports: Sequence[Any], counted: CountedSamples) -> None:
         """Count those of Spark's newest progress reports, oldest first, that came since the last call."""
-        keys = [(report["timestamp"], report["batchId"]) for report in reports]
+        keys = list(map(report_key, reports))
         seen = len(keys) - keys[::-1].index(self.last_report) if self.last_report in keys else 0
         for report in reports[seen:]:
             self._add(report, counted)
@@ -111,6 +112,7 @@ class BatchReporter:
     ) -> None:
         """`failing_jobs` returns the jobs of the upkeep whose newest run failed."""
         self._queries = queries
+        self._reports = list(map(ProgressReports, queries))
         self._failing_jobs = failing_jobs
         self._counted = counted
         self._root = root
@@ -122,8 +124,8 @@ class BatchReporter:
 
     def report(self, *, now_ms: int) -> None:
         """Take note of new batches; write if the interval has passed. To be called more often than batches end."""
-        for query in self._queries:
-            self._totals[str(query.id)].add_new(query.recentProgress, self._counted)
+        for query, reports in zip(self._queries, self._reports, strict=True):
+            self._totals[str(query.id)].add_new(reports.recent(), self._counted)
         if not is_due(self._written_ms, REPORT_INTERVAL_MS, now_ms):
             return
         rows = [self._row(query, now_ms) for query in self._queries if query.lastProgress is not None]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
@@ -20,13 +20,14 @@ from pyspark.sql import functions as f
 from streaming.contract import REJECTED_RECORD
 from streaming.errors import TableUnavailable
 from streaming.pipeline.checkpoints import CheckpointFiles, Offsets, offsets_of, planned
+from streaming.pipeline.progress import ProgressReports, ReportsProgress
 from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
 from streaming.settings import PipelineSettings
 from streaming.tables import append
 
 EARLIEST = 0
 """Stands for the beginning of a partition's first batch, which is the earliest record there was."""
-POLL_INTERVAL_S = 0.5
+POLL_INTERVAL_S = 1.0
 DRIVER_BYTES_MAX = 32_000_000
 """Bytes of raw keys and values that come to the driver, at most; of a topic full of rubbish only examples come to the
 driver.
@@ -39,22 +40,6 @@ ROW_BYTES = 100
 EXAMPLE_BYTES_MIN = 1_000
 KIND = ("source_topic", "reason", "field")
 Row = Mapping[str, Any]
-
-
-class ReportsProgress(Protocol):
-    """The part of a streaming query that is used here."""
-
-    @property
-    def isActive(self) -> bool:  # noqa: N802 (Spark's name)
-        """Whether the query still runs."""
-
-    @property
-    def status(self) -> Mapping[str, Any]:
-        """What the query does now: `isTriggerActive` while it works on a batch."""
-
-    @property
-    def recentProgress(self) -> Sequence[Any]:  # noqa: N802
-        """Reports of its newest batches, oldest first."""
 
 
 class ReadRange(Enum):
@@ -84,9 +69,10 @@ def wait_until_read(
         start = planned(checkpoint, batch_id - 1) if batch_id else {}
     except (OSError, ValueError, TableUnavailable):  # no longer there, or not to be read now
         return ReadRange.SUSPECT
+    reports = list(map(ProgressReports, queries))
     began_s = busy_s = time.monotonic()
     while (
-        known := judge([report for query in queries for report in query.recentProgress], start, end, begin)
+        known := judge([report for each in reports for report in each.recent()], start, end, begin)
     ) is ReadRange.UNREAD:
         now_s = time.monotonic()
         if any(query.status["isTriggerActive"] for query in queries):

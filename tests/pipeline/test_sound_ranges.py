@@ -1,5 +1,6 @@
 """Which ranges of offsets need no second reading, against a list of every single record."""
 
+import itertools
 import random
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ from streaming.pipeline.checkpoints import CheckpointFiles, Offsets, newest_plan
 from streaming.pipeline.rejects import ReadRange, judge, wait_until_read
 
 TOPIC, OTHER = "load", "lag"
+BATCHES = itertools.count()
 
 
 def report(begin: dict[str, int] | None, end: dict[str, int], *, rejected: int | None = 0, topic: str = TOPIC) -> Any:
     observed = {} if rejected is None else {"judged": {"rejected_rows": rejected, "accepted_rows": 1}}
     source = {"startOffset": None if begin is None else {topic: begin}, "endOffset": {topic: end}}
-    return {"durationMs": {"addBatch": 1}, "observedMetrics": observed, "sources": [source]}
+    key = {"timestamp": "2026-12-01T00:00:00.000Z", "batchId": next(BATCHES)}
+    return {**key, "durationMs": {"addBatch": 1}, "observedMetrics": observed, "sources": [source]}
 
 
 def of(**offsets: int) -> Offsets:
@@ -108,12 +111,16 @@ class Query:
         self._reported: list[Any] = []
 
     @property
-    def recentProgress(self) -> list[Any]:  # noqa: N802
+    def lastProgress(self) -> Any:  # noqa: N802
         if self._idle_looks:
             self._idle_looks -= 1
         elif self._coming:
             self._reported.append(self._coming.pop(0))
-        return self._reported
+        return self._reported[-1] if self._reported else None
+
+    @property
+    def recentProgress(self) -> list[Any]:  # noqa: N802
+        return self._reported.copy()
 
 
 @pytest.fixture
