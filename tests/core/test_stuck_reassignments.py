@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+from assignor_core.deciding.policy import Mode
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.state import TriggerState
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from tests.core import test_log_dir_decisions, test_step
 from tests.core.states import remembered, waiting_id
-from tests.core.test_step import AWAY, EVEN, NOON_MS, PLAN_ID, Given, kept, observed, waiting
+from tests.core.test_step import AWAY, EVEN, NOON_MS, PLAN_ID, Given, kept, observed, proposed, waiting
 
 
 def with_stuck(live: LiveCluster) -> LiveCluster:
@@ -26,6 +27,7 @@ def test_a_plan_that_waited_to_replace_a_failed_broker_is_carried_out() -> None:
     given = Given(kept=kept())
     after, decision = test_step.decided(given, observed(EVEN, EVEN, EVEN, live=with_stuck(AWAY)), state)
     assert (decision.evaluation.reason, decision.may_act, waiting_id(after)) == (Reason.BROKER_FAILED, True, None)
+    assert (decision.proposed, given.requests) == (proposed(), []), "the plan that waited, and no other one is made"
     moving = replace(AWAY.partitions["t", 0], adding_replicas=(3,))
     busy = replace(AWAY, partitions={**AWAY.partitions, ("t", 0): moving})
     after, decision = test_step.decided(given, observed(EVEN, EVEN, EVEN, live=busy), state)
@@ -33,7 +35,7 @@ def test_a_plan_that_waited_to_replace_a_failed_broker_is_carried_out() -> None:
 
 
 def test_a_broker_that_must_end_empty_gets_its_plan() -> None:
-    policy = replace(test_step.POLICY, mode=test_step.Mode.PROPOSE)
+    policy = replace(test_step.POLICY, mode=Mode.PROPOSE)
     lasting: TriggerState = remembered(lasting_since_ms=(("drained_broker", 0),), evaluated_ms=NOON_MS - 60_000)
     given = Given()
     drained = replace(
