@@ -5,6 +5,7 @@ long as the broker that receives or sends most. Leaders send. A plan takes the f
 or the first that is not away: Kafka elects leaders in this order.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -78,9 +79,12 @@ def schedule(plan: Plan, away: Container[int] = ()) -> list[dict[str, Any]]:
     for wave in plan.waves:
         before = starts[-1]
         starts.append(None if before is None or wave.duration_ms is None else before + wave.duration_ms)
+    in_waves: dict[int, list[Movement]] = defaultdict(list)
+    for movement in plan.movements:
+        in_waves[movement.wave].append(movement)
     rows = []
     for number, wave in enumerate(plan.waves):
-        copied = copied_by_broker((movement for movement in plan.movements if movement.wave == number), away)
+        copied = copied_by_broker(in_waves[number], away)
         rows.append(
             {
                 "starts_after_ms": starts[number] if wave.duration_ms is not None else None,

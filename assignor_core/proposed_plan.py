@@ -11,7 +11,7 @@ from typing import Any, Self
 from assignor_core.execution.progress import Progress, progress_of
 from assignor_core.execution.reconcile import differences
 from assignor_core.identity import another_cluster, topics_made_again
-from assignor_core.live import LiveCluster
+from assignor_core.live import NO_LEADER, LiveCluster
 from assignor_core.plan import Figures, Observed, Plan, plan_from_json, plan_to_json
 from assignor_core.price import plan_duration_ms, schedule
 
@@ -99,7 +99,7 @@ def changes_since(seen: Observed, plan: Plan, cluster: LiveCluster) -> tuple[str
     now = Observed.of(plan, cluster)
     untouched = {key for key, state in progress_of(plan, cluster).items() if state is Progress.PENDING}
     led_by_others = [
-        f"{topic}-{partition} is led by broker {leader}, by broker {seen.leaders[topic, partition]} when planned"
+        _led_by(f"{topic}-{partition}", leader, seen.leaders[topic, partition])
         for (topic, partition), leader in now.leaders.items()
         if (topic, partition) in untouched and seen.leaders.get((topic, partition), leader) != leader
     ]
@@ -115,3 +115,16 @@ def changes_since(seen: Observed, plan: Plan, cluster: LiveCluster) -> tuple[str
         if broker in cluster.broker_racks
     ]
     return (*led_by_others, *grown, *back)
+
+
+def _led_by(name: str, now: int, before: int) -> str:
+    """The leader that a partition has now and had when the plan was made, in words; a partition that is offline has
+    none.
+
+    >>> _led_by("t-0", 2, 1), _led_by("t-0", NO_LEADER, 1)
+    ('t-0 is led by broker 2, by broker 1 when planned', 't-0 has no leader, it was led by broker 1 when planned')
+    """
+    if now == NO_LEADER:
+        return f"{name} has no leader, it was led by broker {before} when planned"
+    by = "it had no leader" if before == NO_LEADER else f"by broker {before}"
+    return f"{name} is led by broker {now}, {by} when planned"

@@ -33,10 +33,11 @@ def even_out(spec: GroupSpec, assignment: Mapping[str, Sequence[TopicPartition]]
     for member_id in sorted(spec.members):
         for topic in spec.members[member_id].topics:
             readers[topic].append(member_id)
+    owned = {member_id: frozenset(member.owned_partitions) for member_id, member in spec.members.items()}
     # Each chain lowers the sum of the squares of the sizes, so there is a last one.
     while chain := _chain(held, sizes, readers):
         for giver, topic, taker in chain:
-            _move(spec, held, giver, topic, taker)
+            _move(owned, held, giver, topic, taker)
         sizes[chain[0][0]] -= 1
         sizes[chain[-1][2]] += 1
     return {
@@ -91,12 +92,11 @@ def _back(came_by: Mapping[str, Move | None], end: str) -> list[Move]:
     return chain
 
 
-def _move(spec: GroupSpec, held: Held, giver: str, topic: str, taker: str) -> None:
-    """Moves one partition: one that the taker had before, else one that the giver did not have."""
+def _move(owned: Mapping[str, frozenset[TopicPartition]], held: Held, giver: str, topic: str, taker: str) -> None:
+    """Moves one partition: one that the taker owned before, else one that the giver did not own."""
 
     def preference(number: int) -> tuple[bool, bool, int]:
-        had, has = spec.members[taker].owned_partitions, spec.members[giver].owned_partitions
-        return (topic, number) not in had, (topic, number) in has, number
+        return (topic, number) not in owned[taker], (topic, number) in owned[giver], number
 
     number = min(held[giver][topic], key=preference)
     held[giver][topic].remove(number)

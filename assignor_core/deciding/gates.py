@@ -106,7 +106,7 @@ def log_dirs_at_rest(_need: Need, context: NeedContext) -> Hold | None:
 
     How full log dirs are shows only once moved replicas are deleted where they were.
     """
-    if context.observation.live.reassigning():
+    if context.around.reassigning_count:
         return Hold(Reason.IN_PROGRESS, "partitions are being reassigned")
     if 0 <= context.now_ms - context.observation.changed_ms < DELETED_AFTER_MS:
         return Hold(Reason.IN_PROGRESS, "replicas were moved a moment ago, and their old files may still be there")
@@ -120,9 +120,8 @@ def placement_at_rest(_need: Need, context: NeedContext) -> Hold | None:
     """
     if context.around.missing_brokers:
         return Hold(Reason.INCOMPLETE, "brokers are offline")
-    return (
-        Hold(Reason.IN_PROGRESS, "partitions are being reassigned") if context.observation.live.reassigning() else None
-    )
+    is_moving = context.around.reassigning_count > 0
+    return Hold(Reason.IN_PROGRESS, "partitions are being reassigned") if is_moving else None
 
 
 def low_load(need: Need, context: NeedContext) -> Hold | None:

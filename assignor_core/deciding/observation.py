@@ -86,7 +86,7 @@ class Surroundings:
     """Further facts on the cluster that a decision needs."""
 
     reassigning_count: int = 0
-    """Partitions that are being reassigned, by anybody."""
+    """Partitions that are being reassigned, by anybody, but for those that wait for a broker that is away."""
     changed_ms: int = 0
     """End of the newest execution that changed the cluster; 0 where there was none."""
     missing_brokers: frozenset[int] = frozenset()

@@ -67,7 +67,7 @@ def _why(found: Due, waiting: WaitingPlan, context: NeedContext) -> str:
         return found.waits_on[1]
     if not hours_are_open(context):
         return next_opening(context.policy.maintenance, context.now_ms)
-    if context.observation.live.reassigning():
+    if context.around.reassigning_count:
         return "partitions are being reassigned"
     outage = too_many(context) if waiting.failed else None
     return outage or f"mode is {context.policy.mode}"
@@ -78,7 +78,7 @@ def _due(waiting: WaitingPlan, context: NeedContext) -> Due:
     harmful = _harmful(waiting, context)
     if harmful is not None:
         return Due(replace(state, waiting=None), dropped=(harmful,))
-    if not hours_are_open(context) or context.observation.live.reassigning():
+    if not hours_are_open(context) or context.around.reassigning_count:
         return Due(state)
     if waiting.failed and too_many(context) is not None:
         return Due(state)

@@ -239,11 +239,16 @@ class Execution:
         >>> approved.after(*records).worked_ms(10_000)
         4000
         """
-        ends = ((record, after.at_ms) for record, after in pairwise(self.events))
-        pauses = [(record.at_ms, end_ms) for record, end_ms in ends if record.event is Event.PAUSED]
-        if self.paused:
-            pauses.append((self.last.at_ms, now_ms))
-        return now_ms - self.begun_ms - sum(min(end_ms, now_ms) - min(at_ms, now_ms) for at_ms, end_ms in pauses)
+        started = next((place for place, record in enumerate(self.events) if record.event is Event.STARTED), 0)
+        records = self.events[started:]
+        ends_ms = (*(record.at_ms for record in records[1:]), now_ms)
+        spans = zip(records, ends_ms, strict=True)
+        # What a clock that was ahead has dated does not count: with less than nothing no deadline would ever be there.
+        return sum(
+            max(0, min(end_ms, now_ms) - min(record.at_ms, now_ms))
+            for record, end_ms in spans
+            if record.event is not Event.PAUSED
+        )
 
     @property
     def copied_ms(self) -> int:

@@ -141,12 +141,12 @@ def overflowing(live: LiveCluster, log_dirs: LogDirs, moving: Collection[Partiti
     """Returns the reassignments of `moving` whose new replicas would fill their log dir, sorted: others have written
     there since the reassignments began. `log_dirs` must show the leaders of what catches up, too.
     """
-    largest, chosen = largest_replicas(log_dirs), set[PartitionKey]()
+    largest, chosen, asked_for = largest_replicas(log_dirs), set[PartitionKey](), frozenset(moving)
     for broker, behind in catching_up(live, log_dirs.keys()).items():
         sizes = {key: size for row in log_dirs[broker] for key, size in row.replica_bytes.items()}
         full_bytes = {key: largest.get(key, 0) for key in behind}
         for row in log_dirs[broker]:
             left = lacking_bytes(row, sizes, full_bytes)
-            ours = [key for key in left if key in moving and broker in live.partitions[key].adding_replicas]
+            ours = [key for key in left if key in asked_for and broker in live.partitions[key].adding_replicas]
             chosen.update(to_give_up(left, ours, row.usable_bytes))
     return sorted(chosen)

@@ -7,7 +7,7 @@ module knows orders and nothing of loads: whatever a broker led, the next replic
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.plan import Movement, Plan, Wave
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.wording import counted, first_named
@@ -104,7 +104,8 @@ def _movement(
     preferred_leads = row.leader == new[0] or not brokers.intersection((row.leader, new[0]))
     if new == row.replicas and preferred_leads:
         return []
-    reason = f"broker {row.leader} leads it, broker {new[0]} is to lead it"
+    leads = "no broker leads it now" if row.leader == NO_LEADER else f"broker {row.leader} leads it"
+    reason = f"{leads}, broker {new[0]} is to lead it"
     if row.leader == new[0]:
         reason = f"broker {new[0]} leads it, and the others take over in another order"
     return [Movement(*key, row.replicas, new, 0.0, reason)]

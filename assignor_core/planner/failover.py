@@ -134,8 +134,8 @@ def failover_lines(problem: Problem, placement: Placement) -> list[str]:
     before = excesses(problem, placement, placement.original, placement.original_loads)
     worst, part = int(np.argmax(now.fullness)), 1.0 - problem.policy.headroom
     who = f"broker {problem.arrays.broker_ids[now.broker[worst]]}"
-    line = f"with {_named(problem, int(now.zone[worst]))} offline, {who} would have {now.fullness[worst] * part:.0%}"
-    line = f"{line.replace('%', ' %')} of its bytes out capacity"
+    full = f"{now.fullness[worst] * part:.0%}".replace("%", " %")
+    line = f"with {_named(problem, int(now.zone[worst]))} offline, {who} would have {full} of its bytes out capacity"
     allowed = f", {part:.0%} is allowed".replace("%", " %") if part < 1.0 else ""
     cases = counted(len(now.zone), "such case", "such cases")
     lines.append(f"{line}{allowed}; {cases} in all, {len(before.zone)} before this plan")

@@ -122,7 +122,8 @@ class KeptTokens:
         """See `TokenSource`."""
         with self._lock:
             now_ms = self._now_ms()
-            if self._token is None or now_ms >= self._token.renewal_ms:
+            # A token of the future was obtained before the clock was set back: it ends before its time is there.
+            if self._token is None or not self._token.obtained_ms <= now_ms < self._token.renewal_ms:
                 self._renew(now_ms)
             if self._token is not None and now_ms < self._token.expires_ms:
                 return self._token

@@ -33,7 +33,8 @@ class Absences:
         """
         known = self.since_ms(now_ms)
         away = live.hosts_away() | (known.keys() - live.broker_racks.keys())
-        self._since_ms = {broker: known.get(broker, now_ms) for broker in away}
+        # A clock that was set back has left times ahead of it: no broker would fail until real time is there.
+        self._since_ms = {broker: min(known.get(broker, now_ms), now_ms) for broker in away}
         self._read_ms = now_ms
 
     def since_ms(self, now_ms: int) -> Mapping[int, int]:

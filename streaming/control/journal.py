@@ -384,7 +384,7 @@ class Journal:
         return sum(
             row.figures.bytes_moved if row.ended else row.figures.bytes_total
             for row in counted
-            if row.ended_ms is None or row.ended_ms > since_ms
+            if row.ended_ms is None or self._ahead.at_most_now(row.ended_ms, now_ms) > since_ms
         )
 
     def open_executions(self, *, now_ms: int) -> list[Execution]:

@@ -47,6 +47,8 @@ class _Watched:
     record: ExecutionRecord
     within: LogDirRequests
     """What was asked for within brokers since its end."""
+    ended_ms: int
+    """When the execution ended; no later than the clock shows, which may have been set back since."""
     checks: int = 0
     unanswered_ms: int | None = None
     """When a broker did not answer the check that is due."""
@@ -58,12 +60,6 @@ class _Watched:
     @property
     def due_ms(self) -> int:
         return self.ended_ms + CHECKS_AFTER_MS[self.checks]
-
-    @property
-    def ended_ms(self) -> int:
-        ended_ms = self.record.execution.ended_ms
-        assert ended_ms is not None
-        return ended_ms
 
 
 class LateRequests:
@@ -81,14 +77,16 @@ class LateRequests:
 
     def watch(self, record: ExecutionRecord, *, now_ms: int) -> None:
         """Checks again after the end of this execution, unless it is too long ago or nothing was ever asked for."""
-        watched = _Watched(record, LogDirRequests(self._cluster, self._snapshot_age))
-        if record.execution.started_ms is None or now_ms > watched.ended_ms + CHECKS_AFTER_MS[-1]:
+        ended_ms = record.execution.ended_ms
+        assert ended_ms is not None, "only what has ended is watched"
+        if record.execution.started_ms is None or now_ms > ended_ms + CHECKS_AFTER_MS[-1]:
             return
-        self._watched.append(watched)
+        self._watched.append(_Watched(record, LogDirRequests(self._cluster, self._snapshot_age), ended_ms))
 
     def check_if_due(self, *, now_ms: int) -> None:
         """The checks that are due; to be called while no execution is under way."""
         for watched in self._watched:
+            watched.ended_ms = min(watched.ended_ms, now_ms)
             if now_ms < watched.due_ms or not is_due(watched.unanswered_ms, UNANSWERED_AGAIN_MS, now_ms):
                 continue
             watched.unanswered_ms = None if self._check_or_note(watched, now_ms) else now_ms

@@ -178,7 +178,9 @@ class ReplicaMoves:
 
     def _throttled(self, step: Step, snapshot: ExecutionSnapshot) -> Step:
         """The step without movements that no list of throttled replicas has room for; another one if none is left."""
-        unnamed = self._throttle.unnamed(snapshot.plan, step.reassignments) if isinstance(step, Submit) else []
+        unnamed = frozenset(
+            self._throttle.unnamed(snapshot.plan, step.reassignments) if isinstance(step, Submit) else ()
+        )
         if not isinstance(step, Submit) or not unnamed:
             return step
         named = {key: target for key, target in step.reassignments.items() if key not in unnamed}
@@ -355,6 +357,7 @@ def _still_right(step: Submit | ElectLeaders, now: Step) -> Step:
             if same := {key: target for key, target in before.items() if after.get(key) == target}:
                 return Submit(same)
         case ElectLeaders(before), ElectLeaders(after):
-            if both := tuple(key for key in before if key in after):
+            wanted = frozenset(after)
+            if both := tuple(key for key in before if key in wanted):
                 return ElectLeaders(both)
     return REREAD

@@ -22,7 +22,7 @@ from streaming.control.cluster_marker import ClusterMarker
 from streaming.control.cluster_snapshot import SnapshotAge
 from streaming.control.cordons import Cordons
 from streaming.control.identity import cluster_of, lease_of, leased_cluster
-from streaming.control.journal import ExecutionRecord
+from streaming.control.journal import ExecutionRecord, TimesAhead
 from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
 from streaming.control.measuring import measured_levels, measured_skew
@@ -192,6 +192,7 @@ class ControlLoop:
         self._restarts = None if in_sync_min is None else RestartReports(in_sync_min, settings.storage.tables, name)
         self._cordons = Cordons(cluster, settings.storage.tables, settings.kafka.cluster_name)
         self._executing = False
+        self._ahead = TimesAhead()
         self._unmeasured: ExecutionRecord | None = None
         self._owing: list[ExecutionRecord] = []
         self._ended: set[str] = set()
@@ -248,8 +249,8 @@ class ControlLoop:
 
     def _measure(self, record: ExecutionRecord, *, now_ms: int) -> None:
         """Once enough windows have closed after the end, write down what the brokers really carry."""
-        ended_ms = record.execution.ended_ms
-        assert ended_ms is not None
+        assert record.execution.ended_ms is not None
+        ended_ms = self._ahead.at_most_now(record.execution.ended_ms, now_ms)
         # One that promised nothing about skew may have moved replicas within brokers.
         kept = None if record.execution.figures.predicted else self._journal.plan_of(record.execution)
         if kept is not None and kept.plan.within_brokers:

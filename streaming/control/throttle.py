@@ -199,7 +199,8 @@ class Throttle:
 
 def _copying_brokers(plan: Plan, copying: Collection[PartitionKey]) -> frozenset[int]:
     """Brokers that send or receive in these partitions."""
-    moved = [row for row in plan.movements if row.key in copying]
+    keys = frozenset(copying)
+    moved = [row for row in plan.movements if row.key in keys]
     return frozenset(broker for row in moved for broker in (*row.old_replicas, *row.new_replicas))
 
 

@@ -32,6 +32,7 @@ from streaming.settings import DAY_MS, ControlSettings
 from streaming.views.decisions import newest_decision
 from streaming.views.executions import finished_before, plans_carried_out
 from streaming.views.intents import outdated_notes
+from streaming.views.json_values import WRONG_SHAPE
 from streaming.views.plans import plans_made_before
 from streaming.views.rolls import rolls_ended_before
 
@@ -142,7 +143,10 @@ def _expire_plans(
 
 def _waiting_for_hours(reader: tables.TableReader, kafka_cluster: str) -> set[str]:
     row = newest_decision(reader, kafka_cluster, columns=("state_json",))
-    waiting = TriggerState.read(json.loads(row["state_json"])).waiting if row else None
+    try:
+        waiting = TriggerState.read(json.loads(row["state_json"])).waiting if row else None
+    except WRONG_SHAPE:  # control decides as if there were no state, and so does this: no plan waits any more
+        return set()
     return set() if waiting is None else {waiting.plan_id}
 
 

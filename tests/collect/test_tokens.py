@@ -194,6 +194,16 @@ def test_a_token_is_kept_until_shortly_before_its_end() -> None:
     assert fetch.asked == 2
 
 
+def test_after_the_clock_was_set_back_a_token_is_renewed_and_not_kept_until_its_old_time() -> None:
+    clock = Clock()
+    fetch = Fetch(clock)
+    source = KeptTokens(fetch, clock)
+    clock.ms += 86_400_000
+    assert source.token().value == "token-1"
+    clock.ms -= 86_400_000
+    assert source.token().value == source.token().value == "token-2"
+
+
 def test_while_renewal_fails_the_old_token_serves_and_then_the_failure_is_shown() -> None:
     clock = Clock()
     fetch = Fetch(clock)

@@ -3,12 +3,17 @@
 import pytest
 
 from assignor_core.execution.events import Event
+from assignor_core.live import LiveCluster, LivePartition
+from streaming.control.absences import Absences
+from streaming.control.late_requests import CHECKS_AFTER_MS
 from streaming.control.run import ENDED_READ_INTERVAL_MS, ControlLoop
 from streaming.control.wiring import decider_of, journal_of
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, NotedCluster, approve
 from tests.control.test_deciding import MINUTE_MS, crowded, last
+from tests.control.test_late_requests import aborted_while_late, last_detail
 from tests.control.windows import write_windows
+from tests.simulated_cluster import RequestKind
 
 AHEAD_MS = 6 * 3_600_000
 
@@ -57,3 +62,51 @@ def test_after_the_clock_was_set_back_a_throttle_that_another_process_has_left_i
     loop.tick(now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS + ENDED_READ_INTERVAL_MS)
     assert not journal.execution(record.execution.execution_id).owes
+
+
+def test_a_broker_that_a_clock_ahead_has_seen_offline_fails_after_its_grace_time() -> None:
+    absences = Absences(2 * MINUTE_MS, 0.5)
+    live = LiveCluster("c", dict.fromkeys((1, 2)), {("u", 0): LivePartition((1, 2, 3), 1, (1, 2))})
+    absences.note(live, NOON_MS + AHEAD_MS)
+    reasons = []
+    for minute in range(3):
+        absences.note(live, NOON_MS + minute * MINUTE_MS)
+        reasons.append(absences.in_vain(live, []))
+    assert reasons == [None, None, "broker 3 has been offline for 2 min: its replicas are re-created first"]
+
+
+def test_late_requests_of_an_execution_that_ended_in_the_future_are_taken_back(settings: Settings) -> None:
+    cluster = NotedCluster()
+    record = aborted_while_late(settings, cluster, RequestKind.REASSIGN)
+    set_back_ms = NOON_MS - AHEAD_MS
+    loop = ControlLoop(cluster, settings, now_ms=set_back_ms)
+    loop.tick(now_ms=set_back_ms)
+    assert cluster.describe().partitions["t", 0].reassigning, "it is due a minute later"
+    loop.tick(now_ms=set_back_ms + CHECKS_AFTER_MS[0])
+    assert not cluster.describe().partitions["t", 0].reassigning
+    assert "1 move cancelled" in last_detail(settings, record)
+
+
+def test_the_result_of_an_execution_that_ended_in_the_future_is_measured(settings: Settings) -> None:
+    end_ahead(settings, Event.DONE)
+    cluster = NotedCluster()
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    for minute in range(12):
+        now_ms = NOON_MS + minute * MINUTE_MS
+        write_windows(settings, cluster.describe(), end_ms=now_ms, windows=12)
+        loop.tick(now_ms=now_ms)
+    (execution,) = journal_of(settings).executions(now_ms=NOON_MS + 12 * MINUTE_MS)
+    assert execution.measured is not None
+
+
+def test_bytes_of_an_execution_that_ended_in_the_future_are_of_one_day(settings: Settings) -> None:
+    day_ms, journal = 24 * 60 * MINUTE_MS, journal_of(settings)
+    at_ms = NOON_MS + 365 * day_ms
+    record = approve(journal, 0, now_ms=at_ms, in_windows_only=True)
+    journal.write_event(record, Event.STARTED, "a test", now_ms=at_ms)
+    journal.write_event(record, Event.DONE, "a test", now_ms=at_ms, bytes_moved=5)
+    copied = [
+        journal.automatic_bytes(since_ms=now_ms - day_ms, now_ms=now_ms)
+        for now_ms in (NOON_MS, NOON_MS + day_ms - 1, NOON_MS + day_ms)
+    ]
+    assert copied == [5, 5, 0]

@@ -386,3 +386,12 @@ def test_control_deletes_expired_rows_between_two_ticks(tables_in_memory: str) -
     assert len(times(tables_in_memory, "decision", "decided_at")) == 2
     loop.tick(now_ms=NOW_MS + interval_ms)
     assert times(tables_in_memory, "decision", "decided_at") == [LATELY_MS]
+
+
+@pytest.mark.parametrize("state_json", ["{", "null", '{"timers": 3}'])
+def test_a_state_that_can_not_be_read_ends_no_upkeep(root: str, state_json: str) -> None:
+    time_goes_on(root)
+    synthetic = Synthetic(root)
+    synthetic.plan(NOW_MS - 40 * DAY_MS, "nobody's")
+    synthetic.decision(LATELY_MS, state_json=state_json)
+    assert run(root) == {"plan": 1}

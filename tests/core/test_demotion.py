@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
 from assignor_core.live_plans.demotion import propose_demotion, propose_restoration
 from assignor_core.plan import Plan
 
@@ -95,3 +95,8 @@ def test_brokers_that_are_demoted_and_return_in_any_order_leave_the_cluster_as_i
         made = plans.pop(broker)
         live = after(live, restoration(live, made, broker, demoted=frozenset(plans)))
     assert live == before
+
+
+def test_a_partition_without_a_leader_is_not_led_by_a_broker_of_kafkas_number_for_none() -> None:
+    (movement,) = demotion(cluster(at(3, 1, leader=NO_LEADER, isr=(3,))), 3).movements
+    assert movement.reason == "no broker leads it now, broker 1 is to lead it"

@@ -244,3 +244,17 @@ def test_an_execution_may_begin_from_its_time_on() -> None:
     assert [dated.may_begin(at_ms) for at_ms in (99, 100, 101)] == [False, True, True]
     assert not asked_to_abort(dated, 50).may_begin(100)
     assert dated.figures.carried() == Figures(1, 5, begins_ms=100), "the approver belongs to one event"
+
+
+def test_a_clock_that_is_set_back_does_not_put_off_the_deadline() -> None:
+    """What a clock that was a day ahead has dated counts as nothing: the work counts from the first event after."""
+    day_ms, figures = 86_400_000, Figures(1, 5)
+    times = (
+        (Event.STARTED, day_ms),
+        (Event.SUBMITTED, day_ms + 1_000),
+        (Event.PROGRESS, 2_000),
+        (Event.PROGRESS, 9_000),
+    )
+    records = [EventRecord(event, number, at_ms, "", figures) for number, (event, at_ms) in enumerate(times, 1)]
+    execution = begin("e", "p", EventRecord(Event.APPROVED, 0, day_ms, "", figures)).after(*records)
+    assert (execution.worked_ms(2_000), execution.worked_ms(9_000), execution.worked_ms(10_500)) == (0, 7_000, 8_500)

@@ -1,5 +1,7 @@
 """What plans cost: time at a throttle, and bytes by broker and wave."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from assignor_core.model import Broker, BrokerState
@@ -79,3 +81,21 @@ def test_the_price_stands_in_the_plan_and_comes_back() -> None:
     old = plan_to_json(plan)
     del old["cheaper"]
     assert plan_from_json(old).cheaper == ()
+
+
+class Walked(tuple[Movement, ...]):
+    """Movements that count how often they are walked through."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Movement]:
+        type(self).walks += 1
+        return super().__iter__()
+
+
+def test_the_schedule_of_many_waves_walks_through_the_movements_once() -> None:
+    movements = Walked(Movement("t", number, (1,), (2,), 100.0, wave=number) for number in range(50))
+    plan = Plan("c", movements, waves=(Wave(1, 100.0, 10_000.0),) * 50)
+    Walked.walks = 0
+    assert len(schedule(plan)) == 50
+    assert Walked.walks == 1

@@ -15,7 +15,7 @@ from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Par
 from assignor_core.plan import Plan, plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.balance import balance
-from assignor_core.planner.failover import excesses, failover_bound, takeovers
+from assignor_core.planner.failover import excesses, failover_bound, failover_lines, takeovers
 from assignor_core.planner.placement import GRID, TABLE_MAX, heirs
 from assignor_core.planner.problem import Search
 from assignor_core.planner.round_task import changed_of, task_of
@@ -271,3 +271,13 @@ def test_the_table_of_the_search_is_bounded_and_the_plan_says_so() -> None:
     assert len(brokers) ** 2 > TABLE_MAX
     lines = propose(state, replace(ANY_BROKER, leaders_only=True, only_topics=frozenset({"no"}))).diagnosis
     assert any("too much to search for" in line and "set planner.failover_headroom to rack" in line for line in lines)
+
+
+def test_the_name_of_a_rack_is_shown_as_it_is() -> None:
+    room = Capacity(bytes_out_per_sec=30.0)
+    brokers = (Broker(1, "50%", capacity=room), Broker(2, "b", capacity=room))
+    search = search_of(cluster((1, 2), (1, 2), brokers=brokers), PlannerPolicy(failover_headroom="rack"))
+    assert any(
+        line.startswith("with rack 50% offline, broker 2 would have 200 % of its bytes out capacity")
+        for line in failover_lines(search.problem, search.placement)
+    )
