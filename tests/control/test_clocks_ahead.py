@@ -1,7 +1,5 @@
 """A wall clock that was hours ahead while an execution ended, and is right again: decisions do not wait for hours."""
 
-import pytest
-
 from assignor_core.execution.events import Event
 from streaming.control.run import ENDED_READ_INTERVAL_MS, ControlLoop
 from streaming.control.wiring import decider_of, journal_of
@@ -11,11 +9,6 @@ from tests.control.test_deciding import MINUTE_MS, crowded, last
 from tests.control.windows import write_windows
 
 AHEAD_MS = 6 * 3_600_000
-
-
-@pytest.fixture
-def settings(tables_in_memory: str) -> Settings:
-    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
 
 
 def end_ahead(settings: Settings, event: Event, *, automatic: bool = False) -> None:
