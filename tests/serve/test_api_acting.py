@@ -23,11 +23,10 @@ from streaming.serve.api.openapi import document
 from streaming.settings import Settings
 from streaming.tables import append, replace, utc
 from streaming.views.approvals import instant_text
-from streaming.views.intents import Intent
 from tests.control.noted_cluster import plan
 from tests.serve.asking import Acted, ask
 from tests.serve.served import ACT_PATHS, Served, refusal, state
-from tests.serve.synthetic import NOW_MS, Synthetic
+from tests.serve.synthetic import NOW_MS
 
 
 def test_without_authentication_acting_is_off_and_says_how_to_turn_it_on(tmp_path: Path, root: str) -> None:
@@ -122,11 +121,6 @@ def test_while_another_control_takes_over_the_approval_waits_in_the_journal(serv
     assert state(again) == (200, "already_approved")
 
 
-def test_a_plan_that_can_not_be_read_is_refused(served: Served) -> None:
-    Synthetic(served.settings.storage.tables).plan(NOW_MS, "c" * 64)
-    assert state(served.post(f"plans/{'c' * 64}/approve")) == (409, "unreadable")
-
-
 def test_an_approval_with_a_time_names_it_and_the_plan_shows_it(served: Served) -> None:
     kept, begins_ms = plan(served.journal, 0, now_ms=NOW_MS), NOW_MS + 3_600_000
     path = f"plans/{kept.plan.plan_id}"
@@ -179,14 +173,6 @@ def test_an_abort_is_asked_once_and_leaves_what_has_ended(served: Served) -> Non
     ended = served.journal.refuse(plan(served.journal, 1, now_ms=NOW_MS), "no", now_ms=NOW_MS)
     assert state(served.post(f"executions/{ended.execution_id}/abort")) == (409, "already_ended")
     assert state(served.post("executions/e-9/abort")) == (404, "unknown")
-
-
-def test_a_drain_ends_once(served: Served) -> None:
-    from streaming.control.intents import note_intent
-
-    note_intent(served.settings.storage.tables, "test", 3, Intent.DRAIN, "a person", now_ms=NOW_MS)
-    assert state(served.post("brokers/3/undrain")) == (200, "undrained")
-    assert state(served.post("brokers/3/undrain")) == (200, "not_drained")
 
 
 @pytest.mark.parametrize(
