@@ -8,7 +8,10 @@ from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.throttles import ThrottledReplicas
+from streaming.cluster.ports import ControlledCluster
+from streaming.control.carrier import Carrier
 from streaming.control.journal import ExecutionRecord, Journal
+from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import (
     AnotherCluster,
     ClusterRequestFailed,
@@ -16,6 +19,7 @@ from streaming.errors import (
     ElectionsRefused,
     ReassignmentsRefused,
 )
+from streaming.settings import Settings
 from tests.simulated_cluster import (
     ClientErrors,
     Fate,
@@ -97,6 +101,19 @@ class NotedCluster(SimulatedClient):
         finally:
             if self._moves:
                 self.cluster.advance(1_000)
+
+
+def another_cluster() -> SimulatedCluster:
+    """Kafka cluster d, with the same brokers and topic as c."""
+    other = SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="d")
+    other.create_topic("t", dict.fromkeys(range(3), (1,)))
+    return other
+
+
+def carrier(settings: Settings, cluster: ControlledCluster) -> Carrier:
+    """Who carries out what is approved, as after a start of control."""
+    journal = journal_of(settings)
+    return Carrier(executor_of(cluster, journal, settings), journal)
 
 
 def plan(journal: Journal, partition: int, *, now_ms: int = NOON_MS) -> KeptPlan:

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import pytest
-
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.live import PartitionKey
@@ -18,11 +16,6 @@ from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster
 
 TICKS_MAX = 60
 KEY: PartitionKey = ("t", 0)
-
-
-@pytest.fixture
-def settings(tables_in_memory: str) -> Settings:
-    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
 
 
 TWO_MOVES = (Movement("t", 0, (1,), (2,), 1e9), Movement("t", 1, (1,), (3,), 1e9))

@@ -1,7 +1,5 @@
 """A wall clock that was hours ahead while an execution ended, and is right again: decisions do not wait for hours."""
 
-import pytest
-
 from assignor_core.execution.events import Event
 from assignor_core.live import LiveCluster, LivePartition
 from streaming.control.absences import Absences
@@ -16,11 +14,6 @@ from tests.control.windows import write_windows
 from tests.simulated_cluster import RequestKind
 
 AHEAD_MS = 6 * 3_600_000
-
-
-@pytest.fixture
-def settings(tables_in_memory: str) -> Settings:
-    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
 
 
 def end_ahead(settings: Settings, event: Event, *, automatic: bool = False) -> None:

@@ -17,18 +17,10 @@ from streaming.control.lease import TAKE_OVER_MARGIN_MS, Lease
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import AnotherControl
 from streaming.settings import Settings
+from tests.control.clock import Clock
 from tests.control.noted_cluster import NOON_MS, NotedCluster, approve
 from tests.simulated_cluster import SimulatedClient
 from tests.tables_in_memory import forget
-
-
-class Clock:
-    """Moves only where a test lets it."""
-
-    now_ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 class Tables:
@@ -56,11 +48,6 @@ class Tables:
 
     def events(self, record: ExecutionRecord) -> list[str]:
         return [event.event for event in journal_of(self.settings).execution(record.execution.execution_id).events]
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -31,7 +31,6 @@ from streaming.control.planning import propose_live
 from streaming.control.policies import decision_policy, relief_policy
 from streaming.control.windows import closed_windows
 from streaming.control.wiring import decider_of, journal_of, window_tables_of
-from streaming.errors import UsageProblem
 from streaming.runtime.own_process import os_user
 from streaming.settings import Settings
 from streaming.tables import TableReader
@@ -245,21 +244,6 @@ def test_a_plan_that_waited_and_is_no_longer_known_is_dropped(settings: Settings
     decided = decide(own, crowded(), NOON_MS + 10 * 3_600_000)
     assert decided is not None
     assert last(own)["detail"].startswith("bytes_in max/mean")
-
-
-def test_in_mode_propose_a_person_decides_when(settings: Settings) -> None:
-    own = with_control(settings, mode="propose", maintenance_windows=["22:00-23:00"])
-    decide(own, crowded(), NOON_MS)
-    assert last(own)["reason"] == "skewed"
-
-
-def test_no_plan_while_anything_is_being_reassigned(settings: Settings) -> None:
-    cluster = crowded()
-    partitions = dict(cluster.live.partitions)
-    partitions[("t", 7)] = replace(partitions[("t", 7)], replicas=(2, 4, 3), adding_replicas=(3,))
-    cluster.live = replace(cluster.live, partitions=partitions)
-    assert decide(settings, cluster, NOON_MS) is None
-    assert (last(settings)["reason"], last(settings)["detail"]) == ("in_progress", "1 partition is being reassigned")
 
 
 def test_replicas_of_a_failed_broker_are_made_anew_after_the_grace_time(settings: Settings) -> None:
@@ -524,11 +508,6 @@ def test_other_lag_is_no_reason_to_hurry(settings: Settings, key: tuple[str, int
     write_lag(own, "billing", key, end_ms=NOON_MS - age_ms, consumed_per_window=consumed)
     assert decider.tick(now_ms=NOON_MS) is None
     assert last(own)["reason"] == "not_enough_windows"
-
-
-def test_an_unknown_plan_is_named(settings: Settings) -> None:
-    with pytest.raises(UsageProblem, match="is unknown"):
-        journal_of(settings).plan("000000")
 
 
 def executed(settings: Settings, plan_id: str, *, end_ms: int) -> None:

@@ -24,6 +24,7 @@ DISK = 1_000 * MB
 RESERVE = DISK // 10
 SIZE = 50 * MB
 TICK_MS = 1_000
+CLOCK_SET_BACK_MS = (0, 3_600_000)
 
 
 class Carried:
@@ -95,10 +96,12 @@ def test_what_fits_is_submitted_and_the_rest_waits_and_is_given_up_by_name(table
     assert carried.on_broker_2 == [0, 1]
 
 
-def test_what_waits_goes_on_once_there_is_room(tables_in_memory: str) -> None:
+@pytest.mark.parametrize("set_back_ms", CLOCK_SET_BACK_MS)
+def test_what_waits_goes_on_once_there_is_room(tables_in_memory: str, set_back_ms: int) -> None:
     carried = Carried(tables_in_memory, room=10 * MB)
     assert not carried.pass_time(60_000)
     assert carried.on_broker_2 == []
+    carried.set_back_ms = set_back_ms
     carried.disk.other_bytes -= 100 * MB  # retention has deleted something
     assert carried.pass_time(60_000)
     assert (carried.last_detail, carried.on_broker_2) == ("every movement has been made", [0, 1])
@@ -199,14 +202,16 @@ def test_a_plan_of_which_nothing_fits_ends_as_aborted(tables_in_memory: str) -> 
     assert carried.on_broker_2 == []
 
 
+@pytest.mark.parametrize("set_back_ms", CLOCK_SET_BACK_MS)
 def test_a_copy_is_cancelled_where_others_fill_its_log_dir_and_begun_again_once_there_is_room(
-    tables_in_memory: str,
+    tables_in_memory: str, set_back_ms: int
 ) -> None:
     carried = Carried(
         tables_in_memory, room=150 * MB, partitions=1, throttle_bytes_per_sec=MB, throttle_min_bytes_per_sec=MB
     )
     assert not carried.pass_time(20_000)
     assert carried.on_broker_2 == [0]
+    carried.set_back_ms = set_back_ms
     before = carried.disk.other_bytes
     carried.disk.other_bytes = DISK - 40 * MB
     assert not carried.pass_time_on_full_disk(60_000)
@@ -219,33 +224,12 @@ def test_a_copy_is_cancelled_where_others_fill_its_log_dir_and_begun_again_once_
     assert not carried.client.throttle_rates()
 
 
-def test_after_the_clock_was_set_back_what_waits_goes_on_once_there_is_room(tables_in_memory: str) -> None:
-    carried = Carried(tables_in_memory, room=10 * MB)
-    assert not carried.pass_time(60_000)
-    carried.set_back_ms = 3_600_000
-    carried.disk.other_bytes -= 100 * MB
-    assert carried.pass_time(60_000)
-    assert carried.on_broker_2 == [0, 1]
-
-
 def test_after_the_clock_was_set_back_progress_is_noted_as_often_as_before(tables_in_memory: str) -> None:
     carried = Carried(tables_in_memory, room=150 * MB, partitions=1, throttle_bytes_per_sec=MB)
     assert not carried.pass_time(20_000)
     carried.set_back_ms, noted = 3_600_000, len(carried.details())
     assert not carried.pass_time(20_000)
     assert len(carried.details()) - noted == 2
-
-
-def test_after_the_clock_was_set_back_a_log_dir_that_fills_is_seen(tables_in_memory: str) -> None:
-    carried = Carried(
-        tables_in_memory, room=150 * MB, partitions=1, throttle_bytes_per_sec=MB, throttle_min_bytes_per_sec=MB
-    )
-    assert not carried.pass_time(20_000)
-    carried.set_back_ms = 3_600_000
-    carried.disk.other_bytes = DISK - 40 * MB
-    assert not carried.pass_time_on_full_disk(60_000)
-    assert not carried.disk.offline
-    assert carried.on_broker_2 == []
 
 
 def test_a_copy_that_others_leave_no_room_is_named_at_the_end_without_a_throttle(tables_in_memory: str) -> None:

@@ -26,15 +26,10 @@ from streaming.control.sweeping import READ_INTERVAL_MS, Sweeper
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, LeaseLost, TableUnavailable
 from streaming.settings import Settings
-from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve, plan
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, another_cluster, approve, carrier, plan
 from tests.simulated_cluster import SimulatedCluster
 
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def settings(tables_in_memory: str) -> Settings:
-    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
 
 
 @pytest.fixture
@@ -48,11 +43,6 @@ def begun(settings: Settings, cluster: ControlledCluster, partition: int, *, now
     record = approve(journal, partition, now_ms=now_ms)
     assert executor_of(cluster, journal, settings).begin(record, journal.plan(record.execution.plan_id), now_ms=now_ms)
     return record
-
-
-def carrier(settings: Settings, cluster: ControlledCluster) -> Carrier:
-    journal = journal_of(settings)
-    return Carrier(executor_of(cluster, journal, settings), journal)
 
 
 def events(settings: Settings, record: ExecutionRecord) -> list[str]:
@@ -182,20 +172,6 @@ def test_an_abort_ends_where_kafka_refuses_the_way_back(settings: Settings) -> N
     assert record.execution.throttled_brokers == (1, 3)  # to be swept
 
 
-def test_one_look_at_the_wrong_metadata_ends_nothing(settings: Settings) -> None:
-    cluster = NotedCluster()
-    one, record = both_partitions(settings, cluster)
-    one.tick(now_ms=NOON_MS)
-    cluster.faults.hidden_topics.add("t")  # Describe was taken away: Kafka leaves topics out without an error
-    for look in range(1, MISSING_SNAPSHOTS_MIN):
-        one.tick(now_ms=NOON_MS + look)
-    assert events(settings, record)[-1] in ("submitted", "progress")
-    cluster.faults.hidden_topics.clear()
-    cluster.cluster.advance(1_000)
-    one.tick(now_ms=NOON_MS + MISSING_SNAPSHOTS_MIN)
-    assert events(settings, record)[-1] == "done"
-
-
 def without_the_topic() -> SimulatedCluster:
     """What answers at the address has the right id and the right brokers, and not the topic of the plan."""
     return SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="c")
@@ -265,13 +241,6 @@ def on_cluster_c(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
     proposed = ProposedPlan(made, Observed.of(made, cluster.describe()), elapsed_ms=1.0)
     kept = journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
     return ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS))
-
-
-def another_cluster() -> SimulatedCluster:
-    """Kafka cluster d, with the same brokers and topic as c."""
-    other = SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="d")
-    other.create_topic("t", dict.fromkeys(range(3), (1,)))
-    return other
 
 
 OTHER = "the brokers are Kafka cluster d, the plan is for Kafka cluster c"

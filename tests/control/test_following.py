@@ -24,11 +24,6 @@ from streaming.settings import Settings
 from tests.control.noted_cluster import NotedCluster, approve
 
 
-@pytest.fixture
-def settings(tables_in_memory: str) -> Settings:
-    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
-
-
 @pytest.fixture(autouse=True)
 def _marker_stands_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other tables here: `test_cluster_marker.py` has the seconds for which a marker is announced."""
@@ -84,7 +79,6 @@ def test_a_second_ctrl_c_names_what_the_last_step_has_made(
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("streaming.control.cluster_marker.ANNOUNCED_BEFORE_MS", 0)
     record = approve(journal_of(settings), 0, now_ms=now_ms())
     watched = following(settings, NotedCluster())
     monkeypatch.setattr("streaming.commands.apply.time.sleep", interrupted)

@@ -12,29 +12,22 @@ from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.throttles import LEADER_REPLICAS
 from streaming import tables
-from streaming.control.carrier import Carrier
 from streaming.control.cluster_marker import ANNOUNCED_BEFORE_MS
 from streaming.control.identity import cluster_of, lease_of
 from streaming.control.journal import ExecutionRecord
 from streaming.control.late_requests import CHECKS_AFTER_MS
 from streaming.control.lease import Lease
 from streaming.control.run import ControlTurns
-from streaming.control.wiring import executor_of, journal_of
+from streaming.control.wiring import journal_of
 from streaming.errors import AnotherCluster
 from streaming.settings import Settings
-from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
-from tests.simulated_cluster import SimulatedCluster
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, another_cluster, approve, carrier
 
 
 @pytest.fixture
 def settings(tables_in_memory: str) -> Settings:
     control = {"movements_in_flight_max": 1}
     return Settings.model_validate({"storage": {"tables": tables_in_memory}, "control": control})
-
-
-def carrier(settings: Settings, cluster: NotedCluster) -> Carrier:
-    journal = journal_of(settings)
-    return Carrier(executor_of(cluster, journal, settings), journal)
 
 
 def approved(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
@@ -151,13 +144,6 @@ def test_a_topic_that_is_made_again_gets_no_throttle_of_the_plan(settings: Setti
     assert cluster.throttled_replicas(["u"])["u", LEADER_REPLICAS] == "0:1"
 
 
-def other_cluster() -> SimulatedCluster:
-    """Kafka cluster d, with the same brokers and topic as c."""
-    other = SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="d")
-    other.create_topic("t", dict.fromkeys(range(3), (1,)))
-    return other
-
-
 def turns(settings: Settings, cluster: NotedCluster, lease: Lease | None = None) -> ControlTurns:
     instants = itertools.count(0, ANNOUNCED_BEFORE_MS)  # each look at the clock is so much later
     own = lease or Lease(
@@ -177,7 +163,7 @@ def test_an_execution_knows_the_cluster_that_it_was_started_on_where_its_plan_do
     carrier(settings, cluster).tick(now_ms=NOON_MS)
     assert journal.plan(record.execution.plan_id).kafka_cluster_id is None  # made on no live cluster
     assert journal.execution(record.execution.execution_id).figures.kafka_cluster_id == "c"
-    cluster.connect(other_cluster())
+    cluster.connect(another_cluster())
     cluster.changes.clear()
     carrier(settings, cluster).tick(now_ms=NOON_MS + 60_000)  # a process that starts
     assert journal.execution(record.execution.execution_id).last.detail.startswith(
@@ -190,7 +176,7 @@ def test_nothing_is_started_on_another_cluster_and_what_waits_starts_on_the_righ
     cluster = NotedCluster(moves=True, kafka_cluster_id="c")
     right = cluster.cluster
     record, one = approve(journal_of(settings), 0), turns(settings, cluster)
-    cluster.connect(other_cluster())
+    cluster.connect(another_cluster())
     one.take(now_ms=NOON_MS + 1)
     assert journal_of(settings).execution(record.execution.execution_id).waiting
     assert cluster.changes == []
@@ -206,7 +192,7 @@ def test_what_is_under_way_is_held_on_another_cluster_and_goes_on_on_the_right_o
     record, one = approve(journal_of(settings), 0), turns(settings, cluster)
     for _ in range(2):  # the marker is announced first
         one.take(now_ms=NOON_MS + 1)
-    cluster.connect(other_cluster())
+    cluster.connect(another_cluster())
     cluster.changes.clear()
     one.take(now_ms=NOON_MS + 60_000)
     last = journal_of(settings).execution(record.execution.execution_id).last
@@ -284,7 +270,7 @@ def test_what_was_given_up_on_another_cluster_is_cleared_once_the_right_one_answ
     record, one = approve(journal, 0), turns(settings, cluster)
     for _ in range(2):
         one.take(now_ms=NOON_MS + 1)
-    cluster.connect(other_cluster())
+    cluster.connect(another_cluster())
     journal.request_abort(record.execution, "a person", now_ms=NOON_MS)
     one.take(now_ms=NOON_MS + 2)
     ended = journal.execution(record.execution.execution_id)

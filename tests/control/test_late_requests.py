@@ -19,11 +19,6 @@ LATE_MS = 30_000
 RATE = tagged(1_000_000)
 
 
-@pytest.fixture
-def settings(tables_in_memory: str) -> Settings:
-    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
-
-
 def approve(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
     """A plan that moves t-0 from broker 1 to 2; t-0 is too large to be copied within a test."""
     let_it_copy_for_long(cluster)

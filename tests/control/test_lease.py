@@ -18,23 +18,10 @@ from streaming.cluster.metadata import LiveTopic
 from streaming.control.lease import LOOP_SILENT_MAX_MS, TABLE, TAKE_OVER_MARGIN_MS, Lease
 from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
 from streaming.runtime import clocks
+from tests.control.clock import Clock
 from tests.waiting import until
 
 TTL_MS = 15_000
-
-
-class Clock:
-    """Moves only when told."""
-
-    now_ms = 1_000_000
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 def lease(root: Path, clock: Clock) -> Lease:

@@ -29,8 +29,7 @@ def last_event(journal: Journal, record: ExecutionRecord) -> str:
 
 
 @pytest.mark.parametrize("by_deadline", [False, True])
-def test_what_ends_cancels_it(tables_in_memory: str, by_deadline: bool) -> None:
-    settings = Settings.model_validate({"storage": {"tables": tables_in_memory}})
+def test_what_ends_cancels_it(settings: Settings, by_deadline: bool) -> None:
     cluster = NotedCluster()
     record = approve(settings, cluster)
     loop, journal = under_way(settings, cluster), journal_of(settings)
@@ -46,11 +45,9 @@ def test_what_ends_cancels_it(tables_in_memory: str, by_deadline: bool) -> None:
     assert cluster.describe().listed == {}
 
 
-def test_it_does_not_pause_while_it_copies(tables_in_memory: str) -> None:
+def test_it_does_not_pause_while_it_copies(settings: Settings) -> None:
     """A pause removes the throttle: the rest of the copy would take all that the network has."""
-    settings = Settings.model_validate(
-        {"storage": {"tables": tables_in_memory}, "control": {"maintenance_windows": ["12:00-13:00"]}}
-    )
+    settings = Settings.model_validate({**settings.model_dump(), "control": {"maintenance_windows": ["12:00-13:00"]}})
     cluster, journal = NotedCluster(), journal_of(settings)
     let_it_copy_for_long(cluster)
     record = ExecutionRecord(journal.approve(plan(journal, 0), "a test", now_ms=NOON_MS, in_windows_only=True))
@@ -65,8 +62,7 @@ def test_it_does_not_pause_while_it_copies(tables_in_memory: str) -> None:
     assert cluster.throttle_rates() == {}
 
 
-def test_a_late_look_cancels_it(tables_in_memory: str) -> None:
-    settings = Settings.model_validate({"storage": {"tables": tables_in_memory}})
+def test_a_late_look_cancels_it(settings: Settings) -> None:
     cluster = NotedCluster()
     record, loop = approve(settings, cluster), ControlLoop(cluster, settings, now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS)

@@ -1,6 +1,6 @@
 """Elections and throttles that Kafka refuses to change: the rest goes on, and the end names them."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pytest
 import structlog
@@ -24,11 +24,6 @@ TRIES = 4
 U0: PartitionKey = ("u", 0)
 LEADER = Movement("u", 0, (1, 2), (2, 1), 0.0)
 LATER = Movement("t", 0, (1,), (3,), 5.0, wave=1)
-
-
-@pytest.fixture
-def settings(tables_in_memory: str) -> Settings:
-    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
 
 
 class Stubborn(NotedCluster):
@@ -138,31 +133,23 @@ def test_without_the_right_to_move_a_plan_ends(settings: Settings) -> None:
     assert cluster.throttle_rates() == {}
 
 
-def test_a_throttle_that_kafka_refuses_to_set_is_named_in_the_journal(settings: Settings) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "named_s"), [(range(25), (10, 20)), ((0, -3_600, -3_595, -3_590), (-3_600, -3_590))]
+)
+def test_a_throttle_that_kafka_refuses_to_set_is_named_in_the_journal_though_the_clock_is_set_back(
+    settings: Settings, seconds: Sequence[int], named_s: tuple[int, ...]
+) -> None:
     cluster, journal = NotedCluster(throttles_refused=True), journal_of(settings)
     record = approve(journal, 0)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
-    for second in range(25):
+    for second in seconds:
         with pytest.raises(ClusterRequestFailed):
             loop.tick(now_ms=NOON_MS + 1_000 * second)
     events = journal.execution(record.execution.execution_id).events[2:]
     assert [(event.event.value, event.at_ms - NOON_MS, event.detail) for event in events] == [
-        ("progress", at_ms, "a step failed and is tried again: throttle of topic t can't be changed")
-        for at_ms in (10_000, 20_000)
+        ("progress", 1_000 * second, "a step failed and is tried again: throttle of topic t can't be changed")
+        for second in named_s
     ]
-
-
-def test_what_kafka_refuses_is_named_in_the_journal_after_the_clock_was_set_back(settings: Settings) -> None:
-    cluster, journal = NotedCluster(throttles_refused=True), journal_of(settings)
-    record = approve(journal, 0)
-    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
-    for second in (0, -3_600, -3_595, -3_590):
-        with pytest.raises(ClusterRequestFailed):
-            loop.tick(now_ms=NOON_MS + 1_000 * second)
-    events = journal.execution(record.execution.execution_id).events[2:]
-    assert [(event.event.value, event.at_ms - NOON_MS) for event in events] == [
-        ("progress", -3_600_000), ("progress", -3_590_000),
-    ]  # fmt: skip
 
 
 def tick_until(loop: ControlLoop, settings: Settings, record: ExecutionRecord, *, ticks_max: int) -> int:

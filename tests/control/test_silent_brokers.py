@@ -18,11 +18,6 @@ TICK_MS = 10_000
 SILENT = 2
 
 
-@pytest.fixture
-def settings(tables_in_memory: str) -> Settings:
-    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
-
-
 class Decisions:
     """Counts in the place of a decider."""
 

@@ -23,11 +23,6 @@ ERRORS = ClientErrors(ClusterRequestFailed, ClusterUnreachable)
 
 
 @pytest.fixture
-def settings(tables_in_memory: str) -> Settings:
-    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
-
-
-@pytest.fixture
 def cluster() -> SimulatedCluster:
     made = SimulatedCluster.of({1: "a", 2: "b", 3: "c"}, network_bytes_per_sec=MB, disk_bytes_per_sec=MB)
     made.create_topic("t", {0: (1,), 1: (1,)}, size_bytes=5 * MB)
@@ -220,11 +215,10 @@ def test_a_plan_may_change_how_many_replicas_a_partition_has(tables_in_memory: s
 
 
 @pytest.mark.parametrize("ticks", [1, 3])
-def test_an_abort_takes_back_a_replica_that_is_still_copied(tables_in_memory: str, ticks: int) -> None:
+def test_an_abort_takes_back_a_replica_that_is_still_copied(settings: Settings, ticks: int) -> None:
     cluster = SimulatedCluster.of({1: "a", 2: "b", 3: "c"}, network_bytes_per_sec=MB // 4, disk_bytes_per_sec=MB)
     cluster.create_topic("one", {0: (1,), 1: (1,)}, size_bytes=5 * MB)
-    own = Settings.model_validate({"storage": {"tables": tables_in_memory}})
-    carried = Carried(own, cluster, Plan("c", FACTORS[:2], SKEW, SKEW))
+    carried = Carried(settings, cluster, Plan("c", FACTORS[:2], SKEW, SKEW))
     for _ in range(ticks):
         assert not carried.tick()
     carried.journal.request_abort(carried.record.execution, "a person", now_ms=NOON_MS + cluster.now_ms)

@@ -113,8 +113,7 @@ class Frozen(NotedCluster):
         super().reassign(targets)
 
 
-def test_a_topic_that_is_made_again_while_control_is_frozen_is_not_moved(tables_in_memory: str) -> None:
-    settings = Settings.model_validate({"storage": {"tables": tables_in_memory}})
+def test_a_topic_that_is_made_again_while_control_is_frozen_is_not_moved(settings: Settings) -> None:
     cluster, journal = Frozen(Clocks()), journal_of(settings)
     made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
     proposed = ProposedPlan(made, Observed.of(made, cluster.describe()))

@@ -7,10 +7,8 @@ from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE
 from streaming.settings import Settings
 from tests.control import test_movements_within_brokers as within
 from tests.control.noted_cluster import NOON_MS, SKEW
-from tests.control.test_simulated_executions import MB, Carried, settings
+from tests.control.test_simulated_executions import MB, Carried
 from tests.simulated_cluster import SimulatedCluster
-
-__all__ = ["settings"]  # the fixture
 
 SILENT_MS = 20_000
 """After this long Kafka no longer shows a broker that was killed."""

@@ -77,14 +77,6 @@ def test_after_a_gap_nobody_knows_whether_it_stayed_so(settings: Settings) -> No
     assert decide(settings, cluster, NOON_MS + 10 * MINUTE_MS) is not None
 
 
-def test_in_mode_propose_the_plan_is_made_and_the_reason_to_wait_named(settings: Settings) -> None:
-    own, cluster = with_control(settings, mode="propose"), crowded()
-    with_isr(cluster, ())
-    assert decide(own, cluster, NOON_MS) is not None
-    assert (last(own)["verdict"], last(own)["reason"]) == ("plan", "skewed")
-    assert last(own)["detail"].endswith("; it would have to wait: 1 partition is offline, first t-5")
-
-
 @pytest.mark.parametrize("wanted", [True, False], ids=["skewed still", "even by now"])
 def test_a_plan_that_waits_for_its_hours_waits_on_while_a_partition_is_offline(
     settings: Settings, wanted: bool

@@ -11,9 +11,10 @@ from assignor_core.restart import RestartCheck, restart_check
 from streaming.commands.acting import JournalActions
 from streaming.serve.api.audit import Actions, ActOutcome
 from streaming.serve.metrics import Exposition
-from streaming.serve.snapshot import Snapshot
+from streaming.serve.snapshot import Snapshot, read_snapshot
 from streaming.serve.web import build_app
 from streaming.settings import Settings
+from tests.serve.synthetic import NOW_MS
 
 BASE_URL = "http://127.0.0.1:9464"
 
@@ -54,6 +55,11 @@ class Acted:
 
     def restart_check(self, broker: int) -> RestartCheck:
         return restart_check(broker, LiveCluster("c", {broker: None}, {}), {})
+
+
+def app_over(settings: Settings) -> Starlette:
+    """The application over what the tables hold now."""
+    return app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS)
 
 
 def app_of(snapshot: Snapshot, settings: Settings, *, now_ms: int, actions: Actions | None = None) -> Starlette:

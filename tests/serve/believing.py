@@ -6,9 +6,7 @@ from typing import Any
 import httpx
 from starlette.applications import Starlette
 
-from streaming.serve.metrics import Exposition
-from streaming.serve.snapshot import read_snapshot
-from streaming.serve.web import build_app
+from streaming.serve.api.audit import Actions
 from tests.issuer import AUDIENCE, LocalIssuer
 from tests.serve.asking import Acted, ask
 from tests.serve.served import Served
@@ -20,16 +18,14 @@ ACT = "/api/v1/brokers/3/undrain"
 
 
 class Believing(Served):
-    """An application that believes an issuer; `clock_ms` may be set."""
+    """An application that believes an issuer."""
 
     def __init__(self, folder: Path, root: str, issuer: LocalIssuer, **serve: Any) -> None:
         own = {"oidc_issuer": issuer.url, "oidc_audience": AUDIENCE, "oidc_roles": ROLES}
         super().__init__(folder, root, **(own | serve))
 
-    def application(self) -> Starlette:
-        snapshot = read_snapshot(self.settings, NOW_MS)
-        exposition = Exposition(snapshot, self.settings)
-        return build_app(lambda: snapshot, exposition, self.settings, lambda: self.clock_ms, Acted())
+    def application(self, actions: Actions | None = None) -> Starlette:
+        return super().application(actions or Acted())
 
     def shows(self, token: str) -> httpx.Response:
         """Who serve says that this is."""

@@ -1,11 +1,15 @@
 """What tests of serve share: tables that have everything, written once and copied for each test."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from streaming.serve.snapshot import Snapshot, read_snapshot
+from streaming.settings import Settings
+from tests.issuer import LocalIssuer, local_issuer
+from tests.serve.believing import NOW_S
 from tests.serve.served import Served
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for, skewed_cluster
 
@@ -37,5 +41,23 @@ def root(tables_in_memory: str) -> str:
 
 
 @pytest.fixture
+def settings(root: str) -> Settings:
+    """Of a cluster whose tables the test writes, in memory."""
+    return settings_for(root)
+
+
+@pytest.fixture
+def synthetic(settings: Settings) -> Synthetic:
+    """Writes those tables."""
+    return Synthetic(settings.storage.tables)
+
+
+@pytest.fixture
 def served(tmp_path: Path, root: str) -> Served:
     return Served(tmp_path, root)
+
+
+@pytest.fixture
+def issuer() -> Iterator[LocalIssuer]:
+    with local_issuer(NOW_S) as state:
+        yield state

@@ -7,20 +7,34 @@ from typing import Any
 import httpx
 from starlette.applications import Starlette
 
+from streaming.commands.acting import JournalActions
 from streaming.control.journal import Journal
 from streaming.control.wiring import journal_of
 from streaming.runtime.accounts import Role, new_token, write_tokens
+from streaming.serve.api.audit import Actions
+from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import read_snapshot
+from streaming.serve.web import build_app
 from streaming.settings import Settings
 from streaming.tables import read
-from tests.serve.asking import app_of, ask
+from tests.serve.asking import ask
 from tests.serve.synthetic import NOW_MS, settings_for
 
 YEAR_MS = 365 * 86_400_000
+ACT_PATHS = (
+    "plans",
+    f"plans/{'a' * 64}/approve",
+    "executions/e-1/abort",
+    "brokers/3/drain",
+    "brokers/3/add",
+    "brokers/3/demote",
+    "brokers/3/undemote",
+    "brokers/3/undrain",
+)
 
 
 class Served:
-    """An application over tables in memory, with a token for each role."""
+    """An application over tables in memory, with a token for each role; `clock_ms` may be set."""
 
     def __init__(self, folder: Path, root: str, **serve: Any) -> None:
         self.file = folder / "tokens.json"
@@ -31,13 +45,14 @@ class Served:
         self.settings = Settings.model_validate(
             settings_for(folder, serve=serve).model_dump() | {"storage": {"tables": root}}
         )
-        self.now_ms = NOW_MS
         self.clock_ms = NOW_MS
         self.app = self.application()
 
-    def application(self) -> Starlette:
+    def application(self, actions: Actions | None = None) -> Starlette:
         """The application that is asked; made once, as that takes longer than most requests."""
-        return app_of(read_snapshot(self.settings, NOW_MS), self.settings, now_ms=NOW_MS)
+        snapshot, acts = read_snapshot(self.settings, NOW_MS), actions or JournalActions(self.settings)
+        exposition = Exposition(snapshot, self.settings)
+        return build_app(lambda: snapshot, exposition, self.settings, lambda: self.clock_ms, acts)
 
     @property
     def journal(self) -> Journal:

@@ -5,13 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from starlette.applications import Starlette
 
-from streaming.commands.acting import JournalActions
 from streaming.runtime.accounts import Role, new_user, write_users
-from streaming.serve.metrics import Exposition
-from streaming.serve.snapshot import read_snapshot
-from streaming.serve.web import build_app
 from tests.serve.asking import BASE_URL, ask
 from tests.serve.served import Served
 from tests.serve.synthetic import NOW_MS
@@ -21,18 +16,13 @@ PATH = "/api/v1/session"
 
 
 class Signed(Served):
-    """Users ada (operator) and vic (viewer), both with `PASSWORD`; `clock_ms` may be set."""
+    """Users ada (operator) and vic (viewer), both with `PASSWORD`."""
 
     def __init__(self, folder: Path, root: str, **serve: Any) -> None:
         self.users = folder / "users.json"
         roles = {"ada": Role.OPERATOR, "vic": Role.VIEWER}
         write_users(self.users, [new_user(name, role, PASSWORD, now_ms=NOW_MS) for name, role in roles.items()])
         super().__init__(folder, root, **{"users_file": str(self.users), **serve})
-
-    def application(self) -> Starlette:
-        snapshot, actions = read_snapshot(self.settings, NOW_MS), JournalActions(self.settings)
-        exposition = Exposition(snapshot, self.settings)
-        return build_app(lambda: snapshot, exposition, self.settings, lambda: self.clock_ms, actions)
 
     def sign_in(self, name: str = "ada", password: str = PASSWORD, **how: Any) -> httpx.Response:
         how = {"site": BASE_URL, "headers": {}, "client": ("10.0.0.1", 1), **how}

@@ -23,11 +23,6 @@ def settings(tmp_path: Path) -> Settings:
     return settings_for(tmp_path)
 
 
-@pytest.fixture
-def synthetic(settings: Settings) -> Synthetic:
-    return Synthetic(settings.storage.tables)
-
-
 def queries(settings: Settings) -> dict[str, StreamQuery]:
     return {query.query: query for query in read_snapshot(settings, NOW_MS).streams.queries}
 

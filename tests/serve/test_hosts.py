@@ -1,47 +1,33 @@
 """A page of another site must not read serve through a browser: which `Host` is answered."""
 
-import asyncio
 import socket
 from pathlib import Path
 
-import httpx
 import pytest
 import structlog
 from starlette.applications import Starlette
 
-from streaming.commands.acting import JournalActions
 from streaming.config import load_settings
 from streaming.errors import UsageProblem
-from streaming.runtime import clocks
-from streaming.serve.metrics import Exposition
-from streaming.serve.snapshot import read_snapshot
-from streaming.serve.web import NAMED_MAX, build_app
-from tests.serve.synthetic import NOW_MS, settings_for
+from streaming.serve.web import NAMED_MAX
+from tests.serve.asking import app_over, ask
+from tests.serve.synthetic import settings_for
 
 PATHS = ("/", "/metrics", "/api/status", "/api/weights", "/healthz")
 EVIL = "attacker.example"
 
 
-def app_of(folder: Path, *allowed: str, host: str = "127.0.0.1") -> Starlette:
-    settings = settings_for(folder, serve={"allowed_hosts": list(allowed), "host": host})
-    snapshot = read_snapshot(settings, NOW_MS)
-    return build_app(
-        lambda: snapshot, Exposition(snapshot, settings), settings, clocks.now_ms, JournalActions(settings)
-    )
+def serving(folder: Path, *allowed: str, host: str = "127.0.0.1") -> Starlette:
+    return app_over(settings_for(folder, serve={"allowed_hosts": list(allowed), "host": host}))
 
 
 def status_of(app: Starlette, host: str, path: str = "/api/status") -> int:
-    async def ask() -> int:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://serve") as client:
-            return (await client.get(path, headers={"Host": host})).status_code
-
-    return asyncio.run(ask())
+    return ask(app, "GET", path, headers={"Host": host}).status_code
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_no_path_answers_a_name_of_others(path: str, tmp_path: Path) -> None:
-    app = app_of(tmp_path)
+    app = serving(tmp_path)
     assert status_of(app, EVIL, path) == 421
     assert status_of(app, "127.0.0.1:9464", path) == 200
 
@@ -51,7 +37,7 @@ def test_no_path_answers_a_name_of_others(path: str, tmp_path: Path) -> None:
     ["localhost", "LOCALHOST:9464", "127.0.0.1", "10.1.2.3:9464", "[::1]:9464", "[fe80::1]", socket.gethostname(), ""],
 )
 def test_operators_and_prometheus_need_no_setting(host: str, tmp_path: Path) -> None:
-    assert status_of(app_of(tmp_path), host) == 200
+    assert status_of(serving(tmp_path), host) == 200
 
 
 @pytest.mark.parametrize(
@@ -59,19 +45,19 @@ def test_operators_and_prometheus_need_no_setting(host: str, tmp_path: Path) -> 
     [EVIL, f"{EVIL}:9464", "127.0.0.1.attacker.example", "localhost.attacker.example", "1.2.3", "[attacker.example]:1"],
 )
 def test_what_only_looks_like_an_address_is_a_name(host: str, tmp_path: Path) -> None:
-    assert status_of(app_of(tmp_path), host) == 421
+    assert status_of(serving(tmp_path), host) == 421
 
 
 def test_names_of_the_settings(tmp_path: Path) -> None:
-    app = app_of(tmp_path, "Rebalancer", "*.example.org", host="serve.internal")
+    app = serving(tmp_path, "Rebalancer", "*.example.org", host="serve.internal")
     allowed = ("rebalancer:9464", "a.example.org", "a.b.EXAMPLE.org.", "serve.internal")
     assert [status_of(app, host) for host in allowed] == [200] * 4
     assert [status_of(app, host) for host in ("example.org", "badexample.org", "rebalancer2", EVIL)] == [421] * 4
-    assert status_of(app_of(tmp_path, "*"), EVIL) == 200
+    assert status_of(serving(tmp_path, "*"), EVIL) == 200
 
 
 def test_refused_names_are_logged_a_few_times(tmp_path: Path) -> None:
-    app = app_of(tmp_path)
+    app = serving(tmp_path)
     with structlog.testing.capture_logs() as logs:
         for number in range(NAMED_MAX + 5):
             for _ in range(2):

@@ -26,8 +26,7 @@ def membership(settings: Settings, group: str) -> GroupMembership:
     return row
 
 
-def test_members_are_those_of_the_newest_sample(settings: Settings) -> None:
-    synthetic = Synthetic(settings.storage.tables)
+def test_members_are_those_of_the_newest_sample(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.group_lag(START_MS, [("g", "gone", 0, 1, 2)], member_id="left-a-window-ago")
     start_ms = START_MS + WINDOW_MS
     synthetic.group_lag(start_ms, [("g", "t", 0, 1, 2), ("g", "t", 1, 1, 2)], member_id="a")
@@ -39,23 +38,20 @@ def test_members_are_those_of_the_newest_sample(settings: Settings) -> None:
     assert members == {"g": 2, "idle": 0, "dark": None}
 
 
-def test_a_group_that_never_rebalanced_has_none(settings: Settings) -> None:
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_group_that_never_rebalanced_has_none(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.group_lag(START_MS, [("calm", "t", 0, 1, 2)])
     assert membership(settings, "calm") == GroupMembership("calm", 1, 0, None)
     synthetic.group_event(START_MS, "other")
     assert membership(settings, "calm") == GroupMembership("calm", 1, 0, None)
 
 
-def test_groups_that_rebalance_most_stand_first(settings: Settings) -> None:
-    synthetic = Synthetic(settings.storage.tables)
+def test_groups_that_rebalance_most_stand_first(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.group_lag(START_MS, [(group, "t", 0, 1, 2) for group in ("a", "b", "c")])
     synthetic.group_event(START_MS, "c", rebalances=3)
     assert [row.group for row in read_snapshot(settings, NOW_MS).memberships] == ["c", "a", "b"]
 
 
-def test_what_goes_on_over_windows_is_one_in_length(settings: Settings) -> None:
-    synthetic = Synthetic(settings.storage.tables)
+def test_what_goes_on_over_windows_is_one_in_length(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.group_lag(START_MS + 9 * WINDOW_MS, [("g", "t", 0, 1, 2), ("h", "t", 0, 1, 2)])
     synthetic.group_event(START_MS, "g", rebalances=4)
     for index, state in enumerate(("PreparingRebalance", "CompletingRebalance", "Stable"), start=3):
@@ -66,8 +62,9 @@ def test_what_goes_on_over_windows_is_one_in_length(settings: Settings) -> None:
     assert membership(settings, "h") == GroupMembership("h", 1, 2, WINDOW_MS), "the samples in between are missing"
 
 
-def test_totals_survive_a_restart_and_expiry_and_begin_anew_with_the_week(settings: Settings) -> None:
-    synthetic = Synthetic(settings.storage.tables)
+def test_totals_survive_a_restart_and_expiry_and_begin_anew_with_the_week(
+    settings: Settings, synthetic: Synthetic
+) -> None:
     reader = SnapshotReader(settings)
     last_week, this_week = WEEK_MS - WINDOW_MS, WEEK_MS
     synthetic.group_lag(last_week, [("g", "t", 0, 1, 2)])
@@ -102,8 +99,7 @@ def _totals(settings: Settings, running: SnapshotReader) -> list[int]:
     return [snapshot.memberships[0].rebalances_total for snapshot in snapshots]
 
 
-def test_events_that_can_not_be_read_hide_no_lag(settings: Settings) -> None:
-    synthetic = Synthetic(settings.storage.tables)
+def test_events_that_can_not_be_read_hide_no_lag(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.group_lag(START_MS, [("g", "t", 0, 1, 2)])
     synthetic.group_event(START_MS, "g")
     reader = SnapshotReader(settings)
@@ -118,9 +114,10 @@ def test_events_that_can_not_be_read_hide_no_lag(settings: Settings) -> None:
     assert broken.groups.topics[0].lag_records == 8
 
 
-def test_a_group_is_abandoned_if_for_days_nobody_came_went_or_committed(settings: Settings) -> None:
+def test_a_group_is_abandoned_if_for_days_nobody_came_went_or_committed(
+    settings: Settings, synthetic: Synthetic
+) -> None:
     """Who committed lately has read, with members or without; a rebalance shows that members were there."""
-    synthetic = Synthetic(settings.storage.tables)
     for window in range(10):
         rows: list[tuple[str, str, int, int | None, int]] = [
             ("reads", "t", 0, 100 + window, 200), ("left", "t", 0, 1, 200), ("old", "t", 0, 1, 200),

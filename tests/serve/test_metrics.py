@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
@@ -41,9 +41,12 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 ROOT = Path(__file__).parents[2]
 
 
-def registry_now(settings: Settings) -> CollectorRegistry:
-    snapshot = read_snapshot(settings, NOW_MS)
-    return registry_of(lambda: snapshot, settings)
+def series_now(settings: Settings) -> Series:
+    return series_in(read_snapshot(settings, NOW_MS), settings)
+
+
+def series_in(snapshot: Snapshot, settings: Settings) -> Series:
+    return series_of(generate_latest(registry_of(lambda: snapshot, settings)).decode())
 
 
 def series_of(text: str) -> Series:
@@ -70,7 +73,7 @@ def of_skewed(skewed: Settings) -> Snapshot:
 
 
 def test_what_the_tables_say_is_what_is_exported(skewed: Settings, of_skewed: Snapshot) -> None:
-    series = series_of(generate_latest(registry_of(lambda: of_skewed, skewed)).decode())
+    series = series_in(of_skewed, skewed)
     assert value(series, "broker_in_bytes_per_second", broker="1") == pytest.approx(4.2e6 * 1.4)
     assert value(series, "broker_replication_in_bytes_per_second", broker="2") == 4.0e5
     assert value(series, "broker_in_capacity_bytes_per_second", broker="1") == 1.0e7
@@ -115,7 +118,7 @@ def test_what_a_restart_would_do_is_exported_as_long_as_control_has_seen_it_late
     seen = BrokerRestart(1, NOW_MS - SHOWN_MAX_MS, is_safe=False, partitions=effects)
     old = BrokerRestart(2, NOW_MS - SHOWN_MAX_MS - 1, is_safe=True, partitions=effects)
     snapshot = replace(EMPTY, kafka_cluster="test", restarts=(seen, old))
-    series = series_of(generate_latest(registry_of(lambda: snapshot, settings_for(Path("none")))).decode())
+    series = series_in(snapshot, settings_for(Path("none")))
     assert value(series, "broker_restart_safe", broker="1") == 0
     assert {
         effect: value(series, "broker_restart_partitions", broker="1", effect=effect) for effect in effects
@@ -132,49 +135,45 @@ def test_what_a_restart_would_do_is_exported_as_long_as_control_has_seen_it_late
     ],
 )
 def test_what_was_left_out_of_groups_is_added_up_over_the_brokers_that_are_known(
-    tables_in_memory: str, column: str, name: str
+    settings: Settings, synthetic: Synthetic, column: str, name: str
 ) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, {1: 1.0}, **{column: None})
-    assert value(series_of(generate_latest(registry_now(settings)).decode()), name) is None
+    assert value(series_now(settings), name) is None
     synthetic.broker_load(NOW_MS - WINDOW_MS, {1: 1.0, 2: 1.0}, **{column: 4})
     synthetic.broker_load(NOW_MS - WINDOW_MS, {3: 1.0}, **{column: None})
-    assert value(series_of(generate_latest(registry_now(settings)).decode()), name) == 8
+    assert value(series_now(settings), name) == 8
 
 
 def test_what_remote_storage_holds_is_added_up_by_leader_and_absent_where_it_holds_nothing(
-    tables_in_memory: str,
+    settings: Settings,
 ) -> None:
-    settings = settings_for(tables_in_memory)
     synthetic, start_ms = Synthetic(settings.storage.tables), NOW_MS - WINDOW_MS
     synthetic.broker_load(start_ms, {1: 1.0, 2: 1.0})
     tiered = [(1, "t", 0, "leader", 1.0), (1, "t", 1, "leader", 1.0)]
     synthetic.partition_load(start_ms, tiered, remote_records=10, remote_size_bytes=4_000)
     synthetic.partition_load(start_ms, [(1, "u", 0, "leader", 1.0), (2, "u", 1, "leader", 1.0)])
-    series = series_of(generate_latest(registry_now(settings)).decode())
+    series = series_now(settings)
     assert value(series, "broker_remote_log_bytes", broker="1") == 8_000
     assert value(series, "broker_remote_log_bytes", broker="2") is None
 
 
-def test_requests_that_brokers_refuse_are_shown_by_broker_and_absent_where_unknown(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
+def test_requests_that_brokers_refuse_are_shown_by_broker_and_absent_where_unknown(settings: Settings) -> None:
     synthetic, start_ms = Synthetic(settings.storage.tables), NOW_MS - WINDOW_MS
     synthetic.broker_load(start_ms, {1: 1.0}, requests_refused=3)
     synthetic.broker_load(start_ms, {2: 1.0}, requests_refused=0)
     synthetic.broker_load(start_ms, {3: 1.0}, requests_refused=None)
-    series = series_of(generate_latest(registry_now(settings)).decode())
+    series = series_now(settings)
     shown = [value(series, "broker_requests_refused", broker=name) for name in ("1", "2", "3")]
     assert shown == [3, 0, None]
 
 
-def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(
+    settings: Settings, synthetic: Synthetic
+) -> None:
     synthetic.decision(NOW_MS - 60_000, "plan", "broker_failed", plan_id="a" * 64)
     synthetic.decision(NOW_MS - 30_000, "hold", "maintenance_window")
     synthetic.decision(NOW_MS - 20_000, "hold", "balanced")
-    series = series_of(generate_latest(registry_now(settings)).decode())
+    series = series_now(settings)
     assert value(series, "rebalance_triggers_total", trigger="broker_failed") == 1
     assert value(series, "rebalance_triggers_total", trigger="bytes_in") == 0
     assert value(series, "rebalance_suppressed_total", reason="maintenance_window") == 1
@@ -231,7 +230,7 @@ def test_without_tables_the_exporter_says_so_and_nothing_else(tmp_path: Path, mo
     settings = settings_for(tmp_path)
     if mounted:
         Path(settings.storage.tables).mkdir()
-    series = series_of(generate_latest(registry_now(settings)).decode())
+    series = series_now(settings)
     ours = {name.removeprefix("rebalancer_") for name, _ in series if name.startswith("rebalancer_")}
     assert ours == SETTINGS | ITSELF
     assert {value(series, "snapshot_part_up", part=part) for part in PARTS} == {float(mounted)}
@@ -240,7 +239,7 @@ def test_without_tables_the_exporter_says_so_and_nothing_else(tmp_path: Path, mo
 def test_before_control_makes_its_tables_it_has_done_nothing(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     Synthetic(settings.storage.tables).batch_row(NOW_MS)
-    series = series_of(generate_latest(registry_now(settings)).decode())
+    series = series_now(settings)
     for name in ("rebalance_evaluations_total", "rebalance_failures_total", "rebalance_in_progress"):
         assert value(series, name) == 0, name
     assert value(series, "rebalance_triggers_total", trigger="bytes_in") == 0
@@ -249,7 +248,7 @@ def test_before_control_makes_its_tables_it_has_done_nothing(tmp_path: Path) -> 
 def test_a_part_that_was_never_read_counts_nothing(skewed_folder: Path) -> None:
     settings = settings_for(skewed_folder)
     ruin(settings, "execution")
-    series = series_of(generate_latest(registry_now(settings)).decode())
+    series = series_now(settings)
     assert value(series, "snapshot_part_up", part="control") == 0
     rebalances = {name for name, _ in series if name.startswith(("rebalancer_rebalance_", "rebalancer_skew_breach"))}
     assert rebalances == {"rebalancer_rebalance_mode_info"}
@@ -264,20 +263,18 @@ def ruin(settings: Settings, table: str) -> None:
 
 def test_a_broken_part_is_0_and_its_figures_stay(skewed: Settings, of_skewed: Snapshot) -> None:
     snapshot = replace(of_skewed, failures={"load": "table broker_load can't be read"})
-    series = series_of(generate_latest(registry_of(lambda: snapshot, skewed)).decode())
+    series = series_in(snapshot, skewed)
     assert value(series, "snapshot_part_up", part="load") == 0
     assert value(series, "snapshot_part_up", part="control") == 1
     assert value(series, "broker_in_bytes_per_second", broker="2") == 2.5e6
 
 
-def test_a_broker_that_is_gone_leaves_no_series(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_broker_that_is_gone_leaves_no_series(settings: Settings, synthetic: Synthetic) -> None:
     start_ms = NOW_MS - 100 * WINDOW_MS
     synthetic.broker_load(start_ms, {1: 10.0, 9: 10.0})
-    assert value(series_of(generate_latest(registry_now(settings)).decode()), "broker_info", broker="9", rack="r0") == 1
+    assert value(series_now(settings), "broker_info", broker="9", rack="r0") == 1
     synthetic.broker_load(start_ms + 90 * WINDOW_MS, {1: 10.0})
-    series = series_of(generate_latest(registry_now(settings)).decode())
+    series = series_now(settings)
     assert not [labels for name, labels in series if ("broker", "9") in labels]
 
 
@@ -372,10 +369,8 @@ def test_whoever_names_forms_without_end_makes_no_more_work(
         assert "rebalancer_snapshot_timestamp_seconds" in answer.text
 
 
-def test_what_alerts_on_groups_rest_on_is_kept_before_details_of_any(tables_in_memory: str) -> None:
+def test_what_alerts_on_groups_rest_on_is_kept_before_details_of_any(settings: Settings, synthetic: Synthetic) -> None:
     """1,000 groups on three topics each, at the default limit, beside a cluster of 50 brokers."""
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, dict.fromkeys(range(50), 1.0))
     snapshot = replace(read_snapshot(settings, NOW_MS), **crowd(1_000, 3))
     kept, dropped = bounded_of(snapshot, settings)
@@ -409,7 +404,7 @@ def test_the_cap_cuts_the_least_important_and_counts_it(tables_in_memory: str) -
     settings = settings_for(tables_in_memory, serve={"series_max": 300})
     rows = [(f"group-{index}", "t", 0, 0, 1_000 - index) for index in range(200)]
     Synthetic(settings.storage.tables).group_lag(NOW_MS - 2 * WINDOW_MS, rows, log_start_offset=1)
-    series = series_of(generate_latest(registry_now(settings)).decode())
+    series = series_now(settings)
     kept = {dict(labels)["consumergroup"] for name, labels in series if name == "rebalancer_consumergroup_lag_records"}
     assert kept == {f"group-{index}" for index in range(len(kept))}, "those with most lag"
     assert value(series, "export_dropped_series", family="rebalancer_consumergroup_lag_records") == 200 - len(kept)
@@ -420,9 +415,8 @@ def test_the_cap_cuts_the_least_important_and_counts_it(tables_in_memory: str) -
     assert value(series, "window_seconds") == 60
 
 
-def test_of_too_many_groups_the_worst_are_exported_with_all_that_alerts_rest_on(tables_in_memory: str) -> None:
+def test_of_too_many_groups_the_worst_are_exported_with_all_that_alerts_rest_on(settings: Settings) -> None:
     """10,000 groups at the default limit; the one that stands still has no more lag than the others."""
-    settings = settings_for(tables_in_memory)
     parts = crowd(10_000, 1)
     worst_first = tuple(sorted(parts["groups"].groups, key=lambda row: row.status != "stop"))
     parts["groups"] = replace(parts["groups"], groups=worst_first)

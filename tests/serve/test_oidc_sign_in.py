@@ -1,7 +1,6 @@
 """People who sign in by the organisation's issuer: who gets in, and what each attack gets."""
 
 import base64
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -17,7 +16,7 @@ from streaming.serve.access import sessions
 from streaming.serve.access.issuer import ASKED_AGAIN_MS
 from streaming.serve.access.signing import OF_ADDRESS_MAX
 from streaming.settings import ServeSettings
-from tests.issuer import CLIENT, SECRET, LocalIssuer, local_issuer, make_key
+from tests.issuer import CLIENT, SECRET, LocalIssuer, make_key
 from tests.serve.asking import BASE_URL, ask
 from tests.serve.believing import ACT, NOW_S, Believing
 from tests.serve.served import refusal
@@ -26,12 +25,6 @@ from tests.waiting import DEADLINE_S
 START, CALLBACK, SIGN_OUT, SESSION = "/oidc/sign-in", "/oidc/callback", "/oidc/sign-out", "/api/v1/session"
 HTTPS = BASE_URL.replace("http://", "https://")
 SESSION_MS = ServeSettings().session_ms
-
-
-@pytest.fixture
-def issuer() -> Iterator[LocalIssuer]:
-    with local_issuer(NOW_S) as state:
-        yield state
 
 
 @pytest.fixture

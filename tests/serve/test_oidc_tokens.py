@@ -4,7 +4,6 @@ import asyncio
 import base64
 import hmac
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from streaming.serve.access.issuer import ASKED_AGAIN_MS, KEYS_FRESH_MS, KEYS_KE
 from streaming.serve.access.sign_in import TokenRefused
 from streaming.settings import ServeSettings
 from tests.http_environment import UNUSABLE
-from tests.issuer import AUDIENCE, LocalIssuer, local_issuer, make_key
+from tests.issuer import AUDIENCE, LocalIssuer, make_key
 from tests.kafka.secured import make_certificates
 from tests.serve.asking import ask
 from tests.serve.believing import NOW_S, ROLES, Believing
@@ -29,12 +28,6 @@ from tests.serve.synthetic import NOW_MS
 from tests.tokens import make_key as token_key
 from tests.tokens import token_server
 from tests.waiting import DEADLINE_S
-
-
-@pytest.fixture
-def issuer() -> Iterator[LocalIssuer]:
-    with local_issuer(NOW_S) as state:
-        yield state
 
 
 @pytest.fixture
@@ -315,11 +308,15 @@ def test_many_who_come_at_once_ask_the_issuer_once(issuer: LocalIssuer) -> None:
 
 
 def test_so_many_keys_are_kept_and_no_more(issuer: LocalIssuer) -> None:
-    public = [{**make_key("x").as_dict(private=False), "kid": f"{number}"} for number in range(KEYS_MAX + 1)]
+    key = make_key("x")
+    public = [{**key.as_dict(private=False), "kid": f"{number}"} for number in range(KEYS_MAX + 1)]
     issuer.bodies["/keys"] = json.dumps({"keys": public}).encode()
     tokens = IssuerTokens(issuer.url)
     asyncio.run(tokens.fetch_keys_for(issuer.token(), lambda: NOW_MS))
-    assert len(tokens._keys) == KEYS_MAX
+    last, beyond = (issuer.token(key=key, header={"kid": f"{number}"}) for number in (KEYS_MAX - 1, KEYS_MAX))
+    assert tokens.verified(last, AUDIENCE, now_ms=NOW_MS)["sub"] == "s-1"
+    with pytest.raises(TokenRefused):
+        tokens.verified(beyond, AUDIENCE, now_ms=NOW_MS)
 
 
 def test_many_wrong_tokens_are_slowed_and_a_right_one_still_holds(believing: Believing, issuer: LocalIssuer) -> None:
@@ -351,7 +348,6 @@ def tokens(issuer: LocalIssuer) -> IssuerTokens:
 def test_no_text_is_a_token_by_chance_nor_an_error_of_ours(tokens: IssuerTokens, parts: Any) -> None:
     first = [base64.urlsafe_b64encode(parts[0].encode()).decode().rstrip("="), *parts[1:]] if len(parts) == 3 else parts
     text = ".".join(first)
-    assert not tokens._lacks_key(text, NOW_MS, is_old_too=True)
     with pytest.raises(TokenRefused):
         tokens.verified(text, AUDIENCE, now_ms=NOW_MS)
 

@@ -3,7 +3,6 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -12,12 +11,10 @@ from starlette.applications import Starlette
 from streaming.runtime.accounts import Role
 from streaming.serve.api import audit
 from streaming.serve.api.audit import ActOutcome
-from streaming.serve.snapshot import read_snapshot
 from streaming.tables import ensure_table
 from tests.racing import at_once
-from tests.serve.asking import Acted, app_of, ask
+from tests.serve.asking import Acted, ask
 from tests.serve.served import Served, refusal, state
-from tests.serve.synthetic import NOW_MS
 
 WAIT_S = 120
 PATH = "/api/v1/brokers/3/undrain"
@@ -37,10 +34,6 @@ class Counted(Acted):
         return super().undrain(broker, by, now_ms=now_ms)
 
 
-def another_serve(served: Served, actions: Any, *, now_ms: int = NOW_MS) -> Starlette:
-    return app_of(read_snapshot(served.settings, NOW_MS), served.settings, now_ms=now_ms, actions=actions)
-
-
 def undrain(served: Served, app: Starlette, path: str = PATH) -> httpx.Response:
     headers = {"Authorization": f"Bearer {served.tokens[Role.OPERATOR]}", "Idempotency-Key": "undrain-3"}
     return ask(app, "POST", path, headers=headers)
@@ -52,7 +45,7 @@ def test_of_two_serves_that_get_a_key_at_the_same_moment_one_acts(
     served, counted = Served(tmp_path, str(tmp_path / "tables")), Counted()
     ensure_table(served.settings.storage.tables, "audit")
     counted.go_on.set()
-    apps = [another_serve(served, counted) for _ in range(2)]
+    apps = [served.application(counted) for _ in range(2)]
     answers = at_once(monkeypatch, *(lambda app=app: undrain(served, app) for app in apps))
     assert counted.acts == 1
     first = next(
@@ -65,7 +58,7 @@ def test_of_two_serves_that_get_a_key_at_the_same_moment_one_acts(
 
 def test_while_an_act_is_done_the_other_serve_refuses_and_has_its_answer_afterwards(served: Served) -> None:
     counted = Counted()
-    one, other = (another_serve(served, counted) for _ in range(2))
+    one, other = (served.application(counted) for _ in range(2))
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(undrain, served, one)
         try:
@@ -91,17 +84,18 @@ class Killed(Acted):
 
 def test_the_key_of_a_serve_that_was_killed_acts_again_once_that_is_sure(served: Served) -> None:
     with pytest.raises(KeyboardInterrupt):
-        undrain(served, another_serve(served, Killed()))
-    assert state(undrain(served, another_serve(served, Acted()))) == IN_PROGRESS
-    later_ms = NOW_MS + audit.BEGUN_LIVES_MS
-    assert state(undrain(served, another_serve(served, Acted(), now_ms=later_ms))) == (200, "undrained")
-    assert state(undrain(served, another_serve(served, Killed(), now_ms=later_ms + 1))) == (200, "undrained")
+        undrain(served, served.application(Killed()))
+    assert state(undrain(served, served.application(Acted()))) == IN_PROGRESS
+    served.clock_ms += audit.BEGUN_LIVES_MS
+    assert state(undrain(served, served.application(Acted()))) == (200, "undrained")
+    served.clock_ms += 1
+    assert state(undrain(served, served.application(Killed()))) == (200, "undrained")
 
 
 def test_a_key_acts_again_after_a_day(served: Served) -> None:
     counted = Counted()
     counted.go_on.set()
-    for days in range(3):
-        now_ms = NOW_MS + days * (audit.KEY_LIVES_MS + 1)
-        assert state(undrain(served, another_serve(served, counted, now_ms=now_ms))) == (200, "undrained")
+    for _ in range(3):
+        assert state(undrain(served, served.application(counted))) == (200, "undrained")
+        served.clock_ms += audit.KEY_LIVES_MS + 1
     assert counted.acts == 3

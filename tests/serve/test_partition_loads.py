@@ -13,6 +13,12 @@ from streaming.views.broker_load import LoadPart, LoadReader, read_leaders, read
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Over Delta."""
+    return settings_for(tmp_path)
+
+
 class CountingReader(TableReader):
     """Counts how often loads of partitions are read."""
 
@@ -47,9 +53,7 @@ def window(synthetic: Synthetic, number: int, rate: float, *, is_final: bool) ->
     synthetic.partition_load(start_ms, rows, is_final=is_final)
 
 
-def test_rows_of_other_windows_cost_no_reading_of_the_closed_one(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
-    synthetic = Synthetic(settings.storage.tables)
+def test_rows_of_other_windows_cost_no_reading_of_the_closed_one(settings: Settings, synthetic: Synthetic) -> None:
     window(synthetic, 0, 1e6, is_final=True)
     kept = Kept(settings)
     assert kept.look()[1] == 1
@@ -61,9 +65,7 @@ def test_rows_of_other_windows_cost_no_reading_of_the_closed_one(tmp_path: Path)
     assert kept.look()[1] == 0
 
 
-def test_a_window_that_is_closed_next_is_read(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_window_that_is_closed_next_is_read(settings: Settings, synthetic: Synthetic) -> None:
     kept = Kept(settings)
     assert kept.look() == (LoadPart(), 0)
     for number in range(2):
@@ -73,9 +75,7 @@ def test_a_window_that_is_closed_next_is_read(tmp_path: Path) -> None:
         assert load.leader_rates == {"t": (1e6 * (1 + number), 5e5 * (1 + number))}
 
 
-def test_rows_that_come_late_are_seen(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
-    synthetic = Synthetic(settings.storage.tables)
+def test_rows_that_come_late_are_seen(settings: Settings, synthetic: Synthetic) -> None:
     window(synthetic, 0, 1e6, is_final=True)
     kept = Kept(settings)
     kept.look()
@@ -86,9 +86,7 @@ def test_rows_that_come_late_are_seen(tmp_path: Path) -> None:
     assert kept.look()[1] == 0
 
 
-def test_a_table_that_comes_after_the_window_is_seen(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_table_that_comes_after_the_window_is_seen(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.broker_load(NOW_MS, {1: 1e6})
     kept = Kept(settings)
     assert kept.look()[0].leader_rates == {}
@@ -97,10 +95,10 @@ def test_a_table_that_comes_after_the_window_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [PARTITION_MAX, PARTITION_MAX + 1, 200_000_000, 2**31 - 1])
-def test_a_partition_number_that_no_topic_has_costs_nothing(tmp_path: Path, number: int) -> None:
+def test_a_partition_number_that_no_topic_has_costs_nothing(
+    settings: Settings, synthetic: Synthetic, number: int
+) -> None:
     """In tables of an earlier release it may stand."""
-    settings = settings_for(tmp_path)
-    synthetic = Synthetic(settings.storage.tables)
     window(synthetic, 0, 1e6, is_final=True)
     synthetic.partition_load(NOW_MS, [(1, "odd", number, "leader", 1.0), (1, "t", number, "leader", 1.0)])
     load = read_load(TableReader(settings.storage.tables), settings)
@@ -108,19 +106,15 @@ def test_a_partition_number_that_no_topic_has_costs_nothing(tmp_path: Path, numb
     assert sum(map(len, load.leader_rates.values())) == 2
 
 
-def test_partitions_between_others_that_no_row_shows_are_unknown(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
-    synthetic = Synthetic(settings.storage.tables)
+def test_partitions_between_others_that_no_row_shows_are_unknown(settings: Settings, synthetic: Synthetic) -> None:
     window(synthetic, 0, 1e6, is_final=True)
     synthetic.partition_load(NOW_MS, [(1, "few", 900, "leader", 7.0)])
     load = read_load(TableReader(settings.storage.tables), settings)
     assert load.leader_rates["few"] == (*[None] * 900, 7.0)
 
 
-def test_a_partition_that_moves_within_a_window_is_its_newest_leaders(tmp_path: Path) -> None:
+def test_a_partition_that_moves_within_a_window_is_its_newest_leaders(settings: Settings, synthetic: Synthetic) -> None:
     """The replica of before is gone, so both brokers lead it by their newest samples."""
-    settings = settings_for(tmp_path)
-    synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(NOW_MS, {1: 1e6, 2: 1e6})
     synthetic.partition_load(NOW_MS, [(2, "t", 0, "leader", 2e6), (1, "t", 1, "leader", 5e5)])
     earlier = {"last_event_time_ms": NOW_MS + 20_000, "remote_size_bytes": 9}

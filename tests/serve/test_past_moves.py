@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
 
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from streaming.views import movements
-from tests.serve.asking import app_of, get
+from tests.serve.asking import app_over, get
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for
 from tests.serve.test_api import items, paged, problem
 
@@ -35,25 +34,15 @@ def carried_out(synthetic: Synthetic, number: int, *, until: str | None = "done"
         synthetic.event(at_ms + 3_000, 2, until, **own, movements_done=3, movements_total=3)
 
 
-@pytest.fixture
-def settings(root: str) -> Settings:
-    return settings_for(root)
-
-
-def app(settings: Settings) -> Starlette:
-    return app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS)
-
-
 def shown(rows: list[dict[str, Any]]) -> list[str]:
     return [f"{row['execution_id']} {row['topic']}-{row['partition']}" for row in rows]
 
 
-def test_the_newest_comes_first_and_says_when_why_and_what_came_of_it(settings: Settings) -> None:
-    synthetic = Synthetic(settings.storage.tables)
+def test_the_newest_comes_first_and_says_when_why_and_what_came_of_it(settings: Settings, synthetic: Synthetic) -> None:
     carried_out(synthetic, 1, decision=True)
     carried_out(synthetic, 2, until="aborted")
     carried_out(synthetic, 3, until=None)
-    rows = items(get(app(settings), "/api/v1/movements", topic="orders", partition=0))
+    rows = items(get(app_over(settings), "/api/v1/movements", topic="orders", partition=0))
     assert shown(rows) == ["e-3 orders-0", "e-2 orders-0", "e-1 orders-0"]
     assert [row["phase"] for row in rows] == ["waiting", "aborted", "done"]
     at_ms = NOW_MS - 99 * HOUR_MS
@@ -69,12 +58,11 @@ def test_the_newest_comes_first_and_says_when_why_and_what_came_of_it(settings: 
     assert (rows[0]["started_ms"], rows[0]["ended_ms"]) == (None, None)
 
 
-def test_by_broker_topic_and_time(settings: Settings) -> None:
-    synthetic = Synthetic(settings.storage.tables)
+def test_by_broker_topic_and_time(settings: Settings, synthetic: Synthetic) -> None:
     for number in (1, 2):
         carried_out(synthetic, number)
     synthetic.movements(NOW_MS, MOVED, plan_id(7))  # planned, and never carried out
-    served = app(settings)
+    served = app_over(settings)
     of_two = ["e-2 orders-0", "e-2 orders-1", "e-2 payments-0"]
     assert shown(items(get(served, "/api/v1/movements"))) == [*of_two, *(row.replace("e-2", "e-1") for row in of_two)]
     assert shown(items(get(served, "/api/v1/movements", broker=3))) == [
@@ -91,13 +79,12 @@ def test_by_broker_topic_and_time(settings: Settings) -> None:
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 100])
 @pytest.mark.parametrize("query", [{}, {"broker": 3}, {"topic": "payments"}, {"topic": "none"}])
 def test_pages_joined_are_the_list(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, limit: int, query: dict[str, Any]
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, limit: int, query: dict[str, Any], synthetic: Synthetic
 ) -> None:
-    synthetic = Synthetic(settings.storage.tables)
     with synthetic.together():
         for number in range(7):
             carried_out(synthetic, number)
-    served = app(settings)
+    served = app_over(settings)
     whole = items(get(served, "/api/v1/movements", **query))
     assert (
         len(whole) == 7 * {"{}": 3, "{'broker': 3}": 2, "{'topic': 'payments'}": 1, "{'topic': 'none'}": 0}[str(query)]
@@ -108,11 +95,12 @@ def test_pages_joined_are_the_list(
     assert paged(served, "/api/v1/movements", **query, limit=limit) == whole
 
 
-def test_a_plan_made_again_after_its_rows_expired_has_its_movements_once(settings: Settings) -> None:
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_plan_made_again_after_its_rows_expired_has_its_movements_once(
+    settings: Settings, synthetic: Synthetic
+) -> None:
     carried_out(synthetic, 1)
     synthetic.movements(NOW_MS, MOVED, plan_id(1))
-    assert len(items(get(app(settings), "/api/v1/movements"))) == 3
+    assert len(items(get(app_over(settings), "/api/v1/movements"))) == 3
 
 
 @pytest.mark.parametrize(
@@ -130,14 +118,14 @@ def test_a_plan_made_again_after_its_rows_expired_has_its_movements_once(setting
     ],
 )
 def test_what_is_refused(settings: Settings, query: dict[str, Any], expected: str) -> None:
-    assert problem(get(app(settings), "/api/v1/movements", **query)) == expected
+    assert problem(get(app_over(settings), "/api/v1/movements", **query)) == expected
 
 
 @pytest.mark.long
 def test_hottest_partitions_of_a_broker_and_of_a_topic(skewed_folder: Path) -> None:
     own = settings_for(skewed_folder)
     synthetic = Synthetic(own.storage.tables, _commits=1_000)
-    served = app(own)
+    served = app_over(own)
     window_ms = read_snapshot(own, NOW_MS).load.window_start_ms
     assert window_ms is not None
     by_rate = items(get(served, "/api/v1/partitions", broker=1, order="bytes_in"))
@@ -151,7 +139,7 @@ def test_hottest_partitions_of_a_broker_and_of_a_topic(skewed_folder: Path) -> N
     assert led == {(row["topic"], row["partition"]) for row in by_rate}
     # While a leader moves, two brokers report it: the later one leads, so the former has it no longer.
     synthetic.partition_load(window_ms, [(3, "topic-A", 0, "leader", 1.0)], last_event_time_ms=window_ms + 59_000)
-    now = app(own)
+    now = app_over(own)
     assert (items(get(now, "/api/v1/partitions", broker=1, order="bytes_in", limit=1)))[0]["partition"] == 1
     synthetic.partition_load(window_ms, [(2, "topic-C", 0, "leader", 7.0)], size_bytes=5, bytes_out_per_sec=None)
     largest = items(get(now, "/api/v1/partitions", order="size"))
@@ -162,7 +150,7 @@ def test_hottest_partitions_of_a_broker_and_of_a_topic(skewed_folder: Path) -> N
 
 
 def test_groups_that_read_a_topic(skewed_folder: Path) -> None:
-    served = app(settings_for(skewed_folder))
+    served = app_over(settings_for(skewed_folder))
     (group,) = items(get(served, "/api/v1/groups", topic="topic-A"))
     assert (group["group"], [row["topic"] for row in group["topics"]]) == ("billing", ["topic-A"])
     assert items(get(served, "/api/v1/groups", topic="none")) == []

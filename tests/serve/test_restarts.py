@@ -13,10 +13,8 @@ from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.runtime.accounts import Role
 from streaming.serve.api.problems import ApiProblem
 from streaming.serve.api.read_sources import AGE_MAX_MS, KNOWN_MAX, RestartChecks
-from streaming.serve.snapshot import read_snapshot
-from tests.serve.asking import Acted, app_of, ask
+from tests.serve.asking import Acted, ask
 from tests.serve.served import Served
-from tests.serve.synthetic import NOW_MS
 
 LIVE = LiveCluster("c", {1: None, 2: None}, {("t", 0): LivePartition((1,), 1, (1,))})
 
@@ -37,7 +35,7 @@ class Looked(Acted):
 
 def test_a_viewer_reads_a_check_and_nobody_else_does(tmp_path: Path, tables_in_memory: str) -> None:
     served, acts = Served(tmp_path, tables_in_memory), Looked()
-    served.app = app_of(read_snapshot(served.settings, NOW_MS), served.settings, now_ms=NOW_MS, actions=acts)
+    served.app = served.application(acts)
     path = "/api/v1/brokers/1/restart-check"
     assert served.get(path, role=None).status_code == 401
     assert acts.looked == [], "who may not ask costs no look"
@@ -70,11 +68,7 @@ def test_the_open_roll_is_shown_with_what_it_keeps_to(tmp_path: Path, tables_in_
 
 
 def test_without_a_way_to_sign_in_nobody_can_ask(tmp_path: Path, tables_in_memory: str) -> None:
-    settings = Served(tmp_path, tables_in_memory).settings.model_copy(deep=True)
-    serve = settings.serve.model_copy(update={"tokens_file": None})
-    app = app_of(
-        read_snapshot(settings, NOW_MS), settings.model_copy(update={"serve": serve}), now_ms=NOW_MS, actions=Looked()
-    )
+    app = Served(tmp_path, tables_in_memory, tokens_file=None).application(Looked())
     assert ask(app, "GET", "/api/v1/brokers/1/restart-check").status_code == 403
 
 

@@ -1,16 +1,14 @@
 """What the planner saw: the loads of the window of a decision, beside what the decision has kept of them."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streaming.serve.api.pages import BODY_BYTES_MAX
-from streaming.serve.snapshot import Snapshot, read_snapshot
 from streaming.tables import utc
 from streaming.views.decisions import BROKERS_MAX, EARLIER_MAX
-from tests.serve.asking import app_of, get
+from tests.serve.asking import app_over, get
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 from tests.serve.test_stored_json import WRONG
 
@@ -45,7 +43,7 @@ def decide(synthetic: Synthetic, text: str = json.dumps(SKEW), **columns: Any) -
 def ask(synthetic: Synthetic, decision_id: str) -> Any:
     settings = settings_for(synthetic.root)
     answer = get(
-        app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS),
+        app_over(settings),
         "/api/v1/decisions/seen",
         decision_id=decision_id,
     )
@@ -92,21 +90,9 @@ def test_a_decision_has_the_needs_that_it_looked_at(synthetic: Synthetic) -> Non
 
 def listed(synthetic: Synthetic) -> list[dict[str, Any]]:
     settings = settings_for(synthetic.root)
-    answer = get(app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS), "/api/v1/decisions")
+    answer = get(app_over(settings), "/api/v1/decisions")
     items: list[dict[str, Any]] = answer.json()["items"]
     return items
-
-
-def test_of_delta_tables_it_is_the_same(skewed_tables: str, skewed_snapshot: Snapshot) -> None:
-    settings = settings_for(Path(skewed_tables).parent)
-    app = app_of(skewed_snapshot, settings, now_ms=NOW_MS)
-    seen = get(app, "/api/v1/decisions/seen", decision_id=f"test-{NOW_MS - 70_000}").json()
-    loads = [(row["broker"], row["load"]["bytes_in"]) for row in seen["brokers"]]
-    assert loads == [(1, pytest.approx(4.2e6 * 1.35 + 4e5)), (3, 3.5e6), (2, 2.9e6)]
-    assert seen["brokers"][0]["relative_load"]["bytes_in"] == seen["skew"]["bytes_in"]["max_over_mean"]
-    assert seen["window_end_ms"] == NOW_MS - 2 * WINDOW_MS
-    assert seen["plan"]["plan_id"] == "a" * 64
-    assert [row["reason"] for row in seen["earlier"]] == ["balanced"]
 
 
 def test_rows_that_have_expired_leave_what_the_decision_has_kept(root: str) -> None:
@@ -139,7 +125,7 @@ def test_a_decision_before_any_window_saw_no_broker(root: str) -> None:
 def test_an_unknown_decision_and_that_of_another_cluster_are_not_there(synthetic: Synthetic) -> None:
     other = decide(Synthetic(synthetic.root, cluster="other", _commits=100))
     settings = settings_for(synthetic.root)
-    app = app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS)
+    app = app_over(settings)
     for decision_id in (other, "test-7", "it's"):
         answer = get(app, "/api/v1/decisions/seen", decision_id=decision_id)
         assert (answer.status_code, answer.json()["detail"].partition(":")[0].endswith(" is unknown")) == (404, True)

@@ -154,6 +154,9 @@ def test_a_plan_waits_until_it_expires_or_an_execution_begins(skewed_snapshot: S
     assert waiting(plan, None) == "p"
     assert waiting(plan, {"plan_id": "before", "started_ms": NOW_MS - 20}) == "p"
     assert waiting(plan, {"plan_id": "p", "started_ms": NOW_MS - 5}) is None
+    not_begun = {"execution_id": "e", "started_ms": None, "under_way": False}
+    assert waiting(plan, {"plan_id": "before", "event": "refused", **not_begun}) == "p"
+    assert waiting(plan, {"plan_id": "p", "needs_approval": True, **not_begun}) == "p", "it needs another approval"
     assert waiting(plan | {"expires_ms": NOW_MS}, None) is None
     assert waiting(plan | {"movement_count": 0}, None) is None
 
@@ -262,22 +265,6 @@ def test_one_process_serves_all_clusters_whose_log_lines_name_them(tmp_path: Pat
     lines = [json.loads(line) for line in log_file.read_text().splitlines()]
     named = {line["event"]: line.get("kafka_cluster") for line in lines}
     assert named["snapshot_part_failed"] == named["snapshot_part_recovered"] == "west"
-
-
-def test_a_new_plan_after_an_execution_that_was_refused_before_it_started(skewed_snapshot: Snapshot) -> None:
-    plan = {"plan_id": "new", "movement_count": 1, "created_ms": NOW_MS - 10, "expires_ms": NOW_MS + 10}
-    refused = {"plan_id": "old", "execution_id": "e", "event": "refused", "started_ms": None, "under_way": False}
-    control = replace(skewed_snapshot.control, plan=plan, execution=refused)
-    (row,) = overview([replace(skewed_snapshot, control=control)], now_ms=NOW_MS, old_after_ms=OLD_MS)
-    assert row["waiting_plan_id"] == "new"
-
-
-def test_a_plan_that_needs_another_approval_still_waits(skewed_snapshot: Snapshot) -> None:
-    plan = {"plan_id": "new", "movement_count": 1, "created_ms": NOW_MS - 10, "expires_ms": NOW_MS + 10}
-    endorsed = {"plan_id": "new", "execution_id": "e", "needs_approval": True, "started_ms": None, "under_way": False}
-    control = replace(skewed_snapshot.control, plan=plan, execution=endorsed)
-    (row,) = overview([replace(skewed_snapshot, control=control)], now_ms=NOW_MS, old_after_ms=OLD_MS)
-    assert row["waiting_plan_id"] == "new"
 
 
 def test_the_end_of_serve_waits_for_the_slowest_cluster_and_not_for_one_after_the_other(

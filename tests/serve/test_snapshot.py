@@ -10,9 +10,11 @@ from structlog.testing import capture_logs
 
 from assignor_core.skew import skew_of
 from streaming import tables
+from streaming.commands.status import read_status
 from streaming.control.upkeep import expire
 from streaming.serve.samples import samples
-from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot
+from streaming.serve.snapshot import PARTS, Snapshot, SnapshotReader, read_snapshot
+from streaming.settings import Settings
 from streaming.views import group_store
 from streaming.views.control import ControlPart
 from streaming.views.group_ranking import GroupPart
@@ -22,14 +24,14 @@ from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, sk
 START_MS = NOW_MS - 10 * WINDOW_MS
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path
+def exported(snapshot: Snapshot, settings: Settings) -> dict[str, float]:
+    """Metrics without labels by their names."""
+    return {row.name: row.value for row in samples(snapshot, settings, ("0", "0", "0")) if not row.labels}
 
 
-def test_without_tables_everything_is_empty_and_no_total_is_known(folder: Path) -> None:
-    (folder / "tables").mkdir()
-    snapshot = read_snapshot(settings_for(folder), NOW_MS)
+def test_without_tables_everything_is_empty_and_no_total_is_known(tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    snapshot = read_snapshot(settings_for(tmp_path), NOW_MS)
     assert snapshot.load.window_end_ms is None
     assert snapshot.completeness is None
     assert snapshot.brokers_expected is None
@@ -38,15 +40,8 @@ def test_without_tables_everything_is_empty_and_no_total_is_known(folder: Path) 
     assert snapshot.control == ControlPart(), "a volume may be yet to be mounted there"
 
 
-def test_of_tables_that_control_has_yet_to_make_nothing_was_counted(folder: Path) -> None:
-    settings = settings_for(folder)
-    Synthetic(settings.storage.tables).broker_load(START_MS, {1: 10.0})
-    control = read_snapshot(settings, NOW_MS).control
-    assert (control.decisions, control.failures, control.planning_seconds) == ({}, 0, ())
-
-
-def test_a_folder_that_is_not_there_is_told_of_every_part_in_one_line(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_a_folder_that_is_not_there_is_told_of_every_part_in_one_line(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
     reader = SnapshotReader(settings)
     with capture_logs() as logged:
         away = reader.read(NOW_MS)
@@ -91,9 +86,7 @@ def test_rows_that_can_t_be_shown_hide_no_other_part(
     assert mended.groups == read_snapshot(settings, NOW_MS).groups != GroupPart()
 
 
-def test_figures_are_those_of_the_newest_closed_window(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_figures_are_those_of_the_newest_closed_window(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.broker_load(START_MS, {1: 10.0, 2: 10.0})
     synthetic.broker_load(START_MS + WINDOW_MS, {1: 30.0, 2: 10.0})
     synthetic.broker_load(START_MS + 2 * WINDOW_MS, {1: 99.0, 2: 0.0}, is_final=False)
@@ -104,18 +97,14 @@ def test_figures_are_those_of_the_newest_closed_window(tables_in_memory: str) ->
     assert [row.max_over_mean for row in load.history] == [1.0, 1.5]
 
 
-def test_a_window_is_closed_by_later_events_before_its_rows_say_so(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_window_is_closed_by_later_events_before_its_rows_say_so(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.broker_load(START_MS, {1: 10.0}, is_final=False)
     assert read_snapshot(settings, NOW_MS).load.window_end_ms is None
     synthetic.broker_load(START_MS + WINDOW_MS, {1: 10.0}, is_final=False)
     assert read_snapshot(settings, NOW_MS).load.window_end_ms == START_MS + WINDOW_MS
 
 
-def test_a_silent_broker_is_shown_without_figures(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_silent_broker_is_shown_without_figures(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.broker_load(START_MS, {1: 10.0, 2: 10.0, 3: 10.0})
     synthetic.broker_load(START_MS + WINDOW_MS, {1: 10.0, 2: None})
     snapshot = read_snapshot(settings, NOW_MS)
@@ -126,9 +115,7 @@ def test_a_silent_broker_is_shown_without_figures(tables_in_memory: str) -> None
     assert set(snapshot.load.skew["bytes_in"].deviation) == {1}
 
 
-def test_brokers_whose_free_disk_space_is_unknown_are_counted(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_brokers_whose_free_disk_space_is_unknown_are_counted(settings: Settings, synthetic: Synthetic) -> None:
     assert read_snapshot(settings, NOW_MS).load.brokers_log_dirs_unknown is None
     synthetic.broker_load(START_MS, {1: 10.0, 2: 10.0, 3: 10.0})
     assert read_snapshot(settings, NOW_MS).load.brokers_log_dirs_unknown == 0
@@ -136,25 +123,19 @@ def test_brokers_whose_free_disk_space_is_unknown_are_counted(tables_in_memory: 
     synthetic.broker_load(START_MS + WINDOW_MS, {2: None}, log_dir_used_bytes=None, log_dir_usable_bytes=None)
     snapshot = read_snapshot(settings, NOW_MS)
     assert snapshot.load.brokers_log_dirs_unknown == 1, "broker 3 has no sample: it may be gone"
-    exported = {
-        sample.name: sample.value for sample in samples(snapshot, settings, ("0", "0", "0")) if not sample.labels
-    }
-    assert exported["brokers_log_dirs_unknown"] == 1
+    assert exported(snapshot, settings)["brokers_log_dirs_unknown"] == 1
 
 
-def test_a_stretched_interval_between_samples_is_shown_beside_the_one_that_is_set(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_stretched_interval_between_samples_is_shown_beside_the_one_that_is_set(
+    settings: Settings, synthetic: Synthetic
+) -> None:
     assert read_snapshot(settings, NOW_MS).load.sample_interval_ms is None
     synthetic.broker_load(START_MS, {1: 10.0}, covered_ms=60_000, sample_count=6)
     synthetic.broker_load(START_MS, {2: 10.0}, covered_ms=48_000, sample_count=2)
     synthetic.broker_load(START_MS, {3: None}, covered_ms=0, sample_count=6)
     snapshot = read_snapshot(settings, NOW_MS)
-    exported = {
-        sample.name: sample.value for sample in samples(snapshot, settings, ("0", "0", "0")) if not sample.labels
-    }
-    assert exported["sample_interval_seconds"] == 24.0
-    assert exported["sample_interval_set_seconds"] == 10.0
+    assert exported(snapshot, settings)["sample_interval_seconds"] == 24.0
+    assert exported(snapshot, settings)["sample_interval_set_seconds"] == 10.0
 
 
 @pytest.mark.parametrize(
@@ -163,37 +144,16 @@ def test_a_stretched_interval_between_samples_is_shown_beside_the_one_that_is_se
     ids=["one", "one, the first began before", "two", "one, stretched", "two, stretched", "unknown"],
 )
 def test_brokers_that_two_collectors_report_are_counted(
-    tables_in_memory: str, covered_ms: int, samples_taken: int, twice: int
+    settings: Settings, synthetic: Synthetic, covered_ms: int, samples_taken: int, twice: int
 ) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(START_MS, {1: 10.0}, covered_ms=60_000, sample_count=6)
     synthetic.broker_load(START_MS, {2: 10.0}, covered_ms=covered_ms, sample_count=samples_taken)
     snapshot = read_snapshot(settings, NOW_MS)
     assert snapshot.load.brokers_reported_twice == (2,) * twice
-    exported = {
-        sample.name: sample.value for sample in samples(snapshot, settings, ("0", "0", "0")) if not sample.labels
-    }
-    assert exported["brokers_reported_twice"] == twice
+    assert exported(snapshot, settings)["brokers_reported_twice"] == twice
 
 
-def test_old_data_stays_visible_however_old_it_is(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    Synthetic(settings.storage.tables).broker_load(START_MS, {1: 10.0})
-    year_later = NOW_MS + 365 * 86_400_000
-    assert read_snapshot(settings, year_later).load.window_end_ms == START_MS + WINDOW_MS
-
-
-def test_capacities_count_where_every_broker_has_one(tables_in_memory: str) -> None:
-    capacities = {"1": {"bytes_in_per_sec": 20.0}, "2": {"bytes_in_per_sec": 10.0}}
-    settings = settings_for(tables_in_memory, planner={"capacities": capacities})
-    Synthetic(settings.storage.tables).broker_load(START_MS, {1: 20.0, 2: 10.0})
-    assert read_snapshot(settings, NOW_MS).load.skew["bytes_in"].max_over_mean == 1.0
-
-
-def test_lag_is_summed_by_topic_worst_first_and_unknown_is_none(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_lag_is_summed_by_topic_worst_first_and_unknown_is_none(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.group_lag(START_MS, [("g", "t", 0, 10, 100)])
     synthetic.group_lag(
         START_MS + WINDOW_MS, [("g", "t", 0, 90, 100), ("g", "t", 1, 60, 100), ("h", "t", 0, None, 100)]
@@ -203,10 +163,8 @@ def test_lag_is_summed_by_topic_worst_first_and_unknown_is_none(tables_in_memory
     assert (unknown.group, unknown.lag_records, unknown.retention_ratio) == ("h", None, None)
 
 
-def test_of_retained_records_only_where_some_were_deleted(tables_in_memory: str) -> None:
+def test_of_retained_records_only_where_some_were_deleted(settings: Settings, synthetic: Synthetic) -> None:
     """A group that has read nothing of a young topic has all of it to read, and loses none of it."""
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
     synthetic.group_lag(START_MS, [("young", "t", 0, 0, 100)], log_start_offset=0)
     synthetic.group_lag(START_MS, [("old", "u", 0, 60, 100), ("old", "u", 1, 90, 100)], log_start_offset=50)
     synthetic.group_lag(START_MS, [("unknown", "v", 0, 60, 100)], log_start_offset=None)
@@ -214,10 +172,10 @@ def test_of_retained_records_only_where_some_were_deleted(tables_in_memory: str)
     assert ratios == {"young": None, "old": pytest.approx(40 / 50), "unknown": None}
 
 
-def test_when_retention_has_removed_all_that_was_unread_nothing_more_can_be_lost(tables_in_memory: str) -> None:
+def test_when_retention_has_removed_all_that_was_unread_nothing_more_can_be_lost(
+    settings: Settings, synthetic: Synthetic
+) -> None:
     """The loss is in the past, and the verdict reports it once; an alert on the ratio ends."""
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
     rows = [("lost", "t", 0, 60, 100), ("in time", "t", 0, 100, 100), ("unknown", "t", 0, None, 100)]
     synthetic.group_lag(START_MS, rows, log_start_offset=100)
     synthetic.group_lag(START_MS, [("unused", "u", 0, 0, 0)], log_start_offset=0)
@@ -225,18 +183,19 @@ def test_when_retention_has_removed_all_that_was_unread_nothing_more_can_be_lost
     assert ratios == {"lost": 0.0, "in time": 0.0, "unknown": None, "unused": None}
 
 
-def test_a_streams_application_that_deletes_what_it_has_read_loses_none_of_the_rest(tables_in_memory: str) -> None:
+def test_a_streams_application_that_deletes_what_it_has_read_loses_none_of_the_rest(
+    settings: Settings, synthetic: Synthetic
+) -> None:
     """Of its own repartition topics; other topics, and those of other applications, are retained as they are."""
-    settings = settings_for(tables_in_memory)
     names = [("app", "app-counts-repartition"), ("app", "orders"), ("other", "app-counts-repartition")]
     rows = [(group, topic, 0, 60, 100) for group, topic in names]
-    Synthetic(settings.storage.tables).group_lag(START_MS, rows, log_start_offset=60)
+    synthetic.group_lag(START_MS, rows, log_start_offset=60)
     ratios = {(row.group, row.topic): row.retention_ratio for row in read_snapshot(settings, NOW_MS).groups.topics}
     assert ratios == {names[0]: None, names[1]: 1.0, names[2]: 1.0}
 
 
-def test_totals_are_counted_once_and_survive_a_restart(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_totals_are_counted_once_and_survive_a_restart(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
     synthetic = Synthetic(settings.storage.tables)
     reader = SnapshotReader(settings)
     synthetic.decision(NOW_MS)
@@ -256,9 +215,8 @@ def test_totals_are_counted_once_and_survive_a_restart(folder: Path) -> None:
         assert snapshot.control.planning_seconds == (0.42,)
 
 
-def test_totals_begin_anew_before_rows_expire_and_never_fall_otherwise(tables_in_memory: str) -> None:
+def test_totals_begin_anew_before_rows_expire_and_never_fall_otherwise(settings: Settings) -> None:
     """A counter that falls to anything but 0 adds all of the rest once more: Prometheus takes it for one begun anew."""
-    settings = settings_for(tables_in_memory)
     synthetic, control, day_ms = Synthetic(settings.storage.tables), settings.control, 86_400_000
     running = SnapshotReader(settings)
     first_ms = NOW_MS - NOW_MS % (control.execution_retention_ms // 2)
@@ -287,9 +245,7 @@ def test_totals_begin_anew_before_rows_expire_and_never_fall_otherwise(tables_in
     assert [decisions for (decisions, _, _, _), _ in expected] == [1, 2, 3, 1, 2]
 
 
-def test_an_execution_is_under_way_until_it_is_done(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_an_execution_is_under_way_until_it_is_done(settings: Settings, synthetic: Synthetic) -> None:
     reader = SnapshotReader(settings)
     synthetic.event(NOW_MS, 0, "approved")
     first = reader.read(NOW_MS).control.execution
@@ -311,9 +267,9 @@ def test_an_execution_is_under_way_until_it_is_done(tables_in_memory: str) -> No
     assert reader.read(NOW_MS).control.failures == 1
 
 
-def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_out(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_out(
+    settings: Settings, synthetic: Synthetic
+) -> None:
     synthetic.event(NOW_MS - 90_000, 0, "approved", execution_id="e-0")
     synthetic.event(NOW_MS - 90_000, 1, "started", execution_id="e-0")
     synthetic.event(NOW_MS - 80_000, 2, "done", execution_id="e-0")
@@ -324,6 +280,8 @@ def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_ou
     shown = read_snapshot(settings, NOW_MS).control
     assert shown.execution is not None
     assert (shown.execution["execution_id"], shown.execution["under_way"]) == ("e-1", True)
+    of_status = read_status(settings, now_ms=NOW_MS + 60_000)["execution"]
+    assert of_status["execution_id"] == "e-1", "as on the page"
     assert [row["execution_id"] for row in shown.events] == ["e-1", "e-1"]
     synthetic.event(NOW_MS + 3_000, 2, "done")
     newest = read_snapshot(settings, NOW_MS).control.execution
@@ -357,8 +315,8 @@ def test_a_part_that_breaks_keeps_its_figures_and_is_named(skewed_folder: Path) 
     assert broken.load == whole.load
 
 
-def test_tables_that_are_made_anew_are_read_anew(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_tables_that_are_made_anew_are_read_anew(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
     reader = SnapshotReader(settings)
     Synthetic(settings.storage.tables).broker_load(START_MS, {1: 10.0})
     assert len(reader.read(NOW_MS).load.brokers) == 1
@@ -371,14 +329,14 @@ def test_tables_that_are_made_anew_are_read_anew(folder: Path) -> None:
     assert len(snapshot.load.brokers) == 2
 
 
-def test_another_cluster_in_the_same_tables_is_not_ours(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_another_cluster_in_the_same_tables_is_not_ours(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
     Synthetic(settings.storage.tables, cluster="other").broker_load(START_MS, {1: 10.0})
     assert read_snapshot(settings, NOW_MS).load.brokers == ()
 
 
-def test_a_cluster_whose_windows_are_behind_those_of_another_is_shown_all_the_same(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_a_cluster_whose_windows_are_behind_those_of_another_is_shown_all_the_same(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(START_MS, {1: 10.0})
     synthetic.group_lag(START_MS, [("g", "t", 0, 60, 100)])
@@ -411,8 +369,8 @@ def test_the_snapshot_becomes_json_types_only(skewed_folder: Path) -> None:
     assert shown["load"]["skew"]["bytes_in"]["deviation"].keys() == {"1", "2", "3"}
 
 
-def test_all_tables_are_told_by_version_files_and_bytes(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_all_tables_are_told_by_version_files_and_bytes(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
     Synthetic(settings.storage.tables).broker_load(START_MS, {1: 10.0})
     tables.create_table(settings.storage.tables, "plan")
     by_name = {state.name: state for state in read_snapshot(settings, NOW_MS).tables}
@@ -422,9 +380,7 @@ def test_all_tables_are_told_by_version_files_and_bytes(folder: Path) -> None:
     assert (by_name["plan"].files, by_name["plan"].size_bytes) == (0, 0)
 
 
-def test_a_broker_shows_how_far_its_partitions_disagree_with_it(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_broker_shows_how_far_its_partitions_disagree_with_it(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.broker_load(START_MS, {1: 1e6, 2: 3e6, 3: None})
     led = [(1, "t", 0, "leader", 1e6), (2, "t", 1, "leader", 1e6), (1, "t", 1, "follower", 9e6)]
     synthetic.partition_load(START_MS, led)

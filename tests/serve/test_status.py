@@ -25,26 +25,6 @@ from streaming.views.broker_load import read_load
 from streaming.views.intents import Intent
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
-
-def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_out(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
-
-    def shown() -> str:
-        execution_id: str = read_status(settings, now_ms=NOW_MS + 60_000)["execution"]["execution_id"]
-        return execution_id
-
-    synthetic.event(NOW_MS, 0, "approved")
-    assert shown() == "e-1", "nothing else is there"
-    synthetic.event(NOW_MS + 1_000, 1, "started")
-    synthetic.event(NOW_MS + 2_000, 0, "approved", execution_id="e-2")
-    assert shown() == "e-1"
-    synthetic.event(NOW_MS + 3_000, 2, "done")
-    assert shown() == "e-2"
-    synthetic.event(NOW_MS + 4_000, 1, "refused", execution_id="e-2")
-    assert shown() == "e-2"
-
-
 PLAN = "5ec398fbaf13" + "0" * 52
 TOLD = "plan 5ec398fbaf13: 6 movements, 123.0 MB, bytes in max/mean 1.45 -> 1.02, expires in 41 min: rebalancer apply "
 
@@ -70,8 +50,7 @@ def test_the_plan_that_waits_is_shown_with_the_command_that_carries_it_out(
     assert status["decision"]["plan_id"] is None, "what the newest evaluation has made"
 
 
-def test_what_people_want_of_brokers_is_shown_with_what_is_left_to_do(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
+def test_what_people_want_of_brokers_is_shown_with_what_is_left_to_do(settings: Settings) -> None:
     root, window_ms = settings.storage.tables, settings.pipeline.window_ms
     synthetic = Synthetic(root)
 
@@ -100,9 +79,7 @@ def test_what_people_want_of_brokers_is_shown_with_what_is_left_to_do(tables_in_
     assert shown()[0][0] == "broker 1 is drained and holds no replica"
 
 
-def test_with_why_each_need_is_shown_with_the_gate_that_held_it(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_with_why_each_need_is_shown_with_the_gate_that_held_it(settings: Settings, synthetic: Synthetic) -> None:
 
     def shown(*, why: bool) -> str:
         target = StringIO()
@@ -124,12 +101,11 @@ def test_with_why_each_need_is_shown_with_the_gate_that_held_it(tables_in_memory
     assert "trace" not in read_status(settings, now_ms=NOW_MS)["decision"]
 
 
-def test_the_price_of_the_plan_that_waits_is_shown_beside_it(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
+def test_the_price_of_the_plan_that_waits_is_shown_beside_it(settings: Settings, synthetic: Synthetic) -> None:
     cheaper = [{"gain_share": 0.81, "movements": 2, "bytes_to_move": 24_600_000.0}]
     waves = [{"duration_ms": 60_000.0}, {"duration_ms": 90_000.0}]
     content = {"least_bytes": 98_400_000.0, "waves": waves, "cheaper": cheaper}
-    Synthetic(settings.storage.tables).plan(NOW_MS - 60_000, plan_json=json.dumps(content))
+    synthetic.plan(NOW_MS - 60_000, plan_json=json.dumps(content))
     shown = read_status(settings, now_ms=NOW_MS)["plan"]
     assert (shown["least_bytes"], shown["duration_ms"], shown["cheaper"]) == (98_400_000.0, 150_000.0, cheaper)
     line = (
@@ -170,9 +146,7 @@ def test_a_pause_after_executions_that_were_given_up_is_shown(tables_in_memory: 
     assert read_status(settings, now_ms=NOW_MS + 900_000)["pause"] is None
 
 
-def test_what_came_of_plans_is_shown_beside_what_they_promised(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_what_came_of_plans_is_shown_beside_what_they_promised(settings: Settings, synthetic: Synthetic) -> None:
     waves = json.dumps({"waves": [{"duration_ms": 30_000}, {"duration_ms": 10_000}]})
     for number in range(3):
         of: dict[str, Any] = {"execution_id": f"e-{number}", "plan_id": f"{number}" * 64}
@@ -198,9 +172,7 @@ def test_what_came_of_plans_is_shown_beside_what_they_promised(tables_in_memory:
         assert line in page.getvalue()
 
 
-def test_a_plan_waits_until_it_expires_or_an_execution_takes_it(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_plan_waits_until_it_expires_or_an_execution_takes_it(settings: Settings, synthetic: Synthetic) -> None:
 
     def waiting(after_ms: int) -> str | None:
         plan = read_status(settings, now_ms=NOW_MS + after_ms)["plan"]
@@ -225,24 +197,20 @@ def test_a_plan_waits_until_it_expires_or_an_execution_takes_it(tables_in_memory
 START_MS = NOW_MS - NOW_MS % WINDOW_MS - 3 * WINDOW_MS
 
 
-def test_the_newest_window_is_shown_however_old_it_is_as_on_the_page(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    Synthetic(settings.storage.tables).broker_load(START_MS, {1: 3.0, 2: 1.0})
+def test_the_newest_window_is_shown_however_old_it_is_as_on_the_page(settings: Settings, synthetic: Synthetic) -> None:
+    synthetic.broker_load(START_MS, {1: 3.0, 2: 1.0})
     shown = read_status(settings, now_ms=START_MS + 6 * 3_600_000)
     assert shown["window_end_ms"] == read_snapshot(settings, NOW_MS).load.window_end_ms == START_MS + WINDOW_MS
     assert (shown["window_age_s"], shown["bytes_in_max_over_mean"]) == (6 * 3_600 - 60, 1.5)
 
 
-def test_a_window_whose_rates_are_unknown_is_one(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    Synthetic(settings.storage.tables).broker_load(START_MS, {1: None, 2: None})
+def test_a_window_whose_rates_are_unknown_is_one(settings: Settings, synthetic: Synthetic) -> None:
+    synthetic.broker_load(START_MS, {1: None, 2: None})
     assert text(settings).splitlines()[1] == "bytes in max/mean unknown, window ended 2 min ago"
 
 
-def test_what_control_did_last_has_its_age(tables_in_memory: str) -> None:
+def test_what_control_did_last_has_its_age(settings: Settings, synthetic: Synthetic) -> None:
     """A control that is silent for days would pass for one that has just judged this window."""
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(START_MS, {1: 3.0, 2: 1.0})
     synthetic.decision(NOW_MS - 3 * 86_400_000)
     synthetic.event(NOW_MS - 9_000_000, 0, "approved")
@@ -259,9 +227,9 @@ def test_max_over_mean_is_that_of_page_and_metrics_where_capacities_are_set(tabl
     assert shown == read_snapshot(settings, NOW_MS).load.skew["bytes_in"].max_over_mean == 1.0
 
 
-def test_a_broker_without_a_sample_in_the_newest_window_is_shown_without_figures(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_a_broker_without_a_sample_in_the_newest_window_is_shown_without_figures(
+    settings: Settings, synthetic: Synthetic
+) -> None:
     synthetic.broker_load(START_MS, {1: 3.0, 2: 1.0})
     synthetic.broker_load(START_MS + WINDOW_MS, {1: 3.0})
     assert len(read_snapshot(settings, NOW_MS).load.brokers) == 2
@@ -271,9 +239,7 @@ def test_a_broker_without_a_sample_in_the_newest_window_is_shown_without_figures
     }
 
 
-def test_how_many_members_a_group_has_is_unknown_where_its_state_is(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_how_many_members_a_group_has_is_unknown_where_its_state_is(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.group_lag(START_MS, [("g", "t", 0, 1, 2)], group_state="Unknown", member_id=None)
     assert [row.members for row in read_snapshot(settings, NOW_MS).memberships] == [None]
     assert [row["members"] for row in read_groups_status(settings)] == [None]
@@ -286,10 +252,8 @@ def test_everything_as_data_for_programs(skewed_folder: Path) -> None:
     assert shown == (Path(__file__).parent / "status.json").read_text().removesuffix("\n")
 
 
-def test_what_nobody_knows_of_bytes_out_is_named_with_how_to_know_it(tables_in_memory: str) -> None:
+def test_what_nobody_knows_of_bytes_out_is_named_with_how_to_know_it(settings: Settings, synthetic: Synthetic) -> None:
     """Broker 3 has counters; what is read of some partitions of the others nobody commits."""
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
     start_ms = NOW_MS - 2 * WINDOW_MS
     nothing_known = "bytes out of brokers 1, 2: unknown; to know it, set collect.jmx_endpoints or "
     synthetic.broker_load(start_ms, {1: 10.0, 2: 10.0}, bytes_out_per_sec=None)
@@ -313,10 +277,10 @@ def test_what_nobody_knows_of_bytes_out_is_named_with_how_to_know_it(tables_in_m
 UNREAD = [*[(1, "b")] * 3, *[(2, "a")] * 2, (2, "c"), (2, "d"), (2, "e"), (2, "f")]
 
 
-def test_bounds_of_bytes_out_that_nobody_knows_are_shown(tables_in_memory: str) -> None:
+def test_bounds_of_bytes_out_that_nobody_knows_are_shown(
+    tables_in_memory: str, settings: Settings, synthetic: Synthetic
+) -> None:
     """Consumers read at least what groups commit; of broker 2 nobody knows what is written to one partition."""
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
     start_ms = NOW_MS - 2 * WINDOW_MS
     unknown = {"bytes_out_per_sec": None, "replication_bytes_out_per_sec": None}
     synthetic.broker_load(start_ms, {1: 10e6, 2: 10e6, 3: 10e6}, **unknown)
@@ -348,11 +312,9 @@ def test_bounds_of_bytes_out_that_nobody_knows_are_shown(tables_in_memory: str) 
     assert {row.bytes_out_at_least_per_sec for row in known} == {None}
 
 
-def test_bytes_out_that_are_known_are_no_news(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
+def test_bytes_out_that_are_known_are_no_news(settings: Settings, synthetic: Synthetic) -> None:
     load = read_load(TableReader(settings.storage.tables), settings)
     assert bytes_out_finding(load) == (True, "no window of load has closed yet")
-    synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, {1: 10.0})
     synthetic.partition_load(NOW_MS - 2 * WINDOW_MS, [(1, "t", 0, "leader", 5.0)], bytes_out_per_sec=None)
     assert lines(settings) == []
@@ -360,9 +322,7 @@ def test_bytes_out_that_are_known_are_no_news(tables_in_memory: str) -> None:
     assert bytes_out_finding(load) == (True, "known of each broker with samples")
 
 
-def test_brokers_that_no_collector_reports_or_two_are_named(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_brokers_that_no_collector_reports_or_two_are_named(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, dict.fromkeys((1, 2, 3, 4), 10.0))
     assert lines(settings) == []
     synthetic.broker_load(NOW_MS - WINDOW_MS, {1: 10.0}, covered_ms=WINDOW_MS, sample_count=6)
@@ -426,9 +386,7 @@ def test_where_nothing_but_ascii_can_be_shown_bars_still_are(skewed_folder: Path
     assert b"#####" in shown.stdout
 
 
-def test_of_many_silent_brokers_the_first_are_named(tables_in_memory: str) -> None:
-    settings = settings_for(tables_in_memory)
-    synthetic = Synthetic(settings.storage.tables)
+def test_of_many_silent_brokers_the_first_are_named(settings: Settings, synthetic: Synthetic) -> None:
     synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, dict.fromkeys(range(1, 60), 10.0))
     synthetic.broker_load(NOW_MS - WINDOW_MS, {1: 10.0})
     (line,) = lines(settings)

@@ -9,7 +9,7 @@ import pytest
 from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import skew_of
 from streaming.serve.api.pages import BODY_BYTES_MAX, as_json
-from streaming.serve.snapshot import Snapshot, read_snapshot
+from streaming.serve.snapshot import Snapshot
 from streaming.serve.status import status_of
 from streaming.views.group_memberships import GroupMembership
 from streaming.views.group_ranking import GroupPart, GroupTopic, GroupVerdict
@@ -17,7 +17,7 @@ from streaming.views.json_values import to_json
 from streaming.views.log_dirs import LogDirState
 from streaming.views.partition_loads import HotPartition
 from streaming.views.restarts import EFFECTS, BrokerRestart
-from tests.serve.asking import app_of, get
+from tests.serve.asking import app_over, get
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for, skewed_cluster
 
 BROKERS, GROUPS, LOG_DIRS, HOT = 1_000, 10_000, 12_000, 1_000
@@ -109,6 +109,6 @@ def test_the_fullest_log_dirs_are_shown(large: Snapshot) -> None:
 def test_names_of_lag_exporters_in_metrics_leave_the_status_as_it_is(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, serve={"compatible_metrics": ["kminion"]})
     skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
-    answer = get(app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS), "/api/status")
+    answer = get(app_over(settings), "/api/status")
     assert answer.status_code == 200
     assert "offsets" not in answer.json()["groups"]

@@ -11,9 +11,9 @@ from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from streaming.views.plans import LINE_LENGTH_MAX
-from tests.serve.asking import app_of, get
+from tests.serve.asking import app_of, app_over, get
 from tests.serve.served import Served
-from tests.serve.synthetic import NOW_MS, Synthetic, settings_for
+from tests.serve.synthetic import NOW_MS, Synthetic
 
 WRONG = (
     "", "{", "null", "[]", "7", '"x"', "[" * 100_000, '{"waves": NaN}', '{"waves": [{"duration_ms": 1e999}]}',
@@ -23,11 +23,6 @@ WRONG = (
     '{"loads_before": {"bytes_in": {"x": 1}}}', '{"loads_before": {"bytes_in": {"1": "x"}}}', '{"loads_after": [1]}',
     '{"least_bytes": "x"}', '{"least_bytes": [1]}', '{"bytes_in": 5}', '{"phase": "x", "other": {}}',
 )  # fmt: skip
-
-
-@pytest.fixture
-def settings(root: str) -> Settings:
-    return settings_for(root)
 
 
 def write_all(settings: Settings, text: str) -> None:
@@ -59,9 +54,9 @@ def test_no_answer_fails_and_the_snapshot_is_read(settings: Settings, text: str)
 
 
 @pytest.mark.parametrize("text", WRONG[:9])
-def test_a_plan_that_is_none_says_so_and_does_not_wait(settings: Settings, text: str) -> None:
-    Synthetic(settings.storage.tables).plan(NOW_MS - 20_000, plan_json=text)
-    plan = get(app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS), f"/api/v1/plans/{'a' * 64}").json()
+def test_a_plan_that_is_none_says_so_and_does_not_wait(settings: Settings, text: str, synthetic: Synthetic) -> None:
+    synthetic.plan(NOW_MS - 20_000, plan_json=text)
+    plan = get(app_over(settings), f"/api/v1/plans/{'a' * 64}").json()
     assert (plan["is_readable"], plan["waits"], plan["brokers"], plan["movement_count"]) == (False, False, [], 6)
 
 
@@ -71,10 +66,10 @@ def test_a_plan_that_is_none_is_not_approved(served: Served) -> None:
     assert (answer.status_code, answer.json()["state"]) == (409, "unreadable")
 
 
-def test_lines_of_a_plan_are_short(settings: Settings) -> None:
+def test_lines_of_a_plan_are_short(settings: Settings, synthetic: Synthetic) -> None:
     written = json.dumps({"diagnosis": ["x" * 3_000_000], "problems": ["y"]})
-    Synthetic(settings.storage.tables).plan(NOW_MS - 20_000, plan_json=written)
-    plan = get(app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS), f"/api/v1/plans/{'a' * 64}").json()
+    synthetic.plan(NOW_MS - 20_000, plan_json=written)
+    plan = get(app_over(settings), f"/api/v1/plans/{'a' * 64}").json()
     assert (plan["is_readable"], [len(line) for line in plan["diagnosis"]]) == (True, [LINE_LENGTH_MAX])
 
 

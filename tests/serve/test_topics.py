@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from streaming.control.intents import note_intent
-from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from streaming.tables import utc
 from streaming.views.intents import Intent
-from tests.serve.asking import app_of, ask
+from tests.serve.asking import app_over, ask
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 START_MS = NOW_MS - NOW_MS % WINDOW_MS - 3 * WINDOW_MS
@@ -34,7 +33,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def read(settings: Settings, path: str, **query: Any) -> Any:
-    app = app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS)
+    app = app_over(settings)
     answer = ask(app, "GET", f"/api/v1/{path}", params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()["items"]
@@ -104,14 +103,14 @@ def test_a_partition_has_the_brokers_of_its_replicas_the_leader_first(settings: 
         assert {(row["topic"], row["partition"]): row["replicas"] for row in rows} == expected
 
 
-def test_a_broker_has_its_log_dirs_and_its_drain(settings: Settings) -> None:
+def test_a_broker_has_its_log_dirs_and_its_drain(settings: Settings, synthetic: Synthetic) -> None:
     for broker, intent in ((2, Intent.DRAIN), (3, Intent.DRAIN), (3, Intent.USE)):
         note_intent(settings.storage.tables, "test", broker, intent, "a person", now_ms=START_MS)
     log_dir = {
         "kafka_cluster": settings.kafka.cluster_name, "broker": 1, "path": "/data/1", "event_time": utc(START_MS),
         "state": "online", "total_bytes": 100, "usable_bytes": 25,
     }  # fmt: skip
-    Synthetic(settings.storage.tables).append("log_dir", [log_dir])
+    synthetic.append("log_dir", [log_dir])
     rows = {row["broker"]: row for row in read(settings, "brokers")}
     assert {broker: row["drained_ms"] for broker, row in rows.items()} == {1: None, 2: START_MS, 3: None}
     assert [(row["path"], row["used_share"]) for row in rows[1]["log_dirs"]] == [("/data/1", 0.75)]

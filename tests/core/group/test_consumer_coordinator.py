@@ -57,6 +57,18 @@ class Group:
         member.answered(answer)
         return answer.error
 
+    def leave(self, member: ConsumerMember) -> ConsumerGroupHeartbeatAnswer:
+        leaves = member.leaving()
+        assert leaves is not None
+        return self.send(leaves)
+
+    def two(self, *, static: bool = False) -> tuple[ConsumerMember, ConsumerMember]:
+        """Members a and b, of which b has joined and a does not know it yet."""
+        a, b = self.member("a", static=static), self.member("b", static=static)
+        self.follow(a)
+        self.follow(b)
+        return a, b
+
     def follow(self, member: ConsumerMember) -> None:
         """A heartbeat, and whatever its answer asks for, acknowledged."""
         self.beat(member)
@@ -102,9 +114,7 @@ def test_the_first_member_gets_everything_with_its_first_heartbeat() -> None:
 
 def test_who_joins_waits_until_the_other_has_acknowledged_what_it_gave_up() -> None:
     group = Group(t=4)
-    a, b = group.member("a"), group.member("b")
-    group.follow(a)
-    group.follow(b)
+    a, b = group.two()
     assert (numbers(b), b.member_epoch, group.known(b).state.value) == ([], 3, "UNRELEASED_PARTITIONS")
     group.beat(a)
     assert (a.member_epoch, group.known(a).state.value) == (2, "UNREVOKED_PARTITIONS"), "the old epoch until it gave up"
@@ -121,9 +131,7 @@ def test_who_joins_waits_until_the_other_has_acknowledged_what_it_gave_up() -> N
 
 def test_a_heartbeat_without_partitions_acknowledges_nothing() -> None:
     group = Group(t=2)
-    a, b = group.member("a"), group.member("b")
-    group.follow(a)
-    group.follow(b)
+    a, _ = group.two()
     group.beat(a)
     group.beat(a)
     assert group.known(a).state.value == "UNREVOKED_PARTITIONS"
@@ -132,13 +140,9 @@ def test_a_heartbeat_without_partitions_acknowledges_nothing() -> None:
 def test_a_member_that_leaves_frees_its_partitions_and_a_static_one_keeps_them() -> None:
     for static, owners in ((False, [0, 1]), (True, [0])):
         group = Group(t=2)
-        a, b = group.member("a", static=static), group.member("b", static=static)
-        group.follow(a)
-        group.follow(b)
+        a, b = group.two(static=static)
         group.settle(a, b)
-        leaves = b.leaving()
-        assert leaves is not None
-        assert group.send(leaves).member_epoch == (-2 if static else -1)
+        assert group.leave(b).member_epoch == (-2 if static else -1)
         group.follow(a)
         assert numbers(a) == owners
         assert group.coordinator.is_at_rest
@@ -146,14 +150,10 @@ def test_a_member_that_leaves_frees_its_partitions_and_a_static_one_keeps_them()
 
 def test_a_static_member_that_returns_takes_its_partitions_over_without_a_new_epoch() -> None:
     group = Group(t=2)
-    a, b = group.member("a", static=True), group.member("b", static=True)
-    group.follow(a)
-    group.follow(b)
+    a, b = group.two(static=True)
     group.settle(a, b)
     before, had = group.epochs(), b.owned
-    leaves = b.leaving()
-    assert leaves is not None
-    group.send(leaves)
+    group.leave(b)
     assert group.coordinator.state.value == "Reconciling", "as Kafka shows a group while a static member is away"
     returned = group.member("b", static=True, process=2)
     group.follow(returned)
@@ -178,9 +178,7 @@ def test_a_process_whose_instance_id_has_another_is_fenced() -> None:
     group = Group(t=2)
     old, new = group.member("a", static=True), group.member("a", static=True, process=2)
     group.follow(old)
-    leaves = old.leaving()
-    assert leaves is not None
-    group.send(leaves)
+    group.leave(old)
     group.follow(new)
     assert group.beat(old) is ErrorCode.FENCED_INSTANCE_ID
 
@@ -198,9 +196,7 @@ def test_epochs_that_do_not_fit_are_fenced() -> None:
 def test_the_epoch_before_is_accepted_from_a_member_that_has_no_more_than_it_is_counted_to_have() -> None:
     """The answer with the new epoch was lost."""
     group = Group(t=2)
-    a, b = group.member("a"), group.member("b")
-    group.follow(a)
-    group.follow(b)
+    a, b = group.two()
     group.settle(a, b)
     assert group.known(a).previous_member_epoch == 2
     repeated = ConsumerGroupHeartbeat("a#1", a.member_id, 2, topic_partitions=frozenset(a.owned))
@@ -236,9 +232,7 @@ def test_a_session_lasts_as_long_as_heartbeats_come() -> None:
 
 def test_who_does_not_revoke_within_the_rebalance_timeout_is_removed() -> None:
     group = Group(t=2)
-    a, b = group.member("a"), group.member("b")
-    group.follow(a)
-    group.follow(b)
+    a, b = group.two()
     group.now_ms = 5
     group.beat(a)
     (timer,) = group.result.timers
@@ -251,9 +245,7 @@ def test_who_does_not_revoke_within_the_rebalance_timeout_is_removed() -> None:
 
 def test_a_rebalance_timer_is_void_once_the_member_has_revoked() -> None:
     group = Group(t=2)
-    a, b = group.member("a"), group.member("b")
-    group.follow(a)
-    group.follow(b)
+    a, _ = group.two()
     group.beat(a)
     (timer,) = group.result.timers
     group.finish(a)
@@ -322,9 +314,7 @@ def test_what_a_static_member_had_to_revoke_is_free_once_it_has_left() -> None:
     group.follow(b)
     group.beat(a)
     (timer,) = group.result.timers
-    leaves = a.leaving()
-    assert leaves is not None
-    group.send(leaves)
+    group.leave(a)
     group.follow(b)
     assert (numbers(b), group.coordinator.is_at_rest) == ([1], True)
     assert not group.coordinator.timer_elapsed(timer).removals, "it has its session to come back"
@@ -334,9 +324,7 @@ def test_others_wait_for_partitions_of_a_static_member_that_is_away() -> None:
     group = Group(t=4)
     a, b = group.member("a", static=True), group.member("b")
     group.follow(a)
-    leaves = a.leaving()
-    assert leaves is not None
-    group.send(leaves)
+    group.leave(a)
     for _ in range(HEARTBEATS_TO_REST_MAX):
         group.follow(b)
     assert (numbers(b), group.coordinator.is_at_rest) == ([], False)
@@ -349,9 +337,7 @@ def test_an_empty_group_has_nothing_to_assign_and_the_next_member_waits_for_no_i
     group = Group(ConsumerGroupConfig(10_000, 1_000, assignment_interval_ms=30_000), t=1)
     a = group.member("a")
     group.follow(a)
-    leaves = a.leaving()
-    assert leaves is not None
-    group.send(leaves)
+    group.leave(a)
     assert (group.coordinator.state.value, group.epochs(), group.coordinator.is_at_rest) == ("Empty", (3, 3), True)
     b = group.member("b")
     group.follow(b)

@@ -81,10 +81,6 @@ def test_a_shape_with_a_set_ends_even_within_it_and_a_second_plan_is_empty(seed:
     after = check_plan(state, policy, plan)
     assert plan.problems == ()
     assert set(members) >= {broker for row in after.partitions if row.topic in topics for broker in row.replicas}
-    print(
-        {k: (round(v["max_over_mean"], 4), round(plan.lower_bound[k], 4)) for k, v in plan.skew_after.items()},
-        plan.diagnosis,
-    )
     assert propose(after, policy).movements == ()
 
 

@@ -344,22 +344,6 @@ def test_other_kinds_end_near_their_bound(kind: Kind) -> None:
     assert plan.feasible
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("kind", "seed"), [(REFERENCE["30 brokers"], 11), (FURTHER["hot partition"], 22), (FURTHER["tight racks"], 5)]
-)
-def test_a_second_plan_on_the_result_is_nearly_empty(kind: Kind, seed: int) -> None:
-    _, _, after = planned_kind(kind, seed)
-    again, _ = planned(after)
-    assert len(again.movements) <= 2
-
-
-def test_shuffled_input_gives_the_same_plan() -> None:
-    state = generate(Kind(12, 400), 3)
-    shuffled = replace(state, brokers=state.brokers[::-1], partitions=state.partitions[::-1])
-    assert propose(shuffled).plan_id == propose(state).plan_id
-
-
 def test_renumbered_brokers_give_a_plan_of_equal_quality() -> None:
     state = generate(Kind(12, 1_200), 3)
     renamed = {broker.broker_id: 100 - 7 * broker.broker_id for broker in state.brokers}
