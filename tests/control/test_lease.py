@@ -222,7 +222,7 @@ def nobody_may_enter(folder: Path) -> Iterator[None]:
 
 def test_it_is_renewed_again_once_its_folder_can_be_reached_again(tmp_path: Path) -> None:
     parent = tmp_path / "parent"
-    first = Lease(str(parent / "tables"), "main", 500)
+    first = Lease(str(parent / "tables"), "main", 2_000)
 
     def acts() -> bool:
         try:
