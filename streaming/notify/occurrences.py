@@ -11,6 +11,7 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.wording import bytes_text, counted
 from streaming.contract import PLAN
+from streaming.settings import DAY_MS
 from streaming.settings.notify import NotificationKind
 from streaming.tables import TableReader, equal, of_cluster, to_ms
 from streaming.views.executions import read_executions
@@ -186,7 +187,7 @@ def _stopped(group: str, topic: GroupTopic, newest: Occurrence | None, now_ms: i
         return None  # another process was first
     partitions = sum(topic.statuses.get(status, 0) for status in STOPPED)
     return Occurrence(
-        _next_id(group, newest),
+        _next_id(group, newest, now_ms),
         "group_stopped",
         group,
         now_ms,
@@ -205,10 +206,14 @@ def _recovered(group: str, newest: Occurrence | None, now_ms: int) -> Occurrence
         f"For {LASTS_MS // 60_000} min group {group} has had no topic on which it commits nothing while more than "
         f"{LAG_MIN_RECORDS:,} records wait"
     )
-    return Occurrence(_next_id(group, newest), "group_recovered", group, now_ms, title, detail, {"group": group})
+    occurrence_id = _next_id(group, newest, now_ms)
+    return Occurrence(occurrence_id, "group_recovered", group, now_ms, title, detail, {"group": group})
 
 
-def _next_id(group: str, newest: Occurrence | None) -> str:
-    """Returns a numbered id, so that only one of two processes that see an occurrence sends it."""
-    number = 0 if newest is None else int(newest.occurrence_id.rpartition(":")[2])
+def _next_id(group: str, newest: Occurrence | None, now_ms: int) -> str:
+    """Returns a numbered id, so that only one of two processes that see an occurrence sends it.
+
+    Rows expire, but an id that was used stays used. So where there is no row the numbers begin with the day.
+    """
+    number = now_ms - now_ms % DAY_MS if newest is None else int(newest.occurrence_id.rpartition(":")[2])
     return f"group:{group}:{number + 1}"
