@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -432,6 +432,22 @@ def test_a_group_that_stops_again_after_its_rows_have_expired_is_named_again(rec
         assert receiver.titles() == told * (month + 1)
         clock.now_ms += 31 * 24 * HOUR_MS
         tables.delete(root, "notification", tables.of_cluster("test"))
+
+
+def test_groups_are_named_as_the_alert_has_it(receiver: Receiver, root: str) -> None:
+    """A commit beyond the log end counts, with nothing that waits; a group that nobody uses any more does not."""
+    clock = Clock()
+    topics = [
+        replace(topic("beyond", stopped=1, lag=0), beyond_end_records=70),
+        topic("abandoned", stopped=2, lag=9_000),
+    ]
+    settings = settings_of(root, ops={"url": receiver.url})
+    notifier = Notifier(settings, lambda: topics, clock, lambda: {"abandoned"})
+    for _ in range(12):
+        clock.now_ms += 60_000
+        notifier.send_due()
+    assert receiver.titles() == ["Consumer group beyond has stopped"]
+    assert "a commit is 70 records beyond the log end" in json.loads(receiver.requests[0][1])["detail"]
 
 
 def test_tables_that_cannot_be_written_send_nothing(
