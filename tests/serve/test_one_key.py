@@ -13,7 +13,7 @@ from streaming.runtime.accounts import Role
 from streaming.serve.api import audit
 from streaming.serve.api.audit import ActOutcome
 from streaming.serve.snapshot import read_snapshot
-from streaming.tables import ensure_table
+from streaming.tables import delete, ensure_table, of_cluster
 from tests.racing import at_once
 from tests.serve.asking import Acted, app_of, ask
 from tests.serve.served import Served, refusal, state
@@ -104,4 +104,16 @@ def test_a_key_acts_again_after_a_day(served: Served) -> None:
     for days in range(3):
         now_ms = NOW_MS + days * (audit.KEY_LIVES_MS + 1)
         assert state(undrain(served, another_serve(served, counted, now_ms=now_ms))) == (200, "undrained")
+    assert counted.acts == 3
+
+
+def test_a_key_acts_again_after_its_rows_have_expired(served: Served) -> None:
+    """The table knows the transactions of a key for ever, and its rows for a time."""
+    counted = Counted()
+    counted.go_on.set()
+    root, cluster = served.settings.storage.tables, served.settings.kafka.cluster_name
+    for days in range(3):
+        now_ms = NOW_MS + days * (audit.KEY_LIVES_MS + 1)
+        assert state(undrain(served, another_serve(served, counted, now_ms=now_ms))) == (200, "undrained")
+        delete(root, "audit", of_cluster(cluster))
     assert counted.acts == 3
