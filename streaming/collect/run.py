@@ -6,7 +6,7 @@ Whatever fails makes one sample late or an interval unknown, never the loop end;
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import structlog
 from kafka import KafkaAdminClient
@@ -97,24 +97,25 @@ class Collector:
     ) -> None:
         self._kafka = kafka
         self._collect = collect
-        self._admin = admin_client(kafka)
-        self._reads = BrokerReads(self._admin)
-        # librdkafka's wheels come without Kerberos.
-        self._sender = PythonSender(kafka) if kafka.mechanism == "GSSAPI" else RecordSender(kafka)
         self._shard = Shard.of(collect.shard)
         self._groups = GroupSampler(self._shard)
         self._refusals = RefusedRequests()
-        self._prometheus = PrometheusSource.of(collect)
         self._reports = RecordMaker(
             kafka.cluster_name, topics, interval_ms=collect.sample_interval_ms, window_ms=window_ms, shard=self._shard
         )
         self._failures = 0
-        try:
+        # Whatever fails here is tried again and again where clusters share the process: no client may stay open.
+        with ExitStack() as opened:
+            self._admin = admin_client(kafka)
+            opened.callback(self._admin.close)
+            self._reads = BrokerReads(self._admin)
+            # librdkafka's wheels come without Kerberos.
+            self._sender = PythonSender(kafka) if kafka.mechanism == "GSSAPI" else RecordSender(kafka)
+            opened.callback(self._sender.close)
+            self._prometheus = PrometheusSource.of(collect)
             self._kafka_cluster_id = _meant_cluster_id(self._admin, kafka, root)
             create_input_topics(self._admin, topics)
-        except RebalancerError:
-            self.__exit__()
-            raise
+            opened.pop_all()
 
     def __enter__(self) -> "Collector":
         return self

@@ -3,7 +3,7 @@
 A group has stopped by the rule of the alert RebalancerConsumerGroupStopped.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.wording import bytes_text, counted
 from streaming.contract import PLAN
+from streaming.settings import DAY_MS
 from streaming.settings.notify import NotificationKind
 from streaming.tables import TableReader, equal, of_cluster, to_ms
 from streaming.views.executions import read_executions
@@ -141,14 +142,18 @@ class StoppedGroups:
         self._named: set[str] | None = None
         self._even_since_ms: dict[str, int] = {}
 
-    def occurrences(self, topics: Iterable[GroupTopic], *, now_ms: int) -> list[Occurrence]:
-        """Returns the occurrences to notify of now; raises TableUnavailable."""
+    def occurrences(
+        self, topics: Iterable[GroupTopic], *, now_ms: int, abandoned: Collection[str] = ()
+    ) -> list[Occurrence]:
+        """Returns the occurrences to notify of now; raises TableUnavailable. No group that is `abandoned` is named as
+        one that has stopped.
+        """
         waiting = _waiting(topics)
         self._since_ms = {group: self._since_ms.get(group, now_ms) for group in waiting}
         named = self._names() if self._named is None else self._named
         well = named - waiting.keys()
         self._even_since_ms = {group: self._even_since_ms.get(group, now_ms) for group in well}
-        stopped = [group for group in _lasting(self._since_ms, now_ms) if group not in named]
+        stopped = [group for group in _lasting(self._since_ms, now_ms) if group not in named and group not in abandoned]
         recovered = _lasting(self._even_since_ms, now_ms)
         if not stopped and not recovered:
             self._named = named
@@ -170,11 +175,14 @@ def _lasting(since_ms: Mapping[str, int], now_ms: int) -> list[str]:
 
 
 def _waiting(topics: Iterable[GroupTopic]) -> dict[str, GroupTopic]:
-    """Returns by group its topic with the most records that wait and on which nothing is committed."""
+    """Returns by group its topic with the most records that wait, or a commit beyond the log end, on which nothing is
+    committed.
+    """
     worst: dict[str, GroupTopic] = {}
     for topic in topics:
         lag = topic.lag_records or 0
-        if lag > LAG_MIN_RECORDS and any(topic.statuses.get(status) for status in STOPPED):
+        is_cut_off = lag > LAG_MIN_RECORDS or (topic.beyond_end_records or 0) > 0
+        if is_cut_off and any(topic.statuses.get(status) for status in STOPPED):
             known = worst.get(topic.group)
             if known is None or lag > (known.lag_records or 0):
                 worst[topic.group] = topic
@@ -185,14 +193,17 @@ def _stopped(group: str, topic: GroupTopic, newest: Occurrence | None, now_ms: i
     if newest is not None and newest.kind == "group_stopped":
         return None  # another process was first
     partitions = sum(topic.statuses.get(status, 0) for status in STOPPED)
+    beyond = topic.beyond_end_records
+    cut_off = f", and a commit is {beyond:,} records beyond the log end, where nothing can be read" if beyond else ""
     return Occurrence(
-        _next_id(group, newest),
+        _next_id(group, newest, now_ms),
         "group_stopped",
         group,
         now_ms,
         f"Consumer group {group} has stopped",
         f"Group {group} has committed nothing for {LASTS_MS // 60_000} min on {partitions} partitions of topic "
-        f"{topic.topic}; {topic.lag_records or 0:,} {topic.lag_unit} of the topic wait. `rebalancer lag` shows why",
+        f"{topic.topic}; {topic.lag_records or 0:,} {topic.lag_unit} of the topic wait{cut_off}. `rebalancer lag` "
+        "shows why",
         {"group": group, "topic": topic.topic, "partitions": partitions, "lag_records": topic.lag_records},
     )
 
@@ -203,12 +214,16 @@ def _recovered(group: str, newest: Occurrence | None, now_ms: int) -> Occurrence
     title = f"Consumer group {group} has recovered"
     detail = (
         f"For {LASTS_MS // 60_000} min group {group} has had no topic on which it commits nothing while more than "
-        f"{LAG_MIN_RECORDS:,} records wait"
+        f"{LAG_MIN_RECORDS:,} records wait or its commit is beyond the log end"
     )
-    return Occurrence(_next_id(group, newest), "group_recovered", group, now_ms, title, detail, {"group": group})
+    occurrence_id = _next_id(group, newest, now_ms)
+    return Occurrence(occurrence_id, "group_recovered", group, now_ms, title, detail, {"group": group})
 
 
-def _next_id(group: str, newest: Occurrence | None) -> str:
-    """Returns a numbered id, so that only one of two processes that see an occurrence sends it."""
-    number = 0 if newest is None else int(newest.occurrence_id.rpartition(":")[2])
+def _next_id(group: str, newest: Occurrence | None, now_ms: int) -> str:
+    """Returns a numbered id, so that only one of two processes that see an occurrence sends it.
+
+    Rows expire, but an id that was used stays used. So where there is no row the numbers begin with the day.
+    """
+    number = now_ms - now_ms % DAY_MS if newest is None else int(newest.occurrence_id.rpartition(":")[2])
     return f"group:{group}:{number + 1}"

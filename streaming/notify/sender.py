@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import copy_context
 from datetime import UTC, datetime
 from typing import Literal
@@ -40,9 +40,16 @@ class Notifier:
     A webhook that was never sent anything gets nothing of the past.
     """
 
-    def __init__(self, settings: Settings, group_topics: Callable[[], Iterable[GroupTopic]], clock: Callable[[], int]):
+    def __init__(
+        self,
+        settings: Settings,
+        group_topics: Callable[[], Iterable[GroupTopic]],
+        clock: Callable[[], int],
+        abandoned_groups: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
         self._settings = settings
         self._group_topics = group_topics
+        self._abandoned_groups = abandoned_groups
         self._clock = clock
         self._began_ms = clock()
         self._reader = TableReader(settings.storage.tables)
@@ -83,7 +90,8 @@ class Notifier:
             self._send_due(webhook, target, [one for one in happened if one.at_ms >= since_ms], own)
 
     def _happened(self, since_ms: int, now_ms: int) -> list[Occurrence]:
-        kept = [*self._of_groups, *self._groups.occurrences(self._group_topics(), now_ms=now_ms)]
+        topics, abandoned = self._group_topics(), self._abandoned_groups()
+        kept = [*self._of_groups, *self._groups.occurrences(topics, now_ms=now_ms, abandoned=abandoned)]
         self._of_groups = [one for one in kept if one.at_ms >= since_ms][-OF_GROUPS_MAX:]
         self._reader.look_again()
         rows = read_occurrences(self._reader, self._settings.kafka.cluster_name, since_ms=since_ms, now_ms=now_ms)

@@ -98,11 +98,16 @@ class OneCluster:
         self.settings = settings
         forms = FORMS if of_all is None else ()  # nobody asks for those of each of many clusters all the time
         self.refresher = Refresher(settings, on_failure, clocks.now_ms, forms)
-        self._notifier = Notifier(settings, lambda: self.refresher.snapshot().groups.topics, clocks.now_ms)
+        self._notifier = Notifier(
+            settings, lambda: self.refresher.snapshot().groups.topics, clocks.now_ms, self._abandoned_groups
+        )
         self.app = build_app(
             self.refresher.snapshot, self.refresher.exposition, settings, clocks.now_ms, actions_of(settings),
             door=door, of_all=of_all,
         )  # fmt: skip
+
+    def _abandoned_groups(self) -> frozenset[str]:
+        return frozenset(row.group for row in self.refresher.snapshot().memberships if row.is_abandoned)
 
     def start(self) -> None:
         """Starts its threads."""

@@ -79,7 +79,7 @@ def status_of(snapshot: Snapshot) -> dict[str, Any]:
 
 def weights_of(load: LoadPart, topics: Sequence[str]) -> dict[str, Any]:
     """The body of `/api/weights`: of these topics, or of all, as many as fit in 1 MB; `left_out` counts the others."""
-    wanted = [topic for topic in topics or sorted(load.leader_rates) if topic in load.leader_rates]
+    wanted = [topic for topic in dict.fromkeys(topics) or sorted(load.leader_rates) if topic in load.leader_rates]
     shown: dict[str, Any] = {}
     room = ITEMS_BYTES_MAX
     for topic in wanted:

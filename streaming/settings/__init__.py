@@ -127,6 +127,9 @@ class TopicSettings(Section):
     def _two_topics(self) -> Self:
         if self.byte_rate == self.consumer_lag:
             raise ValueError(f"byte_rate and consumer_lag must be two topics, both are {self.byte_rate!r}")
+        for name in (self.byte_rate, self.consumer_lag):
+            if name in self.foreign:
+                raise ValueError(f"foreign must not name {name!r}, which is byte_rate or consumer_lag")
         return self
 
 
@@ -174,6 +177,16 @@ def _options_of_java(options: str) -> str:
     return options
 
 
+def _one_each(urls: dict[int, str]) -> dict[int, str]:
+    """Checks that no two brokers have one endpoint: each would show the load of one of them."""
+    brokers: dict[str, int] = {}
+    for broker, url in urls.items():
+        other = brokers.setdefault(url, broker)
+        if other != broker:
+            raise ValueError(f"brokers {other} and {broker} have the same URL; each broker needs its own")
+    return urls
+
+
 def _own_process(role: str) -> Any:
     return Field(
         True,
@@ -188,7 +201,7 @@ class CollectSettings(PrometheusFields):
     sample_interval_ms: Milliseconds = Field(
         10_000, description="How often the collector samples the cluster. Unit: ms."
     )
-    jmx_endpoints: dict[int, HttpUrl] = Field(
+    jmx_endpoints: Annotated[dict[int, HttpUrl], AfterValidator(_one_each)] = Field(
         default={}, description="broker id: URL of the broker's jmx_exporter /metrics, which makes broker totals exact."
     )
     groups_include: RegularExpression = Field(

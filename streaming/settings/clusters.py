@@ -25,7 +25,7 @@ from streaming.settings import (
     TopicSettings,
     TriggerSettings,
 )
-from streaming.settings.fields import Location
+from streaming.settings.fields import Location, path_of, split_uri
 
 CLUSTERS_MAX = 100
 NAME = re.compile(r"(?=.{1,100}$)[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*", re.ASCII)
@@ -143,7 +143,7 @@ def conflicts(clusters: Mapping[str, Settings]) -> Iterator[str]:
 def _own_values(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yields key and value of what no other cluster may have."""
     kafka, storage = settings.kafka, settings.storage
-    for server in sorted(set(kafka.bootstrap_servers)):
+    for server in sorted({server.lower() for server in kafka.bootstrap_servers}):
         yield "kafka.bootstrap_servers", server
     if kafka.cluster_id is not None:
         yield "kafka.cluster_id", kafka.cluster_id
@@ -154,9 +154,16 @@ def _own_values(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def one_spelling(place: str) -> str:
-    """Returns a folder, however it was spelled; a URI but for its last slash.
+    """Returns a place, however it was spelled: a folder by its path, which a URI may spell, too.
 
-    >>> one_spelling("/srv/tables/"), one_spelling("/srv/./tables"), one_spelling("s3://bucket/tables/")
+    >>> one_spelling("/srv/tables/"), one_spelling("//srv/./tables"), one_spelling("S3A://bucket/tables/")
     ('/srv/tables', '/srv/tables', 's3://bucket/tables')
+    >>> one_spelling("file:///srv/our%20tables"), one_spelling("file://localhost/srv/our%20tables/")
+    ('/srv/our tables', '/srv/our tables')
     """
-    return place.rstrip("/") if ":" in place else posixpath.normpath(place)
+    path, uri = path_of(place), split_uri(place)
+    if path is not None:
+        return posixpath.normpath(path).replace("//", "/")  # POSIX lets two slashes at the beginning stay
+    assert uri is not None  # what is no URI is a path
+    scheme, rest = uri
+    return f"{'s3' if scheme == 's3a' else scheme}:{rest.rstrip('/')}"

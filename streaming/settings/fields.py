@@ -1,11 +1,12 @@
 """Types that fields of settings share, the base of each section, and how a setting is made of a policy of the core."""
 
+import os
 import re
 from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -90,6 +91,30 @@ def shown(**keys: Any) -> Any:
 NOT_OF_HOME = shown(pattern=r"^[^~]")
 HttpUrl = Annotated[str, AfterValidator(_http_url), shown(pattern=r"^[hH][tT][tT][pP][sS]?://[^/?# ]")]
 Location = Annotated[str, AfterValidator(_no_home), NOT_OF_HOME]
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>/.*)")
+_LOCAL = re.compile(r"(//(localhost)?)?(?P<path>/(?!/)[^?#]*)")
+
+
+def split_uri(location: str) -> tuple[str, str] | None:
+    """Returns scheme and rest of a location that is spelled as a URI, of a folder or an object store; None for a path.
+
+    >>> split_uri("S3://bucket/tables"), split_uri("./data:cp")
+    (('s3', '//bucket/tables'), None)
+    """
+    uri = _URI.fullmatch(location)
+    return (uri["scheme"].lower(), uri["rest"]) if uri else None
+
+
+def path_of(location: str) -> str | None:
+    """Returns the path of a folder of this machine; None for an object store, and for a file URI that names no folder.
+
+    A path is taken literally. In a URI `%20` stands for a space, as RFC 3986 has it and delta-rs reads it.
+    """
+    uri = split_uri(location)
+    if uri is None:
+        return location
+    local = _LOCAL.fullmatch(uri[1]) if uri[0] == "file" else None
+    return os.fsdecode(unquote_to_bytes(local["path"])) if local else None
 
 
 def _named(path: Any) -> Any:

@@ -1,18 +1,13 @@
 """Resolves where a setting's folder lies: in the file system of this machine, under whatever spelling, or elsewhere.
 
-A path is taken literally. In a URI `%20` stands for a space, as RFC 3986 has it and delta-rs reads it. (delta-rs can't
-make a table in a folder whose name itself holds such an escape.)
+A path is taken literally, and a URI is decoded (delta-rs can't make a table in a folder whose name itself holds an
+escape such as `%20`).
 """
 
-import os
-import re
 from pathlib import Path
-from urllib.parse import unquote_to_bytes
 
 from streaming.errors import UsageProblem
-
-_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>/.*)")
-_LOCAL = re.compile(r"(//(localhost)?)?(?P<path>/(?!/)[^?#]*)")
+from streaming.settings.fields import path_of, split_uri
 
 
 def is_uri(place: str) -> bool:
@@ -21,7 +16,7 @@ def is_uri(place: str) -> bool:
     >>> is_uri("file:///data/cp"), is_uri("./data:cp"), is_uri("data/cp")
     (True, False, False)
     """
-    return _URI.fullmatch(place) is not None
+    return split_uri(place) is not None
 
 
 def scheme_of(place: str) -> str:
@@ -30,8 +25,8 @@ def scheme_of(place: str) -> str:
     >>> scheme_of("s3://bucket/tables"), scheme_of("data/tables"), scheme_of("file:///data/tables")
     ('s3', 'file', 'file')
     """
-    uri = _URI.fullmatch(place)
-    return uri["scheme"].lower() if uri else "file"
+    uri = split_uri(place)
+    return uri[0] if uri else "file"
 
 
 def full_place(place: str) -> str:
@@ -50,10 +45,7 @@ def local_folder(place: str) -> Path | None:
     """
     if scheme_of(place) != "file":
         return None
-    uri = _URI.fullmatch(place)
-    if uri is None:
-        return Path(place)
-    local = _LOCAL.fullmatch(uri["rest"])
-    if local is None:
+    path = path_of(place)
+    if path is None:
         raise UsageProblem(f"{place} names no folder of this machine: write file:///absolute/path, or the path alone")
-    return Path(os.fsdecode(unquote_to_bytes(local["path"])))
+    return Path(path)

@@ -60,6 +60,13 @@ def test_the_golden_files_are_those_of_the_chart() -> None:
     assert sorted(path.stem for path in GOLDEN.glob("*.yaml")) == EXAMPLES
 
 
+def test_names_of_clusters_stay_texts() -> None:
+    """A cluster may be called 1 or no: as a number or a truth value Kubernetes refuses labels and arguments."""
+    templates = "".join(path.read_text(encoding="utf-8") for path in (CHART / "templates").glob("*.tpl"))
+    assert re.findall(r"rebalancer/cluster: (.*)", templates) == ["{{ . | quote }}"]
+    assert re.findall(r"- --cluster\n +- (.*)", templates) == ["{{ . | quote }}"]
+
+
 @needs_helm
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_helm_renders_the_golden_files_with_our_boards_and_rules(example: str) -> None:

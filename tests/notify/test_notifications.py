@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -408,9 +408,46 @@ def test_a_group_that_stops_is_named_once_and_again_when_it_goes_on(receiver: Re
         "Consumer group billing has recovered",
         "Consumer group billing has stopped",
     ]
-    assert [json.loads(body)["notification_id"] for _, body in receiver.requests] == [
-        "group:billing:1", "group:billing:2", "group:billing:3",
-    ]  # fmt: skip
+    ids = [json.loads(body)["notification_id"].rpartition(":") for _, body in receiver.requests]
+    assert {name for name, _, _ in ids} == {"group:billing"}
+    assert [int(number) - int(ids[0][2]) for _, _, number in ids] == [0, 1, 2]
+
+
+def test_a_group_that_stops_again_after_its_rows_have_expired_is_named_again(receiver: Receiver, root: str) -> None:
+    """A transaction is known for ever, so that an id which comes again would be taken for one of another process."""
+    clock = Clock()
+    topics: list[GroupTopic] = []
+    notifier = Notifier(settings_of(root, ops={"url": receiver.url}), lambda: topics, clock)
+
+    def pass_(rows: list[GroupTopic]) -> None:
+        topics[:] = rows
+        for _ in range(2 * LASTS_MS // 60_000):
+            clock.now_ms += 60_000
+            notifier.send_due()
+
+    told = ["Consumer group billing has stopped", "Consumer group billing has recovered"]
+    for month in range(2):
+        pass_([topic("billing", stopped=2, lag=5_000)])
+        pass_([topic("billing", stopped=0, lag=0)])
+        assert receiver.titles() == told * (month + 1)
+        clock.now_ms += 31 * 24 * HOUR_MS
+        tables.delete(root, "notification", tables.of_cluster("test"))
+
+
+def test_groups_are_named_as_the_alert_has_it(receiver: Receiver, root: str) -> None:
+    """A commit beyond the log end counts, with nothing that waits; a group that nobody uses any more does not."""
+    clock = Clock()
+    topics = [
+        replace(topic("beyond", stopped=1, lag=0), beyond_end_records=70),
+        topic("abandoned", stopped=2, lag=9_000),
+    ]
+    settings = settings_of(root, ops={"url": receiver.url})
+    notifier = Notifier(settings, lambda: topics, clock, lambda: {"abandoned"})
+    for _ in range(12):
+        clock.now_ms += 60_000
+        notifier.send_due()
+    assert receiver.titles() == ["Consumer group beyond has stopped"]
+    assert "a commit is 70 records beyond the log end" in json.loads(receiver.requests[0][1])["detail"]
 
 
 def test_tables_that_cannot_be_written_send_nothing(

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from streaming.runtime.accounts import Role
 from streaming.serve.api import audit
 from streaming.serve.api.audit import ActOutcome
-from streaming.tables import ensure_table
+from streaming.tables import delete, ensure_table, of_cluster
 from tests.racing import at_once
 from tests.serve.asking import Acted, ask
 from tests.serve.served import Served, refusal, state
@@ -98,4 +98,16 @@ def test_a_key_acts_again_after_a_day(served: Served) -> None:
     for _ in range(3):
         assert state(undrain(served, served.application(counted))) == (200, "undrained")
         served.clock_ms += audit.KEY_LIVES_MS + 1
+    assert counted.acts == 3
+
+
+def test_a_key_acts_again_after_its_rows_have_expired(served: Served) -> None:
+    """The table knows the transactions of a key for ever, and its rows for a time."""
+    counted = Counted()
+    counted.go_on.set()
+    root, cluster = served.settings.storage.tables, served.settings.kafka.cluster_name
+    for _ in range(3):
+        assert state(undrain(served, served.application(counted))) == (200, "undrained")
+        served.clock_ms += audit.KEY_LIVES_MS + 1
+        delete(root, "audit", of_cluster(cluster))
     assert counted.acts == 3

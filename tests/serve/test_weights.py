@@ -101,6 +101,11 @@ def test_of_more_topics_than_fit_the_others_are_counted() -> None:
     assert (list(named["bytes_in_per_sec"]), named["left_out"]) == (["topic-199"], 0)
 
 
+def test_a_topic_that_is_asked_for_twice_is_one_topic() -> None:
+    body = weights_of(LoadPart(window_end_ms=NOW_MS, leader_rates={"orders": (1.0,)}), ["orders"] * 3)
+    assert (body["bytes_in_per_sec"], body["left_out"]) == ({"orders": [1.0]}, 0)
+
+
 def test_the_rates_of_all_partitions_are_no_part_of_the_status(tables: str, tmp_path: Path) -> None:
     snapshot = read_snapshot(settings_for(tmp_path), NOW_MS)
     assert snapshot.load.leader_rates["orders"] == (9e6, 4e6, 3e6)

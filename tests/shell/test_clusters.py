@@ -134,6 +134,7 @@ def test_a_cluster_without_sections_is_of_the_shared_settings_alone(tmp_path: Pa
         ("kafka: 3\nclusters: {east: {}}", "kafka: must be a section"),
         ("storage: 3\nclusters: {east: {}}", "storage: must be a section"),
         ("clusters: {east: {}, west: {}}", "east, west: kafka.bootstrap_servers is '127.0.0.1:9092' for each of them"),
+        (PLAIN.replace("west:9092", "East:9092"), "kafka.bootstrap_servers is 'east:9092' for each of them"),
         (PLAIN + "kafka: {cluster_id: abc}", "clusters east, west: kafka.cluster_id is 'abc' for each of them"),
         (
             PLAIN.replace("}}", "}, storage: {tables: /t}}", 1).replace("]}}", "]}, storage: {tables: /t/}}"),
@@ -143,6 +144,23 @@ def test_a_cluster_without_sections_is_of_the_shared_settings_alone(tmp_path: Pa
 )  # fmt: skip
 def test_what_can_not_be_is_refused_in_the_words_of_the_file(tmp_path: Path, text: str, words: str) -> None:
     assert words in problems(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("/srv/our tables", "file:///srv/our%20tables"),
+        ("file:///srv/t%C3%A4glich", "file://localhost/srv/t\u00e4glich/"),
+        ("/srv/100%25", "FILE:/srv/100%2525"),
+        ("/srv/tables", "//srv/tables"),
+        ("./data:tables", "data:tables/"),
+        ("s3://bucket/tables", "s3a://bucket/tables/"),
+    ],
+)
+def test_a_folder_in_two_spellings_is_one_folder(tmp_path: Path, one: str, other: str) -> None:
+    text = PLAIN.replace("}}", f"}}, storage: {{checkpoints: {one!r}}}}}", 1)
+    text = text.replace("]}}", f"]}}, storage: {{checkpoints: {other!r}}}}}")
+    assert "clusters east, west: storage.checkpoints is " in problems(tmp_path, text)
 
 
 def test_a_wrong_value_is_reported_once_and_names_its_cluster_where_it_is_of_one(tmp_path: Path) -> None:

@@ -137,6 +137,10 @@ WRONG = {
     "collect: {groups_exclude: '[a'}": "collect.groups_exclude: is no regular expression: unterminated ",
     "control: {lag_groups: '(?P<'}": "control.lag_groups: is no regular expression: ",
     "topics: {byte_rate: a, consumer_lag: a}": "topics: byte_rate and consumer_lag must be two topics, both are 'a' ",
+    "topics: {byte_rate: a, foreign: {a: telegraf-json}}": "topics: foreign must not name 'a', which is byte_rate or ",
+    "collect: {jmx_endpoints: {1: 'http://u:p@a', 2: 'http://u:p@a'}}": (
+        "collect.jmx_endpoints: brokers 1 and 2 have the same URL; each broker needs its own (file {file})"
+    ),
     "storage: {tables: ~/t}": "storage.tables: a leading ~ is not read as a home: write the whole path, found '~/t' ",
     "storage: {checkpoints: ~me}": "storage.checkpoints: a leading ~ is not read as a home",
     "storage: {tables: 'memory:x'}": "storage.tables: must outlive the process, found 'memory:x' (file {file}), ",

@@ -115,20 +115,21 @@ class Audit:
 
         A failure of ours is no use of a key. Raises TableUnavailable, and then nothing must be done.
         """
-        rows = self._of_key(act)
-        known = self._known(rows, now_ms)
+        reader = tables.TableReader(self._root)
+        known = self._known(self._of_key(reader, act), now_ms)
         if known is not None:
             return known
-        # All who see the same rows draw the same transaction, and the row of one of them alone is written.
-        tries = sum(row["stage"] == "begun" for row in rows)
+        # All who see the same version draw the same transaction, and the row of one of them alone is written. Rows
+        # expire, so that they do not count the tries.
         transaction_id = f"audit:{self._cluster}:{_digest(act.person.signed_in_by, act.idempotency_key)}"
+        written = reader.transaction_version(AUDIT.name, transaction_id)
         try:
-            if self._append(act, "begun", {}, now_ms, transaction_id, tries):
+            if self._append(act, "begun", {}, now_ms, transaction_id, 0 if written is None else written + 1):
                 return None
         except BaseException:
             self.give_up(act)  # it may have been written, and nothing will be done
             raise
-        return self._known(self._of_key(act), now_ms) or Known(act.request_hash)
+        return self._known(self._of_key(tables.TableReader(self._root), act), now_ms) or Known(act.request_hash)
 
     def give_up(self, act: Act) -> None:
         """Notes that this act of ours is not under way, though no row may show its end."""
@@ -137,15 +138,15 @@ class Audit:
             while len(self._given_up) > GIVEN_UP_MAX:
                 del self._given_up[next(iter(self._given_up))]
 
-    def _of_key(self, act: Act) -> list[dict[str, Any]]:
-        """However old: the transaction of a key counts all its tries."""
+    def _of_key(self, reader: tables.TableReader, act: Act) -> list[dict[str, Any]]:
+        """Rows of all requests of this person with this key."""
         where = (
             tables.of_cluster(self._cluster)
             & tables.equal("idempotency_key", act.idempotency_key)
             & tables.equal("signed_in_by", act.person.signed_in_by)
         )
         columns = ("act_id", "stage", "event_time", "request_hash", "status", "state", "detail", "answer_json")
-        return tables.read(self._root, AUDIT.name, columns=columns, where=where)
+        return reader.rows(AUDIT.name, columns=columns, where=where)
 
     def _known(self, rows: Sequence[tables.Row], now_ms: int) -> Known | None:
         lately = [row for row in rows if tables.to_ms(row["event_time"]) >= now_ms - KEY_LIVES_MS]

@@ -194,6 +194,6 @@ or programs may act through it (audit, execution). Arguments: root, role. */}}
 {{ include "rebalancer.selectorLabels" .root }}
 app.kubernetes.io/component: {{ .role }}
 {{- with .cluster }}
-rebalancer/cluster: {{ . }}
+rebalancer/cluster: {{ . | quote }}
 {{- end }}
 {{- end }}

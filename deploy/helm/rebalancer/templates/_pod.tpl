@@ -64,7 +64,7 @@ spec:
         - {{ .role }}
         {{- with .cluster }}
         - --cluster
-        - {{ . }}
+        - {{ . | quote }}
         {{- end }}
         {{- with .shard }}
         - --set
