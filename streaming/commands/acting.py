@@ -34,11 +34,22 @@ from streaming.views.past_rows import read_execution_of
 from streaming.views.plans import plan_ids
 
 if TYPE_CHECKING:
+    from assignor_core.live import LiveCluster
+    from assignor_core.planner import PlannerPolicy
     from assignor_core.proposed_plan import KeptPlan, ProposedPlan
     from assignor_core.restart import RestartCheck
-    from streaming.views.intents import Intent
+    from streaming.cluster.ports import ClusterReader
+    from streaming.commands.lifecycle import BrokerAct
 
 COMMAND_LINE = "command line"
+AS_BEFORE = ", and no order of replicas has to change"
+OF_BROKERS = {
+    "drain": ("drained", " and holds nothing"),
+    "add": ("added", " and has its share"),
+    "demote": ("demoted", AS_BEFORE),
+    "undemote": ("undemoted", AS_BEFORE),
+}
+"""By act on a broker, its state once nothing is left to move, and what is said then of the broker."""
 
 
 class JournalActions:
@@ -49,21 +60,8 @@ class JournalActions:
 
     def make_plan(self, *, now_ms: int) -> ActOutcome:
         """The plan that control would make, of the newest windows and the placement as it is."""
-        from streaming.control.planning import propose_and_keep
-        from streaming.control.policies import policy_on
-        from streaming.control.wiring import window_tables_of
-
-        settings = self._settings
-        with live_cluster(settings) as cluster:
-            proposed = propose_and_keep(
-                cluster,
-                window_tables_of(settings),
-                settings.planner,
-                keep=self._keeping(now_ms),
-                now_ms=now_ms,
-                policy_for=partial(policy_on, settings),
-            )
-        return planned(proposed)
+        with live_cluster(self._settings) as cluster:
+            return planned(propose_and_keep(cluster, self._settings, keep=self._keeping(now_ms), now_ms=now_ms))
 
     def approve(self, plan_id: str, by: str, *, now_ms: int, begins_ms: int | None = None) -> ActOutcome:
         """Approve once: an open execution of the plan stands, and one that has ended is not repeated. The execution
@@ -131,106 +129,60 @@ class JournalActions:
 
     def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         """A plan that empties the broker; if it is carried out, the broker is noted first, so that it stays empty."""
-        from streaming.commands.lifecycle import plan_for_brokers, why_not_emptied
-        from streaming.control.policies import relief_policy
-        from streaming.views.intents import Intent
+        from streaming.commands.lifecycle import plan_drain
 
-        policy = relief_policy(frozenset({broker}), drain=True)
-        proposed = plan_for_brokers(self._settings, (broker,), policy, keep=self._keeping(now_ms), now_ms=now_ms)
-        made = planned(proposed)
-        if not carry_out:
-            return made
-        unfit = why_not_emptied((broker,), proposed)
-        if unfit is not None:
-            return ActOutcome("can_not_be_emptied", unfit, 409, made.fields)
-        nothing = ActOutcome("drained", f"broker {broker} is noted for drain and holds nothing", fields=made.fields)
-        return self._noted_and_approved(broker, Intent.DRAIN, by, proposed, nothing, now_ms=now_ms)
+        act = plan_drain(self._settings, (broker,), keep=self._keeping(now_ms), now_ms=now_ms)
+        return self._noted_and_approved(act, by, carry_out=carry_out, now_ms=now_ms)
 
     def add(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         """A plan that gives the broker its share; if it is carried out, a drain of the broker ends first."""
-        from streaming.commands.lifecycle import plan_for_brokers
-        from streaming.views.intents import Intent
+        from streaming.commands.lifecycle import plan_add
 
-        proposed = plan_for_brokers(self._settings, (broker,), None, keep=self._keeping(now_ms), now_ms=now_ms)
-        made = planned(proposed)
-        if not carry_out:
-            return made
-        nothing = ActOutcome("added", f"broker {broker} is noted for use and has its share", fields=made.fields)
-        return self._noted_and_approved(broker, Intent.USE, by, proposed, nothing, now_ms=now_ms)
+        act = plan_add(self._settings, (broker,), keep=self._keeping(now_ms), now_ms=now_ms)
+        return self._noted_and_approved(act, by, carry_out=carry_out, now_ms=now_ms)
 
     def demote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         """A plan that takes all leadership off the broker; if it is carried out, the broker is noted first."""
         from streaming.commands.demotion import plan_demotion
 
-        proposed, orders = plan_demotion(self._settings, (broker,), keep=self._keeping(now_ms))
-        return self._reordered("demote", broker, by, proposed, orders[broker], carry_out=carry_out, now_ms=now_ms)
+        act = plan_demotion(self._settings, (broker,), keep=self._keeping(now_ms))
+        return self._noted_and_approved(act, by, carry_out=carry_out, now_ms=now_ms)
 
     def undemote(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
         """A plan that brings back the order of replicas of before; if it is carried out, the demotion ends first."""
         from streaming.commands.demotion import plan_undemotion
 
-        proposed, orders = plan_undemotion(self._settings, (broker,), keep=self._keeping(now_ms))
-        return self._reordered("undemote", broker, by, proposed, orders[broker], carry_out=carry_out, now_ms=now_ms)
+        act = plan_undemotion(self._settings, (broker,), keep=self._keeping(now_ms))
+        return self._noted_and_approved(act, by, carry_out=carry_out, now_ms=now_ms)
 
-    def _reordered(
-        self,
-        action: str,
-        broker: int,
-        by: str,
-        proposed: "ProposedPlan",
-        demotions: tuple[str, ...],
-        *,
-        carry_out: bool,
-        now_ms: int,
-    ) -> ActOutcome:
-        """The plan of `demote` or `undemote`, carried out where that is wanted and nothing is in the way.
-
-        `demotions` are the plans that hold the order of before, for the broker's row.
-        """
-        from streaming.commands.demotion import unfit
-        from streaming.views.intents import Intent
-
-        made = planned(proposed)
-        if not carry_out:
-            return made
-        problem = unfit(action, (broker,), proposed)
-        if problem is not None:
-            return ActOutcome(f"can_not_be_{action}d", problem, 409, made.fields)
-        intent = Intent.DEMOTE if action == "demote" else Intent.USE
-        done = f"broker {broker} is noted for {intent.value}, and no order of replicas has to change"
-        nothing = ActOutcome(f"{action}d", done, fields=made.fields)
-        return self._noted_and_approved(broker, intent, by, proposed, nothing, now_ms=now_ms, demotions=demotions)
-
-    def _noted_and_approved(
-        self,
-        broker: int,
-        intent: "Intent",
-        by: str,
-        proposed: "ProposedPlan",
-        nothing: ActOutcome,
-        *,
-        now_ms: int,
-        demotions: tuple[str, ...] | None = None,
-    ) -> ActOutcome:
-        """Note what the broker is for, then approve its plan; `nothing` is the outcome of a plan without movements.
-
-        Control cordons and uncordons as the note wants, before it carries out the plan.
+    def _noted_and_approved(self, act: "BrokerAct", by: str, *, carry_out: bool, now_ms: int) -> ActOutcome:
+        """The plan of an act on one broker. Where it is to be carried out and nothing is in the way: note what the
+        broker is for, then approve the plan. Control cordons and uncordons as the note wants, before it carries out the
+        plan.
         """
         from streaming.control.cordons import to_cordon
         from streaming.control.intents import note_intent
         from streaming.views.intents import Intent, newest_intents
 
+        made, (broker,) = planned(act.proposed), act.brokers
+        if not carry_out:
+            return made
+        done, nothing_moves = OF_BROKERS[act.action]
+        if act.unfit is not None:
+            unable = "emptied" if act.intent is Intent.DRAIN else done
+            return ActOutcome(f"can_not_be_{unable}", act.unfit, 409, made.fields)
         cordons: tuple[str, ...] = ()
-        if intent is Intent.DRAIN:
+        if act.intent is Intent.DRAIN:
             before = newest_intents(self._reader(), self._cluster)
             with live_cluster(self._settings) as cluster:
                 cordons = to_cordon(cluster, before, (broker,)).get(broker, ())
-        root = self._settings.storage.tables
-        note_intent(root, self._cluster, broker, intent, by, now_ms=now_ms, cordons=cordons, demotions=demotions)
-        if not proposed.plan.movement_count:
-            return nothing
-        approved = self.approve(proposed.plan.plan_id, by, now_ms=now_ms)
-        return ActOutcome(approved.state, approved.detail, approved.status, {**nothing.fields, **approved.fields})
+        root, orders = self._settings.storage.tables, None if act.orders is None else act.orders[broker]
+        note_intent(root, self._cluster, broker, act.intent, by, now_ms=now_ms, cordons=cordons, demotions=orders)
+        if not act.proposed.plan.movement_count:
+            detail = f"broker {broker} is noted for {act.intent.value}{nothing_moves}"
+            return ActOutcome(done, detail, fields=made.fields)
+        approved = self.approve(act.proposed.plan.plan_id, by, now_ms=now_ms)
+        return ActOutcome(approved.state, approved.detail, approved.status, {**made.fields, **approved.fields})
 
     def undrain(self, broker: int, by: str, *, now_ms: int) -> ActOutcome:
         """Note that the broker takes its share again."""
@@ -355,6 +307,34 @@ def keeping_plan(
             journal_of(settings).write_plan(proposed, decision=None, now_ms=now_ms)
 
     return keep
+
+
+def propose_and_keep(
+    cluster: "ClusterReader",
+    settings: Settings,
+    *,
+    keep: "Callable[[ProposedPlan], object]",
+    now_ms: int,
+    policy_for: "Callable[[LiveCluster], PlannerPolicy] | None" = None,
+    drained: frozenset[int] | None = None,
+    on_old_windows: bool = False,
+) -> "ProposedPlan":
+    """The plan for the cluster as it is now, that of control unless `policy_for` gives another policy; `keep` stores a
+    plan that moves anything. Raises as `propose_live` does, which says what the others are.
+    """
+    from streaming.control.planning import propose_live
+    from streaming.control.policies import policy_on
+    from streaming.control.wiring import window_tables_of
+
+    live = cluster.describe()
+    policy = policy_for(live) if policy_for else policy_on(settings, live)
+    proposed = propose_live(
+        cluster, live, window_tables_of(settings), settings.planner,
+        now_ms=now_ms, policy=policy, drained=drained, on_old_windows=on_old_windows,
+    )  # fmt: skip
+    if proposed.plan.movement_count:
+        keep(proposed)
+    return proposed
 
 
 def executions_of(executions: Sequence[Execution], kept: "KeptPlan") -> list[Execution]:

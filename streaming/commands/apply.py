@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import closing, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -99,19 +99,15 @@ def apply(
 
 
 def _end_shown(execution: "Execution", end: "EventRecord") -> dict[str, object]:
-    figures = end.figures
+    from streaming.views.executions import progress_of
+
     return {
         "execution_id": execution.execution_id,
         "plan_id": execution.plan_id,
-        "event": end.event.value,
-        "detail": end.detail,
-        "movements_done": figures.movements_done,
-        "movements_total": figures.movements_total,
-        "bytes_moved": figures.bytes_moved,
-        "bytes_total": figures.bytes_total,
+        **progress_of(end),
         "begins_ms": execution.begins_ms,
         "approvers": list(execution.approvers),
-        "approvals_needed": figures.approvals_needed,
+        "approvals_needed": end.figures.approvals_needed,
     }
 
 
@@ -138,8 +134,7 @@ def _applied(
     _show(approved.plan)
     _show_executions(journal, approved)
     show_time(settings.control, begins_ms)
-    admin = admin_client(settings.kafka)
-    try:
+    with closing(admin_client(settings.kafka)) as admin:
         check_may_execute(admin)  # nobody is asked in vain
         check_writable(settings.kafka, approved.plan)
         if not confirmed("Carry out this plan on the live cluster?", yes=yes, err=as_json):
@@ -154,8 +149,6 @@ def _applied(
             end = following.to_the_end(execution)
         if end.event is Event.REFUSED and revalidate:
             _propose_again(cluster, settings)
-    finally:
-        admin.close()
     _tell(f"{end.event}: {end.detail}")
     return execution, end
 
@@ -211,13 +204,10 @@ def _following_of(settings: Settings, journal: "Journal", *, asks_to_stop: bool 
     from streaming.cluster.clients import admin_client
     from streaming.control.identity import lease_of, leased_cluster
 
-    admin = admin_client(settings.kafka)
-    try:
+    with closing(admin_client(settings.kafka)) as admin:
         lease = lease_of(admin, settings)
         with lease.kept():
             yield _Following(leased_cluster(admin, lease), journal, lease, settings, asks_to_stop=asks_to_stop)
-    finally:
-        admin.close()
 
 
 @click.command()
@@ -482,20 +472,11 @@ def _content_of(file: str) -> object:
 
 
 def _propose_again(cluster: "ClusterReader", settings: Settings) -> None:
-    from streaming.commands.acting import keeping_plan
-    from streaming.control.planning import propose_and_keep
-    from streaming.control.policies import policy_on
-    from streaming.control.wiring import window_tables_of
+    from streaming.commands.acting import keeping_plan, propose_and_keep
 
     now_ms = clocks.now_ms()
-    plan = propose_and_keep(
-        cluster,
-        window_tables_of(settings),
-        settings.planner,
-        keep=keeping_plan(settings, "plan", now_ms=now_ms),
-        now_ms=now_ms,
-        policy_for=partial(policy_on, settings),
-    ).plan
+    keep = keeping_plan(settings, "plan", now_ms=now_ms)
+    plan = propose_and_keep(cluster, settings, keep=keep, now_ms=now_ms).plan
     if not plan.movement_count:
         echo("a new plan was made: there is nothing to move")
         return

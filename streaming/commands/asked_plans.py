@@ -8,6 +8,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -106,11 +107,8 @@ def check_writable(kafka: KafkaSettings, plan: Plan) -> None:
     fewer = [row for row in plan.movements if len(row.new_replicas) < len(row.old_replicas)]
     if not fewer:
         return
-    admin = admin_client(kafka)
-    try:
+    with closing(admin_client(kafka)) as admin:
         least = min_in_sync(admin, {row.topic for row in fewer})
-    finally:
-        admin.close()
     for row in fewer:
         factor, needed = len(row.new_replicas), least.get(row.topic, 1)
         if factor < needed:

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ def _findings(settings: Settings, roles: tuple[str, ...], level: Level = Level.E
     except RebalancerError as error:
         yield Finding("cluster reached", False, str(error))
         return
-    try:
+    with closing(admin):
         cluster = DescribedOnce(admin)
         yield from _rights(admin, settings, roles, level)
         if roles == ("pipeline",):
@@ -119,7 +120,7 @@ def _findings(settings: Settings, roles: tuple[str, ...], level: Level = Level.E
         yield _guarded("partitions healthy", lambda: partitions_healthy(cluster.describe()))
         yield _guarded("input topics", lambda: input_topics(_topics(cluster), settings))
         if level.includes(Level.LOAD):
-            yield _reassignments(cluster)
+            yield _guarded("no reassignment", lambda: _reassignments(cluster.describe()))
             yield _guarded("log dirs readable", lambda: _log_dirs(cluster, settings.planner))
         yield _guarded(
             "brokers reported", lambda: reports(cluster.describe().broker_racks, settings, now_ms=clocks.now_ms())
@@ -132,8 +133,6 @@ def _findings(settings: Settings, roles: tuple[str, ...], level: Level = Level.E
             yield _guarded("no throttle left", lambda: _throttles(cluster, settings))
             yield _guarded("broker's time", lambda: _brokers_time(admin, cluster, settings))
             yield _guarded("no other tables", lambda: markers_finding(cluster, settings, now_ms=clocks.now_ms()))
-    finally:
-        admin.close()
 
 
 def _rights(admin: Any, settings: Settings, roles: tuple[str, ...], wanted: Level = Level.EXECUTE) -> Iterator[Finding]:
@@ -287,17 +286,12 @@ def _brokers_time(admin: Any, cluster: ClusterReader, settings: Settings) -> tup
     return False, f"producers stamp the records of {', '.join(wrong)}; to fix it: {'; '.join(commands)}"
 
 
-def _reassignments(cluster: ClusterReader) -> Finding:
-    name = "no reassignment"
-    try:
-        live = cluster.describe()
-    except RebalancerError as error:
-        return Finding(name, False, str(error)[:DETAIL_CHARACTERS_MAX])
+def _reassignments(live: LiveCluster) -> tuple[bool | None, str]:
     if live.reassignments_hidden:
-        return Finding(name, None, "the cluster refuses to list them: that needs DESCRIBE on cluster")
+        return None, "the cluster refuses to list them: that needs DESCRIBE on cluster"
     moving = live.reassigning()
     count = counted(len(moving), "partition is", "partitions are")
-    return Finding(name, not moving, f"{count} being reassigned" if moving else "none runs")
+    return not moving, f"{count} being reassigned" if moving else "none runs"
 
 
 def _topics(cluster: ClusterReader) -> frozenset[str]:

@@ -4,22 +4,14 @@ Both make a plan that changes the order of replicas, show it, and with `--apply`
 as every plan. The row of a demoted broker lists the plans that have demoted it: they hold the order of before.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from streaming.commands.in_words import broker_names
-from streaming.commands.lifecycle import (
-    apply_option,
-    brokers_argument,
-    check_known,
-    show_and_carry_out,
-    yes_option,
-)
-from streaming.commands.options import check_tables, json_option, live_cluster, settings_from, settings_options
+from streaming.commands.lifecycle import BrokerAct, apply_option, brokers_argument, check_known, run_act, yes_option
+from streaming.commands.options import json_option, live_cluster, settings_options
 from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.runtime import clocks
 from streaming.settings import Settings
@@ -28,10 +20,7 @@ from streaming.tables import TableReader, to_ms
 if TYPE_CHECKING:
     from assignor_core.live import LiveCluster, PartitionKey
     from assignor_core.proposed_plan import ProposedPlan
-    from streaming.views.intents import Intent
 
-Orders = Mapping[int, tuple[str, ...]]
-"""By broker, ids of the plans whose movements hold the order of replicas before its demotion, oldest first."""
 DEMOTIONS_MAX = 100
 """Plans that one row lists: whoever demotes a broker again moves what has come to it since."""
 
@@ -48,9 +37,7 @@ def demote(context: click.Context, /, brokers: tuple[int, ...], **options: Any) 
 
     No plan and no election of control lets it lead until `undemote`. A partition whose only replica it holds stays.
     """
-    from streaming.views.intents import Intent
-
-    return _run(context, brokers, Intent.DEMOTE, plan_demotion, **options)
+    return run_act(context, "demote", brokers, plan_demotion, needs_tables=True, **options)
 
 
 @click.command()
@@ -62,36 +49,7 @@ def demote(context: click.Context, /, brokers: tuple[int, ...], **options: Any) 
 @click.pass_context
 def undemote(context: click.Context, /, brokers: tuple[int, ...], **options: Any) -> int:
     """End the demotion of each BROKER: replicas get the order of before, and it leads again what it led."""
-    from streaming.views.intents import Intent
-
-    return _run(context, brokers, Intent.USE, plan_undemotion, **options)
-
-
-def _run(
-    context: click.Context,
-    brokers: tuple[int, ...],
-    intent: "Intent",
-    plan: "Callable[..., tuple[ProposedPlan, Orders]]",
-    *,
-    config_file: Path | None,
-    assignments: tuple[str, ...],
-    **how: Any,
-) -> int:
-    """Plan, show and, where asked to, carry out; `how` goes to `show_and_carry_out`."""
-    from streaming.commands.acting import keeping_plan
-
-    settings = settings_from(config_file, assignments)
-    check_tables(settings)
-    brokers = tuple(dict.fromkeys(brokers))
-    named, action, now_ms = " ".join(map(str, brokers)), context.info_name or intent.value, clocks.now_ms()
-    proposed, orders = plan(settings, brokers, keep=keeping_plan(settings, action, named, now_ms=now_ms))
-    prepare = partial(_note, settings, intent, action, orders)
-    how |= {"config_file": config_file, "assignments": assignments}
-    why_not = unfit(action, brokers, proposed)
-    answer = show_and_carry_out(context, settings, proposed, named, why_not, prepare, **how)
-    if answer == 0 and how["carry_out"] and action == "undemote":
-        _forget_orders(settings, orders)
-    return answer
+    return run_act(context, "undemote", brokers, plan_undemotion, needs_tables=True, **options)
 
 
 def reorder(settings: Settings, action: str, broker: int, wait_s: float) -> str | None:
@@ -102,39 +60,33 @@ def reorder(settings: Settings, action: str, broker: int, wait_s: float) -> str 
     from assignor_core.execution.events import Event
     from streaming.commands.acting import keeping_plan
     from streaming.commands.apply import carry_out_stored, finish_open
-    from streaming.views.intents import Intent
 
     finish_open(settings, wait_s)
-    plan, intent = (plan_demotion, Intent.DEMOTE) if action == "demote" else (plan_undemotion, Intent.USE)
-    proposed, orders = plan(
-        settings, (broker,), keep=keeping_plan(settings, action, str(broker), now_ms=clocks.now_ms())
-    )
-    problem = unfit(action, (broker,), proposed)
-    if problem is not None:
-        raise RefusedForSafety(problem)
-    _note(settings, intent, action, orders)
-    if proposed.plan.movement_count:
-        end = carry_out_stored(settings, proposed.plan.plan_id)
+    plan = plan_demotion if action == "demote" else plan_undemotion
+    act = plan(settings, (broker,), keep=keeping_plan(settings, action, str(broker), now_ms=clocks.now_ms()))
+    if act.unfit is not None:
+        raise RefusedForSafety(act.unfit)
+    act.note(settings)
+    if act.proposed.plan.movement_count:
+        end = carry_out_stored(settings, act.proposed.plan.plan_id)
         if end.event is Event.REFUSED:  # nothing was changed, and a plan of now may fit
             raise RefusedForSafety(end.detail)
         if end.event is not Event.DONE:
             return f"{end.event}: {end.detail}"
-    if action == "undemote":
-        _forget_orders(settings, orders)
+    act.note_end(settings)
     return None
 
 
-def unfit(action: str, brokers: Collection[int], proposed: "ProposedPlan") -> str | None:
+def _unfit(action: str, brokers: Collection[int], proposed: "ProposedPlan") -> str | None:
     """Why this plan of `demote` or `undemote` is not to be carried out; None if it may be."""
     problems = "; ".join(proposed.plan.problems)
     return f"{broker_names(brokers)} can't be {action}d: {problems}" if problems else None
 
 
 def plan_demotion(
-    settings: Settings, brokers: Collection[int], *, keep: "Callable[[ProposedPlan], object]"
-) -> "tuple[ProposedPlan, Orders]":
-    """The plan, which `keep` stores if it moves anything, and what the row of each broker is to list; raises
-    UsageProblem.
+    settings: Settings, brokers: tuple[int, ...], *, keep: "Callable[[ProposedPlan], object]"
+) -> BrokerAct:
+    """The demotion of these brokers, whose plan `keep` stores if it moves anything; raises UsageProblem.
 
     A row lists the plans of other brokers that are demoted, too: a list that this plan changes may have been changed by
     theirs, and the oldest one is the order of before. What is left of an earlier demotion stays listed.
@@ -165,7 +117,7 @@ def plan_demotion(
     orders = {broker: tuple(dict.fromkeys((*left[broker], *of_others, *own)))[-DEMOTIONS_MAX:] for broker in brokers}
     if own:
         keep(proposed)
-    return proposed, orders
+    return BrokerAct("demote", Intent.DEMOTE, brokers, proposed, _unfit("demote", brokers, proposed), orders)
 
 
 def _left_of(root: str, live: "LiveCluster", broker: int, plan_ids: tuple[str, ...]) -> tuple[str, ...]:
@@ -181,10 +133,9 @@ def _left_of(root: str, live: "LiveCluster", broker: int, plan_ids: tuple[str, .
 
 
 def plan_undemotion(
-    settings: Settings, brokers: Collection[int], *, keep: "Callable[[ProposedPlan], object]"
-) -> "tuple[ProposedPlan, Orders]":
-    """The plan, which `keep` stores if it moves anything, and what the row of each broker is to list; raises
-    UsageProblem.
+    settings: Settings, brokers: tuple[int, ...], *, keep: "Callable[[ProposedPlan], object]"
+) -> BrokerAct:
+    """The end of the demotion of these brokers, whose plan `keep` stores if it moves anything; raises UsageProblem.
 
     A broker whose demotion has ended may still have to get its leadership back, if an earlier plan for that was not
     carried out. So its row lists the order of before until there is nothing left to bring back.
@@ -194,20 +145,19 @@ def plan_undemotion(
 
     newest = newest_intents(TableReader(settings.storage.tables), settings.kafka.cluster_name)
     demoted = frozenset(broker for broker, row in newest.items() if row["intent"] == Intent.DEMOTE)
-    never = [broker for broker in brokers if broker not in demoted]
-    _check_demoted([broker for broker in never if not demotions_of(newest.get(broker))], demoted)
-    orders = _orders_before(
-        settings.storage.tables, {plan_id for broker in brokers for plan_id in demotions_of(newest.get(broker))}
-    )
+    listed = {broker: demotions_of(newest.get(broker)) for broker in brokers}
+    _check_demoted([broker for broker, plans in listed.items() if broker not in demoted and not plans], demoted)
+    before = _orders_before(settings.storage.tables, {plan_id for plans in listed.values() for plan_id in plans})
     with live_cluster(settings) as cluster:
         live = cluster.describe()
     proposed = propose_restoration(
-        live, frozenset(brokers), orders, demoted=demoted.difference(brokers), cluster_name=settings.kafka.cluster_name
+        live, frozenset(brokers), before, demoted=demoted.difference(brokers), cluster_name=settings.kafka.cluster_name
     )
-    if not proposed.plan.movement_count:
-        return proposed, dict.fromkeys(brokers, ())
-    keep(proposed)
-    return proposed, {broker: demotions_of(newest.get(broker)) for broker in brokers}
+    orders: dict[int, tuple[str, ...]] = dict.fromkeys(brokers, ())
+    if proposed.plan.movement_count:
+        keep(proposed)
+        orders = listed
+    return BrokerAct("undemote", Intent.USE, brokers, proposed, _unfit("undemote", brokers, proposed), orders)
 
 
 def _check_demoted(never: Sequence[int], demoted: Collection[int]) -> None:
@@ -228,26 +178,3 @@ def _orders_before(root: str, plan_ids: Collection[str]) -> "dict[PartitionKey, 
     rows = TableReader(root).rows(MOVEMENT.name, columns=columns, where=one_of("plan_id", sorted(plan_ids)))
     oldest_first = sorted(rows, key=lambda row: to_ms(row["created_at"]))
     return {(row["topic"], row["partition"]): tuple(row["old_replicas"]) for row in reversed(oldest_first)}
-
-
-def _note(settings: Settings, intent: "Intent", action: str, orders: "Orders") -> None:
-    """Note before anything moves what the brokers are for."""
-    from streaming.commands.acting import noted, person
-    from streaming.commands.console import echo
-    from streaming.control.intents import note_intent
-    from streaming.serve.api.audit import ActOutcome
-
-    root, cluster_name = settings.storage.tables, settings.kafka.cluster_name
-    for broker, plans in orders.items():
-        done = f"broker {broker} is noted for {intent.value}"
-        with noted(settings, action, str(broker), ActOutcome("noted", done)):
-            note_intent(root, cluster_name, broker, intent, person(), now_ms=clocks.now_ms(), demotions=plans)
-        echo(done, err=True)
-
-
-def _forget_orders(settings: Settings, orders: "Orders") -> None:
-    """Note that nothing of these orders is left to bring back."""
-    from streaming.control.intents import note_restored
-
-    for broker, plans in orders.items():
-        note_restored(settings.storage.tables, settings.kafka.cluster_name, broker, plans)

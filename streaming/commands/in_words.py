@@ -63,7 +63,7 @@ def price_texts(price: Mapping[str, Any], *, whole_bytes: float) -> Iterable[str
 
 
 def accuracy_line(accuracy: Mapping[str, Any] | None) -> str | None:
-    """How far the promises of earlier plans were off (`accuracy_data`); None where too few were measured.
+    """How far the promises of earlier plans were off (`Accuracy` as data); None where too few were measured.
 
     >>> row = {"median": -0.02, "off_median": 0.03, "likely": 0.08, "off_max": 0.11, "count": 12}
     >>> accuracy_line({"max_over_mean": row, "bytes_copied": None, "duration": row | {"count": 5}})

@@ -2,12 +2,14 @@
 
 `drain` and `add` make one plan and show it; `--apply` carries it out through `rebalancer apply`, and notes what each
 broker is for, so that a drained one stays empty until it is added again. Drained brokers and log dirs are cordoned.
+`BrokerAct` is what a plan of these commands, of `demote` and of `undemote` is for.
 """
 
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +62,9 @@ CORDON_PAUSE_S = 0.5
 @force_option
 @settings_options
 @click.pass_context
-def drain(context: click.Context, /, brokers: tuple[int, ...], log_dir: str | None, **options: Any) -> int:
+def drain(
+    context: click.Context, /, brokers: tuple[int, ...], log_dir: str | None, on_old_windows: bool, **options: Any
+) -> int:
     """Make one plan that moves all replicas off each BROKER, those of internal topics too, and nothing else.
 
     A drained broker gets no new replicas; brokers from Kafka 4.3 on are cordoned. If a broker is offline, its replicas
@@ -68,13 +72,11 @@ def drain(context: click.Context, /, brokers: tuple[int, ...], log_dir: str | No
     and the broker places no new replica in that log dir (Kafka 4.3).
     """
     if log_dir is not None:
-        if options.pop("on_old_windows"):
+        if on_old_windows:
             raise UsageProblem("--force: is for plans that rest on windows of load, and this one rests on none")
         return drain_log_dir(context, _the_one(brokers), log_dir, **options)
-    from streaming.control.policies import relief_policy
-    from streaming.views.intents import Intent
-
-    return _run(context, brokers, Intent.DRAIN, relief_policy(frozenset(brokers), drain=True), **options)
+    plan = partial(plan_drain, now_ms=clocks.now_ms(), on_old_windows=on_old_windows)
+    return run_act(context, "drain", brokers, plan, **options)
 
 
 @click.command()
@@ -100,7 +102,7 @@ def undrain(
         if broker not in drained:
             named = ", ".join(map(str, sorted(drained))) or "none"
             raise UsageProblem(f"broker {broker}: is not drained, drained are {named}")
-    _note(settings, brokers, Intent.USE, "undrain")
+    note_and_cordon(settings, "undrain", Intent.USE, brokers)
     return 0
 
 
@@ -118,60 +120,108 @@ def _the_one(brokers: tuple[int, ...]) -> int:
 @force_option
 @settings_options
 @click.pass_context
-def add(context: click.Context, /, broker: int, **options: Any) -> int:
+def add(context: click.Context, /, broker: int, on_old_windows: bool, **options: Any) -> int:
     """Give BROKER its share: a plan that moves replicas to it and nowhere else. Ends a drain, too."""
-    from streaming.views.intents import Intent
+    plan = partial(plan_add, now_ms=clocks.now_ms(), on_old_windows=on_old_windows)
+    return run_act(context, "add", (broker,), plan, **options)
 
-    return _run(context, (broker,), Intent.USE, None, **options)
+
+@dataclass(frozen=True, slots=True)
+class BrokerAct:
+    """A `drain`, `add`, `demote` or `undemote` of some brokers, as it is planned; it is noted before anything moves."""
+
+    action: str
+    intent: "Intent"
+    brokers: tuple[int, ...]
+    proposed: "ProposedPlan"
+    unfit: str | None = None
+    """Why the plan is not to be carried out; None if it may be."""
+    orders: Mapping[int, tuple[str, ...]] | None = None
+    """By broker, ids of the plans whose movements hold the order of replicas before its demotion, oldest first; None
+    where the act concerns no order.
+    """
+
+    def note(self, settings: Settings) -> None:
+        """Note what the brokers are for."""
+        if self.orders is None:
+            note_and_cordon(settings, self.action, self.intent, self.brokers)
+        else:
+            note_brokers(settings, self.action, self.intent, self.brokers, orders=self.orders)
+
+    def note_end(self, settings: Settings) -> None:
+        """Note, once the plan is carried out, that an undemotion has nothing left to bring back."""
+        from streaming.control.intents import note_restored
+
+        restored = self.orders if self.action == "undemote" else None
+        for broker, plans in (restored or {}).items():
+            note_restored(settings.storage.tables, settings.kafka.cluster_name, broker, plans)
 
 
-def _run(
+def run_act(
     context: click.Context,
+    action: str,
     brokers: tuple[int, ...],
-    intent: "Intent",
-    policy: "PlannerPolicy | None",
+    plan: Callable[..., BrokerAct],
     *,
     config_file: Path | None,
     assignments: tuple[str, ...],
-    on_old_windows: bool,
+    needs_tables: bool = False,
     **how: Any,
 ) -> int:
-    """Plan, show and, where asked to, carry out; `policy` None stands for that of `add`, `how` goes to
-    `show_and_carry_out`.
-    """
+    """Plan, show and, where asked to, carry out; `how` goes to `show_and_carry_out`."""
     from streaming.commands.acting import keeping_plan
 
     settings = settings_from(config_file, assignments)
+    if needs_tables:
+        check_tables(settings)
     brokers = tuple(dict.fromkeys(brokers))
-    named, action, now_ms = " ".join(map(str, brokers)), context.info_name or intent.value, clocks.now_ms()
-    keep = keeping_plan(settings, action, named, now_ms=now_ms)
-    proposed = plan_for_brokers(settings, brokers, policy, keep=keep, now_ms=now_ms, on_old_windows=on_old_windows)
-    unfit = None if policy is None else why_not_emptied(brokers, proposed)
-    prepare = partial(_note, settings, brokers, intent, action)
+    named = " ".join(map(str, brokers))
+    act = plan(settings, brokers, keep=keeping_plan(settings, action, named, now_ms=clocks.now_ms()))
+    prepare = partial(act.note, settings)
     how |= {"config_file": config_file, "assignments": assignments}
-    return show_and_carry_out(context, settings, proposed, named, unfit, prepare, **how)
+    answer = show_and_carry_out(context, settings, act.proposed, named, act.unfit, prepare, **how)
+    if answer == 0 and how["carry_out"]:
+        act.note_end(settings)
+    return answer
 
 
-def _note(settings: Settings, brokers: tuple[int, ...], intent: "Intent", action: str) -> None:
-    """Note what the brokers are for, and cordon or uncordon them as that wants."""
+def note_brokers(
+    settings: Settings,
+    action: str,
+    intent: "Intent",
+    brokers: Collection[int],
+    *,
+    cordons: Mapping[int, tuple[str, ...]] | None = None,
+    orders: Mapping[int, tuple[str, ...]] | None = None,
+) -> None:
+    """Note what the brokers are for, each as an act of the person at this command line; see `note_intent`."""
     from streaming.commands.acting import noted, person
-    from streaming.control.cordons import STILL_CORDONED, settle, to_cordon
     from streaming.control.intents import note_intent
     from streaming.serve.api.audit import ActOutcome
+
+    root, cluster_name = settings.storage.tables, settings.kafka.cluster_name
+    for broker in brokers:
+        done = f"broker {broker} is noted for {intent.value}"
+        ours, plans = (cordons or {}).get(broker, ()), None if orders is None else orders[broker]
+        with noted(settings, action, str(broker), ActOutcome("noted", done)):
+            now_ms = clocks.now_ms()
+            note_intent(root, cluster_name, broker, intent, person(), now_ms=now_ms, cordons=ours, demotions=plans)
+        echo(done, err=True)
+
+
+def note_and_cordon(settings: Settings, action: str, intent: "Intent", brokers: tuple[int, ...]) -> None:
+    """Note what the brokers are for, and cordon or uncordon them as that wants."""
+    from streaming.control.cordons import STILL_CORDONED, settle, to_cordon
     from streaming.tables import TableReader
     from streaming.views.intents import Intent, cordons_of, newest_intents
 
-    root, cluster_name = settings.storage.tables, settings.kafka.cluster_name
-    reader, cordons = TableReader(root), dict[int, tuple[str, ...]]()
+    cluster_name = settings.kafka.cluster_name
+    reader, cordons = TableReader(settings.storage.tables), dict[int, tuple[str, ...]]()
     if intent is Intent.DRAIN:
         before = newest_intents(reader, cluster_name)
         with live_cluster(settings) as cluster:
             cordons = to_cordon(cluster, before, brokers)
-    for broker in brokers:
-        done, ours = f"broker {broker} is noted for {intent.value}", cordons.get(broker, ())
-        with noted(settings, action, str(broker), ActOutcome("noted", done)):
-            note_intent(root, cluster_name, broker, intent, person(), now_ms=clocks.now_ms(), cordons=ours)
-        echo(done, err=True)
+    note_brokers(settings, action, intent, brokers, cordons=cordons)
     reader.look_again()
     newest = newest_intents(reader, cluster_name)
     if not any(cordons_of(newest[broker]) for broker in brokers):
@@ -189,6 +239,22 @@ def _note(settings: Settings, brokers: tuple[int, ...], intent: "Intent", action
     for broker, why in problems.items():
         what = "cordoned" if intent is Intent.DRAIN else "uncordoned"
         echo(f"broker {broker} could not be {what}, control tries again: {why}", err=True)
+
+
+def plan_drain(settings: Settings, brokers: tuple[int, ...], **how: Any) -> BrokerAct:
+    """The drain of these brokers; `how` goes to `plan_for_brokers`, which may raise."""
+    from streaming.control.policies import relief_policy
+    from streaming.views.intents import Intent
+
+    proposed = plan_for_brokers(settings, brokers, relief_policy(frozenset(brokers), drain=True), **how)
+    return BrokerAct("drain", Intent.DRAIN, brokers, proposed, why_not_emptied(brokers, proposed))
+
+
+def plan_add(settings: Settings, brokers: tuple[int, ...], **how: Any) -> BrokerAct:
+    """What gives these brokers their share; `how` goes to `plan_for_brokers`, which may raise."""
+    from streaming.views.intents import Intent
+
+    return BrokerAct("add", Intent.USE, brokers, plan_for_brokers(settings, brokers, None, **how))
 
 
 def why_not_emptied(brokers: Collection[int], proposed: "ProposedPlan") -> str | None:
@@ -221,10 +287,9 @@ def plan_for_brokers(
 
     `policy` None stands for that of `add`: the brokers are filled, as they are without cordons of ours.
     """
+    from streaming.commands.acting import propose_and_keep
     from streaming.control.cordons import Uncordoned
-    from streaming.control.planning import propose_and_keep
     from streaming.control.policies import policy_of_plans, relief_policy
-    from streaming.control.wiring import window_tables_of
     from streaming.tables import TableReader
     from streaming.views.intents import Intent, brokers_by_intent, drained_brokers, newest_intents
 
@@ -245,8 +310,7 @@ def plan_for_brokers(
     with live_cluster(settings) as cluster:
         return propose_and_keep(
             cluster if policy is not None else Uncordoned(cluster, {broker: newest.get(broker) for broker in brokers}),
-            window_tables_of(settings),
-            settings.planner,
+            settings,
             keep=keep,
             now_ms=now_ms,
             policy_for=policy_for,

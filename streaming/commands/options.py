@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +87,14 @@ def roles_from(texts: Sequence[str], clusters: Iterable[str]) -> Roles:
         if cluster not in known:
             raise UsageProblem(f"--role: {cluster!r} is no cluster of the settings; known are {', '.join(known)}")
     return roles
+
+
+def accounts_file(clusters: Mapping[str, Settings], setting: str, accounts: str) -> Path:
+    """The file of this setting of serve, which the clusters share; raises UsageProblem if it is not set."""
+    file: Path | None = getattr(next(iter(clusters.values())).serve, setting)
+    if file is None:
+        raise UsageProblem(f"serve.{setting}: is not set; name the file that is to hold the {accounts}")
+    return file
 
 
 def settings_options(command: Command) -> Command:
@@ -190,11 +198,8 @@ def live_cluster(settings: Settings) -> "Iterator[ControlledCluster]":
     from streaming.cluster.clients import admin_client
     from streaming.control.identity import cluster_of
 
-    admin = admin_client(settings.kafka)
-    try:
+    with closing(admin_client(settings.kafka)) as admin:
         yield cluster_of(admin, settings)
-    finally:
-        admin.close()
 
 
 def check_tables(settings: Settings) -> None:

@@ -368,9 +368,6 @@ def plan_log_dirs_on(
 
     Raises UsageProblem for a broker that does not show several log dirs.
     """
-    from dataclasses import replace
-    from functools import partial
-
     from assignor_core.log_dirs.planning import FillPolicy, even_out
     from streaming.commands.acting import keeping_plan
     from streaming.commands.lifecycle import keep_within
@@ -408,14 +405,11 @@ def plan_on(
     cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any], *, now_ms: int, on_old_windows: bool = False
 ) -> ProposedPlan:
     """The plan for the live `cluster` that control would make, but for what the options say; kept in the tables."""
-    from streaming.commands.acting import keeping_plan
-    from streaming.control.planning import propose_and_keep
-    from streaming.control.wiring import window_tables_of
+    from streaming.commands.acting import keeping_plan, propose_and_keep
 
     return propose_and_keep(
         cluster,
-        window_tables_of(settings),
-        settings.planner,
+        settings,
         keep=keeping_plan(settings, "plan", now_ms=now_ms),
         now_ms=now_ms,
         policy_for=partial(_policy_on, settings, knobs),
@@ -593,7 +587,7 @@ def show(
 ) -> None:
     """Print a plan as JSON or as a short text, and write its JSON to `out_file` if given.
 
-    `accuracy` is how far the promises of earlier plans were off (`accuracy_data`); None where that is not known.
+    `accuracy` is how far the promises of earlier plans were off (`Accuracy` as data); None where that is not known.
     `about` and `end` are further lines of the text.
     """
     content = proposed.to_json() if accuracy is None else {**proposed.to_json(), "accuracy": accuracy}

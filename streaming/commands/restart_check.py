@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,16 +101,13 @@ def checked(settings: "Settings", broker: int) -> RestartCheck:
     from streaming.cluster.topics import min_in_sync
     from streaming.control.identity import cluster_of
 
-    admin = admin_client(settings.kafka)
-    try:
+    with closing(admin_client(settings.kafka)) as admin:
         live = cluster_of(admin, settings).describe()
         held = {topic for (topic, _), row in live.partitions.items() if broker in row.replicas}
         if not held and broker not in live.broker_racks:
             known = first_named(sorted(live.broker_racks), NAMED_MAX)
             raise UsageProblem(f"broker {broker}: the cluster has no such broker, it has {known}")
         return restart_check(broker, live, min_in_sync(admin, held))
-    finally:
-        admin.close()
 
 
 def _print(check: RestartCheck, *, accepts_single: bool) -> None:

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import closing, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -199,12 +199,9 @@ class _Session:
 
         configure_logging(settings.log, secrets_of(settings))
         check_tables(settings)
-        admin = admin_client(settings.kafka)
-        try:
+        with closing(admin_client(settings.kafka)) as admin:
             journal = RollJournal(settings.storage.tables, settings.kafka.cluster_name)
             yield cls(settings, admin, cluster_of(admin, settings), journal)
-        finally:
-            admin.close()
 
     def open_roll(self) -> Roll | None:
         from streaming.tables import TableReader

@@ -6,7 +6,7 @@ With --groups each group's rebalances of the last hours and its membership now.
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from assignor_core.execution.life_cycle import Execution
-    from assignor_core.group.events import GroupEvent
     from streaming.tables import Row, TableReader
     from streaming.views.broker_load import LoadPart
     from streaming.views.group_history import GroupPast
@@ -53,6 +52,12 @@ BAR_WIDTH_MIN = 8
 BAR_TITLE = "bytes in"
 BETWEEN_COLUMNS = 2
 FIGURES = ("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes")
+ADVISED = ("rebalances", "restarts", "partitions_moved", "stopped_if_eager")
+OF_EVENT = (
+    "after_ms", "until_ms", "cause", "rebalances", "members_in", "members_out", "restarted", "partitions_moved",
+    "partitions_unowned",
+)  # fmt: skip
+"""What is shown of a rebalance."""
 
 
 @click.command()
@@ -105,7 +110,7 @@ def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[s
     """
     from assignor_core.execution.life_cycle import in_focus
     from streaming.tables import TableReader
-    from streaming.views.accuracy import accuracy_data, read_accuracy
+    from streaming.views.accuracy import read_accuracy
     from streaming.views.broker_load import read_load
     from streaming.views.executions import brokers_owed, given_up, read_executions
     from streaming.views.intents import Intent, brokers_by_intent
@@ -136,7 +141,7 @@ def read_status(settings: Settings, *, now_ms: int, why: bool = False) -> dict[s
         "pause": given_up(reader, cluster, now_ms=now_ms).reason(now_ms) if settings.control.mode == "apply" else None,
         "execution": execution and _event_shown(execution),
         "execution_max_over_mean": execution and _ratios(execution),
-        "accuracy": accuracy_data(read_accuracy(reader, cluster)),
+        "accuracy": asdict(read_accuracy(reader, cluster)),
         "executions_waiting": _waiting(executions, now_ms),
         "throttles_left": list(brokers_owed(executions)),
         "drained": _drained(reader, settings, load.window_start_ms),
@@ -195,18 +200,10 @@ def _load_of(load: "LoadPart", broker: int) -> dict[str, float | None]:
 
 def _event_shown(execution: "Execution") -> dict[str, Any]:
     from streaming.tables import utc
+    from streaming.views.executions import progress_of
 
-    record, figures = execution.shown, execution.shown.figures
-    return {
-        "execution_id": execution.execution_id,
-        "event_time": utc(record.at_ms),
-        "event": record.event.value,
-        "detail": record.detail,
-        "movements_done": figures.movements_done,
-        "movements_total": figures.movements_total,
-        "bytes_moved": figures.bytes_moved,
-        "bytes_total": figures.bytes_total,
-    }
+    record = execution.shown
+    return {"execution_id": execution.execution_id, "event_time": utc(record.at_ms), **progress_of(record)}
 
 
 def _waiting(executions: "Iterable[Execution]", now_ms: int) -> list[dict[str, Any]]:
@@ -356,34 +353,22 @@ def _known(count: int | None) -> str:
 
 
 def _entry(past: "GroupPast", span_ms: int) -> dict[str, Any]:
+    from streaming.views.json_values import to_json
+
     advised = past.advice
     return {
         "group": past.group,
         "state": past.state,
         "group_type": past.group_type,
         "members": past.members,
-        "rebalances": advised.rebalances,
-        "restarts": advised.restarts,
-        "partitions_moved": advised.partitions_moved,
-        "stopped_if_eager": advised.stopped_if_eager,
+        **{name: getattr(advised, name) for name in ADVISED},
         "flapping": dict(advised.flapping),
         "hints": list(advised.hints),
         "look_back_ms": span_ms,
-        "events": [_event(event) for event in past.events],
-    }
-
-
-def _event(event: "GroupEvent") -> dict[str, Any]:
-    return {
-        "after_ms": event.after_ms,
-        "until_ms": event.until_ms,
-        "cause": event.cause.value,
-        "rebalances": event.rebalances,
-        "members_in": list(event.members_in),
-        "members_out": list(event.members_out),
-        "restarted": list(event.restarted),
-        "partitions_moved": event.partitions_moved,
-        "partitions_unowned": event.partitions_unowned,
+        "events": [
+            {name: to_json(getattr(event, name)) for name in OF_EVENT} | {"cause": event.cause.value}
+            for event in past.events
+        ],
     }
 
 

@@ -7,7 +7,13 @@ from pathlib import Path
 import click
 
 from streaming.commands.console import echo
-from streaming.commands.options import role_option, roles_from, settings_of_clusters, shared_settings_options
+from streaming.commands.options import (
+    accounts_file,
+    role_option,
+    roles_from,
+    settings_of_clusters,
+    shared_settings_options,
+)
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
 from streaming.runtime.accounts import NAME_LENGTH_MAX, new_token, one_change, read_tokens, write_tokens
@@ -79,7 +85,4 @@ def revoke(token_id: str, config_file: Path | None, assignments: tuple[str, ...]
 
 
 def _file(clusters: Mapping[str, Settings]) -> Path:
-    file = next(iter(clusters.values())).serve.tokens_file
-    if file is None:
-        raise UsageProblem("serve.tokens_file: is not set; name the file that is to hold the tokens")
-    return file
+    return accounts_file(clusters, "tokens_file", "tokens")

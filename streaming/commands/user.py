@@ -11,6 +11,7 @@ import click
 from streaming.commands.console import echo
 from streaming.commands.options import (
     Command,
+    accounts_file,
     role_option,
     roles_from,
     settings_of_clusters,
@@ -124,10 +125,7 @@ def password(name: str, password_file: Path | None, config_file: Path | None, as
 
 
 def _file(clusters: Mapping[str, Settings]) -> Path:
-    file = next(iter(clusters.values())).serve.users_file
-    if file is None:
-        raise UsageProblem("serve.users_file: is not set; name the file that is to hold the users")
-    return file
+    return accounts_file(clusters, "users_file", "users")
 
 
 def _known(file: Path) -> dict[str, User]:

@@ -188,8 +188,6 @@ def _partitions(text: str) -> tuple[str, int]:
 
 def as_data(prediction: "Prediction") -> dict[str, Any]:
     """For programs; times are ms UTC of the recorded hours."""
-    from streaming.views.accuracy import accuracy_data
-
     result, history = prediction.replay, prediction.history
     return {
         "cluster": history.cluster_name,
@@ -203,7 +201,7 @@ def as_data(prediction: "Prediction") -> dict[str, Any]:
         "headroom": [{**asdict(row), "left_share": row.left_share} for row in prediction.headroom],
         "bounds": [asdict(row) for row in prediction.bounds],
         "growth": None if prediction.growth is None else asdict(prediction.growth),
-        "accuracy": accuracy_data(prediction.accuracy),
+        "accuracy": asdict(prediction.accuracy),
         "brokers_needed": [asdict(row) for row in prediction.brokers_needed],
     }
 
@@ -242,7 +240,6 @@ def changes_data(changes: Changes) -> dict[str, Any]:
 def as_text(prediction: "Prediction", settings: Settings) -> Iterator[str]:
     """Lines for people."""
     from streaming.tables import utc
-    from streaming.views.accuracy import accuracy_data
 
     result, history = prediction.replay, prediction.history
     hours, starts = len(result.hour_start_ms), result.hour_start_ms
@@ -254,7 +251,7 @@ def as_text(prediction: "Prediction", settings: Settings) -> Iterator[str]:
     yield from _notes(prediction)
     yield from skew_lines(result, settings)
     yield from plan_lines(result)
-    accuracy = accuracy_line(accuracy_data(prediction.accuracy))
+    accuracy = accuracy_line(asdict(prediction.accuracy))
     yield accuracy or "own error: unknown, as fewer than 3 plans here were carried out and measured"
     yield from _headroom_lines(prediction)
     yield from _bound_lines(prediction.bounds)

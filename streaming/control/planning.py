@@ -1,7 +1,7 @@
-"""Plans for the live cluster: made from its placement and the tables' load, and kept. For control and the commands.
+"""Plans for the live cluster: made from its placement and the tables' load. For control and the commands.
 
-The one place where a plan is made and the one where it is kept: what a person approves, what control carries out and
-what `apply` checks all come from here.
+The one place where a plan is made: what a person approves, what control carries out and what `apply` checks all come
+from here.
 """
 
 import time
@@ -186,29 +186,6 @@ def untouched(policy: PlannerPolicy, demoted: frozenset[int], live: LiveCluster)
     named = policy.drain | policy.add | policy.only_brokers
     kept = (demoted & live.broker_racks.keys()) - named
     return replace(policy, excluded_brokers=policy.excluded_brokers | kept)
-
-
-def propose_and_keep(
-    cluster: ClusterReader,
-    window_tables: WindowTables,
-    planner: PlannerSettings,
-    *,
-    keep: Callable[[ProposedPlan], object],
-    now_ms: int,
-    policy_for: Callable[[LiveCluster], PlannerPolicy] | None = None,
-    drained: frozenset[int] | None = None,
-    on_old_windows: bool = False,
-) -> ProposedPlan:
-    """A plan for the cluster as it is now; `keep` stores a plan that moves anything."""
-    live = cluster.describe()
-    policy = policy_for(live) if policy_for else None
-    proposed = propose_live(
-        cluster, live, window_tables, planner, now_ms=now_ms, policy=policy, drained=drained,
-        on_old_windows=on_old_windows,
-    )  # fmt: skip
-    if proposed.plan.movement_count:
-        keep(proposed)
-    return proposed
 
 
 def _loads(

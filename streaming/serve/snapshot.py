@@ -21,8 +21,8 @@ from streaming.views.control import ControlPart, ControlReader
 from streaming.views.group_memberships import GroupMembership, MembershipReader
 from streaming.views.group_ranking import GroupPart, GroupReader
 from streaming.views.log_dirs import LogDirState, read_log_dirs
-from streaming.views.members_needed import MembersNeeded
 from streaming.views.notifications import WebhookState, read_webhooks
+from streaming.views.one_group import MembersNeeded
 from streaming.views.restarts import BrokerRestart, read_restarts
 from streaming.views.streams import StreamPart, StreamReader, read_table_states
 

@@ -42,17 +42,10 @@ class AccuracyReader:
 
 
 def accuracy_beside_plan(settings: Settings) -> dict[str, Any] | None:
-    """`accuracy_data` to show beside a plan that is made already; None where the tables don't show it now."""
+    """The accuracy as data, to show beside a plan that is made already; None where the tables don't show it now."""
     with suppress(TableUnavailable):
-        return accuracy_data(read_accuracy(TableReader(settings.storage.tables), settings.kafka.cluster_name))
+        return asdict(read_accuracy(TableReader(settings.storage.tables), settings.kafka.cluster_name))
     return None
-
-
-def accuracy_data(accuracy: Accuracy) -> dict[str, Any]:
-    """Returns the accuracy for programs, by figure: median error with its sign; how far off half, 80 % and all of them
-    were; how many.
-    """
-    return asdict(accuracy)
 
 
 def _accuracy(reader: TableReader, kafka_cluster: str, ids: list[str]) -> Accuracy:

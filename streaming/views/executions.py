@@ -34,6 +34,13 @@ COLUMNS = (
     *(f"{resource}_max_over_mean_{when}" for resource in REPORTED for when in WHEN),
 )  # fmt: skip
 """What an execution is folded from, but for `OF_MOVEMENTS`."""
+_COUNTS = ("movements_total", "movements_done", "bytes_total", "bytes_moved")
+_LISTS = ("throttled_brokers", *OF_MOVEMENTS)
+_OTHERS = (
+    "throttle_bytes_per_sec", "produce_p99_ms_before", "in_windows_only", "kafka_cluster_id", "approvals_needed",
+    "approver",
+)  # fmt: skip
+"""Columns that `Figures` has by the same names: whole numbers that every row has, lists, and others."""
 _RATIO_COLUMNS = {when: tuple((resource, f"{resource}_max_over_mean_{when}") for resource in REPORTED) for when in WHEN}
 SEARCH_MS = 30 * 86_400_000
 """How far back executions are read at each tick. What is older and unfinished is searched for once, at the start."""
@@ -305,24 +312,11 @@ def event_of(row: tables.Row) -> EventRecord:
         event = Event(row["event"])
     except ValueError as error:
         raise _unreadable(row["execution_id"], error) from None
-    figures = Figures(
-        movements_total=int(row["movements_total"]),
-        movements_done=int(row["movements_done"]),
-        bytes_total=int(row["bytes_total"]),
-        bytes_moved=int(row["bytes_moved"]),
-        throttle_bytes_per_sec=row.get("throttle_bytes_per_sec"),
-        throttled_brokers=_numbers(row.get("throttled_brokers")),
-        produce_p99_ms_before=row.get("produce_p99_ms_before"),
-        in_windows_only=row.get("in_windows_only"),
-        kafka_cluster_id=row.get("kafka_cluster_id"),
-        begins_ms=None if row.get("begins_at") is None else tables.to_ms(row["begins_at"]),
-        approvals_needed=row.get("approvals_needed"),
-        approver=row.get("approver"),
-        **{name: _numbers(row.get(name)) for name in OF_MOVEMENTS},
-        before=_ratios(row, "before"),
-        predicted=_ratios(row, "predicted"),
-        measured=_ratios(row, "measured"),
-    )
+    cells: dict[str, Any] = {name: int(row[name]) for name in _COUNTS}
+    cells |= {name: row.get(name) for name in _OTHERS}
+    cells |= {name: tuple(row[name]) for name in _LISTS if row.get(name) is not None}
+    cells |= {when: _ratios(row, when) for when in WHEN}
+    figures = Figures(**cells, begins_ms=None if row.get("begins_at") is None else tables.to_ms(row["begins_at"]))
     return EventRecord(event, int(row["sequence"]), tables.to_ms(row["event_time"]), str(row["detail"]), figures)
 
 
@@ -341,33 +335,32 @@ def event_columns(execution: Execution, record: EventRecord) -> dict[str, Any]:
         "event_time": tables.utc(record.at_ms),
         "event": record.event.value,
         "detail": record.detail,
-        "movements_total": figures.movements_total,
-        "movements_done": figures.movements_done,
-        "bytes_total": figures.bytes_total,
-        "bytes_moved": figures.bytes_moved,
-        "throttle_bytes_per_sec": figures.throttle_bytes_per_sec,
-        "throttled_brokers": _listed(figures.throttled_brokers),
-        "produce_p99_ms_before": figures.produce_p99_ms_before,
-        "in_windows_only": figures.in_windows_only,
+        **{name: getattr(figures, name) for name in (*_COUNTS, *_OTHERS)},
+        **{name: _listed(getattr(figures, name)) for name in _LISTS},
+        "begins_at": None if figures.begins_ms is None else tables.utc(figures.begins_ms),
         **{
             name: ratio
             for when, row in figures.max_over_mean.items()
             for name, ratio in ratio_columns(row, when).items()
         },
-        "kafka_cluster_id": figures.kafka_cluster_id,
-        "begins_at": None if figures.begins_ms is None else tables.utc(figures.begins_ms),
-        "approvals_needed": figures.approvals_needed,
-        "approver": figures.approver,
-        **{name: _listed(getattr(figures, name)) for name in OF_MOVEMENTS},
     }
-
-
-def _numbers(stored: Iterable[int] | None) -> tuple[int, ...] | None:
-    return None if stored is None else tuple(stored)
 
 
 def _listed(numbers: tuple[int, ...] | None) -> list[int] | None:
     return None if numbers is None else list(numbers)
+
+
+def progress_of(record: EventRecord) -> dict[str, Any]:
+    """An event for programs, and how far its execution was then."""
+    figures = record.figures
+    return {
+        "event": record.event.value,
+        "detail": record.detail,
+        "movements_done": figures.movements_done,
+        "movements_total": figures.movements_total,
+        "bytes_moved": figures.bytes_moved,
+        "bytes_total": figures.bytes_total,
+    }
 
 
 def ratio_columns(ratios: Mapping[Resource, float], when: str) -> dict[str, float | None]:

@@ -4,7 +4,7 @@ Members stand in the newest sample of `group_lag`, rebalances in `group_event`; 
 the span that is counted: a total must be the same whoever reads it when, or a restart would seem rebalances.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -15,10 +15,10 @@ from pyarrow import compute as pc
 
 from assignor_core.group.events import REBALANCING
 from assignor_core.group.states import GroupState
-from assignor_core.lag.history import Ints, last_true
+from assignor_core.lag.history import Ints
 from streaming.settings import Settings
 from streaming.tables import Condition, TableReader, at_least, below, equal, of_cluster, one_of
-from streaming.views.group_columns import Runs, listed, rows_listed
+from streaming.views.group_columns import listed
 from streaming.views.group_picture import current_since
 from streaming.views.json_values import LEFT_OUT_OF_STATUS
 from streaming.views.spans import WEEK_MS, counted_since, of_span
@@ -167,7 +167,9 @@ def _names(reader: TableReader, where: Condition) -> list[str]:
 
 
 def standings_of(rows: pa.Table) -> dict[str, GroupStanding]:
-    """The groups of these rows, which have the columns that are read, texts as dictionaries."""
+    """The groups of these rows, which have the columns that are read, texts as dictionaries, at their newest samples: a
+    member that is gone may still stand in another partition's older one.
+    """
     if not rows.num_rows:
         return {}
     groups = rows["group_id"].combine_chunks()
@@ -177,9 +179,10 @@ def standings_of(rows: pa.Table) -> dict[str, GroupStanding]:
     # One sample has one time: of what a group had before, nothing counts.
     sample = np.flatnonzero(at_ms == newest_ms[group])
     group, rows = group[sample], rows.take(pa.array(sample))
-    numbers, first = np.unique(group, return_index=True)
-    owners = _owners(group, rows["member_id"].combine_chunks(), len(groups.dictionary))[numbers]
-    shown = rows.take(pa.array(first))
+    first = np.full(len(groups.dictionary), -1)
+    first[group[::-1]] = np.arange(len(group))[::-1]
+    owners = _owners(group, rows["member_id"].combine_chunks(), len(groups.dictionary))[first >= 0]
+    shown = rows.take(pa.array(first[first >= 0]))
     columns = (listed(shown[name]) for name in ("group_id", "group_state", "group_type", "group_members"))
     return {
         name: GroupStanding(name, state, group_type, known_members(state, reported, owning))
@@ -191,7 +194,7 @@ def _owners(group: Ints, member_ids: pa.DictionaryArray, groups: int) -> Ints:
     """How many members of each group own something."""
     known = pc.is_valid(member_ids).to_numpy(zero_copy_only=False)
     member = pc.fill_null(member_ids.indices, 0).to_numpy()[known].astype(np.int64)
-    pairs = np.unique(group[known].astype(np.int64) * max(1, len(member_ids.dictionary)) + member)
+    pairs = pc.unique(pa.array(group[known].astype(np.int64) * max(1, len(member_ids.dictionary)) + member)).to_numpy()
     counts: Ints = np.bincount(pairs // max(1, len(member_ids.dictionary)), minlength=groups)
     return counts
 
@@ -206,24 +209,3 @@ def known_members(state: str | None, member_count: int | None, owners: int) -> i
     if state in (None, STATE_UNKNOWN):
         return None
     return owners if owners or state in NO_MEMBERS else None
-
-
-def members_by_group(partitions: pa.Table) -> Iterator[tuple[str, int | None]]:
-    """Members of each group at its newest sample: one that is gone may still stand in another partition's older one.
-
-    `partitions` are those of a `LagPicture`.
-    """
-    groups = Runs.of(partitions, "group_id")
-    times = partitions["last_event_time_ms"].to_numpy()
-    is_newest = times == groups.spread(np.maximum.reduceat(times, groups.starts))
-    members = partitions["member_id"].combine_chunks().dictionary_encode()
-    codes = pc.fill_null(members.indices, -1).to_numpy()
-    owners = groups.spread(np.arange(len(groups.starts))) * (len(members.dictionary) + 1) + codes
-    owning = pc.unique(pa.array(owners[is_newest & (codes >= 0)])).to_numpy()
-    seen = owning // (len(members.dictionary) + 1)
-    counts = np.bincount(seen, minlength=len(groups.starts))
-    newest = partitions.select(("group_state", "group_members")).take(pa.array(last_true(is_newest, groups.starts)))
-    for group, row, owners_seen in zip(
-        groups.first(partitions["group_id"]), rows_listed(newest), counts.tolist(), strict=True
-    ):
-        yield group, known_members(row["group_state"], row["group_members"], owners_seen)

@@ -20,7 +20,7 @@ from assignor_core.lag.history import Ints, last_true
 from streaming.settings import Settings
 from streaming.tables import TableReader, as_floats
 from streaming.views.group_columns import KEY, Runs, listed, rows_listed
-from streaming.views.group_memberships import members_by_group
+from streaming.views.group_memberships import standings_of
 from streaming.views.group_picture import FIGURES, STANDING, LagPicture, LagRules, reason_of
 from streaming.views.group_store import LagWindows
 from streaming.views.json_values import LEFT_OUT_OF_STATUS, TextOnDemand
@@ -167,7 +167,8 @@ class GroupReader:
         self._part = part_of(picture, offsets_max=self._offsets_max) if picture else GroupPart()
         if picture and self._needs_of is not None:
             self._part = replace(self._part, needs=self._needs_of(picture, self._part.groups))
-        self._members = dict(members_by_group(picture.partitions)) if picture else {}
+        standings = standings_of(picture.partitions) if picture else {}
+        self._members = {name: standing.members for name, standing in standings.items()}
         self._committing = _committing(picture.partitions) if picture else frozenset()
         self._is_old = False
 

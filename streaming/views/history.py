@@ -217,48 +217,31 @@ ORDERS: Mapping[str, str | None] = {
 _OF_LEADERS = ("broker", *REPLICA_RATES, "size_bytes", OUT_OF_SYNC_REPLICAS.name)
 
 
-def newest_partitions(
+def window_partitions(
     reader: TableReader,
     kafka_cluster: str,
     window_start_ms: int,
     where: Condition,
     *,
+    broker: int | None = None,
+    column: str | None = None,
     after: tuple[str, int] | None = None,
+    first: int = 0,
     rows_max: int,
 ) -> list[dict[str, Any]]:
-    """Leaders of partitions as they were in one window, by topic and partition, from the one after `after` on.
+    """Leaders of partitions as they were in one window, by topic and partition; with `column` those with its highest
+    values come first, and unknown values last.
 
-    At most `rows_max`. Raises TableUnavailable.
+    From the one after the partition `after` on, or without the `first` ones; with `broker` only those that it leads.
+    At most `rows_max` rows. Raises TableUnavailable.
     """
     where &= ALL_ROWS if after is None else at_least("topic", after[0])
     newest = _newest_leaders(reader, kafka_cluster, window_start_ms, where)
+    if broker is not None:
+        newest = newest.filter(pc.equal(newest["broker"], broker))
     if after is not None:
         is_later = pc.and_(pc.equal(newest["topic"], after[0]), pc.greater(newest["partition"], after[1]))
         newest = newest.filter(pc.or_(pc.greater(newest["topic"], after[0]), is_later))
-    newest = newest.sort_by([("topic", "ascending"), ("partition", "ascending")])
-    return _with_replicas(reader, kafka_cluster, window_start_ms, newest.slice(0, rows_max))
-
-
-def hottest_partitions(
-    reader: TableReader,
-    kafka_cluster: str,
-    window_start_ms: int,
-    where: Condition,
-    *,
-    broker: int | None,
-    column: str | None,
-    first: int,
-    rows_max: int,
-) -> list[dict[str, Any]]:
-    """Returns leaders of partitions as they were in one window, the highest of `column` first, without the `first` ones
-    before.
-
-    With `broker` the function returns only partitions that this broker leads. Unknown values come last. At most
-    `rows_max` rows. Raises TableUnavailable.
-    """
-    newest = _newest_leaders(reader, kafka_cluster, window_start_ms, where)
-    if broker is not None:
-        newest = newest.filter(pc.equal(newest["broker"], broker))
     order = [] if column is None else [(column, "descending")]
     newest = newest.sort_by([*order, ("topic", "ascending"), ("partition", "ascending")])
     return _with_replicas(reader, kafka_cluster, window_start_ms, newest.slice(first, rows_max))

@@ -26,6 +26,11 @@ TIME = "finished_at"
 REPORT_LOOKBACK_MS = 86_400_000
 """A query whose last row is this much older than the newest row of all is still shown: longer, and it is gone. It must
 outlast a night, as what is gone is shown no longer, though the query is as silent as before."""
+_AS_REPORTED = (
+    "duration_ms", "trigger_interval_ms", "batches_total", "input_rows_total", "late_rows_total", "source_lag_records",
+    "state_rows", "state_memory_bytes",
+)  # fmt: skip
+"""Columns that `StreamQuery` has by the same names."""
 _REJECTED = ("source_topic", "reason", "rejected_at", "records_not_kept")
 
 
@@ -182,15 +187,8 @@ def _query(name: str, reports: QueryReports) -> StreamQuery:
         finished_ms=tables.to_ms(row[TIME]),
         changed_ms=tables.to_ms(reports.changed_at),
         first_batch=reports.first_batch,
-        duration_ms=row["duration_ms"],
-        trigger_interval_ms=row["trigger_interval_ms"],
-        batches_total=row["batches_total"],
-        input_rows_total=row["input_rows_total"],
-        late_rows_total=row["late_rows_total"],
         watermark_ms=None if row["watermark"] is None else tables.to_ms(row["watermark"]),
-        source_lag_records=row["source_lag_records"],
-        state_rows=row["state_rows"],
-        state_memory_bytes=row["state_memory_bytes"],
+        **{name: row[name] for name in _AS_REPORTED},
         phases_ms=_phases_ms(row["phases_json"]),
     )
 

@@ -144,10 +144,10 @@ def acts(settings: Settings) -> list[tables.Row]:
 
 
 def test_an_act_at_the_command_line_is_in_the_audit_with_its_person_and_end(settings: Settings) -> None:
-    from streaming.commands.lifecycle import _note
+    from streaming.commands.lifecycle import note_and_cordon
     from streaming.views.intents import Intent
 
-    _note(settings, (3,), Intent.USE, "undrain")
+    note_and_cordon(settings, "undrain", Intent.USE, (3,))
     begun, ended = acts(settings)
     shown = ("stage", "action", "target", "actor", "signed_in_by", "state")
     assert [begun[name] for name in shown] == ["begun", "undrain", "3", os_user(), "command line", None]

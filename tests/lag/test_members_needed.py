@@ -5,7 +5,7 @@ import pytest
 from assignor_core.lag.members import MembersAdvice
 from streaming.serve.samples import group_samples
 from streaming.serve.snapshot import SnapshotReader
-from streaming.views import members_needed
+from streaming.views import one_group
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 WINDOWS = 30
@@ -69,7 +69,7 @@ def test_a_hot_partition_limits_what_members_help(group: Group) -> None:
 
 
 def test_what_a_member_can_read_is_forgotten_after_a_day(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members_needed, "REMEMBERED_MS", WINDOWS * WINDOW_MS)
+    monkeypatch.setattr(one_group, "REMEMBERED_MS", WINDOWS * WINDOW_MS)
     assert group.goes_on(1_000, 500) is not None
     assert group.goes_on(300, 10_000, windows=2 * WINDOWS) is None
 
@@ -77,12 +77,12 @@ def test_what_a_member_can_read_is_forgotten_after_a_day(group: Group, monkeypat
 def test_of_a_group_with_very_many_partitions_the_bound_alone_is_known(
     group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(members_needed, "PACKED_MAX", 7)
+    monkeypatch.setattr(one_group, "PACKED_MAX", 7)
     need = group.goes_on(1_000, 500)
     assert need is not None
     assert (need.needed, need.bound) == (None, 3)
 
 
 def test_no_more_groups_than_allowed_are_looked_at(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members_needed, "PARTITIONS_MAX", 7)
+    monkeypatch.setattr(one_group, "PARTITIONS_MAX", 7)
     assert group.goes_on(1_000, 500) is None

@@ -105,7 +105,7 @@ def test_of_a_long_history_only_the_rows_of_a_page_are_made(skewed_tables: str) 
 
 def test_of_all_partitions_only_those_of_a_page_are_made(skewed_tables: str) -> None:
     def made(rows_max: int, after: tuple[str, int] | None = None) -> list[tuple[str, int]]:
-        rows = history.newest_partitions(
+        rows = history.window_partitions(
             TableReader(skewed_tables), "test", NOW_MS - 2 * WINDOW_MS, ALL_ROWS, after=after, rows_max=rows_max
         )
         return [(row["topic"], row["partition"]) for row in rows]

@@ -13,6 +13,7 @@ from assignor_core.live import PartitionKey
 from streaming import tables
 from streaming.commands import demotion
 from streaming.commands.demotion import DEMOTIONS_MAX, reorder
+from streaming.commands.lifecycle import BrokerAct
 from streaming.commands.options import settings_from
 from streaming.control.intents import note_intent
 from streaming.control.planning import untouched
@@ -166,7 +167,7 @@ def test_an_undemotion_whose_command_was_killed_at_its_end_leaves_nothing_to_bri
 ) -> None:
     run("demote", "3", "--apply", "--yes")
     with monkeypatch.context() as patched:
-        patched.setattr(demotion, "_forget_orders", lambda *_: None)
+        patched.setattr(BrokerAct, "note_end", lambda *_: None)
         run("undemote", "3", "--apply", "--yes")
     assert plans_of(own, 3) != ()
     run("undemote", "3", "--apply", "--yes")

@@ -46,10 +46,24 @@ PLAN_ID = Parameter("plan_id", "The whole id of a plan, 64 characters", OF_NAMES
 EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
 BROKER_ID = Parameter("broker", "Broker id", most=(1 << 31) - 1, place="path")
 BEGINS = {"begins_ms": "The execution begins no earlier; ms since 1970, at most 14 days ahead"}
-CARRY_OUT = {"carry_out": "Note the drain and approve the plan at once"}
-DEMOTE = {"carry_out": "Note the demotion and approve the plan at once"}
-UNDEMOTE = {"carry_out": "End the demotion and approve the plan at once"}
-FILL = {"carry_out": "End a drain of the broker and approve the plan at once"}
+
+
+def _of_broker(
+    action: str, summary: str, act: Callable[[Actions], Callable[..., ActOutcome]], carry_out: str
+) -> ActEndpoint:
+    """An act on one broker that makes a plan; `carry_out` says what that flag of its body does."""
+    return ActEndpoint(
+        f"/api/v1/brokers/{{broker}}/{action}",
+        action,
+        summary,
+        lambda actions, given, by, now_ms: act(actions)(
+            given["broker"], by, carry_out=given.get("carry_out", False), now_ms=now_ms
+        ),
+        BROKER_ID,
+        {"carry_out": carry_out},
+        makes_plan=True,
+    )
+
 
 ACTS = (
     ActEndpoint(
@@ -76,49 +90,29 @@ ACTS = (
         lambda actions, given, by, now_ms: actions.abort(given["execution_id"], by, now_ms=now_ms),
         EXECUTION_ID,
     ),
-    ActEndpoint(
-        "/api/v1/brokers/{broker}/drain",
+    _of_broker(
         "drain",
         "Make a plan that empties this broker.",
-        lambda actions, given, by, now_ms: actions.drain(
-            given["broker"], by, carry_out=given.get("carry_out", False), now_ms=now_ms
-        ),
-        BROKER_ID,
-        CARRY_OUT,
-        makes_plan=True,
+        lambda actions: actions.drain,
+        "Note the drain and approve the plan at once",
     ),
-    ActEndpoint(
-        "/api/v1/brokers/{broker}/add",
+    _of_broker(
         "add",
         "Make a plan that gives this broker its share.",
-        lambda actions, given, by, now_ms: actions.add(
-            given["broker"], by, carry_out=given.get("carry_out", False), now_ms=now_ms
-        ),
-        BROKER_ID,
-        FILL,
-        makes_plan=True,
+        lambda actions: actions.add,
+        "End a drain of the broker and approve the plan at once",
     ),
-    ActEndpoint(
-        "/api/v1/brokers/{broker}/demote",
+    _of_broker(
         "demote",
         "Make a plan that takes all leadership off this broker.",
-        lambda actions, given, by, now_ms: actions.demote(
-            given["broker"], by, carry_out=given.get("carry_out", False), now_ms=now_ms
-        ),
-        BROKER_ID,
-        DEMOTE,
-        makes_plan=True,
+        lambda actions: actions.demote,
+        "Note the demotion and approve the plan at once",
     ),
-    ActEndpoint(
-        "/api/v1/brokers/{broker}/undemote",
+    _of_broker(
         "undemote",
         "Make a plan that lets this broker lead again what it led.",
-        lambda actions, given, by, now_ms: actions.undemote(
-            given["broker"], by, carry_out=given.get("carry_out", False), now_ms=now_ms
-        ),
-        BROKER_ID,
-        UNDEMOTE,
-        makes_plan=True,
+        lambda actions: actions.undemote,
+        "End the demotion and approve the plan at once",
     ),
     ActEndpoint(
         "/api/v1/brokers/{broker}/undrain",

@@ -115,7 +115,7 @@ def partitions(sources: ReadSources, given: Values) -> Body:
     limit = given.get("limit", LIMIT_DEFAULT)
     with sources.tables() as reader:
         cluster = sources.kafka_cluster
-        rows = history.newest_partitions(reader, cluster, window_ms, where, after=after, rows_max=limit + 1)
+        rows = history.window_partitions(reader, cluster, window_ms, where, after=after, rows_max=limit + 1)
     return page(
         rows,
         limit,
@@ -133,7 +133,7 @@ def _hottest(sources: ReadSources, given: Values, where: Condition) -> Body:
         return _before_any_window()
     limit, column = given.get("limit", LIMIT_DEFAULT), history.ORDERS[given.get("order", "name")]
     with sources.tables() as reader:
-        rows = history.hottest_partitions(
+        rows = history.window_partitions(
             reader, sources.kafka_cluster, window_ms, where,
             broker=given.get("broker"), column=column, first=first, rows_max=limit + 1,
         )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 
 from assignor_core.execution.life_cycle import Execution
 from streaming.serve.api.load import Body, Values
-from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, pack, page, unknown_cursor, unpack
+from streaming.serve.api.pages import LIMIT_DEFAULT, pack, page, unknown_cursor, unpack
 from streaming.serve.api.parameters import VALUE_SHOWN
 from streaming.serve.api.problems import ApiProblem
 from streaming.serve.api.read_sources import ReadSources
@@ -95,7 +95,10 @@ def movements(sources: ReadSources, given: Values) -> Body:
     with sources.tables() as reader:
         row = _known_plan(reader, sources.kafka_cluster, given["plan_id"])
         if not is_by_bytes and "topic" not in given:
-            rows, total = _in_order(reader, row["plan_id"], cursor, limit), row["movement_count"]
+            # Of a large plan it reads the page alone.
+            after_sequence = cursor[0] if cursor else -1
+            rows = read_movements(reader, row["plan_id"], after=after_sequence, rows_max=limit + 1)
+            total = row["movement_count"]
         else:
             after = (cursor[0], cursor[-1]) if cursor else None
             rows, total = read_chosen_movements(
@@ -120,11 +123,6 @@ def _known_plan(reader: TableReader, kafka_cluster: str, beginning: str) -> Row:
     if row is None:
         raise ApiProblem(404, f"plan {beginning!r} is unknown: /api/v1/plans lists those that are stored")
     return row
-
-
-def _in_order(reader: TableReader, plan_id: str, cursor: Cursor | None, limit: int) -> list[dict[str, Any]]:
-    """Returns movements of a plan in their order, from the cursor on: of a large plan it reads the page alone."""
-    return read_movements(reader, plan_id, after=cursor[0] if cursor else -1, rows_max=limit + 1)
 
 
 def executions(sources: ReadSources, given: Values) -> Body:
