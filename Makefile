@@ -23,7 +23,8 @@ test-fast: setup  ## the tests that need no JVM, in a minute
 lint: setup  ## formatting, linting, types
 	$(CHECKS)
 
-CHECKS := .venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/mypy
+LAYOUT := .venv/bin/oxfmt -c .oxfmtrc.json streaming/serve/page
+CHECKS := .venv/bin/ruff format --check . && $(LAYOUT) --check && .venv/bin/ruff check . && .venv/bin/mypy
 
 # Tests and checks at the same time: tests start at once, and while they are collected a core is idle. A failure of
 # either fails the target. Checks that pass print nothing: the summary of the tests comes last.
@@ -31,7 +32,7 @@ define beside_checks
 @checks=$$(mktemp); trap 'rm -f "$$checks"' EXIT; \
 { { $(CHECKS); } >"$$checks" 2>&1 || { cat "$$checks"; exit 1; }; } & \
 $(1); tests=$$?; \
-wait $$! || { echo "error: ruff or mypy failed, see above" >&2; tests=1; }; \
+wait $$! || { echo "error: ruff, oxfmt or mypy failed, see above" >&2; tests=1; }; \
 exit $$tests
 endef
 

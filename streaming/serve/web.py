@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Self
 
 import structlog
@@ -203,15 +204,24 @@ def _answering(text: str, kind: str) -> Callable[[Request], Response]:
 
 @cache
 def page_files() -> dict[str, str]:
-    """Name: text of each file of the page. A line of the two pages that names a part, such as `<!-- head.html -->`, is
-    replaced by the part.
+    """Name: text of each file of the page, with its path below the folder of the page as its name. A line of the two
+    pages that names a part, such as `<!-- head.html -->`, is replaced by the part.
     """
-    folder = files("streaming.serve").joinpath("page")
-    texts = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if _kind(file.name) in TYPES}
+    texts = _texts_below(files("streaming.serve").joinpath("page"), "")
     parts = {name: texts.pop(name) for name in [*texts] if _kind(name) == "html" and name not in (PAGE, PAGE_OF_ALL)}
     for page in (PAGE, PAGE_OF_ALL):
         for name, part in parts.items():
             texts[page] = texts[page].replace(f"<!-- {name} -->\n", part)
+    return texts
+
+
+def _texts_below(folder: Traversable, above: str) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            texts |= _texts_below(entry, f"{above}{entry.name}/")
+        elif _kind(entry.name) in TYPES:
+            texts[above + entry.name] = entry.read_text(encoding="utf-8")
     return texts
 
 

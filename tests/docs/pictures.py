@@ -62,14 +62,14 @@ BOARDS = ("rebalancer-balance", "rebalancer-broker", "rebalancer-health", "rebal
 PAGES: Mapping[str, Drawn] = {
     f"page-{name}.png": _page(*scripts)
     for name, scripts in {
-        "overview": ("overview", "execution"),
-        "plan": ("plan", "acting"),
+        "overview": ("overview", "execution", "plot", "resources"),
+        "plan": ("plan", "acting", "resources"),
         "groups": ("views", "groups"),
         "group": ("views", "groups", "plot"),
         "broker": ("views", "load", "plot"),
         "topic": ("views", "load", "plot"),
         "partition": ("views", "load", "plot"),
-        "decisions": ("views", "decisions"),
+        "decisions": ("views", "decisions", "decision"),
         "decision": ("views", "decision"),
         "executions": ("views", "executions"),
         "execution": ("views", "executions"),

@@ -71,12 +71,26 @@ def test_a_link_to_something_else_is_another_link(page: Any, site: Site) -> None
       const { link, put } = await import("./elements.js");
       put("view-body", link("a", "group", "a"), link("b", "group", "b"));
       const first = document.querySelector("#view-body a");
-      first.nextSibling.focus();
+      first.nextElementSibling.focus();
       put("view-body", link("b", "group", "b"), link("a", "group", "a"));
       return [first.isConnected, document.activeElement.textContent];
     }""")  # in one go: the page's own figures take the place of these links at its next look
     assert connected is False
     assert focused == "b"
+
+
+def test_a_button_of_the_overview_is_there_at_once_after_a_look_at_another_page(page: Any, site: Site) -> None:
+    sign_in(page, site, "ada")
+    page.locator("#plan-make").get_by_role("button", name="Make a plan…").wait_for()
+    is_there = page.evaluate("""async () => {
+      for (const hash of ["topics", "overview"]) {
+        const moved = new Promise(resolve => addEventListener("hashchange", resolve, { once: true }));
+        location.hash = hash;
+        await moved;
+      }
+      return document.querySelector("#plan-make button") !== null;
+    }""")
+    assert is_there
 
 
 def test_the_first_click_after_a_while_is_not_lost(page: Any, site: Site) -> None:

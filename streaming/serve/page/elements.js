@@ -1,59 +1,69 @@
-// Elements of the page: made of text alone, patched in place, tables and links.
+// Elements of the page: templates that fill a place, tables, bars and links. With lit-html names become text, never
+// markup, and only what differs is changed: who reads, marks, clicks or tabs while figures come is not disturbed.
+import { html, nothing, render } from "./lit-html/lit-html.js";
+import { keyed } from "./lit-html/directives/keyed.js";
+import { share } from "./units.js";
 
 export const VERDICTS = { ok: "good", unknown: "soft", warn: "warn", stop: "bad", stall: "bad", rewind: "bad" };
 const NAME_LONG = 40;
 
-// Names of groups and topics come from outside: they only ever become text, never markup.
-export function el(tag, attributes, ...children) {
-  const svg = ["svg", "path", "line", "rect", "text", "circle", "title"].includes(tag);
-  const node = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
-  node.append(...children.filter(child => child !== null && child !== undefined));
-  return node;
-}
-// Changes what is there only where it differs: who reads, marks, clicks or tabs while figures come is not disturbed.
-export function patch(place, fresh) {
-  const old = [...place.childNodes], address = node => node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("href") : null;
-  fresh.forEach((node, i) => {
-    const there = old[i];
-    if (!there) place.append(node);
-    // A link that leads elsewhere is another one: a click that has begun must not end on it.
-    else if (there.nodeName !== node.nodeName || address(there) !== address(node)) there.replaceWith(node);
-    else if (node.nodeType === Node.TEXT_NODE) { if (there.data !== node.data) there.data = node.data; }
-    else {
-      for (const { name } of [...there.attributes]) if (!node.hasAttribute(name)) there.removeAttribute(name);
-      for (const { name, value } of node.attributes) if (there.getAttribute(name) !== value) there.setAttribute(name, value);
-      patch(there, [...node.childNodes]);
-    }
-  });
-  for (const rest of old.slice(fresh.length)) rest.remove();
-}
-// A link that had the focus has it again where it stands elsewhere now.
+// Fills a place. A link that had the focus has it again where it stands elsewhere now.
 export function put(id, ...children) {
-  const place = document.getElementById(id), focused = document.activeElement;
+  const place = document.getElementById(id);
+  const focused = document.activeElement;
   const href = place.contains(focused) ? focused.getAttribute("href") : null;
-  patch(place, children.filter(Boolean).map(child => child instanceof Node ? child : document.createTextNode(child)));
-  if (href && !place.contains(document.activeElement)) [...place.querySelectorAll("a")].find(item => item.getAttribute("href") === href)?.focus({ preventScroll: true });
-}
-export const none = text => el("span", { class: "soft" }, text);
-export function table(heads, rows) {
-  const parts = cell => Array.isArray(cell) ? cell : [cell, ""];
-  // On a narrow screen a row that has a reason or is wide is a card, and each of its figures has its head beside it.
-  const hasReason = rows.some(row => row.some(cell => parts(cell)[1] === "why"));
-  const kind = hasReason ? { class: "cards" } : heads.length > 4 ? { class: "cards pairs" } : {};
-  const cells = (row, tag) => row.map((cell, i) => {
-    const [content, kind] = parts(cell), head = tag === "td" ? parts(heads[i])[0] : "";
-    return el(tag, { ...kind && { class: kind }, ...head && { "data-head": head } }, content);
-  });
-  return el("table", kind, el("thead", {}, el("tr", {}, ...cells(heads, "th"))), el("tbody", {}, ...rows.map(row => el("tr", {}, ...cells(row, "td")))));
+  render(children, place);
+  if (!href || place.contains(document.activeElement)) return;
+  const again = [...place.querySelectorAll("a")].find(item => item.getAttribute("href") === href);
+  again?.focus({ preventScroll: true });
 }
 
-// The address of a page of this thing: names may hold any character.
+export const none = text => html`<span class="soft">${text}</span>`;
+export const badge = (kind, text) => html`<span class="badge ${kind}">${text}</span>`;
+export const verdictBadge = status => badge(VERDICTS[status] || "soft", status);
+// A part of a bar, as long as `value` is of `whole`.
+export const fill = (kind, value, whole) => html`<i class=${kind} style="width:${share(value, whole)}"></i>`;
+export const bar = (...parts) => html`<div class="bar">${parts}</div>`;
+
+// A column is its head, what a row has in it, and its kind, such as "num" or "less" (not on a narrow screen).
+export function table(rows, columns) {
+  // On a narrow screen a row that has a reason or is wide is a card, and each of its figures has its head beside it.
+  const hasReason = columns.some(([, , kind]) => kind === "why");
+  const cards = hasReason ? "cards" : columns.length > 4 ? "cards pairs" : nothing;
+  const heads = columns.map(([head, , kind]) => html`<th class=${kind || nothing}>${head}</th>`);
+  const cells = (row, i) =>
+    columns.map(
+      ([head, cell, kind]) => html`<td class=${kind || nothing} data-head=${head || nothing}>${cell(row, i)}</td>`,
+    );
+  return html`<table class=${cards}>
+    <thead><tr>${heads}</tr></thead>
+    <tbody>${rows.map((row, i) => html`<tr>${cells(row, i)}</tr>`)}</tbody>
+  </table>`;
+}
+// A wide table, which moves sideways by itself and can be reached by the keyboard.
+export const scroll = (name, content) =>
+  html`<div class="scroll" role="region" aria-label=${name} tabindex="0">${content}</div>`;
+// A part of a page: its rows, or what stands there where there are none.
+export const section = (title, rows, columns, empty) =>
+  html`<h3>${title}</h3>${rows.length ? scroll(title, table(rows, columns)) : none(empty)}`;
+
+// The address of a page of this thing: names may hold any character. What is empty is left out.
 export function hash(name, value, more) {
   const written = value === undefined || value === "" ? "" : `=${encodeURIComponent(value)}`;
-  return `#${name}${written}${Object.entries(more || {}).map(([key, text]) => `&${key}=${encodeURIComponent(text)}`).join("")}`;
+  const others = Object.entries(more || {}).filter(([, text]) => text !== "");
+  return `#${name}${written}${others.map(([key, text]) => `&${key}=${encodeURIComponent(text)}`).join("")}`;
 }
+// A link that leads elsewhere is another element: a click that has begun must not end on it.
+export const anchor = (href, content, { kind, title, isCurrent } = {}) =>
+  keyed(
+    href,
+    html`<a href=${href} class=${kind || nothing} title=${title || nothing}
+      aria-current=${isCurrent ? "true" : nothing}>${content}</a>`,
+  );
 // A long name takes several lines: the figures beside it, such as a verdict, must not leave the screen.
-export const link = (text, ...where) => el("a", { href: hash(...where), ...text.length > NAME_LONG && { class: "long" } }, text === "" ? '""' : text);
-export const planLink = id => el("a", { class: "mono", href: `#plan=${id}` }, id.slice(0, 12));
-
+export const link = (text, ...where) =>
+  anchor(hash(...where), text === "" ? '""' : text, { kind: text.length > NAME_LONG ? "long" : "" });
+export const planLink = id => anchor(`#plan=${id}`, id.slice(0, 12), { kind: "mono" });
+export const brokerLink = id => link(`${id}`, "broker", `${id}`);
+export const brokerLinks = ids => html`<span>${ids.map((id, i) => [i ? ", " : "", brokerLink(id)])}</span>`;
+export const partitionLink = row => link(`${row.topic}-${row.partition}`, "partition", `${row.topic}/${row.partition}`);

@@ -1,12 +1,23 @@
-// When figures are read again: at an event of serve, and every two seconds where no events come. Shows a lost connection.
-import { el, put } from "./elements.js";
+// When figures are read again: at an event of serve, and every two seconds where no events come. Shows a connection
+// that is lost.
+import { badge, put } from "./elements.js";
 import { answerOf, ask, isPressed, timeNow } from "./serve.js";
 import { hide, show } from "./overview.js";
 
-const TICK_MS = 2000, QUIET_MAX_MS = 10000, STATUS_MAX_MS = 10000, LISTEN_AGAIN_MS = 30000;
+const TICK_MS = 2000;
+const QUIET_MAX_MS = 10000;
+const STATUS_MAX_MS = 10000;
+const LISTEN_AGAIN_MS = 30000;
 const own = id => document.getElementById(id);
-let source = null, hasEvents = false, listenedMs = 0;
-let figures = null, askedMs = 0, answeredMs = null, isLost = false, isReading = false, isDue = false;
+let source = null;
+let hasEvents = false;
+let listenedMs = 0;
+let figures = null;
+let askedMs = 0;
+let answeredMs = null;
+let isLost = false;
+let isReading = false;
+let isDue = false;
 
 function connected() {
   answeredMs = Date.now();
@@ -18,7 +29,7 @@ function connected() {
 function lost(verdict, text) {
   const of = answeredMs ? `Figures are of ${new Date(answeredMs).toLocaleTimeString([], { hour12: false })}.` : "";
   isLost = true;
-  put("verdict", el("span", { class: "badge bad" }, verdict));
+  put("verdict", badge("bad", verdict));
   put("lost", `${text} ${of}`);
   own("lost").hidden = false;
   own("overview").classList.add("old");
@@ -39,19 +50,26 @@ async function look() {
     if (response.status === 401) closed();
     else if (!response.ok) throw new Error(`HTTP ${response.status}`);
     else figures = await answerOf(response);
-  } catch (problem) { return lost("the serve process does not answer", "No connection to serve."); }
+  } catch (problem) {
+    return lost("the serve process does not answer", "No connection to serve.");
+  }
   // Serve may be of a newer release than the page that is still open.
   try {
     if (figures) show(figures, timeNow());
     connected();
-  } catch (problem) { lost("this page is out of date", "This page can't show what serve answers: reload it."); }
+  } catch (problem) {
+    lost("this page is out of date", "This page can't show what serve answers: reload it.");
+  }
 }
 // What changes while an answer comes is in the next one.
 async function read() {
   isDue = true;
   if (isReading) return;
   isReading = true;
-  while (isDue) { isDue = false; await look(); }
+  while (isDue) {
+    isDue = false;
+    await look();
+  }
   isReading = false;
 }
 
@@ -66,8 +84,12 @@ function listen() {
   mute();
   listenedMs = Date.now();
   source = new EventSource("api/v1/events");
-  source.addEventListener("open", () => { hasEvents = true; });
-  source.addEventListener("error", () => { hasEvents = false; });
+  source.addEventListener("open", () => {
+    hasEvents = true;
+  });
+  source.addEventListener("error", () => {
+    hasEvents = false;
+  });
   // One with an execution or a decision always comes, too: their tables are among those of the status.
   source.addEventListener("status", read);
 }
@@ -78,8 +100,17 @@ function tick() {
   else if (figures && !isPressed()) show(figures, timeNow());
   if (Date.now() - listenedMs > LISTEN_AGAIN_MS) listen();
 }
-document.addEventListener("visibilitychange", () => { if (document.hidden) mute(); else { listen(); read(); } });
-document.addEventListener("session", () => { listen(); read(); });
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) mute();
+  else {
+    listen();
+    read();
+  }
+});
+document.addEventListener("session", () => {
+  listen();
+  read();
+});
 listen();
 read();
 setInterval(tick, TICK_MS);

@@ -2,9 +2,19 @@
 import { answerOf, ask } from "./serve.js";
 
 const own = id => document.getElementById(id);
-const form = own("sign-in"), error = own("sign-in-error"), who = own("who"), out = own("sign-out"), off = own("sign-in-off");
-const USE_MS = 60000, AGAIN_MS = 2000;
-let csrfToken = null, usedAt = 0, timer = 0, isOfIssuer = false, isUnknown = false, turn = 0;
+const form = own("sign-in");
+const error = own("sign-in-error");
+const who = own("who");
+const out = own("sign-out");
+const off = own("sign-in-off");
+const USE_MS = 60000;
+const AGAIN_MS = 2000;
+let csrfToken = null;
+let usedAt = 0;
+let timer = 0;
+let isOfIssuer = false;
+let isUnknown = false;
+let turn = 0;
 
 // The role on the cluster of this page; on the first page of several clusters, the roles on all of them.
 function rolesOf(session) {
@@ -26,13 +36,18 @@ function show(session) {
   if (session.signed_in && session.ends_in_ms !== null) timer = setTimeout(look, session.ends_in_ms + 1000);
 }
 async function request(method, body, headers) {
-  const response = await ask("api/v1/session", { method, cache: "no-store", headers: headers || {}, body: body && JSON.stringify(body) });
+  const response = await ask("api/v1/session", {
+    method,
+    cache: "no-store",
+    headers: headers || {},
+    body: body && JSON.stringify(body),
+  });
   const answer = await answerOf(response);
   if (!response.ok) throw new Error(answer.detail);
   return answer;
 }
 async function look() {
-  const mine = turn += 1;
+  const mine = (turn += 1);
   usedAt = Date.now();
   try {
     const session = await request("GET");
@@ -49,12 +64,16 @@ async function look() {
 form.addEventListener("submit", async event => {
   event.preventDefault();
   error.textContent = "";
-  const fields = form.elements, button = own("sign-in-button");
+  const fields = form.elements;
+  const button = own("sign-in-button");
   button.disabled = true;
   try {
-    const session = await request("POST", { name: fields.namedItem("name").value, password: fields.namedItem("password").value },
-      { "Content-Type": "application/json" });
-    turn += 1;  // what was asked before is of somebody who was not signed in
+    const session = await request(
+      "POST",
+      { name: fields.namedItem("name").value, password: fields.namedItem("password").value },
+      { "Content-Type": "application/json" },
+    );
+    turn += 1; // what was asked before is of somebody who was not signed in
     form.reset();
     show(session);
   } catch (problem) {
@@ -70,12 +89,19 @@ out.addEventListener("click", async () => {
     show(await request("DELETE", null, { "X-CSRF-Token": csrfToken }));
     // Who stays signed in at the issuer signs in here again without a password: the next person at this browser, too.
     if (wasOfIssuer) location.assign("oidc/sign-out");
-  } catch (problem) { error.textContent = problem.message; look(); }
+  } catch (problem) {
+    error.textContent = problem.message;
+    look();
+  }
 });
 document.addEventListener("session-lost", look);
 // Where the answer did not come: once figures do again. Nobody could sign in, or see that they are, otherwise.
-document.addEventListener("status", () => { if (isUnknown && Date.now() - usedAt > AGAIN_MS) look(); });
+document.addEventListener("status", () => {
+  if (isUnknown && Date.now() - usedAt > AGAIN_MS) look();
+});
 // A person at the page uses the session; the page that refreshes itself does not.
 for (const name of ["pointerdown", "keydown"])
-  document.addEventListener(name, () => { if (csrfToken && Date.now() - usedAt > USE_MS) look(); });
+  document.addEventListener(name, () => {
+    if (csrfToken && Date.now() - usedAt > USE_MS) look();
+  });
 look();
