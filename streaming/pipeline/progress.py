@@ -17,11 +17,11 @@ class ReportsProgress(Protocol):
 
     @property
     def lastProgress(self) -> Any:  # noqa: N802
-        """Its newest report, None before the first."""
+        """The newest report of the query; None before the first."""
 
     @property
     def recentProgress(self) -> Sequence[Any]:  # noqa: N802
-        """Its newest reports, oldest first."""
+        """The newest reports of the query, oldest first."""
 
 
 class ProgressReports:
