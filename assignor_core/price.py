@@ -70,6 +70,14 @@ def plan_duration_ms(plan: Plan) -> float | None:
     return sum(durations) if plan.waves and len(durations) == len(plan.waves) else None
 
 
+def by_wave(movements: Iterable[Movement]) -> Mapping[int, list[Movement]]:
+    """Returns the movements of each wave, by its number; of a wave without any an empty list."""
+    in_waves: dict[int, list[Movement]] = defaultdict(list)
+    for movement in movements:
+        in_waves[movement.wave].append(movement)
+    return in_waves
+
+
 def schedule(plan: Plan, away: Container[int] = ()) -> list[dict[str, Any]]:
     """By wave: when it begins after the start of the plan, how long it takes, and what each broker copies.
 
@@ -79,9 +87,7 @@ def schedule(plan: Plan, away: Container[int] = ()) -> list[dict[str, Any]]:
     for wave in plan.waves:
         before = starts[-1]
         starts.append(None if before is None or wave.duration_ms is None else before + wave.duration_ms)
-    in_waves: dict[int, list[Movement]] = defaultdict(list)
-    for movement in plan.movements:
-        in_waves[movement.wave].append(movement)
+    in_waves = by_wave(plan.movements)
     rows = []
     for number, wave in enumerate(plan.waves):
         copied = copied_by_broker(in_waves[number], away)

@@ -106,8 +106,9 @@ def log_dirs_at_rest(_need: Need, context: NeedContext) -> Hold | None:
 
     How full log dirs are shows only once moved replicas are deleted where they were.
     """
-    if context.around.reassigning_count:
-        return Hold(Reason.IN_PROGRESS, "partitions are being reassigned")
+    moving = _moving(context)
+    if moving is not None:
+        return moving
     if 0 <= context.now_ms - context.observation.changed_ms < DELETED_AFTER_MS:
         return Hold(Reason.IN_PROGRESS, "replicas were moved a moment ago, and their old files may still be there")
     return _cooldown(context)
@@ -120,8 +121,13 @@ def placement_at_rest(_need: Need, context: NeedContext) -> Hold | None:
     """
     if context.around.missing_brokers:
         return Hold(Reason.INCOMPLETE, "brokers are offline")
-    is_moving = context.around.reassigning_count > 0
-    return Hold(Reason.IN_PROGRESS, "partitions are being reassigned") if is_moving else None
+    return _moving(context)
+
+
+def _moving(context: NeedContext) -> Hold | None:
+    if context.around.reassigning_count:
+        return Hold(Reason.IN_PROGRESS, "partitions are being reassigned")
+    return None
 
 
 def low_load(need: Need, context: NeedContext) -> Hold | None:

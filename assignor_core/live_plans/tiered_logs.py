@@ -4,14 +4,13 @@ A new replica of such a log begins where the leader's disk does, and takes over 
 brokers that say so (KIP-1023) it begins where remote storage ends, and copies only what is not uploaded yet.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from assignor_core.disks import NO_UPLOADS, Uploads
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
-from assignor_core.price import wave_of
+from assignor_core.price import by_wave, wave_of
 from assignor_core.wording import counted, first_named
 
 BEGINS_BEHIND_UPLOADS = "follower.fetch.last.tiered.offset.enable"
@@ -58,9 +57,7 @@ def with_uploads(
     plan = replace(plan, diagnosis=(*plan.diagnosis, *notes))
     if not cut:
         return plan
-    in_waves: dict[int, list[Movement]] = defaultdict(list)
-    for row in movements:
-        in_waves[row.wave].append(row)
+    in_waves = by_wave(movements)
     waves = tuple(wave_of(in_waves[number], throttle, dead) for number in range(len(plan.waves)))
     return replace(plan, movements=movements, waves=waves, cheaper=(), least_bytes=None)
 

@@ -111,8 +111,7 @@ class BatchReporter:
         failing_jobs: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """`failing_jobs` returns the jobs of the upkeep whose newest run failed."""
-        self._queries = queries
-        self._reports = list(map(ProgressReports, queries))
+        self._reports = [(query, ProgressReports(query)) for query in queries]
         self._failing_jobs = failing_jobs
         self._counted = counted
         self._root = root
@@ -124,11 +123,15 @@ class BatchReporter:
 
     def report(self, *, now_ms: int) -> None:
         """Take note of new batches; write if the interval has passed. To be called more often than batches end."""
-        for query, reports in zip(self._queries, self._reports, strict=True):
-            self._totals[str(query.id)].add_new(reports.recent(), self._counted)
+        newest: list[tuple[StreamingQuery, Any]] = []
+        for query, reports in self._reports:
+            recent = reports.recent()
+            self._totals[str(query.id)].add_new(recent, self._counted)
+            if recent:
+                newest.append((query, recent[-1]))
         if not is_due(self._written_ms, REPORT_INTERVAL_MS, now_ms):
             return
-        rows = [self._row(query, now_ms) for query in self._queries if query.lastProgress is not None]
+        rows = [self._row(query, progress, now_ms) for query, progress in newest]
         if not rows:
             return
         if self._written_ms is not None and now_ms < self._written_ms:
@@ -150,14 +153,13 @@ class BatchReporter:
         """Rows of a clock that was ahead would be the newest until then, and show a pipeline that has died as alive."""
         if self._knows_time:
             return
-        own = tables.one_of("query_name", [query.name for query in self._queries])
+        own = tables.one_of("query_name", [query.name for query, _ in self._reports])
         dropped = tables.delete(self._root, PIPELINE_BATCH.name, own & tables.above("finished_at", tables.utc(now_ms)))
         if dropped:
             log.warning("heartbeats_ahead_dropped", rows=dropped)
         self._knows_time = True
 
-    def _row(self, query: StreamingQuery, now_ms: int) -> dict[str, Any]:
-        progress: Any = query.lastProgress
+    def _row(self, query: StreamingQuery, progress: Any, now_ms: int) -> dict[str, Any]:
         totals = self._totals[str(query.id)]
         state = (progress["stateOperators"] or [{}])[0]
         return {

@@ -50,7 +50,7 @@ def test_a_broker_is_drained_of_more_partitions_of_one_topic_than_its_lists_can_
                 while record.execution.figures.movements_done < PARTITIONS // 2:
                     has_ended = executor.tick(record, approved.plan, now_ms=time.time_ns() // 1_000_000)
                     assert not has_ended, record.execution.last
-                    # As control does: what a broker shows must alarm several times, and none is that quick.
+                    # Control waits between ticks, too: metadata of a broker has time to catch up.
                     time.sleep(0.5)
                 ask_to_abort(journal, record)
             carry_out(executor, record, approved.plan)

@@ -42,13 +42,13 @@ def root(tables_in_memory: str) -> str:
 
 @pytest.fixture
 def settings(root: str) -> Settings:
-    """Of a cluster whose tables the test writes, in memory."""
+    """Settings of a cluster whose tables lie in memory; the test writes their rows."""
     return settings_for(root)
 
 
 @pytest.fixture
 def synthetic(settings: Settings) -> Synthetic:
-    """Writes those tables."""
+    """The writer of the tables that `settings` names."""
     return Synthetic(settings.storage.tables)
 
 

@@ -95,7 +95,7 @@ def movements(sources: ReadSources, given: Values) -> Body:
     with sources.tables() as reader:
         row = _known_plan(reader, sources.kafka_cluster, given["plan_id"])
         if not is_by_bytes and "topic" not in given:
-            # Of a large plan it reads the page alone.
+            # In the plan's own order one page can be read alone, however large the plan is.
             after_sequence = cursor[0] if cursor else -1
             rows = read_movements(reader, row["plan_id"], after=after_sequence, rows_max=limit + 1)
             total = row["movement_count"]
