@@ -377,7 +377,7 @@ MISFITS: dict[str, bytes | None] = {
     "not_a_number": json.dumps(load_record(1, 0, 0, bytes_in_per_sec=float("nan"))).encode(),
     "negative": json.dumps(load_record(1, 0, 0, bytes_in_per_sec=-1.0)).encode(),
     "past": json.dumps(load_record(1, 0, 0, event_time_ms=BASE_MS // 1000)).encode(),
-    "future": json.dumps(load_record(1, 0, FOREVER_MS * 40)).encode(),
+    "future": json.dumps(load_record(1, 0, 0, event_time_ms=now_ms() + 40 * FOREVER_MS)).encode(),
 }
 
 
