@@ -14,6 +14,7 @@ from assignor_core.identity import another_cluster, topics_made_again
 from assignor_core.live import NO_LEADER, LiveCluster
 from assignor_core.plan import Figures, Observed, Plan, plan_from_json, plan_to_json
 from assignor_core.price import plan_duration_ms, schedule
+from assignor_core.wording import many
 
 __all__ = ["KeptPlan", "Observed", "ProposedPlan", "changes_since"]
 
@@ -104,7 +105,7 @@ def changes_since(seen: Observed, plan: Plan, cluster: LiveCluster) -> tuple[str
         if (topic, partition) in untouched and seen.leaders.get((topic, partition), leader) != leader
     ]
     grown = [
-        f"{topic} has {now.partition_counts[topic]} partitions, {count} when planned"
+        f"{topic} has {many(now.partition_counts[topic], 'partition')}, {count} when planned"
         for topic, count in seen.partition_counts.items()
         if now.partition_counts.get(topic) not in (count, 0)
     ]

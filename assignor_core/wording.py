@@ -43,6 +43,15 @@ def many(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def address_text(host: str, port: int) -> str:
+    """Host and port as they stand in a URL: an IPv6 address in brackets (RFC 3986, section 3.2.2).
+
+    >>> address_text("kafka-1", 9092), address_text("::1", 9464)
+    ('kafka-1:9092', '[::1]:9464')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def bytes_text(size_bytes: float) -> str:
     """A size in the unit that fits, decimal as for disks and networks.
 

@@ -18,7 +18,7 @@ from assignor_core.execution.room import Waiting, seen_waiting, to_give_up
 from assignor_core.live import LiveCluster, ReplicaKey, replica_name
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
-from assignor_core.wording import counted, first_named
+from assignor_core.wording import counted, first_named, many
 
 Standing = Mapping[ReplicaKey, Progress]
 """Progress of each movement within a broker. FOREIGN: somebody else moved the replica. GONE: no log dir of the broker
@@ -104,7 +104,7 @@ class RoomWithin:
         for broker, behind in behind_within(live, log_dirs, brokers).items():
             del obstacles[broker]
             if behind:
-                obstacles[broker] = f"broker {broker} catches up with {len(behind)} partitions"
+                obstacles[broker] = f"broker {broker} catches up with {many(len(behind), 'partition')}"
         return cls(
             {broker: log_dir_rooms(log_dirs[broker], {}, reserve=reserve) for broker in log_dirs},
             replica_sizes(log_dirs),

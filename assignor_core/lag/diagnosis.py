@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from assignor_core.lag.reasons import duration
 from assignor_core.lag.verdicts import LagStatus
-from assignor_core.wording import first_named, many
+from assignor_core.wording import counted, first_named, many
 
 K = TypeVar("K", int, str)
 
@@ -235,7 +235,7 @@ def find_too_few_partitions(group: GroupReading) -> LagFinding | None:
     if not _at_capacity(group) or not members or members < partitions:
         return None
     topic = max(group.lagging, key=lambda row: (row.produced_per_sec or 0.0, row.topic)).topic
-    figure = f"{members} members read {partitions} partitions; {_flow(group)}"
+    figure = f"{counted(members, 'member reads', 'members read')} {many(partitions, 'partition')}; {_flow(group)}"
     helps = f"kafka-topics.sh --alter --topic {topic} --partitions N, then more members"
     return LagFinding(LagCause.TOO_FEW_PARTITIONS, group.group, figure, helps)
 
@@ -245,14 +245,15 @@ def find_too_few_members(group: GroupReading) -> LagFinding | None:
     if not _at_capacity(group):
         return None
     if group.shared_by:
-        figure = f"{group.shared_by} members share {len(group.partitions)} partitions; {_flow(group)}"
+        share = counted(group.shared_by, "member reads", "members share")
+        figure = f"{share} {many(len(group.partitions), 'partition')}; {_flow(group)}"
         return LagFinding(
             LagCause.TOO_FEW_MEMBERS, group.group, figure, "more members: any number may share a partition"
         )
     members, partitions = len(group.members), len(group.partitions)
     if not members or members >= partitions:
         return None
-    figure = f"{members} members for {partitions} partitions; {_flow(group)}"
+    figure = f"{many(members, 'member')} for {many(partitions, 'partition')}; {_flow(group)}"
     helps = f"more members; how many: rebalancer lag --group {group.group}"
     return LagFinding(LagCause.TOO_FEW_MEMBERS, group.group, figure, helps)
 

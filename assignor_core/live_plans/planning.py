@@ -58,7 +58,7 @@ from assignor_core.planner.proposal import figures_of_skew, loads_by_broker, wit
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.resources import Resource
 from assignor_core.skew import skew_of_arrays
-from assignor_core.wording import first_named
+from assignor_core.wording import first_named, many
 
 UNKNOWN_SHARE_MAX = 0.10
 """With more partitions than this without a known rate a plan for balance would rest on guesses."""
@@ -279,7 +279,9 @@ def propose_elections(
 def _check_balance_can_be_planned(model: Model) -> None:
     share = len(model.unknown) / max(1, len(model.cluster.partitions))
     if share > UNKNOWN_SHARE_MAX:
-        raise NothingToPlanOn(f"the load of {len(model.unknown)} partitions ({share:.0%}) is unknown in these windows")
+        raise NothingToPlanOn(
+            f"the load of {many(len(model.unknown), 'partition')} ({share:.0%}) is unknown in these windows"
+        )
     refusal = _disagreement_line(model)
     if refusal is not None:
         raise LoadsDisagree(refusal)
@@ -314,12 +316,13 @@ def _assumptions(model: Model, unreported: frozenset[int]) -> Iterable[str]:
     if model.unknown:
         first = partition_name(min(model.unknown))
         yield (
-            f"the load of {len(model.unknown)} partitions (first: {first}) is unknown: each counts at the "
+            f"the load of {many(len(model.unknown), 'partition')} (first: {first}) is unknown: each counts at the "
             "mean of its topic, and moves only where a broker must be emptied or racks be spread"
         )
     served = sum(bool(row.reader_racks) for row in model.cluster.partitions)
     if served:
-        yield f"followers serve consumers of {served} partitions: for balance their replicas stay in their racks"
+        of = many(served, "partition")
+        yield f"followers serve consumers of {of}: for balance their replicas stay in their racks"
     if unreported:
         named = first_named(sorted(unreported), NAMED_MAX)
         yield f"{TAKE_NONE}, as their load in the newest window is unknown: {named}"

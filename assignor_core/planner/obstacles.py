@@ -224,7 +224,12 @@ def _crowded(problem: Problem, placement: Placement) -> list[str]:
     if not len(crowded):
         return []
     why = "; ".join(_full_racks(problem, placement, crowded)) or _why(problem)
-    return [f"{len(crowded)} partitions have more replicas in one rack than they need: {why}"]
+    have = counted(
+        len(crowded),
+        "partition has more replicas in one rack than it needs",
+        "partitions have more replicas in one rack than they need",
+    )
+    return [f"{have}: {why}"]
 
 
 def _full_racks(problem: Problem, placement: Placement, crowded: Indices) -> list[str]:
@@ -270,7 +275,8 @@ def _above_capacity(problem: Problem, placement: Placement) -> list[str]:
     if not over.any():
         return []
     names = first_named(np.flatnonzero(over).tolist(), NAMED_MAX, lambda one: str(problem.arrays.broker_ids[one]))
-    return [f"{int(over.sum())} brokers are above their capacity (first: {names}): {_why(problem)}"]
+    are = counted(int(over.sum()), "broker is above its capacity", "brokers are above their capacity")
+    return [f"{are} (first: {names}): {_why(problem)}"]
 
 
 class LostRack(NamedTuple):

@@ -20,7 +20,7 @@ from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints
 from assignor_core.planner.placement import Flags, Indices
 from assignor_core.planner.policy import NAMED_MAX, PlannerPolicy
 from assignor_core.planner.rack_replicas import replicas_by_rack
-from assignor_core.wording import counted, first_named
+from assignor_core.wording import counted, first_named, many
 
 
 class SpreadTopics(NamedTuple):
@@ -109,7 +109,7 @@ def unspread(spread: SpreadTopics, rows: Ints, broker_ids: tuple[int, ...]) -> l
     partitions, least = np.bincount(spread.topic_of, minlength=len(spread.names)), spread.leaders_least
     for row in np.flatnonzero(partitions < least.sum(axis=1))[:NAMED_MAX]:
         brokers = f"{least[row].max():.0f} leaders on each of {int((least[row] > 0).sum())} brokers"
-        lines.append(f"{spread.names[row]} has {partitions[row]} partitions, too few for {brokers}")
+        lines.append(f"{spread.names[row]} has {many(int(partitions[row]), 'partition')}, too few for {brokers}")
     for row, broker in np.argwhere(leaders < least)[:NAMED_MAX]:
         leads = counted(int(leaders[row, broker]), "partition", "partitions")
         wanted = f"{least[row, broker]:.0f} should be the least"

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kafka.errors import NoError, for_code
 
 from assignor_core.live import LivePartition, PartitionKey
+from assignor_core.wording import address_text
 from streaming.cluster.wire import SEVERAL_BYTES, Reader, decoded
 
 WITH_CLUSTER_ID, THROTTLED, WITH_OFFLINE, WITH_EPOCH = 2, 3, 5, 7
@@ -79,7 +80,7 @@ def _broker(reader: Reader) -> tuple[int, str, str]:
     """(Id, address, rack or nothing)."""
     broker, host, port, rack = reader.int32(), reader.text(), reader.int32(), reader.text()
     reader.tags()
-    return broker, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", rack
+    return broker, address_text(host, port), rack
 
 
 def _partition(reader: Reader, version: int) -> Partition:

@@ -9,7 +9,7 @@ from typing import Any
 
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.wording import bytes_text, counted
+from assignor_core.wording import bytes_text, counted, many
 from streaming.contract import PLAN
 from streaming.settings import DAY_MS
 from streaming.settings.notify import NotificationKind
@@ -201,7 +201,7 @@ def _stopped(group: str, topic: GroupTopic, newest: Occurrence | None, now_ms: i
         group,
         now_ms,
         f"Consumer group {group} has stopped",
-        f"Group {group} has committed nothing for {LASTS_MS // 60_000} min on {partitions} partitions of topic "
+        f"Group {group} has committed nothing for {LASTS_MS // 60_000} min on {many(partitions, 'partition')} of topic "
         f"{topic.topic}; {topic.lag_records or 0:,} {topic.lag_unit} of the topic wait{cut_off}. `rebalancer lag` "
         "shows why",
         {"group": group, "topic": topic.topic, "partitions": partitions, "lag_records": topic.lag_records},

@@ -11,6 +11,7 @@ from contextvars import copy_context
 import structlog
 import uvicorn
 
+from assignor_core.wording import address_text
 from streaming.errors import RebalancerError
 from streaming.notify.sender import Notifier
 from streaming.runtime import clocks
@@ -59,7 +60,7 @@ def run_serve(clusters: Mapping[str, Settings], actions_of: ActionsOf, adjust_by
         stop_on_signals(lambda _number: stop())
         host, port = listener.getsockname()[:2]
         scheme = "http" if settings.serve.tls_certificate_file is None else "https"
-        log.info("serve_started", url=f"{scheme}://{host}:{port}/", tables=settings.storage.tables)
+        log.info("serve_started", url=f"{scheme}://{address_text(host, port)}/", tables=settings.storage.tables)
         _put_answers_first()
         parts.start()
         try:

@@ -123,4 +123,4 @@ def test_a_plan_has_the_bytes_out_of_each_replica(settings: Settings) -> None:
     assert plan.loads_before[Resource.BYTES_OUT] == {1: 2e6, 2: 30.0, 3: 0.0}
     assert plan.loads_after[Resource.BYTES_OUT] == {1: 1e6, 2: 0.0, 3: 1e6 + 30}
     assert plan.least_bytes == plan.bytes_to_move, "all that broker 2 holds is copied"
-    assert "followers serve consumers of 1 partitions: for balance their replicas stay in their racks" in plan.diagnosis
+    assert "followers serve consumers of 1 partition: for balance their replicas stay in their racks" in plan.diagnosis

@@ -394,7 +394,7 @@ def test_nothing_is_copied_within_a_broker_that_catches_up(carried: Carried) -> 
     carried.cluster.reassign({("u", 0): (1,)})
     for _ in range(12):
         assert not carried.tick()
-    assert "broker 1 catches up with 1 partitions" in carried.record.execution.last.detail
+    assert "broker 1 catches up with 1 partition" in carried.record.execution.last.detail
     assert carried.to_the_end().startswith("every movement")
 
 

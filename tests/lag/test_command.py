@@ -256,7 +256,7 @@ def test_reasons_of_a_share_group_blame_no_owner(tmp_path: Path, capsys: pytest.
     assert command(settings, "--group", "slow", "--json") == 0
     (cause,) = json.loads(capsys.readouterr().out)["causes"]
     assert cause["cause"] == "too few members"
-    assert cause["figure"].startswith("4 members share 1 partitions")
+    assert cause["figure"].startswith("4 members share 1 partition;")
 
 
 def test_a_group_that_is_not_there_is_told_from_no_groups_at_all(
