@@ -139,7 +139,7 @@ class PlannerPolicy:
         None,
         "Replication throttle of a broker by which durations of plans are estimated; null: that of control.",
         unit="bytes/s",
-        gt=0,
+        ge=1,
     )
     wave_movements_max: int = knob(1000, "A wave of a plan has no more movements than this.", ge=1, le=1_000_000)
 
