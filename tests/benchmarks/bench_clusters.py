@@ -2,7 +2,7 @@
 
 make bench-clusters
 make bench-clusters ARGS="--part roles --clusters 1 --clusters 10"
-make bench-clusters ARGS="--part pipeline --clusters 20 --trigger 60"
+make bench-clusters ARGS="--part pipeline --clusters 20 --trigger 60 --warm-up 15"
 
 `roles`: small idle clusters on the simulated wire (`tests/fleet`) with a collect and a control process each, and with
 one of each for all. `pipeline`: one Spark reads the records of fleets from one embedded broker, each cluster from
@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ WARM_UP_S = 25.0
 """Two samples and more after the start of a role."""
 LOOK_S = 20.0
 """From one sample of a cluster to the next, in the part `pipeline`."""
-WARM_UP_LOOKS, LOOKS = 4, 6
+LOOKS, LOOKS_A_MINUTE = 6, 3
 CAUGHT_UP_S = 180.0
 
 
@@ -124,8 +125,10 @@ def _cost(begun: list[subprocess.Popen[bytes]], name: str) -> Figures:
     }
 
 
-def pipeline(count: int, trigger_s: float) -> Figures:
-    """CPU seconds a minute and memory of one Spark for so many clusters of 30 brokers and 3,000 partitions."""
+def pipeline(count: int, trigger_s: float, warm_up_looks: int) -> dict[str, Any]:
+    """CPU seconds a minute and memory of one Spark for so many clusters of 30 brokers and 3,000 partitions, after so
+    many looks: Java compiles what runs often for many minutes.
+    """
     look_ms, records = _records_of_a_look(SIZE, LOOK_S)
     with tempfile.TemporaryDirectory() as home, EmbeddedCluster(Path(home) / "kafka", broker_count=1) as brokers:
         clusters = {f"c{number}": _settings(Path(home), brokers, f"c{number}", trigger_s) for number in range(count)}
@@ -135,7 +138,7 @@ def pipeline(count: int, trigger_s: float) -> Figures:
         command = [sys.executable, "-m", "tests.benchmarks.bench_clusters", "--run-pipelines", str(file)]
         begun = processes.start(command, log=Path(home) / "pipeline.log")
         try:
-            figures = _measured(clusters, psutil.Process(begun.pid), look_ms, records)
+            figures = _measured(clusters, psutil.Process(begun.pid), look_ms, records, warm_up_looks)
         except BaseException:
             click.echo((Path(home) / "pipeline.log").read_text()[-5_000:], err=True)
             raise
@@ -177,24 +180,29 @@ def _of_cluster(settings: Settings, records: Mapping[str, Records]) -> dict[str,
 
 
 def _measured(
-    clusters: Mapping[str, Settings], running: psutil.Process, look_ms: int, records: Mapping[str, Records]
-) -> Figures:
+    clusters: Mapping[str, Settings],
+    running: psutil.Process,
+    look_ms: int,
+    records: Mapping[str, Records],
+    warm_up_looks: int,
+) -> dict[str, Any]:
     sender = RecordSender(next(iter(clusters.values())).kafka)
     own = {name: _of_cluster(settings, records) for name, settings in clusters.items()}
     of_a_look = sum(map(len, records.values()))
     first = next(iter(clusters.values()))
     until("the pipelines have begun", lambda: tables.read(first.storage.tables, "partition_load") is not None)
-    began_s, before_s, counted_s, rss = time.monotonic(), 0.0, 0.0, [0.0]
-    for look in range(WARM_UP_LOOKS + LOOKS):
-        if look == WARM_UP_LOOKS:
-            before_s, counted_s = _cpu_s(running), time.monotonic()
+    began_s, before_s, counted_s, rss, used = time.monotonic(), 0.0, 0.0, [0.0], list[float]()
+    for look in range(warm_up_looks + LOOKS):
+        used.append(_cpu_s(running))
+        if look == warm_up_looks:
+            before_s, counted_s = used[-1], time.monotonic()
         for rows in own.values():
             assert not _send(sender, look_ms, rows), "records were not acknowledged"
         rss.append(_rss_mib(running))
         time.sleep(max(0.0, began_s + (look + 1) * LOOK_S - time.monotonic()))
     used_s, took_s = _cpu_s(running) - before_s, time.monotonic() - counted_s
     pss = sum(each.memory_full_info().pss for each in _tree(running)) / MEBIBYTE
-    ended_s, total = time.monotonic(), (WARM_UP_LOOKS + LOOKS) * of_a_look
+    ended_s, total = time.monotonic(), (warm_up_looks + LOOKS) * of_a_look
     left = {name for name, each in clusters.items() if _read(each) < total}
     while left and time.monotonic() < ended_s + CAUGHT_UP_S:
         time.sleep(1.0)
@@ -204,6 +212,7 @@ def _measured(
         "stretched": round(took_s / (LOOKS * LOOK_S), 2),
         "cpu_s_per_min": round(used_s / took_s * MINUTE_S, 1),
         "cpu_s_per_min_of_stream": round(used_s / (LOOKS * LOOK_S) * MINUTE_S, 1),
+        "cpu_s_of_each_minute": [round(after - before) for before, after in pairwise(used[::LOOKS_A_MINUTE])],
         "clusters_behind": len(left),
         "caught_up_s": round(time.monotonic() - ended_s, 1),
         "rss_mib": round(max(rss)),
@@ -221,14 +230,18 @@ def _windows(settings: Settings) -> int:
 @click.option("--part", "parts", multiple=True, type=click.Choice(("roles", "pipeline")), default=("roles", "pipeline"))
 @click.option("--clusters", "counts", multiple=True, type=int, default=(1, 5), show_default=True)
 @click.option("--trigger", "trigger_s", default=60.0, show_default=True, help="Seconds between batches: pipeline.")
+@click.option("--warm-up", "warm_up_min", type=float, default=1.5, show_default=True, help="Minutes before: pipeline.")
 @click.option("--run-pipelines", "file", type=click.Path(path_type=Path), hidden=True)
-def main(parts: tuple[str, ...], counts: tuple[int, ...], trigger_s: float, file: Path | None) -> None:
+def main(
+    parts: tuple[str, ...], counts: tuple[int, ...], trigger_s: float, warm_up_min: float, file: Path | None
+) -> None:
     """Print the figures of each part and number of clusters."""
     if file is not None:
         raise SystemExit(main_of_pipelines(file))
     for part in parts:
         for count in counts:
-            figures: dict[str, Any] = roles(count) if part == "roles" else pipeline(count, trigger_s)
+            warm_up_looks = round(warm_up_min * LOOKS_A_MINUTE)
+            figures: dict[str, Any] = roles(count) if part == "roles" else pipeline(count, trigger_s, warm_up_looks)
             click.echo(json.dumps({"part": part, **figures, "load_average": round(os.getloadavg()[0], 1)}))
 
 
