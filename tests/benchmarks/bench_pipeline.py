@@ -1,9 +1,10 @@
 """Pipeline benchmark: drain rate, latency from append to readable, recovery after kill -9, a soak, and a kill test.
 
 Beside the drain stand, in the same run on the same topic: Spark reading and parsing into nothing (the limit of any
-Spark job here), a bare loop of confluent-kafka, json and a dict with neither durability nor restart, and kafka-python
-with a table written by deltalake now and then. Prints one JSON object; figures hold for the machine and its load at
-that time, which are printed with them.
+Spark job here), a plain Spark job that parses, sums by window and appends closed windows to a Delta table, a bare loop
+of confluent-kafka, json and a dict with neither durability nor restart, and kafka-python with a table written by
+deltalake now and then. Prints one JSON object; figures hold for the machine and its load at that time, which are
+printed with them.
 
     make bench-pipeline ARGS="--records 1000000"
     make bench-pipeline ARGS="--kills 25 --records 500000"
@@ -31,6 +32,7 @@ from confluent_kafka import Consumer, TopicPartition
 from deltalake import write_deltalake
 from kafka import TopicPartition as AssignedPartition
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from streaming import tables
 from streaming.cluster import clients as kafka_clients
@@ -123,7 +125,17 @@ def measure(cluster: EmbeddedCluster, folder: Path, records: int, latency_second
     result["spark_raw_read_per_s"] = records / seconds(lambda: to_nothing(raw(session, own)))
     result["spark_read_and_parse_per_s"] = records / seconds(lambda: to_nothing(parsed(session, own)))
     result["read_and_summed_per_s"] = records / seconds(lambda: to_nothing(summed(session, own)))
+    brokers = set(cluster.process_ids().values())
     result["drain_per_s"] = records / seconds(lambda: drain(session, own, records))
+    for name in ("first", "second"):
+        plain = settings_of(cluster, folder, f"plain-{name}")
+        ours = settings_of(cluster, folder, f"ours-{name}")
+        for each in (plain, ours):
+            fill(each, records)
+        used = cpu_seconds(lambda: plain_job(session, plain, folder / name), brokers)  # noqa: B023  # called at once
+        result[f"plain_spark_cpu_us_per_record_{name}"] = used / records * 1e6
+        used = cpu_seconds(lambda: drain(session, ours, records), brokers)  # noqa: B023
+        result[f"drain_cpu_us_per_record_{name}"] = used / records * 1e6
     tenfold = settings_of(cluster, folder, "tenfold")
     fill(tenfold, records, partitions_of_a_broker=500)
     result["drain_of_10_x_keys_per_s"] = records / seconds(lambda: drain(session, tenfold, records))
@@ -140,6 +152,22 @@ def seconds(work: Callable[[], object]) -> float:
     started = time.monotonic()
     work()
     return time.monotonic() - started
+
+
+def cpu_seconds(work: Callable[[], object], without: set[int]) -> float:
+    """CPU time that one call takes in this process and those it has started, `without` some of them."""
+
+    def used_s() -> float:
+        own = psutil.Process()
+        spent = sum(own.cpu_times()[:4])
+        for child in own.children():
+            if child.pid not in without:
+                spent += sum(sum(each.cpu_times()[:4]) for each in [child, *child.children(recursive=True)])
+        return spent
+
+    before_s = used_s()
+    work()
+    return used_s() - before_s
 
 
 def fill(settings: Settings, records: int, partitions_of_a_broker: int = 50) -> None:
@@ -188,6 +216,34 @@ def parsed(session: SparkSession, settings: Settings) -> DataFrame:
 def summed(session: SparkSession, settings: Settings) -> DataFrame:
     """The same, summed as the pipeline does it, without windows over batches and without tables."""
     return sums_of(raw(session, settings), settings.pipeline, BYTE_RATES)
+
+
+def plain_job(session: SparkSession, settings: Settings, folder: Path) -> None:
+    """What a Spark engineer writes in an afternoon: no open windows in the table, no word of what is late or unfit, no
+    hours and days, and no upkeep.
+    """
+    keys = ["kafka_cluster", "broker", "topic", "partition", "role"]
+    fields = (
+        "kafka_cluster STRING, broker INT, topic STRING, partition INT, role STRING, event_time_ms LONG, "
+        "interval_ms LONG, bytes_in_per_sec DOUBLE, bytes_out_per_sec DOUBLE, messages_in_per_sec DOUBLE, "
+        "size_bytes LONG"
+    )
+    options = kafka_options(settings.kafka, settings.topics.byte_rate)
+    records = session.readStream.format("kafka").options(**options).option("startingOffsets", "earliest").load()
+    rows = records.select(f.from_json(f.col("value").cast("string"), fields).alias("row")).select("row.*")
+    weighted = [
+        (f.sum(f.col(name) * f.col("interval_ms")) / f.sum("interval_ms")).alias(name)
+        for name in ("bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec")
+    ]
+    windows = (
+        rows.withColumn("time", f.timestamp_millis("event_time_ms"))
+        .withWatermark("time", f"{settings.pipeline.watermark_ms} milliseconds")
+        .groupBy(f.window("time", f"{WINDOW_MS} milliseconds"), *keys)
+        .agg(*weighted, f.max("size_bytes").alias("size_bytes"), f.count("*").alias("sample_count"))
+    )
+    writer = windows.writeStream.format("delta").outputMode("append").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "windows"))
+    query.awaitTermination()
 
 
 def bare_loop(settings: Settings, records: int) -> None:
