@@ -19,6 +19,7 @@ A serve for several clusters has these instead, of which /clusters/NAME/ is as a
 """
 
 import ipaddress
+import posixpath
 import re
 import socket
 from collections import Counter
@@ -66,6 +67,8 @@ widths as styles. Forms are sent by script alone: a browser that sends one itsel
 address."""
 PAGE, PAGE_OF_ALL = "page.html", "clusters.html"
 """The page of one cluster, and that of several."""
+_SCRIPT = re.compile(r'<script type="module" src="([^"]+)">')
+_IMPORT = re.compile(r'(?:^|;)import\b[^;"]*"(\.[^"]+)"', re.MULTILINE)
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
@@ -205,14 +208,30 @@ def _answering(text: str, kind: str) -> Callable[[Request], Response]:
 @cache
 def page_files() -> dict[str, str]:
     """Name: text of each file of the page, with its path below the folder of the page as its name. A line of the two
-    pages that names a part, such as `<!-- head.html -->`, is replaced by the part.
+    pages that names a part, such as `<!-- head.html -->`, is replaced by the part. Each page names all modules that it
+    needs, so that a browser asks for them at once, not for each when it has read the one that imports it.
     """
     texts = _texts_below(files("streaming.serve").joinpath("page"), "")
     parts = {name: texts.pop(name) for name in [*texts] if _kind(name) == "html" and name not in (PAGE, PAGE_OF_ALL)}
     for page in (PAGE, PAGE_OF_ALL):
         for name, part in parts.items():
             texts[page] = texts[page].replace(f"<!-- {name} -->\n", part)
+        modules = sorted(_modules_of(texts[page], texts))
+        links = "".join(f'<link rel="modulepreload" href="{name}">\n' for name in modules)
+        texts[page] = texts[page].replace("</head>\n", f"{links}</head>\n")
     return texts
+
+
+def _modules_of(page: str, texts: Mapping[str, str]) -> set[str]:
+    """Names of the scripts of a page: those that it names, and all that they import."""
+    found, unread = set[str](), _SCRIPT.findall(page)
+    while unread:
+        name = unread.pop()
+        if name not in found:
+            found.add(name)
+            folder = posixpath.dirname(name)
+            unread += [posixpath.normpath(posixpath.join(folder, path)) for path in _IMPORT.findall(texts[name])]
+    return found
 
 
 def _texts_below(folder: Traversable, above: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The page asks for what the API has: each path, parameter and member that its scripts name stands in the document."""
 
 import hashlib
+import posixpath
 import re
 from collections.abc import Mapping
 from importlib.resources import files
@@ -12,14 +13,15 @@ from assignor_core.resources import Resource
 from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
 from streaming.serve.api.openapi import document
-from streaming.serve.web import page_files
+from streaming.serve.web import PAGE as PAGE_OF_ONE
+from streaming.serve.web import PAGE_OF_ALL, page_files
 
 TEMPLATES = "lit-html/"
 """The library for templates, as npm has it."""
 OWN = {name: text for name, text in page_files().items() if not name.startswith(TEMPLATES)}
 SOURCES = {name: text for name, text in OWN.items() if name.endswith(".js")}
 LINE_MAX, LINES_MAX = 120, 600
-PAGE = page_files()["page.html"]
+PAGE = page_files()[PAGE_OF_ONE]
 PATHS: Mapping[str, Any] = document(ENDPOINTS, ACTS)["paths"]
 
 
@@ -153,15 +155,21 @@ def test_the_library_is_as_it_was_fetched_and_has_its_licence() -> None:
     assert folder.joinpath("LICENSE").read_text().startswith("BSD 3-Clause License")
 
 
-def test_the_entries_begin_every_module() -> None:
-    """The entry of the page of one cluster, and that of several."""
-    begun, found = {"main.js", "clusters.js"}, ["main.js", "clusters.js"]
-    while found:
-        imported = re.findall(r'(?:^import |from )"\./(.*?)";$', SOURCES[found.pop()], re.MULTILINE)
-        new = {name for name in imported if name in SOURCES} - begun
-        begun |= new
-        found += new
-    assert begun == set(SOURCES)
+def test_each_module_belongs_to_a_page_which_names_all_of_its_own() -> None:
+    """A browser asks for the modules that a page names at once, and learns of no further one when it reads them."""
+    named = {
+        page: re.findall(r'rel="modulepreload" href="(.*?)"', page_files()[page]) for page in (PAGE_OF_ONE, PAGE_OF_ALL)
+    }
+    for page, modules in named.items():
+        assert set(re.findall(r'<script type="module" src="(.*?)"', page_files()[page])) <= set(modules)
+        for module in modules:
+            imported = re.findall(r'from ?"(\..*?)"', page_files()[module])
+            assert {posixpath.normpath(f"{posixpath.dirname(module)}/{path}".lstrip("/")) for path in imported} <= set(
+                modules
+            )
+    assert {name for modules in named.values() for name in modules} == {
+        name for name in page_files() if name.endswith(".js")
+    }
 
 
 def test_each_field_and_region_has_a_name_for_those_who_do_not_see_it() -> None:
