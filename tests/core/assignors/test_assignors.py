@@ -240,6 +240,72 @@ def test_explain_names_shares_claims_and_load() -> None:
     }
 
 
+def test_explain_names_racks_only_where_racks_decide() -> None:
+    racked: dict[str, Any] = {"partition_racks": {"t": [["r1"], ["r2"], ["r2"]]}}
+    members = {"a": owning(1, 2, rack_id="r1"), "b": owning(0, rack_id="r2")}
+    assert reasons("sticky", members, 3, **racked) == {
+        0: "the rack of a has a replica, and that of its owner has none",
+        1: "the rack of b has a replica, and that of its owner has none",
+        2: "the rack of b has a replica, and that of its owner has none",
+    }
+    weights = {"t": [5, 5, 5]}
+    assert reasons("load-aware", members, 3, partition_weights=weights, **racked) == reasons(
+        "sticky", members, 3, **racked
+    )
+    joined = {"a": owning(0, 1, 2, 3, rack_id="r1"), "b": owning(rack_id="r2")}
+    share = "its owner had 4 partitions, more than its share of 2"
+    assert reasons("sticky", joined, 4, partition_racks={"t": [["r2"], ["r1"], ["r1"], ["r2"]]}) == {
+        0: f"{share}; the rack of b has a replica, and that of its owner has none",
+        3: share,
+    }
+    by_range = reasons("range", {"a": owning(2, rack_id="r1"), "b": owning(0, rack_id="r2")}, 3, **racked)
+    assert by_range == {
+        0: "range does not know owners: by its position the partition falls to a",
+        2: "range does not know owners: by its position the partition falls to b",
+    }
+    members = {"a": owning(rack_id="r1"), "b": owning(3, rack_id="r2")}
+    filled_up = reasons("range", members, 4, partition_racks={"t": [["r1"], ["r2"], ["r2"], ["r2"]]})
+    assert filled_up == {
+        3: "range does not know owners: by its position and the racks of others the partition falls to a"
+    }
+
+
+def test_explain_tells_which_claims_count() -> None:
+    twice = {"a": owning(0, 0), "b": owning(1)}
+    assert reasons("range", twice, 2) == {}
+    assert reasons("cooperative-sticky", twice, 2) == {
+        0: "withheld until its owner has revoked it: a lists it 2 times: no claim counts"
+    }
+    assert reasons("cooperative-sticky", {"a": owning(0), "b": owning(0)}, 1) == {
+        0: "withheld until all that claim it have revoked it: "
+        "several members claim it at the same generation: no claim counts"
+    }
+    assert reasons("cooperative-sticky", {"a": owning(0, 1), "b": owning(1, generation=3)}, 2) == {
+        1: "withheld until its owner has revoked it: several members claim it: the claim of a, of the highest "
+        "generation, counts, and its owner had 2 partitions, more than its share of 1"
+    }
+    other = {"a": owning(0), "b": {**owning(0, generation=5), "topics": []}}
+    assert reasons("sticky", other, 1) == {
+        0: "several members claim it: the claim of a, who alone reads the topic, counts"
+    }
+    assert reasons("sticky", {"a": owning(0), "b": owning(0, 1, 2, generation=5), "c": owning(3)}, 4) == {
+        0: "several members claim it: the claim of b, of the highest generation, counts",
+        2: "its owner had 3 partitions, more than its share of 2",
+    }
+
+
+def test_explain_blames_no_generation_for_an_exchange() -> None:
+    """The claim of c counts, though it is older: it is withheld for it. Only c reads the other topic."""
+    line = {
+        "strategy": "cooperative-sticky", "partitions_per_topic": {"t": 2, "u": 1},
+        "members": {"a": owning(0), "b": owning(), "c": {**owning(1, generation=3), "topics": ["t", "u"]}},
+    }  # fmt: skip
+    (move,) = explained_answer(line)["moves"]
+    assert move["reason"] == (
+        "withheld until its owner has revoked it: exchanged for another partition: its owner had 1 partition and gets 1"
+    )
+
+
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_explained_shares_and_racks_are_as_it_says(strategy: str) -> None:
     """Whatever a group looks like: a reason that names figures names those of the group."""
