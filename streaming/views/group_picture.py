@@ -347,6 +347,7 @@ def figures_of(row: Mapping[str, Any]) -> PartitionFigures:
         held_back_records=held_back(row),
         has_members_unknown=row["obscure"],
         orphaned=row["orphaned"],
+        is_owned=row["member_id"] is not None,
         is_compacted=row["cleanup_policy"] is not None,
     )
 
