@@ -332,6 +332,14 @@ def test_who_catches_up_says_when() -> None:
     assert one.why == "50,000 records wait, caught up in 17 min"
 
 
+@pytest.mark.parametrize("member", ["m0", None])
+def test_an_offset_set_back_by_one_record_is_no_marker(member: str | None) -> None:
+    """The group had committed past it, so it is a record."""
+    log = Log(always(9), lambda s: 9 - (s >= 900), member=always(member))
+    (one,) = seen(Group([log], state=always("Stable" if member else "Empty")), 1_000)
+    assert (one.status, one.why) == (LagStatus.REWIND, "set back by 1 record, 1 to read again")
+
+
 # What the settings allow.
 
 
