@@ -131,6 +131,27 @@ def test_otlp_joins_a_groups_offsets_with_its_partitions() -> None:
     }  # fmt: skip
 
 
+def test_otlp_joins_offsets_of_the_same_time_where_a_payload_has_several_samples() -> None:
+    """Scrapers of topics and of groups have their own times; the second sample is a minute after the first."""
+    where = {"topic": "t", "partition": "4"}
+
+    def at(ms: int, value: int, **labels: str) -> dict[str, Any]:
+        return {**point(value, **labels), "timeUnixNano": str((TIME_MS + ms) * 1_000_000)}
+
+    payloads = [
+        otlp("kafka.partition.current_offset", "gauge", at(60_020, 250, **where), at(20, 150, **where)),
+        otlp(
+            "kafka.consumer_group.offset", "gauge", at(0, 100, group="g", **where), at(60_000, 240, group="g", **where)
+        ),
+        otlp("kafka.consumer_group.lag", "gauge", at(0, 50, group="g", **where), at(60_000, 10, group="g", **where)),
+    ]
+    records = read("otlp-json", {"resourceMetrics": [one["resourceMetrics"][0] for one in payloads]})
+    assert [
+        (row["event_time_ms"] - TIME_MS, row["committed_offset"], row["log_end_offset"], row["lag_records"])
+        for row in records
+    ] == [(0, 100, 150, 50), (60_000, 240, 250, 10)]
+
+
 def sample(name: str, value: str, **labels: str) -> dict[str, Any]:
     return {"timestamp": "2023-11-14T22:13:20Z", "value": value, "name": name, "labels": {"__name__": name, **labels}}
 
