@@ -449,6 +449,9 @@ def _counters(fields: Mapping[str, Any]) -> dict[str, float]:
 
 def _lag(tags: Mapping[str, str], fields: Mapping[str, Any], time_ms: int, context: Context) -> Record:
     committed, lag = int(fields["offset"]), int(fields["lag"])
+    if fields.get("timestamp") == 0:
+        # Burrow knows no commit of the partition: its null is zeros in Telegraf.
+        committed = lag = -1
     known = committed >= 0 and lag >= 0
     offsets = {
         "committed_offset": committed,

@@ -81,6 +81,13 @@ def test_telegraf_batches_and_lag_and_what_is_left_out() -> None:
     assert read("telegraf-json", {"metrics": [TELEGRAF, of_a_topic, cpu, BURROW]}) == [TELEGRAF_RECORD, BURROW_RECORD]
 
 
+def test_a_partition_that_burrow_knows_no_commit_of_is_not_read_to_its_start() -> None:
+    """Burrow's `end` is null then, and Telegraf writes zeros."""
+    unknown = {**BURROW, "fields": {**BURROW["fields"], "offset": 0, "lag": 0, "timestamp": 0}}  # type: ignore[dict-item]
+    offsets = dict.fromkeys(("committed_offset", "lag_records", "log_end_offset"))
+    assert read("telegraf-json", unknown) == [{**BURROW_RECORD, **offsets}]
+
+
 def attribute(key: str, value: str) -> dict[str, Any]:
     return {"key": key, "value": {"intValue" if value.isdigit() else "stringValue": value}}
 
