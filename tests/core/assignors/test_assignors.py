@@ -393,6 +393,9 @@ def test_racks_cost_a_partition_the_same_however_many_read_it(subscriptions: str
         ({"members": {"a": {"topics": ["t"], "owned_partitions": [["t"]]}}}, "InvalidField"),
         ({"members": {"a": {"topics": ["t"], "generation_id": "4"}}}, "InvalidField"),
         ({"members": {"a": {"topics": ["t"], "capacity": 0}}}, "InvalidGroup"),
+        ({"members": {"a": {"topics": ["t"], "capacity": 1e-300}}}, "InvalidGroup"),
+        ({"members": {"a": {"topics": ["t"], "capacity": 1e300}}}, "InvalidGroup"),
+        ({"partition_weights": {"t": [1e200]}}, "InvalidGroup"),
         ({"partition_weights": {"t": [-1]}}, "InvalidGroup"),
         ({"partition_weights": {"t": [math.nan]}}, "InvalidField"),
         ({"partition_weights": {"t": [math.inf]}}, "InvalidField"),
@@ -404,6 +407,20 @@ def test_bad_lines(change: dict[str, object], type_: str) -> None:
     error = answer_line(json.dumps(line).encode(), assignment_answer)["error"]
     assert error["type"] == type_
     assert len(error["message"]) < 300
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("weight", [1e100, 1.0, 1e-99, 1e-250])
+def test_the_farthest_weights_and_capacities_are_shared_without_an_overflow(weight: float) -> None:
+    members = {
+        name: {"topics": ["t"], "capacity": capacity, "owned_partitions": owned}
+        for name, capacity, owned in (("a", 1e-50, [["t", n] for n in range(4)]), ("b", 1e50, []), ("c", 1e50, []))
+    }
+    line = {"strategy": "load-aware", "partitions_per_topic": {"t": 6}, "members": members,
+            "partition_weights": {"t": [n * weight for n in (0.1, 0.3, 0.1, 0.3, 1, 0.9)]}}  # fmt: skip
+    answer = explained_answer(line)
+    assert answer["assignment"]["a"] == []
+    assert all(map(math.isfinite, answer["load"].values()))
 
 
 def test_bytes_round_trip() -> None:
