@@ -68,14 +68,19 @@ def group_of(line: Mapping[str, Any]) -> tuple[str, GroupSpec]:
         raise UnknownStrategy(f"strategy is {shown(strategy)}, must be a string")
     counts = an_object(required(line, "partitions_per_topic"), "partitions_per_topic")
     members = an_object(required(line, "members"), "members")
-    racks = an_object(line.get("partition_racks") or {}, "partition_racks")
-    weights = an_object(line.get("partition_weights") or {}, "partition_weights")
+    racks = _optional_object(line, "partition_racks")
+    weights = _optional_object(line, "partition_weights")
     return strategy, GroupSpec(
         {topic: an_int(count, f"partitions_per_topic of {shown(topic)}") for topic, count in counts.items()},
         {member_id: _member(member_id, fields) for member_id, fields in members.items()},
         {topic: _racks(entries, topic) for topic, entries in racks.items()},
         {topic: _weights(entries, topic) for topic, entries in weights.items()},
     )
+
+
+def _optional_object(line: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = line.get(name)
+    return {} if value is None else an_object(value, name)
 
 
 def _member(member_id: str, fields: object) -> MemberSpec:

@@ -400,6 +400,8 @@ def test_racks_cost_a_partition_the_same_however_many_read_it(subscriptions: str
         ({"partition_weights": {"t": [math.nan]}}, "InvalidField"),
         ({"partition_weights": {"t": [math.inf]}}, "InvalidField"),
         ({"partition_racks": {"t": "r"}}, "InvalidField"),
+        ({"partition_racks": []}, "InvalidField"),
+        ({"partition_weights": 0}, "InvalidField"),
     ],
 )
 def test_bad_lines(change: dict[str, object], type_: str) -> None:
@@ -407,6 +409,12 @@ def test_bad_lines(change: dict[str, object], type_: str) -> None:
     error = answer_line(json.dumps(line).encode(), assignment_answer)["error"]
     assert error["type"] == type_
     assert len(error["message"]) < 300
+
+
+def test_a_member_that_a_line_names_twice_is_refused() -> None:
+    line = b'{"strategy":"range","partitions_per_topic":{"t":2},"members":{"a":{"topics":["t"]},"a":{"topics":[]}}}'
+    error = answer_line(line, assignment_answer)["error"]
+    assert error == {"type": "InvalidJson", "message": '"a" occurs twice in one object, each key must be unique'}
 
 
 @pytest.mark.filterwarnings("error")
