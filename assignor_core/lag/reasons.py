@@ -135,7 +135,8 @@ def _left(figures: PartitionFigures) -> str:
     if not figures.lag_records:
         deleted = figures.below_start_records
         return f"nothing to read; {_deleted(deleted)} unread" if deleted else "nothing to read"
-    if figures.lag_records <= figures.marker_records and not figures.produced_per_sec:
+    is_marker = figures.lag_records <= figures.marker_records and not figures.held_back_records
+    if is_marker and not figures.produced_per_sec:
         offsets = "the last offset" if figures.lag_records == 1 else f"the last {figures.lag_records:,} offsets"
         return f"nothing to read, as it seems: transaction markers take {offsets}"
     left = figures.catch_up_seconds

@@ -488,6 +488,7 @@ def _standing(samples: pa.Table, keys: Ints) -> Standing:
         owned, populated, populated & group_owns & ~topic_owned, log_start,
         orphaned=populated & settled & topic_owned & ~owned,
         obscure=~group_owns & ~_any(shown, groups),
+        held_back=_flags(pc.is_valid(samples["last_stable_offset"])),
     )  # fmt: skip
 
 

@@ -382,6 +382,18 @@ def test_a_batch_is_no_outage_outside_its_schedule_and_one_that_does_not_run_is(
 # Open transactions.
 
 
+def test_a_record_of_an_open_transaction_is_no_marker() -> None:
+    """The group's last commit shows in the same sample as the record, as if it had come after a marker."""
+    log = Log(lambda s: 54 + (s > 900), lambda s: 54 if s > 900 else 40, stable=lambda s: 54 if s > 900 else None)
+    (one,) = seen(Group([log]), 2_400)
+    assert one.status is LagStatus.STALL
+    assert one.why.startswith("an open transaction holds 1 record back, no commit for ")
+    (found,) = causes(Group([log]), 2_400)
+    assert (found.cause, found.figure) == (
+        LagCause.OPEN_TRANSACTION, "holds 1 record of 1 partition back from who reads committed records",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("held", [2, 5_000])
 def test_an_open_transaction_that_holds_readers_back_is_named(held: int) -> None:
     """Readers have read all before it."""
