@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -146,21 +146,21 @@ class ExplainedMoves:
         return [
             {
                 "partition": tp,
-                "old_members": list(claimed_by),
+                "old_members": list(dict.fromkeys(claimed_by)),
                 "new_member": self._new_owner.get(tp),
                 "reason": self._reason(tp, claimed_by),
             }
             for tp, claimed_by in sorted(self._claims.items())
-            if [self._new_owner.get(tp)] != list(claimed_by)
+            if {self._new_owner.get(tp)} != set(claimed_by)
         ]
 
     @cached_property
-    def _claims(self) -> dict[TopicPartition, Counter[str]]:
-        """How often each member lists a partition, members in order."""
-        claims: dict[TopicPartition, Counter[str]] = {}
+    def _claims(self) -> dict[TopicPartition, list[str]]:
+        """Members that list a partition, in order, and as often as they do."""
+        claims: dict[TopicPartition, list[str]] = {}
         for member_id, member in sorted(self.spec.members.items()):
             for owned in member.owned_partitions:
-                claims.setdefault(owned, Counter())[member_id] += 1
+                claims.setdefault(owned, []).append(member_id)
         return claims
 
     @cached_property
@@ -213,15 +213,15 @@ class ExplainedMoves:
         return [member_id for member_id in self._claims[tp] if tp[0] in self._topics[member_id]]
 
     def _winners(self, tp: TopicPartition) -> list[str]:
-        """Whose claims have the highest generation, each claim once: the claim counts if it is one alone."""
-        generations = {
-            member_id: max(NO_GENERATION, self.spec.members[member_id].generation_id) for member_id in self._readers(tp)
-        }
-        newest = max(generations.values(), default=NO_GENERATION)
-        winners = [member_id for member_id, generation in generations.items() if generation == newest]
-        return [member_id for member_id in winners for _ in range(self._claims[tp][member_id])]
+        """Whose claims have the highest generation: a claim counts if it is alone."""
+        readers = self._readers(tp)
+        if len(readers) < 2:
+            return readers
+        generations = [max(NO_GENERATION, self.spec.members[member_id].generation_id) for member_id in readers]
+        newest = max(generations)
+        return [member_id for member_id, one in zip(readers, generations, strict=True) if one == newest]
 
-    def _reason(self, tp: TopicPartition, claimed_by: Collection[str]) -> str:
+    def _reason(self, tp: TopicPartition, claimed_by: Sequence[str]) -> str:
         if not self._exists(tp):
             return "the partition does not exist"
         winners = self._winners(tp)
@@ -248,7 +248,7 @@ class ExplainedMoves:
             return "several members claim it at the same generation: no claim counts"
         return f"{winners[0]} lists it {len(winners)} times: no claim counts"
 
-    def _of_one(self, tp: TopicPartition, winner: str, claimed_by: Collection[str]) -> str:
+    def _of_one(self, tp: TopicPartition, winner: str, claimed_by: Sequence[str]) -> str:
         """Why the one member whose claim counts gives the partition up; of several that claim it, why this one."""
         stays = self._target[tp] == winner and tp not in self._withheld
         why = "" if stays else self._of_owner(tp, winner)
