@@ -1,6 +1,5 @@
 """What an assignor is given and what it gives back. Owns the shapes and their validation; knows no strategy."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +13,9 @@ NO_GENERATION = -1
 
 PARTITIONS_MAX = 10_000_000
 MEMBERS_MAX = 1_000_000
+WEIGHT_MAX = 1e100
+CAPACITY_MIN, CAPACITY_MAX = 1e-50, 1e50
+"""Within these, shares and their products are numbers above 0 in floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,14 @@ class GroupSpec:
 
     def _validate_weights(self) -> None:
         for topic, weights in self.partition_weights.items():
-            wrong = next((weight for weight in weights if weight < 0 or weight == math.inf), None)
+            wrong = next((weight for weight in weights if weight < 0 or weight > WEIGHT_MAX), None)
             if wrong is not None:
-                raise InvalidGroup(f"partition_weights of {topic!r} holds {wrong}, must be finite and 0 or more")
+                raise InvalidGroup(f"partition_weights of {topic!r} holds {wrong}, must be between 0 and {WEIGHT_MAX}")
         for member_id, member in self.members.items():
-            if not 0 < member.capacity < math.inf:
-                raise InvalidGroup(f"capacity of {member_id!r} is {member.capacity}, must be finite and more than 0")
+            if not CAPACITY_MIN <= member.capacity <= CAPACITY_MAX:
+                raise InvalidGroup(
+                    f"capacity of {member_id!r} is {member.capacity}, must be between {CAPACITY_MIN} and {CAPACITY_MAX}"
+                )
 
 
 @dataclass(frozen=True, slots=True)

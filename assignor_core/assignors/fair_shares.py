@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 LEAST_WEIGHT_OF_MEAN = 0.001
 """No partition is free: each counts at least this part of the mean, so that silent ones are spread too."""
-SILENT = 1e-300
+SILENT = 1e-100
 """A mean below this is none: parts of it, as fair shares are, would be 0 in floats."""
 
 

@@ -46,10 +46,26 @@ def assign_cooperative_load_aware(spec: GroupSpec) -> GroupAssignment:
     return withhold(group, ownership, *_place(spec, group, ownership, cooperative=True))
 
 
+def loads_differ(spec: GroupSpec) -> bool:
+    """Whether partitions differ in weight or members in capacity; if not, this is the sticky assignment.
+
+    >>> from assignor_core.assignors.contract import MemberSpec
+    >>> members = {"c-1": MemberSpec(["t"]), "c-2": MemberSpec(["t"])}
+    >>> [loads_differ(GroupSpec({"t": 2}, members, partition_weights={"t": [3.0, last]})) for last in (3.0, 4.0)]
+    [False, True]
+    """
+    group = IndexedGroup.of(spec)
+    return _differ(group, effective_weights(spec, group))
+
+
+def _differ(group: IndexedGroup, weights: Floats) -> bool:
+    capacities = np.array([member.capacity for member in group.members])
+    return len(weights) > 0 and bool(np.ptp(weights) > 0 or np.ptp(capacities) > 0)
+
+
 def _place(spec: GroupSpec, group: IndexedGroup, ownership: Ownership, *, cooperative: bool) -> tuple[Ints, Ints]:
     weights = effective_weights(spec, group)
-    capacities = np.array([member.capacity for member in group.members])
-    if len(weights) == 0 or (np.ptp(weights) == 0 and np.ptp(capacities) == 0):
+    if not _differ(group, weights):
         return place_sticky(spec, group, ownership)
     owned = ownership.holder
     fair = fair_shares(group, weights)

@@ -152,7 +152,7 @@ def find_open_transaction(group: GroupReading) -> LagFinding | None:
         return None
     most = max(held, key=lambda row: (row.held_back_records, row.topic, -row.partition))
     records = sum(row.held_back_records for row in held)
-    figure = f"holds {records:,} records of {_partitions(held)} back from who reads committed records"
+    figure = f"holds {many(records, 'record')} of {_partitions(held)} back from who reads committed records"
     helps = f"kafka-transactions.sh find-hanging --broker-id ID, or look at who writes to {most.topic}"
     return LagFinding(LagCause.OPEN_TRANSACTION, f"{most.topic}-{most.partition}", figure, helps)
 

@@ -241,7 +241,8 @@ def _markers(history: LagHistory, commits: Ints) -> Floats:
     committed = commits_seen(history)
     read_after = last_true(committed, starts) >= last_true(grown, starts)
     least = np.fmin.reduceat(np.where(committed, lag, np.inf), starts)
-    left = (lag[newest] == 1) & read_after
+    # Whoever was past it has read it as a record, and was set back.
+    left = (lag[newest] == 1) & read_after & ~(_rewound(history) > 0)
     usual = (lag[newest] <= least) & (lag[newest] <= TRANSACTION_MARKERS_MAX) & (commits > 1)
     return np.where(left | usual, lag[newest], 0.0)
 

@@ -46,6 +46,8 @@ class PartitionFigures:
     """Neither members nor a state of the group are shown."""
     orphaned: bool = False
     """Members of the group own other partitions of the topic, and nobody owns this one."""
+    is_owned: bool = True
+    """Whether a member was seen to own it: a group in a rebalance has members, and nobody owns anything."""
     is_compacted: bool = False
     """Whether the topic is compacted, so that its lag is a number of offsets and not of records."""
 
@@ -73,13 +75,14 @@ def reason(status: LagStatus, at_once: LagStatus, figures: PartitionFigures) -> 
         case LagStatus.UNKNOWN:
             return _unknown(figures)
         case LagStatus.WARN if figures.deleted_records:
-            return f"{many(figures.deleted_records, 'record')} were deleted before they were read; {_left(figures)}"
+            was_read = "it was read" if figures.deleted_records == 1 else "they were read"
+            return f"{_deleted(figures.deleted_records)} before {was_read}; {_left(figures)}"
         case LagStatus.WARN:
             return f"{_waiting(figures)} behind, {_rates(figures)}"
         case LagStatus.STOP | LagStatus.STALL:
             return _not_read(status, figures)
         case LagStatus.REWIND:
-            return f"set back by {figures.rewound_records:,} records, {figures.lag_records or 0:,} to read again"
+            return f"set back by {many(figures.rewound_records, 'record')}, {figures.lag_records or 0:,} to read again"
         case LagStatus.OK:
             return _well(at_once, figures)
 
@@ -121,7 +124,9 @@ def _not_read(status: LagStatus, figures: PartitionFigures) -> str:
 
 def _well(at_once: LagStatus, figures: PartitionFigures) -> str:
     if at_once > LagStatus.UNKNOWN:
-        return f"{_lag(figures)} wait; {at_once.label} if it lasts another window"
+        return f"{_wait(figures)}; {at_once.label} if it lasts another window"
+    if at_once is LagStatus.UNKNOWN and figures.lag_records is None:
+        return "the lag is not known now; unknown if it lasts another window"
     return _left(figures)
 
 
@@ -129,13 +134,14 @@ def _left(figures: PartitionFigures) -> str:
     """Text on the records that wait to be read."""
     if not figures.lag_records:
         deleted = figures.below_start_records
-        return f"nothing to read; {many(deleted, 'record')} were deleted unread" if deleted else "nothing to read"
-    if figures.lag_records <= figures.marker_records and not figures.produced_per_sec:
+        return f"nothing to read; {_deleted(deleted)} unread" if deleted else "nothing to read"
+    is_marker = figures.lag_records <= figures.marker_records and not figures.held_back_records
+    if is_marker and not figures.produced_per_sec:
         offsets = "the last offset" if figures.lag_records == 1 else f"the last {figures.lag_records:,} offsets"
         return f"nothing to read, as it seems: transaction markers take {offsets}"
     left = figures.catch_up_seconds
     caught_up = f", caught up in {duration(left)}" if left else ""
-    return f"{_lag(figures)} wait{caught_up}"
+    return f"{_wait(figures)}{caught_up}"
 
 
 def _unknown(figures: PartitionFigures) -> str:
@@ -149,18 +155,18 @@ def _unknown(figures: PartitionFigures) -> str:
         return "offsets of a topic that the group no longer subscribes"
     if figures.lag_records is None:
         return "nothing read yet, or the lag is not known" if figures.is_shared else "nothing committed yet"
-    return f"{_lag(figures)} wait; seen for {figures.completeness:.0%} of the look-back only"
+    return f"{_wait(figures)}; seen for {figures.completeness:.0%} of the look-back only"
 
 
 def _stuck(figures: PartitionFigures) -> str:
     since = duration(figures.stuck_seconds)
     how_long = f"none acknowledged for {since}" if figures.is_shared else f"no commit for {since}"
-    return f"{_lag(figures)} wait, {how_long}"
+    return f"{_wait(figures)}, {how_long}"
 
 
 def _owner(figures: PartitionFigures) -> str:
     if not figures.is_shared:
-        return f"{figures.client_id or 'a member'} owns it"
+        return f"{figures.client_id or 'a member'} owns it" if figures.is_owned else "the group has members"
     return (
         "the group has members" if figures.shared_by is None else f"the group's members ({figures.shared_by}) share it"
     )
@@ -172,7 +178,15 @@ def _waiting(figures: PartitionFigures) -> str:
 
 
 def _lag(figures: PartitionFigures) -> str:
-    return f"{figures.lag_records or 0:,} {'offsets' if figures.is_compacted else 'records'}"
+    return many(figures.lag_records or 0, "offset" if figures.is_compacted else "record")
+
+
+def _wait(figures: PartitionFigures) -> str:
+    return f"{_lag(figures)} {'waits' if figures.lag_records == 1 else 'wait'}"
+
+
+def _deleted(records: int) -> str:
+    return f"{many(records, 'record')} {'was' if records == 1 else 'were'} deleted"
 
 
 def _rates(figures: PartitionFigures) -> str:

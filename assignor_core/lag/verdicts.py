@@ -39,8 +39,8 @@ class LagStatus(IntEnum):
 
 
 NOT_GIVEN: Mapping[str, bool | float] = {
-    "orphaned": False, "obscure": False, "allowed_records": 0.0, "allowed_ms": 0.0, "reads_from_ms": -np.inf,
-    "reads_until_ms": np.inf,
+    "orphaned": False, "obscure": False, "held_back": False, "allowed_records": 0.0, "allowed_ms": 0.0,
+    "reads_from_ms": -np.inf, "reads_until_ms": np.inf,
 }  # fmt: skip
 """Values of the facts of a `Standing` that are not given."""
 
@@ -60,6 +60,8 @@ class Standing:
     """The group's members own partitions of this topic, and nobody owns this one."""
     obscure: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
     """Neither members nor a state of the group are shown, as in samples of other exporters."""
+    held_back: Flags = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    """An open transaction is known to hold readers back: what waits at the log end is no transaction marker."""
     allowed_records: Floats = field(default_factory=lambda: np.zeros(0))
     """Records of lag that count as no lag."""
     allowed_ms: Floats = field(default_factory=lambda: np.zeros(0))
@@ -170,7 +172,8 @@ def is_beyond(case: LagCase) -> Flags:
 def is_caught_up(case: LagCase) -> Flags:
     """No more lag than allowed, and nothing was lost lately."""
     figures = case.figures
-    allowed = np.maximum(case.standing.allowed_records, figures.markers)
+    markers = np.where(case.standing.held_back, 0.0, figures.markers)
+    allowed = np.maximum(case.standing.allowed_records, markers)
     return (figures.lag_records <= allowed) & ~(figures.lost_records > 0)
 
 

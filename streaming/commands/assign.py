@@ -12,8 +12,11 @@ import click
 
 from assignor_core.assignors import GroupAssignment, GroupSpec, MemberSpec, TopicPartition, balance_score
 from assignor_core.assignors import assign as assign_group
+from assignor_core.assignors.contract import NO_GENERATION
+from assignor_core.assignors.load_aware import loads_differ
 from assignor_core.assignors.load_figures import load_figures
 from assignor_core.errors import UnknownStrategy
+from assignor_core.wording import many
 from streaming.commands.json_lines import (
     InvalidField,
     a_list,
@@ -65,14 +68,19 @@ def group_of(line: Mapping[str, Any]) -> tuple[str, GroupSpec]:
         raise UnknownStrategy(f"strategy is {shown(strategy)}, must be a string")
     counts = an_object(required(line, "partitions_per_topic"), "partitions_per_topic")
     members = an_object(required(line, "members"), "members")
-    racks = an_object(line.get("partition_racks") or {}, "partition_racks")
-    weights = an_object(line.get("partition_weights") or {}, "partition_weights")
+    racks = _optional_object(line, "partition_racks")
+    weights = _optional_object(line, "partition_weights")
     return strategy, GroupSpec(
         {topic: an_int(count, f"partitions_per_topic of {shown(topic)}") for topic, count in counts.items()},
         {member_id: _member(member_id, fields) for member_id, fields in members.items()},
         {topic: _racks(entries, topic) for topic, entries in racks.items()},
         {topic: _weights(entries, topic) for topic, entries in weights.items()},
     )
+
+
+def _optional_object(line: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = line.get(name)
+    return {} if value is None else an_object(value, name)
 
 
 def _member(member_id: str, fields: object) -> MemberSpec:
@@ -135,117 +143,146 @@ class ExplainedMoves:
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One entry for each, in order."""
+        return [
+            {
+                "partition": tp,
+                "old_members": list(dict.fromkeys(claimed_by)),
+                "new_member": self._new_owner.get(tp),
+                "reason": self._reason(tp, claimed_by),
+            }
+            for tp, claimed_by in sorted(self._claims.items())
+            if {self._new_owner.get(tp)} != set(claimed_by)
+        ]
+
+    @cached_property
+    def _claims(self) -> dict[TopicPartition, list[str]]:
+        """Members that list a partition, in order, and as often as they do."""
         claims: dict[TopicPartition, list[str]] = {}
         for member_id, member in sorted(self.spec.members.items()):
             for owned in member.owned_partitions:
                 claims.setdefault(owned, []).append(member_id)
-        changed = [tp for tp in claims if self._new_owner.get(tp) not in claims[tp] or len(claims[tp]) > 1]
-        return [
-            {
-                "partition": tp,
-                "old_members": claims[tp],
-                "new_member": self._new_owner.get(tp),
-                "reason": self._reason(tp, claims[tp]),
-            }
-            for tp in sorted(changed)
-        ]
+        return claims
 
     @cached_property
     def _new_owner(self) -> dict[TopicPartition, str]:
-        return {tp: member_id for member_id, partitions in self.result.assignment.items() for tp in partitions}
+        return _owners(self.result)
 
     @cached_property
     def _withheld(self) -> Set[TopicPartition]:
         return frozenset(self.result.transferring)
 
     @cached_property
-    def _target(self) -> Mapping[str, Sequence[TopicPartition]]:
-        """What each member gets once nothing is withheld any more: of a cooperative strategy, that of its eager one."""
-        if not self._withheld:
-            return self.result.assignment
-        return assign_group(EAGER[self.strategy], self.spec).assignment
+    def _target(self) -> dict[TopicPartition, str]:
+        """Who gets each partition once nothing is withheld any more: of a cooperative strategy, by its eager one."""
+        return {**self._assigned(self.spec), **self._new_owner} if self._withheld else self._new_owner
 
     @cached_property
-    def _target_owner(self) -> dict[TopicPartition, str]:
-        return {tp: member_id for member_id, partitions in self._target.items() for tp in partitions}
+    def _target_without_racks(self) -> dict[TopicPartition, str]:
+        """Who would get each partition if no racks were known."""
+        return self._assigned(replace(self.spec, partition_racks={})) if self.spec.partition_racks else self._target
+
+    def _assigned(self, spec: GroupSpec) -> dict[TopicPartition, str]:
+        return _owners(assign_group(EAGER.get(self.strategy, self.strategy), spec))
 
     @cached_property
-    def _valid_claims(self) -> Counter[str]:
-        """How many partitions each member claims that exist and whose topic it reads."""
-        return Counter(
-            {
-                member_id: len({tp for tp in member.owned_partitions if self._exists(tp) and tp[0] in member.topics})
-                for member_id, member in self.spec.members.items()
-            }
-        )
+    def _gets(self) -> Counter[str]:
+        return Counter(self._target.values())
+
+    @cached_property
+    def _gets_without_racks(self) -> Counter[str]:
+        return Counter(self._target_without_racks.values())
+
+    @cached_property
+    def _had(self) -> Counter[str]:
+        """How many partitions each member owned by claims that count."""
+        winners = (self._winners(tp) for tp in self._claims if self._exists(tp))
+        return Counter(members[0] for members in winners if len(members) == 1)
 
     @cached_property
     def _load_counts(self) -> bool:
-        """Whether a load-aware strategy has weights or capacities that differ."""
-        capacities = {member.capacity for member in self.spec.members.values()}
-        return any(map(len, self.spec.partition_weights.values())) or len(capacities) > 1
+        return "load-aware" in self.strategy and loads_differ(self.spec)
 
     @cached_property
-    def _racks_count(self) -> bool:
-        """Whether the assignment would be another one without racks."""
-        if not self.spec.partition_racks:
-            return False
-        without = assign_group(EAGER.get(self.strategy, self.strategy), replace(self.spec, partition_racks={}))
-        return {name: set(own) for name, own in without.assignment.items()} != {
-            name: set(own) for name, own in self._target.items()
-        }
+    def _topics(self) -> dict[str, Set[str]]:
+        return {member_id: frozenset(member.topics) for member_id, member in self.spec.members.items()}
 
     def _exists(self, tp: TopicPartition) -> bool:
         return tp[1] in range(self.spec.partitions_per_topic.get(tp[0], 0))
 
+    def _readers(self, tp: TopicPartition) -> list[str]:
+        return [member_id for member_id in self._claims[tp] if tp[0] in self._topics[member_id]]
+
+    def _winners(self, tp: TopicPartition) -> list[str]:
+        """Whose claims have the highest generation: a claim counts if it is alone."""
+        readers = self._readers(tp)
+        if len(readers) < 2:
+            return readers
+        generations = [max(NO_GENERATION, self.spec.members[member_id].generation_id) for member_id in readers]
+        newest = max(generations)
+        return [member_id for member_id, one in zip(readers, generations, strict=True) if one == newest]
+
     def _reason(self, tp: TopicPartition, claimed_by: Sequence[str]) -> str:
         if not self._exists(tp):
             return "the partition does not exist"
-        readers = [member_id for member_id in claimed_by if tp[0] in self.spec.members[member_id].topics]
-        if not readers:
+        winners = self._winners(tp)
+        if not winners:
             return "its owner no longer reads the topic"
         if self.strategy in BY_POSITION:
             return self._by_position(tp)
-        if len(claimed_by) > 1:
-            return self._of_several(tp, readers)
-        why = self._of_one(tp, claimed_by[0])
-        return f"withheld until its owner has revoked it: {why}" if tp in self._withheld else why
+        why = self._of_none(winners) if len(winners) > 1 else self._of_one(tp, winners[0], claimed_by)
+        if tp not in self._withheld:
+            return why
+        who = "its owner has" if len(set(winners)) == 1 else "all that claim it have"
+        return f"withheld until {who} revoked it: {why}"
 
     def _by_position(self, tp: TopicPartition) -> str:
-        new = self._new_owner.get(tp)
-        if new is None:
-            return "no member reads the topic"
-        if self.strategy == "range" and self._racks_count and self._is_near(tp, new):
-            return f"range does not know owners: the rack of {new} has a replica"
-        return f"{self.strategy} does not know owners: by its position the partition falls to {new}"
+        new = self._target[tp]
+        by_racks = self._target_without_racks[tp] != new
+        if by_racks and self._is_near(tp, new):
+            return f"{self.strategy} does not know owners: the rack of {new} has a replica"
+        by = "its position and the racks of others" if by_racks else "its position"
+        return f"{self.strategy} does not know owners: by {by} the partition falls to {new}"
 
-    def _of_several(self, tp: TopicPartition, readers: Sequence[str]) -> str:
-        newest = max(self.spec.members[member_id].generation_id for member_id in readers)
-        if sum(self.spec.members[member_id].generation_id == newest for member_id in readers) > 1:
+    def _of_none(self, winners: Sequence[str]) -> str:
+        if len(set(winners)) > 1:
             return "several members claim it at the same generation: no claim counts"
-        winner = next(name for name in readers if self.spec.members[name].generation_id == newest)
-        kept = "" if self._target_owner.get(tp) == winner else f", and {self._of_one(tp, winner)}"
-        return f"several members claim it: the claim of {winner}, of the highest generation, counts{kept}"
+        return f"{winners[0]} lists it {len(winners)} times: no claim counts"
 
-    def _of_one(self, tp: TopicPartition, owner: str) -> str:
-        gets, had = len(self._target.get(owner, ())), self._valid_claims[owner]
-        new = self._target_owner.get(tp)
-        if new is None:
-            return "no member reads the topic"
-        if "load-aware" in self.strategy and self._load_counts:
+    def _of_one(self, tp: TopicPartition, winner: str, claimed_by: Sequence[str]) -> str:
+        """Why the one member whose claim counts gives the partition up; of several that claim it, why this one."""
+        stays = self._target[tp] == winner and tp not in self._withheld
+        why = "" if stays else self._of_owner(tp, winner)
+        if len(claimed_by) == 1:
+            return why
+        has = "of the highest generation" if len(self._readers(tp)) > 1 else "who alone reads the topic"
+        return f"several members claim it: the claim of {winner}, {has}, counts" + (f", and {why}" if why else "")
+
+    def _of_owner(self, tp: TopicPartition, owner: str) -> str:
+        if self._load_counts:
             return "by load: the load of members becomes even for their capacity"
-        if had > gets:
-            return f"its owner had {had} partitions, more than its share of {gets}"
-        if self._racks_count and self._is_near(tp, new) and not self._is_near(tp, owner):
+        had, gets = self._had[owner], self._gets[owner]
+        by_racks = self._target_without_racks[tp] == owner
+        reasons = []
+        if had > gets and not (by_racks and self._gets_without_racks[owner] >= had):
+            reasons.append(f"its owner had {many(had, 'partition')}, more than its share of {gets}")
+        if by_racks:
+            reasons.append(self._of_racks(tp, owner))
+        return "; ".join(reasons) or (
+            f"exchanged for another partition: its owner had {many(had, 'partition')} and gets {gets}"
+        )
+
+    def _of_racks(self, tp: TopicPartition, owner: str) -> str:
+        new = self._target[tp]
+        if self._is_near(tp, new) and not self._is_near(tp, owner):
             return f"the rack of {new} has a replica, and that of its owner has none"
-        generation = self.spec.members[owner].generation_id
-        newest = max(row.generation_id for row in self.spec.members.values())
-        if generation < newest:
-            return f"the claim of its owner is of generation {generation}, and the newest is {newest}"
-        return f"exchanged for another partition: its owner had {had} partitions and gets {gets}"
+        return "by the racks of others: without racks its owner would keep it"
 
     def _is_near(self, tp: TopicPartition, member_id: str) -> bool:
         """Whether a replica of the partition is in the member's rack."""
         racks = self.spec.partition_racks.get(tp[0], ())
         rack = self.spec.members[member_id].rack_id
         return bool(rack) and tp[1] < len(racks) and rack in racks[tp[1]]
+
+
+def _owners(result: GroupAssignment) -> dict[TopicPartition, str]:
+    return {tp: member_id for member_id, partitions in result.assignment.items() for tp in partitions}

@@ -5,6 +5,7 @@ Owns reading, decoding, error answers and the checks of JSON types; knows nothin
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -90,9 +91,18 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object, whose keys must differ: of two values of one key the first would be dropped in silence."""
+    decoded = dict(pairs)
+    if len(decoded) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise InvalidJson(f"{shown(twice)} occurs twice in one object, each key must be unique")
+    return decoded
+
+
 def _decode(line: bytes) -> Mapping[str, Any]:
     try:
-        decoded = json.loads(line)
+        decoded = json.loads(line, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
         # UnicodeDecodeError and the limit on digits are ValueErrors too.
         raise InvalidJson(f"not JSON: {' '.join(str(error).split())[:200]}") from None

@@ -194,7 +194,9 @@ def _stopped(group: str, topic: GroupTopic, newest: Occurrence | None, now_ms: i
         return None  # another process was first
     partitions = sum(topic.statuses.get(status, 0) for status in STOPPED)
     beyond = topic.beyond_end_records
-    cut_off = f", and a commit is {beyond:,} records beyond the log end, where nothing can be read" if beyond else ""
+    cut_off = (
+        f", and a commit is {many(beyond, 'record')} beyond the log end, where nothing can be read" if beyond else ""
+    )
     return Occurrence(
         _next_id(group, newest, now_ms),
         "group_stopped",

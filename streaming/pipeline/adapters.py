@@ -28,7 +28,7 @@ import json
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -356,8 +356,9 @@ def _stem(point: Point) -> str | None:
 
 
 def _lags(points: list[Point]) -> Iterator[Record | Misfit]:
-    """The offsets of a partition stand in points without a group: they are joined to each group's of their cluster."""
-    logs: dict[tuple[str, str, str], dict[str, int]] = defaultdict(dict)
+    """The offsets of a partition stand in points without a group: they are joined to each group's of their cluster,
+    each to the nearest in time, as a payload may hold several samples."""
+    logs: dict[tuple[str, str, str], dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
     groups: dict[tuple[str, tuple[str, str, str], int], dict[str, int]] = defaultdict(dict)
     contexts: dict[str, Context] = {}
     for point in points:
@@ -366,14 +367,19 @@ def _lags(points: list[Point]) -> Iterator[Record | Misfit]:
         contexts[point.context.kafka_cluster] = point.context
         where = point.context.kafka_cluster, point.labels["topic"], point.labels["partition"]
         if point.metric in _PARTITION_FIELDS:
-            logs[where][_PARTITION_FIELDS[point.metric]] = int(point.value)
+            logs[where][_PARTITION_FIELDS[point.metric]][point.time_ms] = int(point.value)
         elif "group" not in point.labels:
             yield Misfit("missing_field", "group")
         else:
             groups[point.labels["group"], where, point.time_ms][_GROUP_FIELDS[point.metric]] = int(point.value)
     for (group, where, time_ms), fields in groups.items():
         cluster, topic, partition = where
-        yield lag_record(contexts[cluster], group, topic, int(partition), time_ms, {**logs[where], **fields})
+        of_log = {name: offsets[_nearest(offsets, time_ms)] for name, offsets in logs[where].items()}
+        yield lag_record(contexts[cluster], group, topic, int(partition), time_ms, {**of_log, **fields})
+
+
+def _nearest(times_ms: Iterable[int], time_ms: int) -> int:
+    return min(times_ms, key=lambda other_ms: (abs(other_ms - time_ms), other_ms))
 
 
 def read_prometheus(value: bytes, context: Context) -> list[Record | Misfit]:
@@ -443,6 +449,9 @@ def _counters(fields: Mapping[str, Any]) -> dict[str, float]:
 
 def _lag(tags: Mapping[str, str], fields: Mapping[str, Any], time_ms: int, context: Context) -> Record:
     committed, lag = int(fields["offset"]), int(fields["lag"])
+    if fields.get("timestamp") == 0:
+        # Burrow knows no commit of the partition: its null is zeros in Telegraf.
+        committed = lag = -1
     known = committed >= 0 and lag >= 0
     offsets = {
         "committed_offset": committed,

@@ -9,6 +9,7 @@ import dataclasses
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -309,7 +310,8 @@ def _scenario(file: ScenarioFile, variant: str) -> Scenario:
     events: list[tuple[int, Happening]] = [
         (_ms(members.start_s + number * members.start_apart_s), Start(name)) for number, name in enumerate(names)
     ]
-    for event in file.events:
+    # A rolling restart is of those whom earlier events have added, wherever they stand in the file.
+    for event in sorted(file.events, key=lambda event: event.at_s):
         events += _spelled_out(event, members, names, specs)
     return Scenario(
         title=f"{file.title}: {variant}" if variant else file.title,
@@ -406,8 +408,9 @@ def _restart(
 def _scale_out(
     at_ms: int, event: ScaleOutEvent, members: MembersSection, names: list[str], specs: dict[str, ProcessSpec]
 ) -> TimedEvents:
-    for number in range(event.members):
-        name = _numbered(members, len(names))
+    numbered = (_numbered(members, number) for number in count(len(names)))
+    free = (name for name in numbered if name not in specs)
+    for number, name in enumerate(islice(free, event.members)):
         names.append(name)
         specs[name] = _spec(members, name)
         yield at_ms + _ms(number * event.apart_s), Start(name)

@@ -347,6 +347,7 @@ def figures_of(row: Mapping[str, Any]) -> PartitionFigures:
         held_back_records=held_back(row),
         has_members_unknown=row["obscure"],
         orphaned=row["orphaned"],
+        is_owned=row["member_id"] is not None,
         is_compacted=row["cleanup_policy"] is not None,
     )
 
@@ -487,6 +488,7 @@ def _standing(samples: pa.Table, keys: Ints) -> Standing:
         owned, populated, populated & group_owns & ~topic_owned, log_start,
         orphaned=populated & settled & topic_owned & ~owned,
         obscure=~group_owns & ~_any(shown, groups),
+        held_back=_flags(pc.is_valid(samples["last_stable_offset"])),
     )  # fmt: skip
 
 

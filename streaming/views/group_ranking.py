@@ -40,7 +40,7 @@ REASONS_BLOCK = 500
 REASON_COLUMNS = (
     *KEY, *STANDING, *FIGURES, "status", "at_once", "lag_records", "lag_seconds", "committed_offset",
     "log_end_offset", "log_start_offset", "last_stable_offset", "cleanup_policy", "has_steady_rates",
-    "rebalancing_ms", "client_id", "group_members", "group_type",
+    "rebalancing_ms", "member_id", "client_id", "group_members", "group_type",
 )  # fmt: skip
 """Columns that `reason_of` reads, with the names of group, topic and partition."""
 BY_TOPIC, BY_PARTITION, OF_LOG = "group_topic", "group_partition", "log"

@@ -77,6 +77,36 @@ def test_a_group_that_rebalances_for_long_is_said_to(state: str) -> None:
     assert (found.cause, found.figure) == (LagCause.REBALANCING, "rebalancing for 11 min")
 
 
+@pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
+def test_nobody_is_said_to_own_what_no_sample_shows_an_owner_of(state: str) -> None:
+    """Assignments that can't be read, or a rebalance that began at the newest sample: members are there."""
+    until_s, end = 900 + 10 * MINUTE, rate(100)
+    log = Log(end, keeps_up(end, 900), member=lambda s: "m0" if state != "Stable" and s < until_s else None)
+    (one,) = seen(Group([log], state=lambda s: state if s >= until_s else "Stable"), until_s)
+    assert one.status is LagStatus.STALL
+    assert one.why.endswith("though the group has members")
+
+
+# Words.
+
+
+def test_one_record_is_told_in_the_singular() -> None:
+    (waits,) = seen(Group([Log(lambda s: 54 + (s >= 100), always(54))]), 30 * MINUTE)
+    assert waits.why.startswith("1 record waits, no commit for 28 min")
+    (deleted,) = seen(Group([Log(always(5), always(4), start=lambda s: 5 * (s >= 900))]), 1_000)
+    assert deleted.why.startswith("1 record was deleted before it was read; nothing to read")
+    (later,) = seen(Group([Log(always(5), always(4), start=always(5))]), 1_000)
+    assert later.why == "nothing to read; 1 record was deleted unread"
+
+
+def test_a_lag_that_is_not_known_now_is_not_told_as_nothing_to_read() -> None:
+    """The newest sample has no commit; the verdict is that of before for one more window."""
+    end = rate(100)
+    (one,) = seen(Group([Log(end, lambda s: end(s // 5 * 5) if s < 900 else None)]), 930)
+    assert (one.status, one.row["lag_records"]) == (LagStatus.OK, None)
+    assert one.why == "the lag is not known now; unknown if it lasts another window"
+
+
 # Transactions.
 
 
@@ -302,6 +332,14 @@ def test_who_catches_up_says_when() -> None:
     assert one.why == "50,000 records wait, caught up in 17 min"
 
 
+@pytest.mark.parametrize("member", ["m0", None])
+def test_an_offset_set_back_by_one_record_is_no_marker(member: str | None) -> None:
+    """The group had committed past it, so it is a record."""
+    log = Log(always(9), lambda s: 9 - (s >= 900), member=always(member))
+    (one,) = seen(Group([log], state=always("Stable" if member else "Empty")), 1_000)
+    assert (one.status, one.why) == (LagStatus.REWIND, "set back by 1 record, 1 to read again")
+
+
 # What the settings allow.
 
 
@@ -342,6 +380,18 @@ def test_a_batch_is_no_outage_outside_its_schedule_and_one_that_does_not_run_is(
 
 
 # Open transactions.
+
+
+def test_a_record_of_an_open_transaction_is_no_marker() -> None:
+    """The group's last commit shows in the same sample as the record, as if it had come after a marker."""
+    log = Log(lambda s: 54 + (s > 900), lambda s: 54 if s > 900 else 40, stable=lambda s: 54 if s > 900 else None)
+    (one,) = seen(Group([log]), 2_400)
+    assert one.status is LagStatus.STALL
+    assert one.why.startswith("an open transaction holds 1 record back, no commit for ")
+    (found,) = causes(Group([log]), 2_400)
+    assert (found.cause, found.figure) == (
+        LagCause.OPEN_TRANSACTION, "holds 1 record of 1 partition back from who reads committed records",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("held", [2, 5_000])

@@ -81,6 +81,13 @@ def test_telegraf_batches_and_lag_and_what_is_left_out() -> None:
     assert read("telegraf-json", {"metrics": [TELEGRAF, of_a_topic, cpu, BURROW]}) == [TELEGRAF_RECORD, BURROW_RECORD]
 
 
+def test_a_partition_that_burrow_knows_no_commit_of_is_not_read_to_its_start() -> None:
+    """Burrow's `end` is null then, and Telegraf writes zeros."""
+    unknown = {**BURROW, "fields": {**BURROW["fields"], "offset": 0, "lag": 0, "timestamp": 0}}  # type: ignore[dict-item]
+    offsets = dict.fromkeys(("committed_offset", "lag_records", "log_end_offset"))
+    assert read("telegraf-json", unknown) == [{**BURROW_RECORD, **offsets}]
+
+
 def attribute(key: str, value: str) -> dict[str, Any]:
     return {"key": key, "value": {"intValue" if value.isdigit() else "stringValue": value}}
 
@@ -129,6 +136,27 @@ def test_otlp_joins_a_groups_offsets_with_its_partitions() -> None:
         "v": 1, "kafka_cluster": "main", "group": "billing", "topic": "t", "partition": 4, "event_time_ms": TIME_MS,
         "committed_offset": 100, "lag_records": 50, "log_end_offset": 150, "log_start_offset": 7,
     }  # fmt: skip
+
+
+def test_otlp_joins_offsets_of_the_same_time_where_a_payload_has_several_samples() -> None:
+    """Scrapers of topics and of groups have their own times; the second sample is a minute after the first."""
+    where = {"topic": "t", "partition": "4"}
+
+    def at(ms: int, value: int, **labels: str) -> dict[str, Any]:
+        return {**point(value, **labels), "timeUnixNano": str((TIME_MS + ms) * 1_000_000)}
+
+    payloads = [
+        otlp("kafka.partition.current_offset", "gauge", at(60_020, 250, **where), at(20, 150, **where)),
+        otlp(
+            "kafka.consumer_group.offset", "gauge", at(0, 100, group="g", **where), at(60_000, 240, group="g", **where)
+        ),
+        otlp("kafka.consumer_group.lag", "gauge", at(0, 50, group="g", **where), at(60_000, 10, group="g", **where)),
+    ]
+    records = read("otlp-json", {"resourceMetrics": [one["resourceMetrics"][0] for one in payloads]})
+    assert [
+        (row["event_time_ms"] - TIME_MS, row["committed_offset"], row["log_end_offset"], row["lag_records"])
+        for row in records
+    ] == [(0, 100, 150, 50), (60_000, 240, 250, 10)]
 
 
 def sample(name: str, value: str, **labels: str) -> dict[str, Any]:

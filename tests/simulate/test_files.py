@@ -127,6 +127,23 @@ events:
     assert restarted.spec.config.strategies == ("sticky",)
 
 
+def test_events_mean_the_same_in_any_order(tmp_path: Path) -> None:
+    """A rolling restart after a scale-out is of the new members too; one before it starts none of them."""
+    scale_out, restart = "{at_s: 30, scale_out: {members: 2}}", "{at_s: %d, rolling_restart: {apart_s: 10}}"
+    for at_s, members in ((60, 4), (5, 2)):
+        lines = (scale_out, restart % at_s)
+        files = (SMALL + f"events: [{', '.join(order)}]" for order in (lines, lines[::-1]))
+        (one,), (other,) = (load_scenarios(written(tmp_path, text)) for text in files)
+        assert one.scenario.events == other.scenario.events
+        assert sum(isinstance(event, Stop) for _, event in one.scenario.events) == members
+
+
+def test_members_that_are_added_take_no_name_that_is_taken(tmp_path: Path) -> None:
+    text = SMALL.replace("count: 2", "names: [c-0, c-3, x]") + "events: [{at_s: 30, scale_out: {members: 2}}]"
+    (variant,) = load_scenarios(written(tmp_path, text))
+    assert list(variant.scenario.processes) == ["c-0", "c-3", "x", "c-4", "c-5"]
+
+
 def test_variants_are_merged_key_by_key(tmp_path: Path) -> None:
     text = SMALL + "variants: {a: {members: {static: true}}, b: {members: {count: 3}, network: {delay_ms: 9}}}\n"
     a, b = load_scenarios(written(tmp_path, text))

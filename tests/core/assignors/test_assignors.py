@@ -240,6 +240,72 @@ def test_explain_names_shares_claims_and_load() -> None:
     }
 
 
+def test_explain_names_racks_only_where_racks_decide() -> None:
+    racked: dict[str, Any] = {"partition_racks": {"t": [["r1"], ["r2"], ["r2"]]}}
+    members = {"a": owning(1, 2, rack_id="r1"), "b": owning(0, rack_id="r2")}
+    assert reasons("sticky", members, 3, **racked) == {
+        0: "the rack of a has a replica, and that of its owner has none",
+        1: "the rack of b has a replica, and that of its owner has none",
+        2: "the rack of b has a replica, and that of its owner has none",
+    }
+    weights = {"t": [5, 5, 5]}
+    assert reasons("load-aware", members, 3, partition_weights=weights, **racked) == reasons(
+        "sticky", members, 3, **racked
+    )
+    joined = {"a": owning(0, 1, 2, 3, rack_id="r1"), "b": owning(rack_id="r2")}
+    share = "its owner had 4 partitions, more than its share of 2"
+    assert reasons("sticky", joined, 4, partition_racks={"t": [["r2"], ["r1"], ["r1"], ["r2"]]}) == {
+        0: f"{share}; the rack of b has a replica, and that of its owner has none",
+        3: share,
+    }
+    by_range = reasons("range", {"a": owning(2, rack_id="r1"), "b": owning(0, rack_id="r2")}, 3, **racked)
+    assert by_range == {
+        0: "range does not know owners: by its position the partition falls to a",
+        2: "range does not know owners: by its position the partition falls to b",
+    }
+    members = {"a": owning(rack_id="r1"), "b": owning(3, rack_id="r2")}
+    filled_up = reasons("range", members, 4, partition_racks={"t": [["r1"], ["r2"], ["r2"], ["r2"]]})
+    assert filled_up == {
+        3: "range does not know owners: by its position and the racks of others the partition falls to a"
+    }
+
+
+def test_explain_tells_which_claims_count() -> None:
+    twice = {"a": owning(0, 0), "b": owning(1)}
+    assert reasons("range", twice, 2) == {}
+    assert reasons("cooperative-sticky", twice, 2) == {
+        0: "withheld until its owner has revoked it: a lists it 2 times: no claim counts"
+    }
+    assert reasons("cooperative-sticky", {"a": owning(0), "b": owning(0)}, 1) == {
+        0: "withheld until all that claim it have revoked it: "
+        "several members claim it at the same generation: no claim counts"
+    }
+    assert reasons("cooperative-sticky", {"a": owning(0, 1), "b": owning(1, generation=3)}, 2) == {
+        1: "withheld until its owner has revoked it: several members claim it: the claim of a, of the highest "
+        "generation, counts, and its owner had 2 partitions, more than its share of 1"
+    }
+    other = {"a": owning(0), "b": {**owning(0, generation=5), "topics": []}}
+    assert reasons("sticky", other, 1) == {
+        0: "several members claim it: the claim of a, who alone reads the topic, counts"
+    }
+    assert reasons("sticky", {"a": owning(0), "b": owning(0, 1, 2, generation=5), "c": owning(3)}, 4) == {
+        0: "several members claim it: the claim of b, of the highest generation, counts",
+        2: "its owner had 3 partitions, more than its share of 2",
+    }
+
+
+def test_explain_blames_no_generation_for_an_exchange() -> None:
+    """The claim of c counts, though it is older: it is withheld for it. Only c reads the other topic."""
+    line = {
+        "strategy": "cooperative-sticky", "partitions_per_topic": {"t": 2, "u": 1},
+        "members": {"a": owning(0), "b": owning(), "c": {**owning(1, generation=3), "topics": ["t", "u"]}},
+    }  # fmt: skip
+    (move,) = explained_answer(line)["moves"]
+    assert move["reason"] == (
+        "withheld until its owner has revoked it: exchanged for another partition: its owner had 1 partition and gets 1"
+    )
+
+
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_explained_shares_and_racks_are_as_it_says(strategy: str) -> None:
     """Whatever a group looks like: a reason that names figures names those of the group."""
@@ -327,10 +393,15 @@ def test_racks_cost_a_partition_the_same_however_many_read_it(subscriptions: str
         ({"members": {"a": {"topics": ["t"], "owned_partitions": [["t"]]}}}, "InvalidField"),
         ({"members": {"a": {"topics": ["t"], "generation_id": "4"}}}, "InvalidField"),
         ({"members": {"a": {"topics": ["t"], "capacity": 0}}}, "InvalidGroup"),
+        ({"members": {"a": {"topics": ["t"], "capacity": 1e-300}}}, "InvalidGroup"),
+        ({"members": {"a": {"topics": ["t"], "capacity": 1e300}}}, "InvalidGroup"),
+        ({"partition_weights": {"t": [1e200]}}, "InvalidGroup"),
         ({"partition_weights": {"t": [-1]}}, "InvalidGroup"),
         ({"partition_weights": {"t": [math.nan]}}, "InvalidField"),
         ({"partition_weights": {"t": [math.inf]}}, "InvalidField"),
         ({"partition_racks": {"t": "r"}}, "InvalidField"),
+        ({"partition_racks": []}, "InvalidField"),
+        ({"partition_weights": 0}, "InvalidField"),
     ],
 )
 def test_bad_lines(change: dict[str, object], type_: str) -> None:
@@ -338,6 +409,26 @@ def test_bad_lines(change: dict[str, object], type_: str) -> None:
     error = answer_line(json.dumps(line).encode(), assignment_answer)["error"]
     assert error["type"] == type_
     assert len(error["message"]) < 300
+
+
+def test_a_member_that_a_line_names_twice_is_refused() -> None:
+    line = b'{"strategy":"range","partitions_per_topic":{"t":2},"members":{"a":{"topics":["t"]},"a":{"topics":[]}}}'
+    error = answer_line(line, assignment_answer)["error"]
+    assert error == {"type": "InvalidJson", "message": '"a" occurs twice in one object, each key must be unique'}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("weight", [1e100, 1.0, 1e-99, 1e-250])
+def test_the_farthest_weights_and_capacities_are_shared_without_an_overflow(weight: float) -> None:
+    members = {
+        name: {"topics": ["t"], "capacity": capacity, "owned_partitions": owned}
+        for name, capacity, owned in (("a", 1e-50, [["t", n] for n in range(4)]), ("b", 1e50, []), ("c", 1e50, []))
+    }
+    line = {"strategy": "load-aware", "partitions_per_topic": {"t": 6}, "members": members,
+            "partition_weights": {"t": [n * weight for n in (0.1, 0.3, 0.1, 0.3, 1, 0.9)]}}  # fmt: skip
+    answer = explained_answer(line)
+    assert answer["assignment"]["a"] == []
+    assert all(map(math.isfinite, answer["load"].values()))
 
 
 def test_bytes_round_trip() -> None:
