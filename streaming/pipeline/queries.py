@@ -26,6 +26,7 @@ LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.File
 time. This one renames as atomically on a local file system; our lock keeps other writers away. On S3 Spark's default
 stays: it replaces a file that a killed batch has left, which this one would keep there.
 """
+CODE_OF_STAGES = "spark.sql.codegen.wholeStage"
 REJECTS_TRIGGERS, REJECTS_INTERVAL_MS = 3, 15_000
 """The rejects are read once in as many trigger intervals, as the windows come first; but once in one trigger interval
 if three would be longer than this: their batches have no more records than those of the windows.
@@ -135,7 +136,10 @@ class Queries:
                 rows.unpersist()
 
         interval_ms = max(trigger_ms, min(REJECTS_TRIGGERS * trigger_ms, REJECTS_INTERVAL_MS))
-        return (
+        if not self._source.topics.foreign:
+            # Spark would write and compile the code of each batch before `write` finds that nobody needs its rows.
+            self._source.session.conf.set(CODE_OF_STAGES, "false")
+        query = (
             shaped(rejected_rows(self._source), REJECTED_RECORD)
             .writeStream.queryName("rejects")
             .outputMode("append")
@@ -144,6 +148,8 @@ class Queries:
             .foreachBatch(with_short_errors(write))
             .start()
         )
+        self._source.session.conf.unset(CODE_OF_STAGES)  # a query keeps the settings of its start
+        return query
 
     def _start_windows(self, name: str, windows: DataFrame, targets: tuple[Target, ...]) -> StreamingQuery:
         """The query that writes these windows into the tables of the targets."""

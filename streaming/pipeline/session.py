@@ -289,6 +289,9 @@ def _options(settings: PipelineSettings, storage: StorageSettings) -> dict[str, 
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         # HotSpot leaves methods above this interpreted for good; Spark then splits them (windows: 53,000 to 270,000/s).
         "spark.sql.codegen.hugeMethodLimit": "8000",
+        # Compiled code by its text, for all queries of all clusters. The time of a batch is part of some texts, so each
+        # batch adds a few, and would push out those of other queries: Spark keeps 100.
+        "spark.sql.codegen.cache.maxEntries": "1000",
         # A batch of many window rows is kept for a moment, to be counted and written. To find out how it would compress
         # best takes half of the CPU of that, and saves a fifth of the memory.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",

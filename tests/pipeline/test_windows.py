@@ -404,15 +404,21 @@ def test_misfits_are_kept_with_their_reason_and_stop_nothing(
     assert reports["byte_rate"]["source_lag_records"] == 0
 
 
-def test_sound_records_are_read_once_and_a_misfit_among_them_is_found(session: SparkSession, own: Settings) -> None:
+def test_sound_records_are_read_once_and_a_misfit_among_them_is_found(
+    session: SparkSession, own: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
     make_topics(own)
     queries = start(session, own)
-    rejects = queries[-1]
+    windows, rejects = queries[0], queries[-1]
     try:
         send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000)]))
         drain(queries)
         observed = [dict(batch["observedMetrics"]).values() for batch in rejects.recentProgress]
         read_again = sum(row[ACCEPTED_ROWS] for batch in observed for row in batch)
+        with_code_of_stages = []
+        for query in (windows, rejects):
+            query.explain()
+            with_code_of_stages.append("*(1) " in capsys.readouterr().out)
         for number in range(3):
             misfits = [b"{"] if number == 1 else []
             send(own, own.topics.byte_rate, [*encode([load_record(1, 0, 2_000 + number)]), *misfits])
@@ -420,6 +426,7 @@ def test_sound_records_are_read_once_and_a_misfit_among_them_is_found(session: S
     finally:
         stop(queries)
     assert read_again == 0
+    assert with_code_of_stages == [True, False], "compiled for each batch, and thrown away"
     rejected = [(row["reason"], row["value"]) for row in tables.read(own.storage.tables, "rejected_record")]
     assert rejected == [("not_json", b"{")]
     assert tables.read(own.storage.tables, "partition_load")[0]["sample_count"] == 4
