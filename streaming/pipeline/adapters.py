@@ -357,7 +357,8 @@ def _stem(point: Point) -> str | None:
 
 def _lags(points: list[Point]) -> Iterator[Record | Misfit]:
     """The offsets of a partition stand in points without a group: they are joined to each group's of their cluster,
-    each to the nearest in time, as a payload may hold several samples."""
+    each to the nearest in time, as a payload may hold several samples.
+    """
     logs: dict[tuple[str, str, str], dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
     groups: dict[tuple[str, tuple[str, str, str], int], dict[str, int]] = defaultdict(dict)
     contexts: dict[str, Context] = {}

@@ -3,10 +3,11 @@
 Two topics in one query would share a watermark: an idle one would hold back the other.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD
@@ -26,7 +27,6 @@ LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.File
 time. This one renames as atomically on a local file system; our lock keeps other writers away. On S3 Spark's default
 stays: it replaces a file that a killed batch has left, which this one would keep there.
 """
-CODE_OF_STAGES = "spark.sql.codegen.wholeStage"
 REJECTS_TRIGGERS, REJECTS_INTERVAL_MS = 3, 15_000
 """The rejects are read once in as many trigger intervals, as the windows come first; but once in one trigger interval
 if three would be longer than this: their batches have no more records than those of the windows.
@@ -136,20 +136,16 @@ class Queries:
                 rows.unpersist()
 
         interval_ms = max(trigger_ms, min(REJECTS_TRIGGERS * trigger_ms, REJECTS_INTERVAL_MS))
-        if not self._source.topics.foreign:
-            # Spark would write and compile the code of each batch before `write` finds that nobody needs its rows.
-            self._source.session.conf.set(CODE_OF_STAGES, "false")
-        query = (
-            shaped(rejected_rows(self._source), REJECTED_RECORD)
-            .writeStream.queryName("rejects")
-            .outputMode("append")
-            .option("checkpointLocation", checkpoint.for_spark)
-            .trigger(processingTime=f"{interval_ms} milliseconds")
-            .foreachBatch(with_short_errors(write))
-            .start()
-        )
-        self._source.session.conf.unset(CODE_OF_STAGES)  # a query keeps the settings of its start
-        return query
+        with nullcontext() if self._is_foreign else _without_code_of_stages(self._source.session):
+            return (
+                shaped(rejected_rows(self._source), REJECTED_RECORD)
+                .writeStream.queryName("rejects")
+                .outputMode("append")
+                .option("checkpointLocation", checkpoint.for_spark)
+                .trigger(processingTime=f"{interval_ms} milliseconds")
+                .foreachBatch(with_short_errors(write))
+                .start()
+            )
 
     def _start_windows(self, name: str, windows: DataFrame, targets: tuple[Target, ...]) -> StreamingQuery:
         """The query that writes these windows into the tables of the targets."""
@@ -184,3 +180,16 @@ class Queries:
             checkpoint=None if self._source.topics.foreign else query_files(self._storage.checkpoints, name),
             python_on_executors=self._source.pipeline.python_on_executors,
         )
+
+
+@contextmanager
+def _without_code_of_stages(session: SparkSession) -> Iterator[None]:
+    """A query that is started within, which keeps the settings of its start, runs its stages without code of their own.
+    Spark would write and compile that for each batch, as the batch's time is part of it, before the query's function
+    finds that nobody needs the rows.
+    """
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    try:
+        yield
+    finally:
+        session.conf.unset("spark.sql.codegen.wholeStage")

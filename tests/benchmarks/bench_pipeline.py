@@ -40,13 +40,13 @@ from streaming.contract.records import BYTE_RATE
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.pipeline.records import accepted, judged
 from streaming.pipeline.run import stop_queries
-from streaming.pipeline.session import build_session
 from streaming.pipeline.sources import BYTE_RATES, kafka_options, sums_of
 from streaming.runtime.jars import java_command
 from streaming.settings import Settings
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
 from tests.pipeline.test_kill import kill_and_compare
 from tests.pipeline.test_windows import WINDOW_MS, load_record, make_topics, start
+from tests.spark_sessions import session_with_delta
 
 PARTITIONS = 2
 WARM_UP_RECORDS = 2_000_000
@@ -115,7 +115,7 @@ def settings_of(cluster: EmbeddedCluster, folder: Path, name: str, **pipeline: A
 
 def measure(cluster: EmbeddedCluster, folder: Path, records: int, latency_seconds: int) -> dict[str, Any]:
     """Drain (warm), its limits, latency, recovery."""
-    session = build_session(Settings().pipeline)
+    session = session_with_delta()
     warm_up = settings_of(cluster, folder, "warm")
     fill(warm_up, WARM_UP_RECORDS)
     drain(session, warm_up, WARM_UP_RECORDS)
