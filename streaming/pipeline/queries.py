@@ -117,7 +117,7 @@ class Queries:
         def write(batch: DataFrame, batch_id: int) -> None:
             # In a sound set-up no record is rejected, and to learn that would cost as much as the windows. (The window
             # queries don't know every misfit of foreign records.)
-            if not self._source.topics.foreign:
+            if not self._is_foreign:
                 known = wait_until_read(
                     windows,
                     checkpoint,
@@ -177,7 +177,7 @@ class Queries:
             counted=self._counted,
             now_ms=self._now_ms,
             # A record of ours is a sample of one window; one of another tool may hold many.
-            checkpoint=None if self._source.topics.foreign else query_files(self._storage.checkpoints, name),
+            checkpoint=None if self._is_foreign else query_files(self._storage.checkpoints, name),
             python_on_executors=self._source.pipeline.python_on_executors,
         )
 

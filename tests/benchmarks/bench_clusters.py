@@ -50,7 +50,7 @@ WARM_UP_S = 25.0
 """Two samples and more after the start of a role."""
 LOOK_S = 20.0
 """From one sample of a cluster to the next, in the part `pipeline`."""
-LOOKS, LOOKS_A_MINUTE = 6, 3
+LOOKS, LOOKS_A_MINUTE = 6, round(MINUTE_S / LOOK_S)
 CAUGHT_UP_S = 180.0
 
 

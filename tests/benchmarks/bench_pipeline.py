@@ -43,6 +43,7 @@ from streaming.pipeline.run import stop_queries
 from streaming.pipeline.sources import BYTE_RATES, kafka_options, sums_of
 from streaming.runtime.jars import java_command
 from streaming.settings import Settings
+from tests.benchmarks.fleet_pipeline import _cpu_s
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
 from tests.pipeline.test_kill import kill_and_compare
 from tests.pipeline.test_windows import WINDOW_MS, load_record, make_topics, start
@@ -156,14 +157,10 @@ def seconds(work: Callable[[], object]) -> float:
 
 def cpu_seconds(work: Callable[[], object], without: set[int]) -> float:
     """CPU time that one call takes in this process and those it has started, `without` some of them."""
+    own = psutil.Process()
 
     def used_s() -> float:
-        own = psutil.Process()
-        spent = sum(own.cpu_times()[:4])
-        for child in own.children():
-            if child.pid not in without:
-                spent += sum(sum(each.cpu_times()[:4]) for each in [child, *child.children(recursive=True)])
-        return spent
+        return sum(own.cpu_times()[:4]) + sum(_cpu_s(child) for child in own.children() if child.pid not in without)
 
     before_s = used_s()
     work()

@@ -164,7 +164,7 @@ def test_each_module_belongs_to_a_page_which_names_all_of_its_own() -> None:
         assert set(re.findall(r'<script type="module" src="(.*?)"', page_files()[page])) <= set(modules)
         for module in modules:
             imported = re.findall(r'from ?"(\..*?)"', page_files()[module])
-            assert {posixpath.normpath(f"{posixpath.dirname(module)}/{path}".lstrip("/")) for path in imported} <= set(
+            assert {posixpath.normpath(posixpath.join(posixpath.dirname(module), path)) for path in imported} <= set(
                 modules
             )
     assert {name for modules in named.values() for name in modules} == {
