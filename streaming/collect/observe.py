@@ -156,9 +156,10 @@ def _read_broker(reads: BrokerReads, sample: SampleState, broker: int, led: Led,
     ends = _offsets(reads, sample, broker, led, LATEST)
     if led:
         sample.note("offsets", broker)
-    local = _offsets(reads, sample, broker, led, EARLIEST_LOCAL)
     is_alive = broker in sample.racks  # one that leads, but is not: the next metadata shows another leader
     log_dirs = _log_dirs_of(reads, sample, broker) if is_alive else None
+    # After the sizes: brokers move a log's first offset before they delete, so a size without a segment shows as such.
+    local = _offsets(reads, sample, broker, led, EARLIEST_LOCAL)
     known, left = settled(led, local)
     starts = (known, _offsets(reads, sample, broker, left, EARLIEST))
     return BrokerRead(ends, starts, local, log_dirs, listed_groups(reads, sample, broker) if is_alive else None)

@@ -81,7 +81,7 @@ class RecordBytes:
         """Whether the growth since the sample before is what was written.
 
         Not of a compacted log, once its records are known: any sample may hide a loss. Nor of one that loses segments,
-        where the growth is doubtful: offsets are read a moment before sizes.
+        where the growth is doubtful: its first offset is read a moment after its size.
         """
         begins_later = self.partitions.local_start > 0
         hides = (self.compacts & (self.records > 0)) | (begins_later & (self.doubted > 0))

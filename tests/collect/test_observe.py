@@ -53,6 +53,8 @@ class Cluster:
     """What a broker says to a request by name, instead of an answer."""
     starts: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Log start and first offset on the disk, by topic, where these are not 0."""
+    losing: dict[str, int] = field(default_factory=dict)
+    """What a log is to begin at, by topic, from the moment at which the size of its broker's logs is asked for."""
     topic_ids: tuple[str, str, str] = ("a", "b", "c")
     offsets_asked: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     """Timestamp and topics of each request for offsets."""
@@ -100,7 +102,11 @@ class Cluster:
 
     def log_dirs(self, broker: int) -> list[LogDirRows]:
         self._reach("log dirs", broker)
-        replicas = rows_of((f"t{broker}",), [(0, self.records * RECORD_BYTES, 0)], ["index", "size", "is_future"])
+        topic = f"t{broker}"
+        if topic in self.losing:
+            self.starts[topic] = (self.losing[topic],) * 2
+        size = (self.records - self.starts.get(topic, (0, 0))[1]) * RECORD_BYTES
+        replicas = rows_of((topic,), [(0, size, 0)], ["index", "size", "is_future"])
         return [LogDirRows(0, "/d", replicas, 1, 1)]
 
     def list_groups(self, broker: int) -> list[dict[str, Any]]:
@@ -278,6 +284,19 @@ def test_offsets_and_sizes_are_each_judged_by_their_own_time() -> None:
     assert shown == {"t1": True, "t2": False, "t3": True}
     # Without a size before, by offsets: 25 s lie between the two, not the 10 s between the looks.
     assert rates_of(replica_rates(between, after))[(2, ("t2", 0))].bytes_in == pytest.approx(1_000.0)
+
+
+def test_a_log_that_loses_its_first_segment_while_its_broker_is_asked_was_written_to_as_before() -> None:
+    cluster = Cluster()
+    before = look(cluster)
+    cluster.now_s += 10
+    cluster.losing["t1"] = 60  # of the 100 records that are written meanwhile
+    during = look(cluster)
+    del cluster.losing["t1"]
+    cluster.now_s += 10
+    after = look(cluster)
+    for earlier, later in ((before, during), (during, after)):
+        assert rates_of(replica_rates(earlier, later))[(1, ("t1", 0))].bytes_in == pytest.approx(1_000.0)
 
 
 def starts_of(seen: ClusterSample) -> dict[str, tuple[int | None, int | None]]:

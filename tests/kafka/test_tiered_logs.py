@@ -206,7 +206,18 @@ def test_a_tiered_topic_is_measured_within_2_percent_while_local_retention_delet
     finally:
         stopping.set()
         writing.join()
-    seen = watch.look()
+
+    def rests() -> ClusterSample | None:
+        """A look at which nothing has left the disks since the one before."""
+        before = sizes_of_leaders()
+        seen = watch.look()
+        return seen if sizes_of_leaders() == before else None
+
+    def sizes_of_leaders() -> list[tuple[int | None, int | None]]:
+        rates = (watch.rates[topic, number] for number in (0, 1))
+        return [(row.size_bytes, row.remote_records) for row in rates]
+
+    seen = until("local retention rests", rests, pause_s=1.0)
     grown = counted_bytes(brokers, topic) - first
     assert watch.measured_bytes[topic] == pytest.approx(grown, rel=0.02)
     for number in (0, 1):
