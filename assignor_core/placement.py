@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assignor_core.errors import InputError, InvalidPartitions, InvalidRackInformation, InvalidReplicationFactor
+from assignor_core.model import INT32_MAX
 from assignor_core.ordering import utf16_order
 
 REPLICAS_MAX = 3_000_000
@@ -60,6 +61,10 @@ def place_replicas(
     """
     _validate(brokers, partitions, replication_factor)
     first_id = max(0, start_partition_id)
+    if first_id + partitions - 1 > INT32_MAX:
+        raise InvalidPartitions(
+            f"partitions is {partitions} from number {first_id} on, must end with number {INT32_MAX} at most"
+        )
     if brokers[0].rack is None:  # and so have none of them
         broker_ids = [broker.broker_id for broker in brokers]
         return _place_rack_unaware(broker_ids, partitions, replication_factor, start, first_id)

@@ -24,6 +24,7 @@ from assignor_core.wording import first_named, many
 from streaming.commands.asked_plans import Asked, check_writable, plan_live, topics_named
 from streaming.commands.console import write_whole
 from streaming.commands.in_words import BROKERS_SHOWN, loads_lines
+from streaming.commands.json_lines import InvalidJson, each_key_once
 from streaming.commands.options import (
     effective_from,
     force_option,
@@ -558,9 +559,11 @@ def plan_from_model(text: str, policy_for: PolicyFor, make: PlanMaker = _best_pl
     gc.disable()
     try:
         try:
-            obj = json.loads(text)
+            obj = json.loads(text, object_pairs_hook=each_key_once)
         except (ValueError, RecursionError) as error:
             raise InputError(f"model: found no valid JSON: {error}") from None
+        except InvalidJson as error:
+            raise InputError(f"model: {error}") from None
         cluster = cluster_from_json(obj)
         del obj
         policy = policy_for(

@@ -162,6 +162,10 @@ def test_a_seed_repeats_a_random_start() -> None:
         ('{"brokers":[{"broker_id":1}],"partitions":1e99,"replication_factor":1}', "InvalidField"),
         ('{"brokers":[{"broker_id":1}],"partitions":' + "9" * 4000 + ',"replication_factor":1}', "InvalidField"),
         ('{"brokers":[],"partitions":1,"replication_factor":1}', "InvalidReplicationFactor"),
+        (
+            '{"brokers":[{"broker_id":1}],"partitions":2,"replication_factor":1,"start_partition_id":2147483647}',
+            "InvalidPartitions",
+        ),
     ],
 )
 def test_command_answers_bad_lines(line: str, type_: str) -> None:

@@ -161,6 +161,11 @@ def test_rates_that_have_decayed_to_the_smallest_floats_are_no_load() -> None:
         (FOUNDING, ("--drain", "1", "--drain", "2", "--drain", "3"), "--drain: names every broker that is alive"),
         ("{", (), "model: found no valid JSON"),
         ("[" * 100_000, (), "model: found no valid JSON"),
+        (
+            FOUNDING.replace('"disk_bytes"', '"disk_bytes": 0.0, "disk_bytes"', 1),
+            (),
+            'model: "disk_bytes" occurs twice',
+        ),
         ("[]", (), "cluster model: found"),
         ('{"brokers":[],"partitions":[]}', (), "brokers: found none"),
         (FOUNDING, ("--band", "-1"), "planner policy band: found -1"),
