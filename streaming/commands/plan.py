@@ -532,6 +532,9 @@ def _check_brokers(knobs: dict[str, Any], brokers: Mapping[int, bool]) -> None:
         for broker in sorted(set(knobs[name]) - brokers.keys()):
             known = first_named(sorted(brokers), BROKERS_SHOWN)
             raise InputError(f"{OPTIONS[name]} {broker}: this broker does not exist, allowed are {known}")
+    for broker in sorted(knobs["add"]):
+        if not brokers[broker]:
+            raise InputError(f"{OPTIONS['add']} {broker}: this broker is dead or draining, so it takes no replicas")
     if knobs["drain"] and not any(alive for broker, alive in brokers.items() if broker not in knobs["drain"]):
         raise InputError(f"{OPTIONS['drain']}: names every broker that is alive: no broker can take the replicas")
 

@@ -82,7 +82,7 @@ def test_racks_sort_as_java_sorts_strings() -> None:
     [
         (0, 1, InvalidPartitions, "is 0, must be larger than 0"),
         (-3, 1, InvalidPartitions, "is -3, must be larger than 0"),
-        (2**31 - 1, 1, InvalidPartitions, "is 2147483647 with 1 replicas, at most 3000000 "),
+        (2**31 - 1, 1, InvalidPartitions, "is 2147483647 with 1 replica, at most 3000000 "),
         (1_000_001, 3, InvalidPartitions, "is 1000001 with 3 replicas, at most 3000000 "),
         (1, 0, InvalidReplicationFactor, "is 0, must be larger than 0"),
         (1, 4, InvalidReplicationFactor, "is 4, larger than the 3 available brokers"),
