@@ -62,7 +62,7 @@ OPTIONS = {
 
 
 BROKER_SET = re.compile(
-    r"(?P<topics>.+)=(?:rack:(?P<racks>[^,]+(?:,[^,]+)*)|(?P<brokers>\d{1,9}(?:,\d{1,9})*))", re.ASCII
+    r"(?P<topics>.+)=(?:rack:(?P<racks>[^,]+(?:,[^,]+)*)|(?P<brokers>\d{1,10}(?:,\d{1,10})*))", re.ASCII
 )
 """Topics, and the brokers or racks that alone may hold them."""
 LEADERS_MIN = re.compile(r"(?P<topics>.+)=(?P<least>[1-9]\d{0,5})", re.ASCII)

@@ -80,6 +80,13 @@ def test_a_draining_broker_keeps_a_partition_without_a_replica_in_sync() -> None
     assert "keeps 1 replica: no replica is in sync, so there is nothing to copy from" in line
 
 
+@pytest.mark.parametrize("state", [DEAD, DRAINING])
+def test_without_any_broker_that_stays_consumers_of_racks_change_nothing(state: BrokerState) -> None:
+    before = cluster((1, 2), brokers=racked("ab", b1=state, b2=state))
+    read = replace(before, partitions=(replace(before.partitions[0], reader_racks=(("a", 0.5),)),))
+    assert moved(planned(read)) == set()
+
+
 def test_a_factor_above_the_number_of_brokers_is_no_matter_of_disks() -> None:
     brokers = (Broker(1, disk_room_bytes=10.0), Broker(2, disk_room_bytes=10.0), Broker(3, state=DRAINING))
     plan = planned(cluster((1, 2, 3), brokers=brokers))

@@ -180,6 +180,7 @@ def test_rates_that_have_decayed_to_the_smallest_floats_are_no_load() -> None:
         (FOUNDING, ("--throttle", "1e-300"), "planner policy throttle_bytes_per_sec: found 1e-300"),
         (FOUNDING, ("--only-topic", "topc-A"), "--only-topic: there is no topic 'topc-A'; did you mean 'topic-A'?"),
         (FOUNDING, ("--broker-set", "topic-A=7"), "--broker-set topic-A=7: there is no broker 7, allowed are 1, 2, 3"),
+        (FOUNDING, ("--broker-set", "topic-A=2147483647"), "there is no broker 2147483647, allowed are 1, 2, 3"),
         (FOUNDING, ("--broker-set", "topic-A"), "--broker-set topic-A: must be like TOPIC=1,2,3 or TOPIC=rack:a,b"),
         (FOUNDING, ("--broker-set", "topc-A=1"), "--broker-set: there is no topic 'topc-A'; did you mean 'topic-A'?"),
         (FOUNDING, ("--only-topic", "(x"), r"--only-topic: there is no topic '\(x', and as a pattern it is wrong"),
