@@ -153,8 +153,9 @@ def _without_capacity(problem: Problem) -> list[str]:
     lacking = np.flatnonzero(arrays.alive & ~np.isfinite(arrays.capacity_for(Resource.BYTES_OUT)))
     if not len(lacking):
         return []
-    who = "all brokers" if len(lacking) == arrays.alive.sum() else "broker "
-    if who == "broker ":
+    who = "all brokers"
+    if len(lacking) < arrays.alive.sum():
+        who = "broker " if len(lacking) == 1 else "brokers "
         who += first_named(lacking.tolist(), NAMED_MAX, lambda broker: str(arrays.broker_ids[broker]))
     return [f"failover headroom is unknown for {who}: set bytes_out_per_sec in planner.capacities"]
 

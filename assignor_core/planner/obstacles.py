@@ -303,6 +303,13 @@ class LostRack(NamedTuple):
     partitions: int
     """Partitions that had a replica there, and have fewer racks now."""
 
+    @property
+    def where(self) -> str:
+        """Where the replicas were, in words; a broker without a rack is a rack of its own, and has no name for it."""
+        if self.rack == self.brokers:
+            return f"on {self.brokers}, which has no rack"
+        return f"in {self.rack}, which only {self.brokers} had"
+
 
 def lost_racks(problem: Problem, placement: Placement) -> list[LostRack]:
     """Racks without a broker in use that partitions of `placement` have left for racks which they used already."""
@@ -320,8 +327,8 @@ def lost_racks(problem: Problem, placement: Placement) -> list[LostRack]:
 
 def _racks_lost(problem: Problem, placement: Placement) -> list[str]:
     return [
-        f"{RACKS_LOST}: {counted(lost.partitions, 'partition loses its', 'partitions lose their')} replica in "
-        f"{lost.rack}, which only {lost.brokers} had, and "
+        f"{RACKS_LOST}: {counted(lost.partitions, 'partition loses its', 'partitions lose their')} replica "
+        f"{lost.where}, and "
         f"{'has' if lost.partitions == 1 else 'have'} one more in another rack"
         for lost in lost_racks(problem, placement)
     ]

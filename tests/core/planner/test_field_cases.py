@@ -117,6 +117,14 @@ def test_a_rack_that_loses_its_last_broker_is_named(state: BrokerState, drained:
     assert "add a broker to rack c before it loses broker 5: 20 partitions then keep a replica there" in plan.diagnosis
 
 
+def test_a_broker_without_a_rack_that_leaves_is_not_told_as_a_rack() -> None:
+    brokers = (Broker(1, "a"), Broker(2, "a"), Broker(3, None, DRAINING))
+    plan = planned(cluster((1, 3), brokers=brokers))
+    lost = "1 partition loses its replica on broker 3, which has no rack, and has one more in another rack"
+    assert plan.problems == (f"{RACKS_LOST}: {lost}",)
+    assert not any("add a broker to" in line for line in plan.diagnosis)
+
+
 def test_no_rack_is_lost_while_another_broker_of_it_stays() -> None:
     plan = planned(cluster((1, 2), (3, 2), brokers=racked("aabb", b1=DRAINING)))
     assert plan.feasible
