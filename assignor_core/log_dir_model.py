@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assignor_core.disks import LogDirDescription, log_dir_rooms
-from assignor_core.errors import InputError
+from assignor_core.model_values import FIGURE_MAX, is_figure, misfit
 
 STATES = ("online", "cordoned", "offline")
 DISK_RESERVE = 0.10
@@ -25,11 +25,11 @@ def room_of_log_dirs(rows: object, name: str) -> float | None:
     200.0
     """
     if not isinstance(rows, list) or not rows:
-        raise _misfit(f"{name}: log_dirs", rows, "a list with at least one log dir")
+        raise misfit(f"{name}: log_dirs", rows, "a list with at least one log dir")
     described = [_log_dir(row, f"{name}: log_dirs[{index}]") for index, row in enumerate(rows)]
     paths = [row.path for row in described]
     if len(set(paths)) < len(paths):
-        raise _misfit(f"{name}: log_dirs", paths, "each path once")
+        raise misfit(f"{name}: log_dirs", paths, "each path once")
     rooms = log_dir_rooms(described, {}, reserve=DISK_RESERVE)
     open_ones = [rooms[row.path] for row in described if row.takes_replicas]
     return None if None in open_ones else min((room for room in open_ones if room is not None), default=0.0)
@@ -37,15 +37,15 @@ def room_of_log_dirs(rows: object, name: str) -> float | None:
 
 def _log_dir(row: object, name: str) -> LogDirDescription:
     if not isinstance(row, Mapping):
-        raise _misfit(name, row, "an object")
+        raise misfit(name, row, "an object")
     path, state = row.get("path"), row.get("state", "online")
     if not isinstance(path, str) or not path:
-        raise _misfit(f"{name}: path", path, "a string that is not empty")
+        raise misfit(f"{name}: path", path, "a string that is not empty")
     if state not in STATES:
-        raise _misfit(f"{name}: state", state, "online, cordoned or offline")
+        raise misfit(f"{name}: state", state, "online, cordoned or offline")
     total, usable = (_bytes(row, key, name) for key in ("total_bytes", "usable_bytes"))
     if total is not None and usable is not None and usable > total:
-        raise _misfit(f"{name}: usable_bytes", usable, f"at most total_bytes, {total}")
+        raise misfit(f"{name}: usable_bytes", usable, f"at most total_bytes, {total}")
     return LogDirDescription(path, total, usable, is_offline=state == "offline", is_cordoned=state == "cordoned")
 
 
@@ -53,10 +53,6 @@ def _bytes(row: Mapping[str, Any], key: str, name: str) -> int | None:
     value = row.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e30:
-        raise _misfit(f"{name}: {key}", value, "a number from 0 to 1e+30, or null")
+    if not is_figure(value):
+        raise misfit(f"{name}: {key}", value, f"a number from 0 to {FIGURE_MAX:g}, or null")
     return int(value)
-
-
-def _misfit(name: str, value: object, allowed: str) -> InputError:
-    return InputError(f"{name}: found {repr(value)[:80]}, allowed is {allowed}")

@@ -13,9 +13,11 @@ from typing import Any
 
 from assignor_core.errors import InputError
 from assignor_core.log_dir_model import room_of_log_dirs
+from assignor_core.model_values import FIGURE_MAX, misfit
 from assignor_core.policies import knob
 from assignor_core.reader_rack_model import BY_RACK, BY_REPLICA, checked_parts, read_by_racks
 from assignor_core.reader_racks import NO_READERS, ReaderRacks
+from assignor_core.wording import many
 
 Load = float | tuple[float, ...]
 """One figure, or one per window."""
@@ -23,8 +25,6 @@ Load = float | tuple[float, ...]
 INT32_MAX = 2**31 - 1
 """Kafka's largest broker id and partition number."""
 INT64_MAX = 2**63 - 1
-FIGURE_MAX = 1e30
-"""Largest load and capacity: beyond any cluster's, and small enough that sums and products stay finite."""
 
 
 class BrokerState(StrEnum):
@@ -122,11 +122,13 @@ def cluster_from_json(obj: object) -> ClusterState:
     model = _mapping(obj, "cluster model")
     cluster_id = model.get("cluster_id", "")
     if not isinstance(cluster_id, str):
-        raise _misfit("cluster_id", cluster_id, "a string")
+        raise misfit("cluster_id", cluster_id, "a string")
     observed_at_ms = _integer(model.get("observed_at_ms", 0), "observed_at_ms", most=INT64_MAX)
     brokers = tuple(_broker(item, index) for index, item in enumerate(_list(model.get("brokers"), "brokers")))
     racks = {broker.broker_id: broker.rack for broker in brokers}
-    partitions = tuple(_partition(item, racks) for item in _list(model.get("partitions"), "partitions"))
+    partitions = tuple(
+        _partition(item, index, racks) for index, item in enumerate(_list(model.get("partitions"), "partitions"))
+    )
     return ClusterState(cluster_id, observed_at_ms, brokers, partitions)
 
 
@@ -176,19 +178,19 @@ def _broker(item: object, index: int) -> Broker:
     name = f"broker {broker_id}"
     rack = fields.get("rack")
     if rack is not None and not isinstance(rack, str):
-        raise _misfit(f"{name}: rack", rack, "a string or null")
+        raise misfit(f"{name}: rack", rack, "a string or null")
     state = fields.get("state", "alive")
     if state not in tuple(BrokerState):
-        raise _misfit(f"{name}: state", state, "alive, draining or dead")
+        raise misfit(f"{name}: state", state, "alive, draining or dead")
     given = fields.get("capacity")
     capacity = _mapping(given if given is not None else {}, f"{name}: capacity")
     figures = (_capacity(capacity.get(key), f"{name}: capacity.{key}") for key in CAPACITY_KEYS)
-    room = fields.get("disk_room_bytes")
+    room, log_dirs = fields.get("disk_room_bytes"), fields.get("log_dirs")
     if room is not None and (isinstance(room, bool) or not isinstance(room, int | float)):
-        raise _misfit(f"{name}: disk_room_bytes", room, "a number from 0, or null")
-    room_bytes = None if room is None else _as_float(room)
-    if room is None and fields.get("log_dirs") is not None:
-        room_bytes = room_of_log_dirs(fields["log_dirs"], name)
+        raise misfit(f"{name}: disk_room_bytes", room, "a number from 0, or null")
+    room_bytes = None if log_dirs is None else room_of_log_dirs(log_dirs, name)
+    if room is not None:
+        room_bytes = _as_float(room)
     return Broker(broker_id, rack or None, BrokerState(state), Capacity(*figures), room_bytes)
 
 
@@ -196,24 +198,24 @@ def _capacity(value: object, name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _misfit(name, value, "a number above 0, or null")
+        raise misfit(name, value, "a number above 0, or null")
     return _as_float(value)
 
 
-def _partition(item: object, racks: Mapping[int, str | None]) -> Partition:
-    fields = _mapping(item, "an entry of partitions")
+def _partition(item: object, index: int, racks: Mapping[int, str | None]) -> Partition:
+    fields = _mapping(item, f"partitions[{index}]")
     topic, number = fields.get("topic"), fields.get("partition")
     if not isinstance(topic, str) or not topic:
-        raise _misfit("topic of a partition", topic, "a string that is not empty")
+        raise misfit(f"partitions[{index}].topic", topic, "a string that is not empty")
     number = _integer(number, f"partition number in topic {topic}", most=INT32_MAX)
     replicas = fields.get("replicas")
     if not isinstance(replicas, list) or any(type(broker) is not int for broker in replicas):
-        raise _misfit(f"partition {topic}-{number}: replicas", replicas, "a list of broker ids")
+        raise misfit(f"partition {topic}-{number}: replicas", replicas, "a list of broker ids")
     load = fields.get("load")
     if "load" not in fields:
         raise InputError(f"partition {topic}-{number}: found no load, allowed is an object, or null where unknown")
     if load is not None and not isinstance(load, Mapping):
-        raise _misfit(f"partition {topic}-{number}: load", load, "an object, or null where unknown")
+        raise misfit(f"partition {topic}-{number}: load", load, "an object, or null where unknown")
     loads = NO_LOAD if load is None else _loads(load, topic, number)
     given = fields.get("in_sync")
     in_sync = None if given is None else _integer(given, f"partition {topic}-{number}: in_sync", most=len(replicas))
@@ -237,7 +239,7 @@ def _load(value: object, topic: str, number: int, key: str) -> Load:
         return _as_float(value)
     if isinstance(value, list) and all(type(figure) in (int, float) for figure in value):
         return tuple(_as_float(figure) for figure in value)
-    raise _misfit(f"partition {topic}-{number}: load.{key}", value, "a number, or a list of numbers by window")
+    raise misfit(f"partition {topic}-{number}: load.{key}", value, "a number, or a list of numbers by window")
 
 
 def _as_float(value: int | float) -> float:
@@ -258,12 +260,12 @@ def _check_brokers(brokers: tuple[Broker, ...]) -> None:
         room_bytes = broker.disk_room_bytes
         if room_bytes is not None and not 0 <= room_bytes <= FIGURE_MAX:
             name = f"broker {broker.broker_id}: disk_room_bytes"
-            raise _misfit(name, room_bytes, f"a number from 0 to {FIGURE_MAX:g}")
+            raise misfit(name, room_bytes, f"a number from 0 to {FIGURE_MAX:g}")
         for key in CAPACITY_KEYS:
             value = getattr(broker.capacity, key)
             if value is not None and not 0 < value <= FIGURE_MAX:
                 name = f"broker {broker.broker_id}: capacity.{key}"
-                raise _misfit(name, value, f"a number above 0 and up to {FIGURE_MAX:g}")
+                raise misfit(name, value, f"a number above 0 and up to {FIGURE_MAX:g}")
 
 
 def _check_placement(partitions: Iterable[Partition], broker_ids: frozenset[int]) -> None:
@@ -290,7 +292,7 @@ def _misplacement(partition: Partition, broker_ids: frozenset[int]) -> str:
         return f"found replication factor {len(replicas)}, allowed is at most {len(broker_ids)}, the number of brokers"
     unknown = [broker for broker in replicas if broker not in broker_ids]
     if unknown:
-        return f"found replica on unknown broker {unknown[0]}, allowed are the {len(broker_ids)} ids in brokers"
+        return f"found replica on unknown broker {unknown[0]}, allowed are the ids in brokers"
     return f"found a broker twice in replicas {list(replicas)}, allowed once"
 
 
@@ -299,19 +301,19 @@ def _check_loads(partitions: tuple[Partition, ...]) -> None:
     for partition in partitions:
         if partition.reader_racks:
             checked_parts(partition.reader_racks, f"partition {_name(partition)}")
-        for figure in figures_of(partition.load):
+        for key, figure in zip(LOAD_KEYS, figures_of(partition.load), strict=True):
             if type(figure) is float and 0.0 <= figure <= FIGURE_MAX:
                 continue
-            _check_figure(partition, figure, windows)
+            _check_figure(partition, key, figure, windows)
 
 
-def _check_figure(partition: Partition, figure: Load, windows: int) -> None:
-    figures = figure if isinstance(figure, tuple) else (figure,)
+def _check_figure(partition: Partition, key: str, figure: Load, windows: int) -> None:
+    figures, name = figure if isinstance(figure, tuple) else (figure,), f"partition {_name(partition)}: load.{key}"
     if isinstance(figure, tuple) and len(figures) != windows:
-        raise InputError(f"partition {_name(partition)}: load has {len(figures)} windows, allowed is {windows}")
+        raise InputError(f"{name}: found {many(len(figures), 'window')}, allowed is {windows} as in other loads")
     for value in figures:
         if not 0.0 <= value <= FIGURE_MAX:
-            raise _misfit(f"partition {_name(partition)}: load", value, f"a number from 0 to {FIGURE_MAX:g}")
+            raise misfit(name, value, f"a number from 0 to {FIGURE_MAX:g}")
 
 
 def first_window(cluster: ClusterState) -> ClusterState:
@@ -342,22 +344,17 @@ def _name(partition: Partition) -> str:
 
 def _mapping(obj: object, name: str) -> Mapping[str, Any]:
     if not isinstance(obj, Mapping):
-        raise _misfit(name, obj, "an object")
+        raise misfit(name, obj, "an object")
     return obj
 
 
 def _list(obj: object, name: str) -> list[Any]:
     if not isinstance(obj, list):
-        raise _misfit(name, obj, "a list")
+        raise misfit(name, obj, "a list")
     return obj
 
 
 def _integer(obj: object, name: str, *, most: int) -> int:
     if type(obj) is not int or not 0 <= obj <= most:
-        raise _misfit(name, obj, f"an integer from 0 to {most}")
+        raise misfit(name, obj, f"an integer from 0 to {most}")
     return obj
-
-
-def _misfit(name: str, value: object, allowed: str) -> InputError:
-    shown = repr(value)
-    return InputError(f"{name}: found {shown if len(shown) <= 80 else shown[:77] + '...'}, allowed is {allowed}")

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assignor_core.errors import InputError, InvalidPartitions, InvalidRackInformation, InvalidReplicationFactor
+from assignor_core.model import INT32_MAX
 from assignor_core.ordering import utf16_order
+from assignor_core.wording import counted
 
 REPLICAS_MAX = 3_000_000
 """Partitions x replication factor in one call: a million partitions of three replicas, more than a topic ever has."""
@@ -60,6 +62,10 @@ def place_replicas(
     """
     _validate(brokers, partitions, replication_factor)
     first_id = max(0, start_partition_id)
+    if first_id + partitions - 1 > INT32_MAX:
+        raise InvalidPartitions(
+            f"partitions is {partitions} from number {first_id} on, must end with number {INT32_MAX} at most"
+        )
     if brokers[0].rack is None:  # and so have none of them
         broker_ids = [broker.broker_id for broker in brokers]
         return _place_rack_unaware(broker_ids, partitions, replication_factor, start, first_id)
@@ -88,17 +94,18 @@ def _validate(brokers: Sequence[PlacementBroker], partitions: int, replication_f
     if replication_factor <= 0:
         raise InvalidReplicationFactor(f"replication_factor is {replication_factor}, must be larger than 0")
     if replication_factor > len(brokers):
-        raise InvalidReplicationFactor(
-            f"replication_factor is {replication_factor}, larger than the {len(brokers)} available brokers"
-        )
+        available = counted(len(brokers), "available broker", "available brokers")
+        raise InvalidReplicationFactor(f"replication_factor is {replication_factor}, larger than the {available}")
     if partitions * replication_factor > REPLICAS_MAX:
-        raise InvalidPartitions(f"partitions is {partitions} with {replication_factor} replicas, "
+        replicas = counted(replication_factor, "replica", "replicas")
+        raise InvalidPartitions(f"partitions is {partitions} with {replicas}, "
                                 f"at most {REPLICAS_MAX} replicas can be placed at a time")  # fmt: skip
     if len({broker.broker_id for broker in brokers}) < len(brokers):
         raise InputError("a broker_id occurs twice in brokers, each must be unique")
     without_rack = sum(broker.rack is None for broker in brokers)
     if 0 < without_rack < len(brokers):
-        raise InvalidRackInformation(f"{without_rack} of {len(brokers)} brokers have no rack, must be all or none")
+        have = f"{without_rack} of {len(brokers)} brokers {'has' if without_rack == 1 else 'have'} no rack"
+        raise InvalidRackInformation(f"{have}, must be all or none")
 
 
 def _place_rack_unaware(

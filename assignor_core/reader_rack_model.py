@@ -1,10 +1,11 @@
 """Consumers that followers serve, in the JSON cluster model: parts by rack, or bytes/s by replica."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 from assignor_core.errors import InputError
+from assignor_core.model_values import FIGURE_MAX, is_figure, misfit
 from assignor_core.reader_racks import ReaderRacks, reader_racks
+from assignor_core.wording import many
 
 BY_RACK, BY_REPLICA = "reader_racks", "bytes_out_per_sec_by_replica"
 """Optional keys of a partition. With the second `load` has the leader's bytes out, else those of all replicas."""
@@ -32,15 +33,14 @@ def read_by_racks(
 def checked_parts(parts: ReaderRacks, name: str) -> None:
     """Raises InputError unless each part is above 0 and all are no more than the whole."""
     if any(not 0.0 < part <= 1.0 for _, part in parts) or sum(part for _, part in parts) > 1.0 + ROUNDING:
-        shown = dict(parts)
-        raise InputError(f"{name}: {BY_RACK}: found {shown}, allowed are parts above 0 that add up to 1 at most")
+        raise misfit(f"{name}: {BY_RACK}", dict(parts), "an object of parts above 0 that add up to 1 at most")
 
 
 def _by_rack(given: object, name: str) -> ReaderRacks:
     if not isinstance(given, Mapping) or not all(
-        isinstance(rack, str) and _is_number(part) for rack, part in given.items()
+        isinstance(rack, str) and is_figure(part) for rack, part in given.items()
     ):
-        raise InputError(f"{name}: {BY_RACK}: found {given!r}, allowed is an object of numbers by rack")
+        raise misfit(f"{name}: {BY_RACK}", given, "an object of parts above 0 by rack")
     parts = tuple((rack, float(part)) for rack, part in sorted(given.items()))
     checked_parts(parts, name)
     return parts
@@ -49,12 +49,9 @@ def _by_rack(given: object, name: str) -> ReaderRacks:
 def _by_replica(
     given: object, bytes_out: Figures, racks: Sequence[str | None], name: str
 ) -> tuple[Figures, ReaderRacks]:
-    if (
-        not isinstance(given, list)
-        or len(given) != len(racks)
-        or not all(_is_number(rate) and math.isfinite(rate) and rate >= 0 for rate in given)
-    ):
-        raise InputError(f"{name}: {BY_REPLICA}: found {given!r}, allowed is a number from 0 for each of {len(racks)}")
+    if not isinstance(given, list) or len(given) != len(racks) or not all(map(is_figure, given)):
+        allowed = f"a list with a number from 0 to {FIGURE_MAX:g} for each of {many(len(racks), 'replica')}"
+        raise misfit(f"{name}: {BY_REPLICA}", given, allowed)
     leader, *followers = map(float, given)
     total = leader + sum(followers)
     readers = reader_racks((racks[0], leader), zip(racks[1:], followers, strict=True), {})
@@ -63,7 +60,3 @@ def _by_replica(
     if leader == 0 < total:
         raise InputError(f"{name}: {BY_REPLICA}: found 0 of the leader beside a load by window, allowed is more than 0")
     return tuple(rate * total / leader if leader else rate for rate in bytes_out), readers
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

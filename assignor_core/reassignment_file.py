@@ -10,11 +10,11 @@ from typing import Any, TypeGuard
 
 from assignor_core.errors import InputError
 from assignor_core.live import PartitionKey, partition_name
+from assignor_core.model import INT32_MAX
 
 ReplicaLists = Mapping[PartitionKey, tuple[int, ...]]
 """Replica lists by (topic, partition), the preferred leader first."""
 
-INT32_MAX = 2**31 - 1
 ANY_LOG_DIR = "any"
 """What the file says of a replica for which the broker may choose the log dir."""
 

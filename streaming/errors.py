@@ -25,6 +25,8 @@ into exit codes.
 
 from collections.abc import Mapping, Sequence
 
+from assignor_core.wording import many
+
 BEGIN_ANEW = -1
 """What a role returns in place of an exit code that is to begin anew in its process, with other settings."""
 
@@ -97,24 +99,24 @@ class PartitionsRefused(ClusterRequestFailed):
     `refusals` holds the name of Kafka's error by (topic, partition); there is at least one.
     """
 
-    requests = "requests"
+    request = "request"
 
     def __init__(self, refusals: Mapping[tuple[str, int], str]) -> None:
         (topic, partition), error = min(refusals.items())
-        super().__init__(f"{len(refusals)} {self.requests} refused, first {topic}-{partition}: {error}")
+        super().__init__(f"{many(len(refusals), self.request)} refused, first {topic}-{partition}: {error}")
         self.refusals = dict(refusals)
 
 
 class ReassignmentsRefused(PartitionsRefused):
     """Reassignments, or cancellations of them, that the cluster refused."""
 
-    requests = "reassignments"
+    request = "reassignment"
 
 
 class ElectionsRefused(PartitionsRefused):
     """Elections of preferred leaders that the cluster refused."""
 
-    requests = "elections"
+    request = "election"
 
 
 class LogDirMovesRefused(ClusterRequestFailed):
@@ -126,7 +128,8 @@ class LogDirMovesRefused(ClusterRequestFailed):
     def __init__(self, refusals: Mapping[tuple[int, tuple[str, int]], str]) -> None:
         (broker, (topic, partition)), error = min(refusals.items())
         first = f"{topic}-{partition} on broker {broker}: {error}"
-        super().__init__(f"{len(refusals)} movements within brokers refused, first {first}", kafka_error=error)
+        movements = many(len(refusals), "movement")
+        super().__init__(f"{movements} within brokers refused, first {first}", kafka_error=error)
         self.refusals = dict(refusals)
 
 

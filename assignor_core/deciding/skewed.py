@@ -23,6 +23,7 @@ from assignor_core.deciding.state import RECURRING_PLANNED_EVERY_DAYS, TriggerSt
 from assignor_core.load_history.load_memory import HORIZON_WINDOWS, LASTING_SIGMAS, LoadMemory
 from assignor_core.load_history.recurring import DAY_MS, Recurrence, recurrence_of
 from assignor_core.load_history.windows import SkewWindow
+from assignor_core.wording import counted, many
 
 PLAN_NOISE_MAX = 0.03
 """A plan rests on so many windows that noise is at most this part of a broker's mean load over them; see also
@@ -334,13 +335,13 @@ def in_words(policy: TriggerPolicy, settled: tuple[SkewWindow, ...], over: Over,
     detail = (
         f"{over.resource} {newest.figure_name(over.resource)} {newest.max_over_mean(over.resource):.3f}; "
         f"broker {over.broker} over "
-        f"{policy.enter_ratio} in {windows_over} of the last {len(settled)} windows"
+        f"{policy.enter_ratio} in {windows_over} of the last {many(len(settled), 'window')}"
     )
     if over.broker not in around.behind:
         return detail
     needed = windows_needed(policy, over.broker, around)
-    groups = around.behind[over.broker]
-    return f"{detail}; urgent, {needed} windows are enough: groups that read from it fall behind ({groups})"
+    urgent = f"urgent, {counted(needed, 'window is', 'windows are')} enough"
+    return f"{detail}; {urgent}: groups that read from it fall behind ({around.behind[over.broker]})"
 
 
 def why_even(
@@ -378,7 +379,8 @@ def _judged(
     figure = f"{resource} {settled[-1].figure_name(resource)} {ratio:.3f}"
     if ratio > policy.enter_ratio:
         over = len(ends_over(policy, settled, resource, broker))
-        return f"{figure}; broker {broker} is over {policy.enter_ratio} in {over} windows, {policy.windows_over} needed"
+        windows = f"{many(over, 'window')}, {policy.windows_over} needed"
+        return f"{figure}; broker {broker} is over {policy.enter_ratio} in {windows}"
     detail = f"worst is {figure}, at most {policy.enter_ratio} allowed"
     if state.breached_since_ms is None:
         return detail

@@ -128,11 +128,11 @@ class Scenario:
         self._validate_sizes()
         for name, spec in self.processes.items():
             self._validate_process(name, spec)
-        before_ms = 0
+        before_ms, partitions = 0, {topic: spec.partitions for topic, spec in self.topics.items()}
         for at_ms, event in self.events:
             _within("at_ms of an event", at_ms, before_ms, TIME_MAX_MS)
             before_ms = at_ms
-            self._validate_event(event)
+            self._validate_event(event, partitions)
 
     @property
     def group_protocol(self) -> str:
@@ -171,11 +171,19 @@ class Scenario:
                 "all members: an upgrade from one protocol to the other is not simulated"
             )
 
-    def _validate_event(self, event: Happening) -> None:
+    def _validate_event(self, event: Happening, partitions: dict[str, int]) -> None:
+        """Brings `partitions`, the number of each topic at the time of the event, up to date."""
         if isinstance(event, GrowTopic):
             if event.topic not in self.topics:
                 raise InvalidScenario(f"topic {event.topic!r} of an event is none of {', '.join(self.topics)}")
             _within(f"partitions of topic {event.topic!r}", event.partitions, 1, PARTITIONS_MAX)
+            before = partitions[event.topic]
+            if event.partitions <= before:
+                raise InvalidScenario(
+                    f"partitions of topic {event.topic!r} in an event are {event.partitions}, must be more than the "
+                    f"{before} that it has by then: Kafka refuses anything else"
+                )
+            partitions[event.topic] = event.partitions
             return
         if event.name not in self.processes:
             raise InvalidScenario(f"member {event.name!r} of an event is none of {_some(list(self.processes))}")

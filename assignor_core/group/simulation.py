@@ -190,8 +190,6 @@ class _Simulation:
 
     def _grow_topic(self, event: GrowTopic) -> None:
         before = self._partitions.get(event.topic, 0)
-        if event.partitions <= before:
-            return
         self._partitions[event.topic] = event.partitions
         self._note(What.TOPIC, event.topic, f"{before} to {event.partitions} partitions")
         self._exist(event.topic, before, event.partitions)

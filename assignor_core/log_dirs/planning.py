@@ -25,7 +25,7 @@ from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
 from assignor_core.policies import knob
 from assignor_core.proposed_plan import Observed, ProposedPlan
-from assignor_core.wording import first_named
+from assignor_core.wording import counted, first_named
 
 NAMED_MAX = 5
 EVEN_WITHIN = 0.05
@@ -159,7 +159,8 @@ def empty(disks: BrokerDisks, path: str, policy: FillPolicy) -> WithinBroker:
     if not left_out:
         return WithinBroker(tuple(movements))
     named = first_named(sorted(left_out), NAMED_MAX, partition_name)
-    problem = f"log dir {path} of broker {disks.broker} keeps {len(left_out)} replicas, as the others have no room"
+    keeps = counted(len(left_out), "replica", "replicas")
+    problem = f"log dir {path} of broker {disks.broker} keeps {keeps}, as the others have no room"
     return WithinBroker(tuple(movements), (f"{problem}, or they are being moved: {named}",))
 
 

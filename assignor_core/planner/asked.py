@@ -10,6 +10,7 @@ here is done without a person who asks for it.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def plan_as_asked(cluster: ClusterState, policy: PlannerPolicy, wanted: ReplicaL
     # placed, the loads are worked out anew.
     after = cluster_arrays(apply_to(cluster, plan))
     placed = Placement(after)
-    broken = _broken(problem_of(after, policy, placed), placed, plan)
+    broken = (*_without_source(problem, plan), *_broken(problem_of(after, policy, placed), placed, plan))
     return replace(
         plan,
         skew_before=figures_of_skew(skew_of_arrays(arrays, excluded=policy.excluded_brokers)),
@@ -120,6 +121,16 @@ def _broken(problem: Problem, placed: Placement, plan: Plan) -> tuple[str, ...]:
         named = first_named(np.array(arrays.broker_ids)[over].tolist(), NAMED_MAX)
         lines.append(f"above the capacity or the replicas that a broker may have: broker {named}")
     return tuple(lines)
+
+
+def _without_source(problem: Problem, plan: Plan) -> list[str]:
+    """Returns a line if new replicas have nothing to copy from: what is in sync is on dead brokers, if anything is."""
+    lacking = {(row.topic, row.partition) for row in compress(problem.arrays.partitions, ~problem.has_source)}
+    keys = [row.key for row in plan.movements if row.key in lacking and set(row.new_replicas) - set(row.old_replicas)]
+    if not keys:
+        return []
+    have = counted(len(keys), "partition has", "partitions have")
+    return [f"{have} no replica in sync to copy from: {first_named(keys, NAMED_MAX, partition_name)}"]
 
 
 def _without_room(arrays: ClusterArrays, placement: Placement) -> tuple[str, ...]:

@@ -88,11 +88,12 @@ def _proportions(problem: Problem) -> list[str]:
 def _heavy_partitions(problem: Problem, placement: Placement) -> list[str]:
     """Partitions that alone put a broker above the band."""
     heaviest: dict[int, tuple[float, str]] = {}
+    takes_part = problem.may_lead[placement.replicas[:, 0]]
     for column, resource in enumerate(problem.arrays.columns.resources):
-        largest = problem.share[:, column].max()
+        largest = problem.share[problem.may_lead, column].max(initial=0.0)
         if resource.is_count or largest <= 0:
             continue
-        parts = placement.leading[:, column] / largest
+        parts = np.where(takes_part, placement.leading[:, column] / largest, 0.0)
         for partition in np.flatnonzero(parts > 1 + problem.policy.band_of(resource)):
             part = (float(parts[partition]), resource.words)
             heaviest[int(partition)] = max(heaviest.get(int(partition), (0.0, "")), part)
@@ -102,7 +103,8 @@ def _heavy_partitions(problem: Problem, placement: Placement) -> list[str]:
         for partition, (part, word) in ranked[:HEAVY_MAX]
     ]
     if len(ranked) > HEAVY_MAX:
-        lines.append(f"{len(ranked) - HEAVY_MAX} more partitions are alone heavier than a fair share and the band")
+        more = counted(len(ranked) - HEAVY_MAX, "more partition is", "more partitions are")
+        lines.append(f"{more} alone heavier than a fair share and the band")
     return lines
 
 
@@ -177,9 +179,9 @@ def _leaders_elsewhere(problem: Problem, placement: Placement) -> list[str]:
         away = int((ranks[leaders] > 0).sum())
         if away:
             named = first_named(sorted(topics), HEAVY_MAX)
-            lines.append(
-                f"{away} of {len(leaders)} leaders of {named} are not in rack {racks[0]}, which they should be"
-            )
+            of = f"{away} of {counted(len(leaders), 'leader', 'leaders')} of {named}"
+            are, they = ("is", "it") if away == 1 else ("are", "they")
+            lines.append(f"{of} {are} not in rack {racks[0]}, which {they} should be")
     return lines
 
 
@@ -237,6 +239,7 @@ def _lost_racks(problem: Problem, placement: Placement) -> list[str]:
         f"add a broker to {lost.rack} before it loses {lost.brokers}: "
         f"{counted(lost.partitions, 'partition then keeps', 'partitions then keep')} a replica there"
         for lost in lost_racks(problem, placement)
+        if lost.rack != lost.brokers
     ]
 
 

@@ -19,6 +19,7 @@ from assignor_core.planner.placement import Flags, Placement, heirs
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.waves import PendingMovement, cut_waves, pending_movement
 from assignor_core.price import wave_of
+from assignor_core.wording import counted
 
 GAIN_LEAST = 1e-5
 """A movement that gains no more was made for something else than balance, if the policy wants anything else."""
@@ -82,7 +83,8 @@ def _left_out_line(problem: Problem, count: int) -> tuple[str, ...]:
     if not count:
         return ()
     size = problem.policy.wave_movements_max
-    return (f"{count} movements left out: in waves of {size} they would fill a disk or overload a broker on the way",)
+    left_out, they = counted(count, "movement", "movements"), "it" if count == 1 else "they"
+    return (f"{left_out} left out: in waves of {size} {they} would fill a disk or overload a broker on the way",)
 
 
 def _planned_movements(

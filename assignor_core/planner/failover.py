@@ -134,9 +134,9 @@ def failover_lines(problem: Problem, placement: Placement) -> list[str]:
     before = excesses(problem, placement, placement.original, placement.original_loads)
     worst, part = int(np.argmax(now.fullness)), 1.0 - problem.policy.headroom
     who = f"broker {problem.arrays.broker_ids[now.broker[worst]]}"
-    full = f"{now.fullness[worst] * part:.0%}".replace("%", " %")
+    full = _percent(float(now.fullness[worst]) * part)
     line = f"with {_named(problem, int(now.zone[worst]))} offline, {who} would have {full} of its bytes out capacity"
-    allowed = f", {part:.0%} is allowed".replace("%", " %") if part < 1.0 else ""
+    allowed = f", {_percent(part)} is allowed" if part < 1.0 else ""
     cases = counted(len(now.zone), "such case", "such cases")
     lines.append(f"{line}{allowed}; {cases} in all, {len(before.zone)} before this plan")
     if placement.searched_zones is None:
@@ -153,8 +153,9 @@ def _without_capacity(problem: Problem) -> list[str]:
     lacking = np.flatnonzero(arrays.alive & ~np.isfinite(arrays.capacity_for(Resource.BYTES_OUT)))
     if not len(lacking):
         return []
-    who = "all brokers" if len(lacking) == arrays.alive.sum() else "broker "
-    if who == "broker ":
+    who = "all brokers"
+    if len(lacking) < arrays.alive.sum():
+        who = "broker " if len(lacking) == 1 else "brokers "
         who += first_named(lacking.tolist(), NAMED_MAX, lambda broker: str(arrays.broker_ids[broker]))
     return [f"failover headroom is unknown for {who}: set bytes_out_per_sec in planner.capacities"]
 
@@ -169,9 +170,18 @@ def _beyond_any_placement(problem: Problem, placement: Placement) -> list[str]:
     level, zone = failover_bound(problem, placement)
     if level <= 1.0 + NOTICEABLE:
         return []
-    asked = f"{level * (1.0 - problem.policy.headroom):.0%}".replace("%", " %")
+    asked = _percent(level * (1.0 - problem.policy.headroom))
     needs = f"the bytes out of all partitions are {asked} of what all others have"
     return [f"no placement can do without {_named(problem, zone)}: {needs}: add brokers"]
+
+
+def _percent(part: float) -> str:
+    """A part of a capacity. On the grid of the search a capacity far below the whole load is 0, and its part infinite.
+
+    >>> _percent(1.25), _percent(np.inf)
+    ('125 %', 'far above 100 %')
+    """
+    return f"{part:.0%}".replace("%", " %") if np.isfinite(part) else "far above 100 %"
 
 
 def failover_bound(problem: Problem, placement: Placement) -> tuple[float, int]:

@@ -14,7 +14,7 @@ from assignor_core.load import NO_BROKER, Floats, Ints
 from assignor_core.plan import RACKS_LOST
 from assignor_core.planner.placement import Flags, Indices, Placement
 from assignor_core.planner.policy import BrokerSet
-from assignor_core.planner.problem import Problem
+from assignor_core.planner.problem import Problem, without_source
 from assignor_core.planner.set_shares import members_of
 from assignor_core.resources import LOADS, Resource
 from assignor_core.wording import bytes_text, counted, first_named
@@ -39,10 +39,8 @@ def unmet_rules(problem: Problem, placement: Placement) -> tuple[str, ...]:
     for broker in np.flatnonzero(~arrays.alive):
         state = "dead" if arrays.dead[broker] else "draining"
         for why, left in _reasons(problem, placement, placement.held_by(int(broker))):
-            lines.append(
-                f"broker {arrays.broker_ids[broker]} is {state} and keeps {len(left)} replicas: {why}"
-                f"; left out: {_named(problem, left)}"
-            )
+            keeps = f"is {state} and keeps {counted(len(left), 'replica', 'replicas')}"
+            lines.append(f"broker {arrays.broker_ids[broker]} {keeps}: {why}; left out: {_named(problem, left)}")
     lines += [*_outside_sets(problem, placement), *_crowded(problem, placement), *_above_capacity(problem, placement)]
     if lines:
         lines += [*_shortages(problem, placement), *_disk_shortage(problem, placement)]
@@ -55,22 +53,23 @@ def _reasons(problem: Problem, placement: Placement, left: Indices) -> list[tupl
     policy, sets = problem.policy, problem.arrays.sets
     remaining = problem.new_holders_possible(placement, left)
     for partition, brokers in zip(left.tolist(), remaining.tolist(), strict=True):
-        factor = int((placement.replicas[partition] != NO_BROKER).sum())
+        holders = placement.replicas[partition][placement.replicas[partition] != NO_BROKER]
+        factor = len(holders)
         number = 0 if sets is None else int(sets.set_of[partition])
         if not problem.has_source[partition]:
-            why = "no replica is on a broker that is alive, so there is nothing to copy from"
+            where = "on a broker that is alive" if problem.arrays.dead[holders].all() else "in sync"
+            why = f"no replica is {where}, so there is nothing to copy from"
         elif policy.leaders_only:
             why = "the policy allows leadership changes only"
         elif not problem.movable[partition]:
             why = "the policy excludes their topics"
         elif brokers < factor:
             more = "one" if factor - brokers == 1 else str(factor - brokers)
-            needs = f"replication factor {factor} needs {factor} brokers, {brokers} remain"
-            why = f"{needs}: add {more}, or lower the factor first"
+            needs = f"replication factor {factor} needs {counted(factor, 'broker', 'brokers')}"
+            why = f"{needs}, {counted(brokers, 'remains', 'remain')}: add {more}, or lower the factor first"
             if number:
                 can = f"{brokers} of its set ({policy.broker_sets[number - 1].words}) can hold it"
-                needs = f"replication factor {factor} needs {factor} brokers, {can}"
-                why = f"{needs}: add {more} to the set, or lower the factor first"
+                why = f"{needs}, {can}: add {more} to the set, or lower the factor first"
         else:
             why = ""
         reasons.setdefault((why, number), []).append(partition)
@@ -182,12 +181,15 @@ def _has_ceiling(problem: Problem) -> bool:
 
 
 def _disk_shortage(problem: Problem, placement: Placement) -> list[str]:
-    """What no movement can fix: replicas that must leave hold more than all disks have room for."""
-    if not _has_ceiling(problem):
+    """What no movement can fix: replicas that must leave, and could, hold more than all disks have room for."""
+    if not _has_ceiling(problem) or problem.policy.leaders_only:
         return []
     room = float(np.maximum(problem.arrays.disk_room_bytes - placement.inflow(), 0.0)[problem.may_lead].sum())
+    every = np.arange(len(placement.replicas))
+    has_brokers = problem.new_holders_possible(placement, every) >= (placement.replicas != NO_BROKER).sum(axis=1)
+    could_leave = problem.has_source & problem.movable & has_brokers
     left = [placement.held_by(int(broker)) for broker in np.flatnonzero(~problem.arrays.alive)]
-    needed = float(sum(placement.disk_bytes[partitions].sum() for partitions in left))
+    needed = float(sum(placement.disk_bytes[partitions[could_leave[partitions]]].sum() for partitions in left))
     if needed <= room:
         return []
     line = f"what is left out holds {needed:,.0f} bytes, all disks together have room for {room:,.0f} more"
@@ -195,20 +197,24 @@ def _disk_shortage(problem: Problem, placement: Placement) -> list[str]:
 
 
 def _shortages(problem: Problem, placement: Placement) -> list[str]:
-    """What no placement can fix: more load than capacity, of the whole cluster or of one partition."""
+    """What no placement can fix: more load than capacity, of the whole cluster or of one partition. Partitions that
+    nothing is left of but on dead brokers need no capacity.
+    """
     arrays = problem.arrays
     if not arrays.alive.any():
         return []
-    lines = []
+    lines, carried = [], placement.loads.sum(axis=0) - without_source(arrays)
     for resource in LOADS:
-        columns = arrays.columns.of(resource)
-        ceiling, word = problem.ceiling[arrays.alive][:, columns], resource.words
-        if not columns.size or not np.isfinite(ceiling).all():  # not planned on, or without a limit
-            continue
-        needed = float((placement.loads[:, columns].sum(axis=0) / ceiling.sum(axis=0)).max())
+        columns, word = arrays.columns.of(resource), resource.words
+        if not columns.size or not np.isfinite(problem.ceiling[arrays.alive][:, columns]).all():
+            continue  # not planned on, or without a limit
+        # Not the ceilings of the search: on its grid a capacity far below the whole load is 0.
+        usable = arrays.capacity_for(resource)[arrays.alive, None] * (1.0 - problem.policy.headroom)
+        ceiling = usable * placement.scale[columns]
+        needed = float((carried[columns] / ceiling.sum(axis=0)).max())
         if needed > 1 + ROUNDING:
             lines.append(f"{word} needs {needed:.2f} x what all alive brokers can carry: add brokers")
-        parts = (placement.leading[:, columns] / ceiling.max(axis=0)).max(axis=1)
+        parts = np.where(problem.has_source, (placement.leading[:, columns] / ceiling.max(axis=0)).max(axis=1), 0.0)
         heaviest = int(np.argmax(parts))
         if parts[heaviest] > 1 + ROUNDING:
             name = f"{arrays.partitions[heaviest].topic}-{arrays.partitions[heaviest].partition}"
@@ -255,7 +261,8 @@ def _full_racks(problem: Problem, placement: Placement, crowded: Indices) -> lis
             NAMED_MAX,
             lambda broker: f"broker {arrays.broker_ids[broker]} has room for {bytes_text(float(room[broker]))}",
         )
-        needs = f"{len(sizes)} of them need {bytes_text(float(sizes.sum()))} in {arrays.rack_names[rack]}"
+        size, where = bytes_text(float(sizes.sum())), arrays.rack_names[rack]
+        needs = f"{counted(len(sizes), 'of them needs', 'of them need')} {size} in {where}"
         lines.append(f"{needs}, {has}" + (f": it lacks {bytes_text(lacking)}" if lacking > 0 else ""))
     return lines
 
@@ -271,12 +278,21 @@ def _room(problem: Problem, placement: Placement) -> Floats:
 
 
 def _above_capacity(problem: Problem, placement: Placement) -> list[str]:
-    over = (placement.loads > problem.ceiling * (1 + ROUNDING)).any(axis=1) & problem.arrays.alive
-    if not over.any():
-        return []
-    names = first_named(np.flatnonzero(over).tolist(), NAMED_MAX, lambda one: str(problem.arrays.broker_ids[one]))
-    are = counted(int(over.sum()), "broker is above its capacity", "brokers are above their capacity")
-    return [f"{are} (first: {names}): {_why(problem)}"]
+    """Brokers that carry more than they can, a line for each load; and those with too many replicas."""
+    columns, lines = problem.arrays.columns, []
+    over = (placement.loads > problem.ceiling * (1 + ROUNDING)) & problem.arrays.alive[:, None]
+    for resource in (*LOADS, Resource.REPLICAS):
+        brokers = np.flatnonzero(over[:, columns.of(resource)].any(axis=1)).tolist()
+        if not brokers:
+            continue
+        names = first_named(brokers, NAMED_MAX, lambda one: str(problem.arrays.broker_ids[one]))
+        are = counted(len(brokers), "broker is above its capacity of", "brokers are above their capacity of")
+        line = f"{are} {resource.words}"
+        if resource is Resource.REPLICAS:
+            most = counted(problem.policy.replicas_max or 0, "replica", "replicas")
+            line = f"{counted(len(brokers), 'broker has', 'brokers have')} more than {most}"
+        lines.append(f"{line} (first: {names}): {_why(problem)}")
+    return lines
 
 
 class LostRack(NamedTuple):
@@ -286,6 +302,13 @@ class LostRack(NamedTuple):
     brokers: str
     partitions: int
     """Partitions that had a replica there, and have fewer racks now."""
+
+    @property
+    def where(self) -> str:
+        """Where the replicas were, in words; a broker without a rack is a rack of its own, and has no name for it."""
+        if self.rack == self.brokers:
+            return f"on {self.brokers}, which has no rack"
+        return f"in {self.rack}, which only {self.brokers} had"
 
 
 def lost_racks(problem: Problem, placement: Placement) -> list[LostRack]:
@@ -304,9 +327,9 @@ def lost_racks(problem: Problem, placement: Placement) -> list[LostRack]:
 
 def _racks_lost(problem: Problem, placement: Placement) -> list[str]:
     return [
-        f"{RACKS_LOST}: {counted(lost.partitions, 'partition loses its', 'partitions lose their')} replica in "
-        f"{lost.rack}, which only {lost.brokers} had, and "
-        f"{'has' if lost.partitions == 1 else 'have'} two in another rack"
+        f"{RACKS_LOST}: {counted(lost.partitions, 'partition loses its', 'partitions lose their')} replica "
+        f"{lost.where}, and "
+        f"{'has' if lost.partitions == 1 else 'have'} one more in another rack"
         for lost in lost_racks(problem, placement)
     ]
 

@@ -271,7 +271,7 @@ def fair_shares(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placeme
     What dead brokers keep, as nothing is left to copy it from, counts in nobody's fair share.
     """
     excluded = np.isin(arrays.broker_ids, sorted(policy.excluded_brokers))
-    return share_of_participants(shares(arrays), placement, excluded & arrays.alive, _without_source(arrays))
+    return share_of_participants(shares(arrays), placement, excluded & arrays.alive, without_source(arrays))
 
 
 def share_of_participants(
@@ -296,7 +296,7 @@ def share_of_participants(
     return divided
 
 
-def _without_source(arrays: ClusterArrays) -> Floats:
+def without_source(arrays: ClusterArrays) -> Floats:
     """C: part of the whole that dead brokers hold of partitions that nothing is left of elsewhere."""
     if not arrays.dead.any():
         return np.zeros(arrays.leader_load.shape[1])

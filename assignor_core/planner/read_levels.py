@@ -80,6 +80,8 @@ def levels_of_reads(
 
 def _stay_by_rule(arrays: ClusterArrays, reads: RackReads) -> Flags:
     """N: pairs of a partition and a rack that reads it, whose rack holds a replica in every even spread."""
+    if not arrays.alive.any():
+        return np.zeros(len(reads.racks), dtype=np.bool_)
     spread = replicas_by_rack(arrays)
     place = np.full(len(arrays.rack_names), NO_BROKER)
     place[spread.racks] = np.arange(len(spread.racks))

@@ -22,6 +22,7 @@ from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import Problem, problem_of
 from assignor_core.planner.proposal import with_drained
 from assignor_core.reassignment_file import ReplicaLists
+from assignor_core.wording import bytes_text, many
 
 FACTOR_MAX = 2**15 - 1
 """Kafka's largest replication factor."""
@@ -80,10 +81,11 @@ class _Chosen:
         may = able & ~np.isin(np.arange(len(self._room)), replicas)
         if not may.any():
             where = f"{int(able.sum())} {'' if sets is None else 'of its set '}may take replicas: add brokers"
-            raise InputError(f"{name}: replication factor {factor} needs {factor} brokers, {where}")
+            raise InputError(f"{name}: replication factor {factor} needs {many(factor, 'broker')}, {where}")
         fits = may & (self._room >= size) & self._within_capacity(following)
         if not fits.any():
-            raise InputError(f"{name}: none of {int(may.sum())} brokers has room for a replica of {size:,.0f} bytes")
+            brokers = many(int(may.sum()), "broker")
+            raise InputError(f"{name}: none of {brokers} has room for a replica of {bytes_text(size)}")
         in_rack = np.bincount(self._racks[replicas], minlength=int(self._racks.max()) + 1)[self._racks]
         fewest = fits & (in_rack == in_rack[fits].min())
         candidates = np.flatnonzero(fewest)

@@ -108,7 +108,8 @@ def unspread(spread: SpreadTopics, rows: Ints, broker_ids: tuple[int, ...]) -> l
     lines = [*_too_many(spread, replicas, leaders, broker_ids)]
     partitions, least = np.bincount(spread.topic_of, minlength=len(spread.names)), spread.leaders_least
     for row in np.flatnonzero(partitions < least.sum(axis=1))[:NAMED_MAX]:
-        brokers = f"{least[row].max():.0f} leaders on each of {int((least[row] > 0).sum())} brokers"
+        leads = counted(int(least[row].max()), "leader", "leaders")
+        brokers = f"{leads} on each of {counted(int((least[row] > 0).sum()), 'broker', 'brokers')}"
         lines.append(f"{spread.names[row]} has {many(int(partitions[row]), 'partition')}, too few for {brokers}")
     for row, broker in np.argwhere(leaders < least)[:NAMED_MAX]:
         leads = counted(int(leaders[row, broker]), "partition", "partitions")
@@ -119,11 +120,11 @@ def unspread(spread: SpreadTopics, rows: Ints, broker_ids: tuple[int, ...]) -> l
 
 def _too_many(spread: SpreadTopics, replicas: Indices, leaders: Indices, broker_ids: tuple[int, ...]) -> list[str]:
     words: dict[int, str] = {}
-    for count, most, what in ((replicas, spread.replicas_most, "replicas"), (leaders, spread.leaders_most, "leaders")):
+    for count, most, what in ((replicas, spread.replicas_most, "replica"), (leaders, spread.leaders_most, "leader")):
         over = count - most
         for row in np.flatnonzero((over > 0).any(axis=1)).tolist():
             broker = int(np.argmax(over[row]))
-            has = f"broker {broker_ids[broker]} has {count[row, broker]} {what}"
+            has = f"broker {broker_ids[broker]} has {counted(int(count[row, broker]), what, f'{what}s')}"
             words.setdefault(row, f"{spread.names[row]}: {has}, {most[row, broker]:.0f} would be even")
     if not words:
         return []

@@ -37,6 +37,7 @@ from assignor_core.wording import bytes_text, counted
 from streaming.commands.asked_plans import Asked, check_writable, plan_live
 from streaming.commands.console import confirmed, echo
 from streaming.commands.in_words import duration_text
+from streaming.commands.json_lines import InvalidJson, each_key_once
 from streaming.commands.options import check_tables, in_use, json_option, settings_from, settings_options
 from streaming.errors import LeaseLost, RefusedForSafety, UsageProblem
 from streaming.runtime import clocks
@@ -466,8 +467,8 @@ def _plan_of_file(file: str, journal: "Journal", settings: Settings) -> "tuple[K
 def _content_of(file: str) -> object:
     """The JSON in the file; None where it has none, of which `read_plan_file` says why."""
     try:
-        return json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return json.loads(Path(file).read_text(encoding="utf-8"), object_pairs_hook=each_key_once)
+    except (OSError, ValueError, RecursionError, InvalidJson):
         return None
 
 
@@ -566,7 +567,7 @@ def read_plan_file(file: str, cluster_name: str) -> ProposedPlan:
 def _from_json(text: str) -> Any:
     """What the text holds; raises ValueError. Who sends the text for people to a file learns what to ask for."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=each_key_once)
     except ValueError as error:
         raise ValueError(f"is no JSON, which `rebalancer plan --out FILE` writes: {error}") from None
 

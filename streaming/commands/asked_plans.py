@@ -21,6 +21,7 @@ from assignor_core.planner import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.reassignment_file import ReplicaLists, is_reassignment_file, replica_lists
 from assignor_core.wording import counted
+from streaming.commands.json_lines import InvalidJson, each_key_once
 from streaming.commands.options import live_cluster
 from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.settings import KafkaSettings, Settings
@@ -172,8 +173,10 @@ def _factors(texts: Sequence[str]) -> dict[str, int]:
 
 def _json_of(file: Path) -> Any:
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=each_key_once)
     except OSError as error:
         raise UsageProblem(f"reassignment file {file}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise UsageProblem(f"reassignment file {file}: is no JSON: {error}") from None
+    except InvalidJson as error:
+        raise UsageProblem(f"reassignment file {file}: {error}") from None

@@ -91,8 +91,10 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object, whose keys must differ: of two values of one key the first would be dropped in silence."""
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of `pairs`, for `json.loads`; raises InvalidJson for a key that occurs twice, since the first value
+    would be dropped in silence.
+    """
     decoded = dict(pairs)
     if len(decoded) < len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
@@ -102,7 +104,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _decode(line: bytes) -> Mapping[str, Any]:
     try:
-        decoded = json.loads(line, object_pairs_hook=_each_once)
+        decoded = json.loads(line, object_pairs_hook=each_key_once)
     except (ValueError, RecursionError) as error:
         # UnicodeDecodeError and the limit on digits are ValueErrors too.
         raise InvalidJson(f"not JSON: {' '.join(str(error).split())[:200]}") from None

@@ -24,6 +24,7 @@ from assignor_core.wording import first_named, many
 from streaming.commands.asked_plans import Asked, check_writable, plan_live, topics_named
 from streaming.commands.console import write_whole
 from streaming.commands.in_words import BROKERS_SHOWN, loads_lines
+from streaming.commands.json_lines import InvalidJson, each_key_once
 from streaming.commands.options import (
     effective_from,
     force_option,
@@ -61,7 +62,7 @@ OPTIONS = {
 
 
 BROKER_SET = re.compile(
-    r"(?P<topics>.+)=(?:rack:(?P<racks>[^,]+(?:,[^,]+)*)|(?P<brokers>\d{1,9}(?:,\d{1,9})*))", re.ASCII
+    r"(?P<topics>.+)=(?:rack:(?P<racks>[^,]+(?:,[^,]+)*)|(?P<brokers>\d{1,10}(?:,\d{1,10})*))", re.ASCII
 )
 """Topics, and the brokers or racks that alone may hold them."""
 LEADERS_MIN = re.compile(r"(?P<topics>.+)=(?P<least>[1-9]\d{0,5})", re.ASCII)
@@ -531,6 +532,9 @@ def _check_brokers(knobs: dict[str, Any], brokers: Mapping[int, bool]) -> None:
         for broker in sorted(set(knobs[name]) - brokers.keys()):
             known = first_named(sorted(brokers), BROKERS_SHOWN)
             raise InputError(f"{OPTIONS[name]} {broker}: this broker does not exist, allowed are {known}")
+    for broker in sorted(knobs["add"]):
+        if not brokers[broker]:
+            raise InputError(f"{OPTIONS['add']} {broker}: this broker is dead or draining, so it takes no replicas")
     if knobs["drain"] and not any(alive for broker, alive in brokers.items() if broker not in knobs["drain"]):
         raise InputError(f"{OPTIONS['drain']}: names every broker that is alive: no broker can take the replicas")
 
@@ -558,9 +562,11 @@ def plan_from_model(text: str, policy_for: PolicyFor, make: PlanMaker = _best_pl
     gc.disable()
     try:
         try:
-            obj = json.loads(text)
+            obj = json.loads(text, object_pairs_hook=each_key_once)
         except (ValueError, RecursionError) as error:
             raise InputError(f"model: found no valid JSON: {error}") from None
+        except InvalidJson as error:
+            raise InputError(f"model: {error}") from None
         cluster = cluster_from_json(obj)
         del obj
         policy = policy_for(

@@ -87,7 +87,8 @@ class AutomaticPlans:
         bad = bad_plans_in_a_row(self._journal.outcomes(now_ms=now_ms))
         if bad < self._bad_plans_max:
             return None
+        plans, they = ("plan", "it") if bad == 1 else (f"{bad} plans", "they")
         return (
-            f"the last {bad} plans brought less than half of what they promised: automatic mode waits until a plan "
+            f"the last {plans} brought less than half of what {they} promised: automatic mode waits until a plan "
             "that a person applied delivers"
         )

@@ -212,7 +212,7 @@ class LateRequests:
         if not listed and not brokers:
             return []
         self._cluster.clear_throttle(brokers, scope.leaders, scope.followers)
-        return [f"throttle removed from {len(listed)} topics and brokers {brokers}"]
+        return [f"throttle removed from {counted(len(listed), 'topic', 'topics')} and brokers {brokers}"]
 
     def _listed(self, scope: ThrottleScope) -> frozenset[str]:
         """Topics whose lists of throttled replicas name replicas of the plan."""

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from assignor_core.execution.caution import LagBound, LatencyBound, brokers_too_slow, groups_falling_behind
 from assignor_core.intervals import is_due
 from assignor_core.live import LivePartition, PartitionKey
+from assignor_core.wording import counted
 from streaming import tables
 from streaming.cluster.metric_reads import sample_value, scrape
 from streaming.control.windows import WindowTables
@@ -217,4 +218,5 @@ def _lags(groups: Mapping[str, _GroupLag]) -> dict[str, int]:
 
 def _reason_text(behind: tuple[tuple[str, int, int], ...]) -> str:
     group, before, now = behind[0]
-    return f"{len(behind)} consumer groups fall behind, first {group}: {now:,} records, {before:,} at the start"
+    groups = counted(len(behind), "consumer group falls", "consumer groups fall")
+    return f"{groups} behind, first {group}: {now:,} records, {before:,} at the start"

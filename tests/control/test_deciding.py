@@ -317,7 +317,7 @@ def test_lost_replicas_are_made_anew_as_far_as_the_disks_have_room(settings: Set
     receiving = [set(row.new_replicas) - set(row.old_replicas) for row in proposal.plan.movements]
     assert sorted(broker for brokers in receiving for broker in brokers) == [1, 2, 3]
     detail = last(settings)["detail"]
-    assert "broker 4 is dead and keeps 1 replicas: " in detail
+    assert "broker 4 is dead and keeps 1 replica: " in detail
     assert "no broker's disks have room for more than 500; left out: t-" in detail
     assert "nothing" not in detail
 

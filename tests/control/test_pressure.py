@@ -74,7 +74,7 @@ def test_without_tables_nothing_is_held_back(groups: Groups) -> None:
 def test_a_group_that_falls_behind_holds_back_until_it_has_caught_up(groups: Groups) -> None:
     groups.write(10, -1, committed=100)
     groups.write(5_000, 0, committed=200)
-    assert groups.reason(0) == "1 consumer groups fall behind, first readers: 5,000 records, 10 at the start"
+    assert groups.reason(0) == "1 consumer group falls behind, first readers: 5,000 records, 10 at the start"
     groups.write(20, 1, committed=9_000)
     assert groups.reason(1) is None
 
@@ -235,5 +235,5 @@ def test_lags_that_add_up_to_more_than_64_bits_hold_are_compared(groups: Groups)
         groups.write(100, -1, partition=partition)
         groups.write(10**18, 1, partition=partition)
     assert (
-        groups.reason(1) == f"1 consumer groups fall behind, first readers: {20 * 10**18:,} records, 2,000 at the start"
+        groups.reason(1) == f"1 consumer group falls behind, first readers: {20 * 10**18:,} records, 2,000 at the start"
     )

@@ -82,7 +82,7 @@ def test_racks_sort_as_java_sorts_strings() -> None:
     [
         (0, 1, InvalidPartitions, "is 0, must be larger than 0"),
         (-3, 1, InvalidPartitions, "is -3, must be larger than 0"),
-        (2**31 - 1, 1, InvalidPartitions, "is 2147483647 with 1 replicas, at most 3000000 "),
+        (2**31 - 1, 1, InvalidPartitions, "is 2147483647 with 1 replica, at most 3000000 "),
         (1_000_001, 3, InvalidPartitions, "is 1000001 with 3 replicas, at most 3000000 "),
         (1, 0, InvalidReplicationFactor, "is 0, must be larger than 0"),
         (1, 4, InvalidReplicationFactor, "is 4, larger than the 3 available brokers"),
@@ -162,6 +162,10 @@ def test_a_seed_repeats_a_random_start() -> None:
         ('{"brokers":[{"broker_id":1}],"partitions":1e99,"replication_factor":1}', "InvalidField"),
         ('{"brokers":[{"broker_id":1}],"partitions":' + "9" * 4000 + ',"replication_factor":1}', "InvalidField"),
         ('{"brokers":[],"partitions":1,"replication_factor":1}', "InvalidReplicationFactor"),
+        (
+            '{"brokers":[{"broker_id":1}],"partitions":2,"replication_factor":1,"start_partition_id":2147483647}',
+            "InvalidPartitions",
+        ),
     ],
 )
 def test_command_answers_bad_lines(line: str, type_: str) -> None:

@@ -131,7 +131,7 @@ def test_it_must_be_the_same_broker_that_is_hot() -> None:
     turns = (hot(10, 1), hot(20, 2), hot(30, 3))
     state, evaluation = step(POLICY, TriggerState(), turns, now_ms=40)
     assert state.breached_since_ms is None
-    assert evaluation.detail == "bytes_in max/mean 1.400; broker 3 is over 1.3 in 1 windows, 2 needed"
+    assert evaluation.detail == "bytes_in max/mean 1.400; broker 3 is over 1.3 in 1 window, 2 needed"
     state, _ = step(POLICY, TriggerState(), (hot(10, 3), *turns[1:]), now_ms=40)
     assert (state.breached_broker, state.breached_since_ms) == (3, 10)
 

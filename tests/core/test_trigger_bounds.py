@@ -111,7 +111,7 @@ def test_at_first_nothing_is_remembered() -> None:
         (
             (1.0, 1.2, 1.4),
             Reason.NOT_ENOUGH_WINDOWS,
-            "bytes_in max/mean 1.400; broker 1 is over 1.3 in 1 windows, 2 needed",
+            "bytes_in max/mean 1.400; broker 1 is over 1.3 in 1 window, 2 needed",
         ),
     ],
 )

@@ -296,7 +296,7 @@ def test_movements_wait_while_a_group_falls_behind_and_go_on_by_themselves(
     assert not executor.tick(record, approved.plan, now_ms=started_ms + 20_000)
     assert record.execution.last_event == "progress"
     assert (
-        "held back: 1 consumer groups fall behind, first readers: 100,010 records, 10" in record.execution.last.detail
+        "held back: 1 consumer group falls behind, first readers: 100,010 records, 10" in record.execution.last.detail
     )
     assert not cluster.describe().reassigning()
     assert cluster.describe().partitions[(topic, 0)].replicas == (1,)

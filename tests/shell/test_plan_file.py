@@ -139,6 +139,7 @@ RATIO = {"bytes_in": {"max_over_mean": 1.0}}
         ([], "found list, allowed is an object"),
         ({**written(MOVE), "plan_id": "x"}, "the content hashes to"),
         ("{", "Expecting property name"),
+        (json.dumps(written(MOVE)).replace('"wave"', '"wave": 0, "wave"', 1), '"wave" occurs twice in one object'),
         ("       Plan 5e01660da3d9\n", "is no JSON, which `rebalancer plan --out FILE` writes: Expecting value"),
         pytest.param("[" * 100_000, "recursion", id="deep"),
         pytest.param(

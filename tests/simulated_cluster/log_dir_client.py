@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from assignor_core.disks import FutureReplica, LogDirDescription
 from assignor_core.live import PartitionKey, ReplicaKey, replica_name
 from assignor_core.throttles import is_foreign
+from assignor_core.wording import many
 from tests.simulated_cluster import log_dir_moves, replication
 from tests.simulated_cluster.faults import RequestKind
 from tests.simulated_cluster.requests import RequestSender
@@ -86,7 +87,7 @@ class LogDirClient(RequestSender):
         if self._errors.log_dir_moves_refused is not None:
             raise self._errors.log_dir_moves_refused(refused)
         replica, error = min(refused.items())
-        message = f"{len(refused)} movements within brokers refused, first {replica_name(replica)}: {error}"
+        message = f"{many(len(refused), 'movement')} within brokers refused, first {replica_name(replica)}: {error}"
         raise self._errors.refused(message)
 
     def log_dir_rates(self, brokers: Collection[int] | None = None) -> dict[int, int]:

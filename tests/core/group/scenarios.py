@@ -1,7 +1,7 @@
 """Small scenarios for tests, and random ones for properties."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from assignor_core.assignors import SERVER_ASSIGNORS
@@ -98,12 +98,25 @@ def random_scenario(seed: int, *, static_may_miss_growth: bool = True) -> Scenar
         f"random {seed}",
         topics,
         specs,
-        tuple(sorted(events, key=lambda event: event[0])),
+        tuple(_growing(sorted(events, key=lambda event: event[0]), topics)),
         initial_rebalance_delay_ms=draws.choice([0, 3_000]),
         network_ms=draws.choice([1, 20]),
         network_jitter_ms=draws.choice([0, 5, 200]),
         seed=seed,
     )
+
+
+def _growing(
+    events: Iterable[tuple[int, Happening]], topics: Mapping[str, TopicSpec]
+) -> Iterator[tuple[int, Happening]]:
+    """Events in order of time, without those that would not give their topic more partitions."""
+    partitions = {topic: spec.partitions for topic, spec in topics.items()}
+    for at_ms, event in events:
+        if isinstance(event, GrowTopic):
+            if event.partitions <= partitions[event.topic]:
+                continue
+            partitions[event.topic] = event.partitions
+        yield at_ms, event
 
 
 def _random_event(draws: random.Random, names: Sequence[str], *, may_grow: bool) -> tuple[int, Happening]:

@@ -242,6 +242,11 @@ def test_lag_is_what_was_written_while_nobody_read() -> None:
         ({"events": ((0, Start("x")),)}, "member 'x' of an event is none of a"),
         ({"events": ((9, Start("a")), (3, Stop("a")))}, "at_ms of an event is 3, must be between 9"),
         ({"events": ((0, GrowTopic("u", 3)),)}, "topic 'u' of an event is none of t"),
+        ({"events": ((0, GrowTopic("t", 1)),)}, "'t' in an event are 1, must be more than the 1 that it has by then"),
+        (
+            {"events": ((0, GrowTopic("t", 8)), (5, GrowTopic("t", 6)))},
+            "'t' in an event are 6, must be more than the 8 that it has by then",
+        ),
         ({"topics": {"t": TopicSpec(-1)}}, "partitions of topic 't' is -1"),
         ({"processes": {"a": spec_of("a", ("best",))}}, "strategy of 'a' is 'best', must be one of range"),
     ],

@@ -91,7 +91,14 @@ def test_what_fits_into_no_wave_leaves_the_other_lists_as_they_were_asked_for(wa
     state = cluster((1, 2, 3), (1, 2), brokers=brokers)
     plan = plan_as_asked(state, NO_POLICY, {("t", 0): wanted, ("t", 1): (1, 4)}, "asked for")
     assert [(row.key, row.new_replicas) for row in plan.movements] == [(("t", 0), wanted)]
-    assert plan.problems[0].startswith("1 movements left out")
+    assert plan.problems[0].startswith("1 movement left out: in waves of")
+
+
+def test_new_replicas_that_have_nothing_to_copy_from_are_named() -> None:
+    brokers = (Broker(1), Broker(2), Broker(3, state=BrokerState.DEAD))
+    state = cluster((3,), (3, 1), brokers=brokers)
+    plan = plan_as_asked(state, NO_POLICY, {("t", 0): (3, 1), ("t", 1): (1, 2)}, "asked for")
+    assert plan.problems == ("1 partition has no replica in sync to copy from: t-0",)
 
 
 def test_a_broker_above_its_capacity_is_named() -> None:
@@ -175,5 +182,5 @@ def test_too_few_brokers_or_no_room_is_said_in_words() -> None:
     with pytest.raises(InputError, match="replication factor 5 needs 5 brokers, 4 may take replicas: add brokers"):
         lists_with_factor(cluster((1, 2)), NO_POLICY, {"t": 5}, {})
     full = (Broker(1), *(Broker(broker, disk_room_bytes=10.0) for broker in (2, 3)))
-    with pytest.raises(InputError, match="none of 2 brokers has room for a replica of 1,000 bytes"):
+    with pytest.raises(InputError, match=r"none of 2 brokers has room for a replica of 1\.0 kB"):
         lists_with_factor(cluster((1,), brokers=full), NO_POLICY, {"t": 2}, {})

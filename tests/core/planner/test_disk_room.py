@@ -107,7 +107,7 @@ def test_the_second_lost_replica_of_a_partition_waits_for_the_first_ones_of_othe
     )
     plan = propose(ClusterState("c", 0, brokers, partitions), PlannerPolicy(only_brokers=frozenset({4, 5})))
     assert {row.key for row in plan.movements} == {("t", 0), ("t", 1)}
-    assert "broker 5 is dead and keeps 1 replicas" in plan.problems[0]
+    assert "broker 5 is dead and keeps 1 replica" in plan.problems[0]
 
 
 @pytest.mark.parametrize(

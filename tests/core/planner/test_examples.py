@@ -101,7 +101,7 @@ def test_too_few_brokers_left_is_said_and_the_rest_is_done() -> None:
     brokers = (Broker(1), Broker(2, state=BrokerState.DEAD), Broker(3, state=BrokerState.DRAINING))
     plan, after = planned(cluster((1, 2), (3,), brokers=brokers))
     assert not plan.feasible
-    assert "broker 2 is dead and keeps 1 replicas: replication factor 2 needs 2 brokers, 1 remain" in plan.problems[0]
+    assert "broker 2 is dead and keeps 1 replica: replication factor 2 needs 2 brokers, 1 remains" in plan.problems[0]
     assert after.partitions[1].replicas == (1,)
 
 
@@ -263,6 +263,35 @@ def test_more_load_than_capacity_is_said_with_what_lacks() -> None:
     )
 
 
+def test_a_capacity_far_below_the_load_lacks_a_finite_part() -> None:
+    brokers = tuple(Broker(broker, capacity=Capacity(disk_bytes=1.0)) for broker in (1, 2))
+    plan, _ = planned(cluster((1,), (2,), brokers=brokers, loads=(5e20, 5e20)))
+    needs = [line.split()[2] for line in plan.problems if line.startswith("disk needs ")]
+    assert [float(times) for times in needs] == [pytest.approx(5e22)]
+
+
+def test_brokers_above_their_capacity_are_told_apart_by_load() -> None:
+    brokers = (
+        Broker(1, capacity=Capacity(bytes_in_per_sec=20.0)),
+        Broker(2, capacity=Capacity(disk_bytes=900.0)),
+        Broker(3, capacity=Capacity(disk_bytes=900.0)),
+    )
+    policy = PlannerPolicy(excluded_topics=frozenset({"t"}), replicas_max=2)
+    plan = propose(cluster((1,), (1,), (1,), (2,), (3,), brokers=brokers), policy)
+    assert [line.partition(":")[0] for line in plan.problems[:3]] == [
+        "1 broker is above its capacity of bytes in (first",
+        "2 brokers are above their capacity of disk (first",
+        "1 broker has more than 2 replicas (first",
+    ]
+
+
+def test_a_partition_is_heavy_beside_the_brokers_that_take_part() -> None:
+    """Broker 1 is excluded, and carries nine tenths of all; of the rest one partition is four fifths."""
+    state = cluster((1,), (2,), (2,), brokers=(Broker(1), Broker(2), Broker(3)), loads=(90.0, 8.0, 2.0))
+    plan, _ = planned(state, PlannerPolicy(excluded_brokers=frozenset({1})))
+    assert plan.diagnosis[0].startswith("t-1 alone is 1.60 fair shares of ")
+
+
 def test_a_load_that_nobody_has_lacks_no_capacity() -> None:
     """Nothing is read, and broker 1 can't be emptied: what lacks is looked for."""
     brokers = (
@@ -272,7 +301,7 @@ def test_a_load_that_nobody_has_lacks_no_capacity() -> None:
     state = ClusterState("c", 0, brokers, (Partition("t", 0, (1,), PartitionLoad(1.0, 0.0, 1.0)),))
     plan = propose(state, PlannerPolicy(excluded_topics=frozenset({"t"})))
     assert len(plan.problems) == 1
-    assert plan.problems[0].startswith("broker 1 is draining and keeps 1 replicas")
+    assert plan.problems[0].startswith("broker 1 is draining and keeps 1 replica")
 
 
 def _two_brokers_that_want_to_exchange(disk_capacity: float) -> ClusterState:

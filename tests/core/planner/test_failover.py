@@ -98,6 +98,16 @@ def test_what_is_taken_over_is_what_the_replicas_that_remain_carry_more(
             assert np.abs((after - before - more)[~inside]).max(initial=0.0) < 1000 / GRID
 
 
+def test_a_capacity_far_below_the_load_is_told_without_infinity() -> None:
+    brokers = tuple(Broker(broker, capacity=Capacity(bytes_out_per_sec=1.0)) for broker in (1, 2))
+    plan = propose(
+        cluster((1, 2), (2, 1), brokers=brokers, loads=(1e22, 1e22)), PlannerPolicy(failover_headroom="broker")
+    )
+    lines = [line for line in plan.diagnosis if "far above 100 %" in line]
+    assert lines, plan.diagnosis
+    assert not any("inf" in line for line in (*plan.diagnosis, *plan.problems))
+
+
 def test_the_first_follower_that_is_alive_and_outside_the_zone_takes_over() -> None:
     rows, zones = np.array([[0, 1, 2, 3], [3, 2, 1, 0], [0, 3, NO_BROKER, NO_BROKER]]), np.array([0, 0, 1, NO_BROKER])
     assert heirs(rows, zones).tolist() == [2, NO_BROKER, NO_BROKER]

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def test_a_partition_without_a_live_replica_stays_and_is_named() -> None:
     plan = planned(cluster((3,), (1, 3), brokers=(Broker(1), Broker(2), Broker(3, state=DEAD))))
     assert moved(plan) == {("t", 1)}
     (line,) = [line for line in plan.problems if line.endswith("; left out: t-0")]
-    assert line.startswith("broker 3 is dead and keeps 1 replicas: no replica is on a broker that is alive")
+    assert line.startswith("broker 3 is dead and keeps 1 replica: no replica is on a broker that is alive")
 
 
 def test_a_partition_whose_replicas_are_all_on_dead_brokers_stays_on_each() -> None:
@@ -55,9 +56,42 @@ def test_a_partition_whose_replicas_are_all_on_dead_brokers_stays_on_each() -> N
     plan = planned(cluster((3, 4), (1, 2), brokers=brokers))
     assert moved(plan) == set()
     assert [line.partition(":")[0] for line in plan.problems] == [
-        "broker 3 is dead and keeps 1 replicas",
-        "broker 4 is dead and keeps 1 replicas",
+        "broker 3 is dead and keeps 1 replica",
+        "broker 4 is dead and keeps 1 replica",
     ]
+
+
+@pytest.mark.parametrize(
+    "small",
+    [{"disk_room_bytes": 10.0}, {"capacity": Capacity(disk_bytes=900.0)}],
+    ids=("without room", "without capacity"),
+)
+def test_what_nothing_is_left_of_needs_no_room_and_no_capacity(small: dict[str, Any]) -> None:
+    brokers = (Broker(1, **small), Broker(2, **small), Broker(3, state=DEAD))
+    plan = planned(cluster((3,), (3,), (1,), loads=(10.0, 10.0, 1.0), brokers=brokers))
+    (line,) = plan.problems
+    assert line.startswith("broker 3 is dead and keeps 2 replicas: no replica is on a broker that is alive")
+
+
+def test_a_draining_broker_keeps_a_partition_without_a_replica_in_sync() -> None:
+    state = cluster((1, 2), brokers=(Broker(1, state=DRAINING), Broker(2), Broker(3)))
+    plan = planned(replace(state, partitions=(replace(state.partitions[0], in_sync=0),)))
+    (line,) = plan.problems
+    assert "keeps 1 replica: no replica is in sync, so there is nothing to copy from" in line
+
+
+@pytest.mark.parametrize("state", [DEAD, DRAINING])
+def test_without_any_broker_that_stays_consumers_of_racks_change_nothing(state: BrokerState) -> None:
+    before = cluster((1, 2), brokers=racked("ab", b1=state, b2=state))
+    read = replace(before, partitions=(replace(before.partitions[0], reader_racks=(("a", 0.5),)),))
+    assert moved(planned(read)) == set()
+
+
+def test_a_factor_above_the_number_of_brokers_is_no_matter_of_disks() -> None:
+    brokers = (Broker(1, disk_room_bytes=10.0), Broker(2, disk_room_bytes=10.0), Broker(3, state=DRAINING))
+    plan = planned(cluster((1, 2, 3), brokers=brokers))
+    (line,) = plan.problems
+    assert "replication factor 3 needs 3 brokers, 2 remain" in line
 
 
 def test_a_partition_that_only_a_draining_broker_holds_is_copied() -> None:
@@ -78,9 +112,17 @@ def test_a_rack_that_loses_its_last_broker_is_named(state: BrokerState, drained:
     lists = [(5, 2, 4), (5, 3, 2), (3, 5, 2), (1, 4, 5)] * 5
     before = cluster(*lists, brokers=racked("aabbc", b5=state))
     plan = planned(before, PlannerPolicy(drain=frozenset(drained)))
-    lost = "20 partitions lose their replica in rack c, which only broker 5 had, and have two in another rack"
+    lost = "20 partitions lose their replica in rack c, which only broker 5 had, and have one more in another rack"
     assert plan.problems == (f"{RACKS_LOST}: {lost}",)
     assert "add a broker to rack c before it loses broker 5: 20 partitions then keep a replica there" in plan.diagnosis
+
+
+def test_a_broker_without_a_rack_that_leaves_is_not_told_as_a_rack() -> None:
+    brokers = (Broker(1, "a"), Broker(2, "a"), Broker(3, None, DRAINING))
+    plan = planned(cluster((1, 3), brokers=brokers))
+    lost = "1 partition loses its replica on broker 3, which has no rack, and has one more in another rack"
+    assert plan.problems == (f"{RACKS_LOST}: {lost}",)
+    assert not any("add a broker to" in line for line in plan.diagnosis)
 
 
 def test_no_rack_is_lost_while_another_broker_of_it_stays() -> None:
@@ -137,7 +179,7 @@ def test_a_rack_whose_capacity_of_disk_is_used_is_named_too() -> None:
     brokers = tuple(replace(broker, capacity=Capacity(disk_bytes=2000.0)) for broker in racked("aab"))
     rows = cluster((1, 2), (1, 2), (2, 1), brokers=brokers, loads=(9.0, 9.0, 9.0)).partitions
     plan = planned(ClusterState("c", 0, brokers, rows))
-    assert "1 of them need 900 B in rack b, broker 3 has room for 200 B: it lacks 700 B" in plan.problems[0]
+    assert "1 of them needs 900 B in rack b, broker 3 has room for 200 B: it lacks 700 B" in plan.problems[0]
 
 
 def loads_of(plan: Plan, brokers: tuple[int, ...]) -> list[float]:

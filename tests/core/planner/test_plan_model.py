@@ -125,10 +125,10 @@ def _with_partition(**fields: object) -> dict[str, Any]:
             "partition topic-A-0: found replication factor 4, allowed is at most 3",
         ),
         (_with_partition(replicas=[]), "partition topic-A-0: found no replicas"),
-        (_with_load(disk_bytes=-1.0), "partition topic-A-0: load: found -1.0"),
-        (_with_load(bytes_in_per_sec=float("nan")), "partition topic-A-0: load: found nan"),
-        (_with_load(bytes_in_per_sec=float("inf")), "partition topic-A-0: load: found inf"),
-        (_with_load(bytes_in_per_sec=1e308), "partition topic-A-0: load: found 1e\\+308, allowed is a number from 0"),
+        (_with_load(disk_bytes=-1.0), "partition topic-A-0: load.disk_bytes: found -1.0"),
+        (_with_load(bytes_in_per_sec=float("nan")), "partition topic-A-0: load.bytes_in_per_sec: found nan"),
+        (_with_load(bytes_in_per_sec=float("inf")), "partition topic-A-0: load.bytes_in_per_sec: found inf"),
+        (_with_load(bytes_in_per_sec=1e308), "partition topic-A-0: load.bytes_in_per_sec: found 1e\\+308, allowed is"),
         (_with_load(bytes_out_per_sec=None), "partition topic-A-0: load.bytes_out_per_sec: found None"),
         ({"brokers": [], "partitions": []}, "brokers: found none"),
     ],
@@ -158,15 +158,29 @@ def test_rates_that_have_decayed_to_the_smallest_floats_are_no_load() -> None:
             (FOUNDING, (option, "99"), f"{option} 99: this broker does not exist, allowed are 1, 2, 3$")
             for option in ("--drain", "--only-broker", "--exclude-broker", "--add")
         ),
+        *(
+            (
+                FOUNDING.replace('"state": "alive"', f'"state": "{state}"', 1),
+                ("--add", "1"),
+                "--add 1: this broker is dead or draining, so it takes no replicas$",
+            )
+            for state in ("dead", "draining")
+        ),
         (FOUNDING, ("--drain", "1", "--drain", "2", "--drain", "3"), "--drain: names every broker that is alive"),
         ("{", (), "model: found no valid JSON"),
         ("[" * 100_000, (), "model: found no valid JSON"),
+        (
+            FOUNDING.replace('"disk_bytes"', '"disk_bytes": 0.0, "disk_bytes"', 1),
+            (),
+            'model: "disk_bytes" occurs twice',
+        ),
         ("[]", (), "cluster model: found"),
         ('{"brokers":[],"partitions":[]}', (), "brokers: found none"),
         (FOUNDING, ("--band", "-1"), "planner policy band: found -1"),
         (FOUNDING, ("--throttle", "1e-300"), "planner policy throttle_bytes_per_sec: found 1e-300"),
         (FOUNDING, ("--only-topic", "topc-A"), "--only-topic: there is no topic 'topc-A'; did you mean 'topic-A'?"),
         (FOUNDING, ("--broker-set", "topic-A=7"), "--broker-set topic-A=7: there is no broker 7, allowed are 1, 2, 3"),
+        (FOUNDING, ("--broker-set", "topic-A=2147483647"), "there is no broker 2147483647, allowed are 1, 2, 3"),
         (FOUNDING, ("--broker-set", "topic-A"), "--broker-set topic-A: must be like TOPIC=1,2,3 or TOPIC=rack:a,b"),
         (FOUNDING, ("--broker-set", "topc-A=1"), "--broker-set: there is no topic 'topc-A'; did you mean 'topic-A'?"),
         (FOUNDING, ("--only-topic", "(x"), r"--only-topic: there is no topic '\(x', and as a pattern it is wrong"),

@@ -133,9 +133,8 @@ def test_leaders_go_to_the_rack_that_is_wanted_most_and_copy_nothing_for_it() ->
     assert plan.bytes_to_move == 0.0
     assert leaders["orders", "c"] > leaders["orders", "b"] + leaders["orders", "a"]
     away = leaders["orders", "a"] + leaders["orders", "b"]
-    assert [line for line in plan.diagnosis if "which they should be" in line] == (
-        [f"{away} of 6 leaders of orders are not in rack c, which they should be"] if away else []
-    )
+    lines = [line for line in plan.diagnosis if "not in rack c" in line]
+    assert [line.partition(" leaders")[0] for line in lines] == ([f"{away} of 6"] if away else [])
     assert propose(after, policy).movements == (), "a second plan finds nothing to do"
 
 
