@@ -19,6 +19,7 @@ import httpx
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
+from assignor_core.wording import many
 from streaming.cluster.metric_reads import PrometheusApi, QueryFailed, scrape
 from streaming.collect.sample import BrokerCounters, CounterPair, SampleState
 from streaming.contract.rates import BYTES_IN, RATES
@@ -343,4 +344,4 @@ def finding(source: PrometheusSource, brokers: Collection[int], *, now_s: float)
     problems = found.problems_with(brokers)
     if problems:
         return False, f"preset {preset}: {'; '.join(problems)}"
-    return True, f"preset {preset}: counters of {len(found.pairs)} brokers"
+    return True, f"preset {preset}: counters of {many(len(found.pairs), 'broker')}"

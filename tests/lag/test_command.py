@@ -58,10 +58,10 @@ def test_groups_worst_first_with_one_line_why(settings: Settings, capsys: pytest
         ("back", "rewind"), ("stuck", "stall"), ("slow", "warn"), ("new", "unknown"), ("well", "ok"),
     ]  # fmt: skip
     assert {row["group"]: row["why"] for row in report["groups"]} == {
-        "back": "1 of 1 partitions; t-0: set back by 6,000 records, 9,000 to read again",
+        "back": "1 of 1 partition; t-0: set back by 6,000 records, 9,000 to read again",
         "stuck": "1 of 2 partitions; t-0: 9,500 records wait, no commit for 10 min, though c owns it",
-        "slow": "1 of 1 partitions; t-0: 5,000 records (5 min) behind, reads 8/s of 15/s",
-        "new": "1 of 1 partitions; t-0: nothing committed yet",
+        "slow": "1 of 1 partition; t-0: 5,000 records (5 min) behind, reads 8/s of 15/s",
+        "new": "1 of 1 partition; t-0: nothing committed yet",
         "well": "nothing to read",
     }
     assert command(settings) == 0
