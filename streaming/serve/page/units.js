@@ -12,11 +12,9 @@ function lagUnit(rows) {
 }
 // The head of a column of lags, and a lag of it, which has its unit where the head has none.
 export const lagHead = (rows, text = "lag") => [text, lagUnit(rows)].filter(Boolean).join(", ");
-export const counted = (value, one, more) => `${count(value)} ${value === 1 ? one : more}`;
 export const lag = (row, rows) =>
-  lagUnit(rows) || !row.lag_records
-    ? count(row.lag_records)
-    : counted(row.lag_records, row.lag_unit.replace(/s$/, ""), row.lag_unit);
+  lagUnit(rows) || !row.lag_records ? count(row.lag_records) : `${count(row.lag_records)} ${row.lag_unit}`;
+export const counted = (value, one, more) => `${count(value)} ${value === 1 ? one : more}`;
 export function changes(plan) {
   const changed = counted(plan.movement_count, "partition changes", "partitions change");
   const whose = plan.movement_count === 1 ? "its" : "their";
