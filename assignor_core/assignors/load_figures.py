@@ -26,7 +26,7 @@ class LoadFigures:
     """Most that a member owned when it joined, per its fair share."""
     heaviest_after: float
     bound: float
-    """What the heaviest partition takes of the largest share: no assignment is below this, nor below 1."""
+    """No assignment is below this: what the heaviest partition takes of the largest share, 1 at least."""
     moved_weight: float
     """Weight of what leaves a live member, withheld or given to another."""
     r_score: float
@@ -61,7 +61,7 @@ def load_figures(spec: GroupSpec, result: GroupAssignment) -> LoadFigures:
     return LoadFigures(
         heaviest_before=float(np.max(fair.used(_loads(before, weights, len(shares))))),
         heaviest_after=float(np.max(fair.used(_loads(after, weights, len(shares))))),
-        bound=float(np.max(weights / fair.highest(shares)[fair.circle_of_code])),
+        bound=max(1.0, float(np.max(weights / fair.highest(shares)[fair.circle_of_code]))),
         moved_weight=float(weights[left].sum()),
         r_score=float(weights[left].sum() / shares[shares > 0].mean()),
         moved_weight_least=_least(before, weights, shares),

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from assignor_core.group.states import GroupState
+from assignor_core.wording import counted
 
 if TYPE_CHECKING:  # not all assignors, for who reads lag
     from assignor_core.assignors.contract import TopicPartition
@@ -272,9 +273,12 @@ def _hints(counts: GroupAdvice, group_type: str | None) -> Iterator[str]:
         yield f"{name} came or went {count} times: find out why it does not stay"
     session = SESSION_TIMEOUTS.get(group_type or CLASSIC)
     if counts.restarts and session is not None:
+        of_all = counted(
+            counts.rebalances, "rebalance was a member that came back", "rebalances were members that came back"
+        )
         yield (
-            f"{counts.restarts} of {counts.rebalances} rebalances were members that came back: group.instance.id with "
-            f"a {session} longer than a restart would have spared them"
+            f"{counts.restarts} of {of_all}: group.instance.id with a {session} longer than a restart would have "
+            "spared them"
         )
     ratio = counts.moved_ratio
     is_classic = (group_type or CLASSIC) == CLASSIC

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from assignor_core.lag.verdicts import LagStatus
-from assignor_core.wording import first_named
+from assignor_core.wording import first_named, many
 
 TopicPartition = tuple[str, int]
 
@@ -41,7 +41,8 @@ class BehindOnBroker:
     def __str__(self) -> str:
         """Returns the text that the trigger's reasons quote."""
         named = first_named(self.groups_behind, NAMED_MAX)
-        return f"{named}: {self.lag_records:,} records, {len(self.groups_behind)} of {self.groups_reading} groups"
+        reading = many(self.groups_reading, "group")
+        return f"{named}: {many(self.lag_records, 'record')}, {len(self.groups_behind)} of {reading}"
 
 
 def brokers_falling_behind(

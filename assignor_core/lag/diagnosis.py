@@ -173,7 +173,7 @@ def find_hanging_members(group: GroupReading) -> LagFinding | None:
         what = "no member reads anything" if len(hanging) > 1 else "its only member reads nothing"
         return _hanging(group, stuck, what)
     names = sorted({row.client_id or str(row.member_id) for row in stuck})
-    what = f"{len(hanging)} of {len(group.members)} members read nothing: {first_named(names, NAMED_MAX)}"
+    what = f"{len(hanging)} of {many(len(group.members), 'member')} read nothing: {first_named(names, NAMED_MAX)}"
     return _hanging(group, stuck, what)
 
 
@@ -204,7 +204,8 @@ def find_hot_broker(group: GroupReading) -> LagFinding | None:
     if explained is None:
         return None
     broker, behind, led = explained
-    figure = f"{behind} of {len(rest.lagging)} partitions behind are led by it, {led} of {len(rest.partitions)} in all"
+    of_all = counted(len(rest.lagging), "partition behind is led by it", "partitions behind are led by it")
+    figure = f"{behind} of {of_all}, {led} of {len(rest.partitions)} in all"
     ratio = group.broker_load_ratio[int(broker)]
     return LagFinding(LagCause.HOT_BROKER, f"broker {broker}", f"{figure}; load {ratio:.2f} x mean", "rebalancer plan")
 

@@ -253,6 +253,7 @@ def drawn(report: dict[str, Any], *, now_ms: int, first: str = "worst") -> "Rend
     from rich.text import Text
 
     from assignor_core.lag.reasons import duration
+    from assignor_core.wording import many
 
     newest_ms = report["newest_event_ms"]
     if newest_ms is None:
@@ -261,7 +262,8 @@ def drawn(report: dict[str, Any], *, now_ms: int, first: str = "worst") -> "Rend
     if "partitions" in report:
         return _drawn_group(report, age)
     if not report["groups"]:
-        return Text(f"cluster {report['kafka_cluster']}: none of {report['groups_seen']} groups matches; {age}")
+        seen = many(report["groups_seen"], "group")
+        return Text(f"cluster {report['kafka_cluster']}: none of {seen} matches; {age}")
     return _drawn_groups(report, age, first)
 
 
@@ -339,13 +341,16 @@ def _cells(row: dict[str, Any], unit: str | None, name: str) -> "tuple[Text | st
     from rich.text import Text
 
     from assignor_core.lag.reasons import duration
+    from streaming.views.group_ranking import lag_text
 
     records, seconds = row["lag_records"], row["lag_seconds"]
     count = "unknown" if records is None else f"{records:,}"
+    if unit is None and records:
+        count = lag_text(records, row["lag_unit"])
     return (
         Text(row["status"], style=STYLES.get(row["status"], "red")),
         printable(name),
-        f"{count} {row['lag_unit']}" if unit is None and records else count,
+        count,
         "unknown" if seconds is None else duration(seconds),
     )
 

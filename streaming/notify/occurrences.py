@@ -15,7 +15,7 @@ from streaming.settings import DAY_MS
 from streaming.settings.notify import NotificationKind
 from streaming.tables import TableReader, equal, of_cluster, to_ms
 from streaming.views.executions import read_executions
-from streaming.views.group_ranking import GroupTopic
+from streaming.views.group_ranking import GroupTopic, lag_text
 from streaming.views.plans import waiting_plan
 
 TAKEN_WITHIN_MS = 30_000
@@ -193,7 +193,8 @@ def _stopped(group: str, topic: GroupTopic, newest: Occurrence | None, now_ms: i
     if newest is not None and newest.kind == "group_stopped":
         return None  # another process was first
     partitions = sum(topic.statuses.get(status, 0) for status in STOPPED)
-    beyond = topic.beyond_end_records
+    beyond, waiting = topic.beyond_end_records, topic.lag_records or 0
+    wait = "waits" if waiting == 1 else "wait"
     cut_off = (
         f", and a commit is {many(beyond, 'record')} beyond the log end, where nothing can be read" if beyond else ""
     )
@@ -204,8 +205,7 @@ def _stopped(group: str, topic: GroupTopic, newest: Occurrence | None, now_ms: i
         now_ms,
         f"Consumer group {group} has stopped",
         f"Group {group} has committed nothing for {LASTS_MS // 60_000} min on {many(partitions, 'partition')} of topic "
-        f"{topic.topic}; {topic.lag_records or 0:,} {topic.lag_unit} of the topic wait{cut_off}. `rebalancer lag` "
-        "shows why",
+        f"{topic.topic}; {lag_text(waiting, topic.lag_unit)} of the topic {wait}{cut_off}. `rebalancer lag` shows why",
         {"group": group, "topic": topic.topic, "partitions": partitions, "lag_records": topic.lag_records},
     )
 

@@ -16,7 +16,8 @@ kafkametrics receiver (`kafka.consumer_group.*`, `kafka.partition.*`), byte rate
 
 Prometheus samples mirrored to Kafka are one a record: `{timestamp, value, name, labels}`, the JSON form that
 remote-write adapters for Kafka use. Byte rates come from the broker's counters under the names that jmx_exporter's
-rules give them, lag from the names of kafka_exporter.
+rules give them, lag from the names of kafka_exporter and of Kafka Lag Exporter. A label without a value is no label, as
+in Prometheus, and the value NaN says that a series has ended.
 
 Telegraf's JSON is one metric `{name, tags, fields, timestamp}` or a batch `{metrics: [...]}`. Byte rates come from
 Jolokia's BrokerTopicMetrics (fields like `BytesInPerSec.Count`), lag from its Burrow input (`burrow_partition`).
@@ -25,6 +26,7 @@ A sample, a point or a metric with the label or tag `topic` is one of that topic
 """
 
 import json
+import math
 import re
 import struct
 from collections import defaultdict
@@ -54,8 +56,9 @@ _BROKER_LABELS = (
     "jolokia_agent_url", "agent_host",
 )  # fmt: skip
 
-_CLUSTER_LABELS = ("kafka_cluster", "kafka.cluster.alias", "strimzi_io_cluster", "cluster")
-"""Labels that name a cluster: ours, that of OpenTelemetry's kafkametrics receiver, Strimzi's, and Burrow's."""
+_CLUSTER_LABELS = ("kafka_cluster", "kafka.cluster.alias", "strimzi_io_cluster", "cluster_name", "cluster")
+"""Labels that name a cluster: ours, that of OpenTelemetry's kafkametrics receiver, Strimzi's, Kafka Lag Exporter's, and
+Burrow's."""
 DECAYING_MEAN_MS = 60_000
 """What a one-minute decaying mean stands for."""
 _BROKER, _TOPIC, _PARTITION = 0, 1, 2
@@ -79,15 +82,20 @@ _OURS = _OF_PARTITIONS | {_IO, _MESSAGES}
 _DELTA = (1, "AGGREGATION_TEMPORALITY_DELTA")
 _NOT_RECORDED = 1
 """The bit of a point's flags that says that it has no value."""
+WHOLE_MAX = 10**30
+"""Figures from here on are floats: quotients of larger whole numbers overflow."""
 Row = tuple[str, dict[str, str], Mapping[str, Any], bool]
 """A metric's name, the labels of its resource, a data point, and whether it is a delta."""
 _JMX_EXPORTER_COUNTER = re.compile(
     r"kafka_server_brokertopicmetrics_([a-z]+?)(?:persec)?(?:_count|_total|_count_total)"
 )
-_KAFKA_EXPORTER_FIELDS = {
-    "kafka_consumergroup_lag": "lag_records",
-    "kafka_consumergroup_current_offset": "committed_offset",
+_EXPORTER_FIELDS = {
+    "kafka_consumergroup_lag": ("consumergroup", "lag_records"),
+    "kafka_consumergroup_current_offset": ("consumergroup", "committed_offset"),
+    "kafka_consumergroup_group_lag": ("group", "lag_records"),
+    "kafka_consumergroup_group_offset": ("group", "committed_offset"),
 }
+"""Metrics of kafka_exporter and of Kafka Lag Exporter: the label that names the group, and our field."""
 _BURROW = "burrow_partition"
 
 
@@ -127,7 +135,7 @@ class Context:
         >>> Context("main", {}, {"west": "dr"}).of({"cluster": "west"}).kafka_cluster
         'dr'
         """
-        name = next((name for name in _CLUSTER_LABELS if name in labels), None)
+        name = next((name for name in _CLUSTER_LABELS if labels.get(name)), None)
         if name is None or labels[name] == self.kafka_cluster:
             return self
         if labels[name] not in self.clusters:
@@ -162,6 +170,17 @@ def lag_record(
     }  # fmt: skip
 
 
+def log_end_of(committed: int | None, lag: int | None) -> int | None:
+    """The log end that a committed offset and its lag show; None where either is unknown, for exporters negative.
+
+    >>> log_end_of(100, 50), log_end_of(100, -1), log_end_of(None, 50)
+    (150, None, None)
+    """
+    if committed is None or lag is None or committed < 0 or lag < 0:
+        return None
+    return committed + lag
+
+
 def broker_of(labels: Mapping[str, str], context: Context) -> int:
     """The broker that a sample is of: a label that is its id, or one that the settings' `broker_ids` knows.
 
@@ -179,12 +198,27 @@ def broker_of(labels: Mapping[str, str], context: Context) -> int:
     raise Misfit("unknown_broker", next((name for name in _BROKER_LABELS if name in labels), None))
 
 
+def number(value: Any) -> float:
+    """A figure, whole ones exactly. Raises TypeError for a truth value, ValueError for words, OverflowError.
+
+    >>> number(7), number("7"), number("1.5e3")
+    (7, 7, 1500.0)
+    """
+    if isinstance(value, bool):
+        raise TypeError("a truth value is no figure")
+    if isinstance(value, int):
+        return value if abs(value) < WHOLE_MAX else float(value)
+    return int(value) if re.fullmatch("-?[0-9]{1,30}", str(value)) else float(value)
+
+
 def to_ms(timestamp: float) -> int:
     """Milliseconds, from a time in s, ms, us or ns: for a century to come no two of them can be confused.
 
     >>> to_ms(1700000000), to_ms(1700000000000), to_ms(1700000000000000), to_ms(1700000000000000000)
     (1700000000000, 1700000000000, 1700000000000, 1700000000000)
     """
+    if isinstance(timestamp, bool):
+        raise TypeError("a time is a number")
     for limit, factor in ((1e11, 1000), (1e14, 1)):
         if timestamp < limit:
             return int(timestamp * factor)
@@ -296,15 +330,16 @@ def read_otlp(value: bytes, context: Context) -> list[Record | Misfit]:
 def _rows(payload: Mapping[str, Any]) -> Iterator[Row]:
     """The data points of metrics that are ours, unread. A point that says that nothing was recorded is none."""
     for of_resource in payload["resourceMetrics"]:
-        shared = _labels(of_resource.get("resource", {}).get("attributes", []))
-        metrics = [metric for scope in of_resource.get("scopeMetrics", []) for metric in scope.get("metrics", [])]
+        shared = _labels((of_resource.get("resource") or {}).get("attributes"))
+        scopes = of_resource.get("scopeMetrics") or []
+        metrics = [metric for scope in scopes for metric in scope.get("metrics") or []]
         for metric in metrics:
             if metric["name"] not in _OURS:
                 continue
             kind = metric.get("sum") or metric.get("gauge") or {}
             delta = kind.get("aggregationTemporality") in _DELTA
-            for row in kind.get("dataPoints", []):
-                if not int(row.get("flags", 0)) & _NOT_RECORDED:
+            for row in kind.get("dataPoints") or []:
+                if not int(row.get("flags") or 0) & _NOT_RECORDED:
                     yield metric["name"], shared, row, delta
 
 
@@ -312,10 +347,10 @@ def _read(row: Row, context: Context) -> Point | Misfit:
     metric, shared, content, delta = row
     try:
         with reading():
-            labels = {**shared, **_labels(content.get("attributes", []))}
+            labels = {**shared, **_labels(content.get("attributes"))}
             time_ns = int(content["timeUnixNano"])
             interval_ms = (time_ns - int(content["startTimeUnixNano"])) // 1_000_000 if delta else None
-            value = float(content["asInt"] if "asInt" in content else content["asDouble"])
+            value = number(content["asInt"] if "asInt" in content else content["asDouble"])
             if metric in _OF_PARTITIONS:
                 labels["topic"], int(labels["partition"]), int(value)  # what is joined below is there
             return Point(metric, labels, time_ns // 1_000_000, interval_ms, value, context.of(labels))
@@ -323,28 +358,29 @@ def _read(row: Row, context: Context) -> Point | Misfit:
         return misfit
 
 
-def _labels(attributes: list[Mapping[str, Any]]) -> dict[str, str]:
-    """Strings and whole numbers; OTLP writes the latter as strings too."""
-    return {row["key"]: str(next(iter(row["value"].values()), "")) for row in attributes}
+def _labels(attributes: list[Mapping[str, Any]] | None) -> dict[str, str]:
+    """Strings and whole numbers, which OTLP writes as strings too. A null of protobuf's JSON stands for nothing."""
+    return {row["key"]: str(next(iter((row.get("value") or {}).values()), "")) for row in attributes or []}
 
 
 def _byte_rates(points: list[Point]) -> Iterator[Record | Misfit]:
     for point in points:
         stem = _stem(point)
-        if stem is not None and "topic" not in point.labels:
+        if stem is not None and not point.labels.get("topic"):
             yield _byte_rate(point, stem)
 
 
 def _byte_rate(point: Point, stem: str) -> Record | Misfit:
     try:
         broker = broker_of(point.labels, point.context)
+        if point.interval_ms is None:
+            return counter_record(point.context, broker, point.time_ms, {stem: point.value})
+        if point.interval_ms <= 0:
+            raise Misfit("negative", "interval_ms")
+        with reading():
+            rate = point.value * 1000 / point.interval_ms
     except Misfit as misfit:
         return misfit
-    if point.interval_ms is None:
-        return counter_record(point.context, broker, point.time_ms, {stem: point.value})
-    if point.interval_ms <= 0:
-        return Misfit("negative", "interval_ms")
-    rate = point.value * 1000 / point.interval_ms
     return rate_record(point.context, broker, point.time_ms, point.interval_ms, {stem: rate})
 
 
@@ -376,7 +412,8 @@ def _lags(points: list[Point]) -> Iterator[Record | Misfit]:
     for (group, where, time_ms), fields in groups.items():
         cluster, topic, partition = where
         of_log = {name: offsets[_nearest(offsets, time_ms)] for name, offsets in logs[where].items()}
-        yield lag_record(contexts[cluster], group, topic, int(partition), time_ms, {**of_log, **fields})
+        known = {"log_end_offset": log_end_of(fields.get("committed_offset"), fields.get("lag_records")), **of_log}
+        yield lag_record(contexts[cluster], group, topic, int(partition), time_ms, {**known, **fields})
 
 
 def _nearest(times_ms: Iterable[int], time_ms: int) -> int:
@@ -384,28 +421,41 @@ def _nearest(times_ms: Iterable[int], time_ms: int) -> int:
 
 
 def read_prometheus(value: bytes, context: Context) -> list[Record | Misfit]:
-    """The one record of a sample that we know; raises Misfit."""
+    """The one record of a sample that we know, nothing of a series that has ended; raises Misfit."""
     sample = json_object(value)
     with reading():
-        labels = {str(key): str(label) for key, label in dict(sample["labels"]).items()}
+        labels = _texts(sample["labels"])
         name = str(sample.get("name") or labels["__name__"])
-        figure = float(sample["value"])
+        figure = number(sample["value"])
         time_ms = _time_ms(sample["timestamp"])
         counter = _JMX_EXPORTER_COUNTER.fullmatch(name.lower())
         stem = METERS.get(counter[1]) if counter else None
-        if stem and "topic" not in labels:
+        if math.isnan(figure):
+            return []
+        if stem and not labels.get("topic"):
             return [counter_record(context.of(labels), broker_of(labels, context), time_ms, {stem: figure})]
-        if name in _KAFKA_EXPORTER_FIELDS:
-            fields, own = {_KAFKA_EXPORTER_FIELDS[name]: int(figure)}, context.of(labels)
-            group, topic, partition = labels["consumergroup"], labels["topic"], int(labels["partition"])
-            return [lag_record(own, group, topic, partition, time_ms, fields)]
+        if name in _EXPORTER_FIELDS:
+            label, field_name = _EXPORTER_FIELDS[name]
+            group, topic, partition = labels[label], labels["topic"], int(labels["partition"])
+            return [lag_record(context.of(labels), group, topic, partition, time_ms, {field_name: int(figure)})]
         return []
 
 
+def _texts(labels: Any) -> dict[str, str]:
+    """Labels or tags as texts, without those that are null."""
+    return {str(name): str(label) for name, label in dict(labels).items() if label is not None}
+
+
 def _time_ms(timestamp: Any) -> int:
-    """A number in any unit, or ISO 8601."""
+    """A number in any unit, as such or as text, or ISO 8601.
+
+    >>> _time_ms(1700000000), _time_ms("1700000000000"), _time_ms("2023-11-14T22:13:20Z")
+    (1700000000000, 1700000000000, 1700000000000)
+    """
     if isinstance(timestamp, int | float):
         return to_ms(timestamp)
+    if re.fullmatch(r"[0-9]{9,19}", timestamp):
+        return to_ms(int(timestamp))
     moment = datetime.fromisoformat(timestamp)
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
@@ -427,12 +477,12 @@ def read_telegraf(value: bytes, context: Context) -> list[Record | Misfit]:
 
 def _records(metric: Any, context: Context) -> list[Record]:
     with reading():
-        name, tags, fields = str(metric["name"]), dict(metric.get("tags") or {}), dict(metric["fields"])
-        time_ms = to_ms(metric["timestamp"])
+        name, tags, fields = str(metric["name"]), _texts(metric.get("tags") or {}), dict(metric["fields"])
+        time_ms = _time_ms(metric["timestamp"])
         if name == _BURROW:
             return [_lag(tags, fields, time_ms, context.of(tags))]
         counters = _counters(fields)
-        if not counters or "topic" in tags:
+        if not counters or tags.get("topic"):
             return []
         return [counter_record(context.of(tags), broker_of(tags, context), time_ms, counters)]
 
@@ -443,21 +493,20 @@ def _counters(fields: Mapping[str, Any]) -> dict[str, float]:
     for name, value in fields.items():
         meter, _, attribute = name.partition(".")
         stem = METERS.get(meter.lower().removesuffix("persec"))
-        if stem and attribute == "Count":
-            counters[stem] = float(value)
+        if stem and attribute == "Count" and value is not None:
+            counters[stem] = number(value)
     return counters
 
 
 def _lag(tags: Mapping[str, str], fields: Mapping[str, Any], time_ms: int, context: Context) -> Record:
-    committed, lag = int(fields["offset"]), int(fields["lag"])
+    committed, lag = int(number(fields["offset"])), int(number(fields["lag"]))
     if fields.get("timestamp") == 0:
         # Burrow knows no commit of the partition: its null is zeros in Telegraf.
         committed = lag = -1
-    known = committed >= 0 and lag >= 0
     offsets = {
         "committed_offset": committed,
         "lag_records": lag,
-        "log_end_offset": committed + lag if known else None,
+        "log_end_offset": log_end_of(committed, lag),
         "client_id": tags.get("client_id"),
     }
     return lag_record(context, tags["group"], tags["topic"], int(tags["partition"]), time_ms, offsets)

@@ -212,7 +212,7 @@ class LagWindow:
     _committed_first: _Offsets
     _committed: _Offsets
     _log_start: _Offsets
-    """Log start offset of the newest sample: it is used for the first sample, too."""
+    """Log start offset of the newest sample."""
 
     @classmethod
     def empty(cls, start_ms: int, newest_ms: int) -> "LagWindow":
@@ -328,7 +328,23 @@ def history_of(windows: Iterable[LagWindow], keys: Ints) -> LagHistory:
     else:
         is_there = np.repeat(present, 2, axis=0).T
         kept = [column[is_there] for column in turned]
-    return LagHistory(np.cumsum(counts) - counts, *kept)
+    times, committed, log_end, log_start = kept
+    starts = np.cumsum(counts) - counts
+    return LagHistory(starts, times, committed, log_end, _log_starts(log_start, times, starts))
+
+
+def _log_starts(newest: Floats, times: Floats, starts: Ints) -> Floats:
+    """Log starts of points, two a window, from those of each window's newest sample.
+
+    A first sample has the log start that the window before shows: with a later one, records that were read and then
+    deleted, as Kafka Streams does with its repartition topics, would seem to be lost.
+    """
+    of_windows, of_samples = newest.reshape(-1, 2), times.reshape(-1, 2)
+    before = np.append(np.nan, of_windows[:-1, 1])
+    before[starts // 2] = np.nan
+    apart = of_samples[:, 0] < of_samples[:, 1]
+    first = np.where(apart, np.fmin(before, of_windows[:, 0]), of_windows[:, 0])
+    return np.column_stack((first, of_windows[:, 1])).ravel()
 
 
 def points_of(windows: Iterable[LagWindow], keys: Ints) -> Iterator[Point]:

@@ -17,6 +17,7 @@ from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
 from assignor_core.lag.history import Ints, last_true
+from assignor_core.wording import many
 from streaming.settings import Settings
 from streaming.tables import TableReader, as_floats
 from streaming.views.group_columns import KEY, Runs, listed, rows_listed
@@ -357,7 +358,7 @@ def _why(worst: Mapping[str, Any], statuses: Mapping[str, int]) -> str:
     worst_shown = f"{worst['topic']}-{worst['partition']}: {reason_of(worst)}"
     if status is LagStatus.OK:
         return worst_shown if worst["lag_records"] else reason_of(worst)
-    return f"{statuses[status.label]} of {sum(statuses.values())} partitions; {worst_shown}"
+    return f"{statuses[status.label]} of {many(sum(statuses.values()), 'partition')}; {worst_shown}"
 
 
 def _by_topic(rows: pa.Table, groups: Iterable[GroupVerdict]) -> tuple[GroupTopic, ...]:
@@ -392,6 +393,15 @@ def _by_topic(rows: pa.Table, groups: Iterable[GroupVerdict]) -> tuple[GroupTopi
 def lag_unit(row: Mapping[str, Any]) -> str:
     """What the lag of a partition is a number of: compaction removes records and keeps the offsets of the others."""
     return RECORDS if row["cleanup_policy"] is None else OFFSETS_UNIT
+
+
+def lag_text(records: int, unit: str) -> str:
+    """A lag with its `lag_unit`.
+
+    >>> lag_text(1, "records"), lag_text(1_200, "offsets")
+    ('1 record', '1,200 offsets')
+    """
+    return many(records, unit.removesuffix("s"))
 
 
 def _units(counts_offsets: pa.ChunkedArray, runs: Runs) -> list[str]:

@@ -70,14 +70,25 @@ def read_picture(
     """Partitions with a sample in the newest windows of the cluster that fulfil `where`, with their verdicts; None
     before there are any. Raises TableUnavailable.
 
-    With `verdicts_only` the age of a lag and of a commit is shown up to the look-back of a verdict, for a third of the
-    time.
+    Verdicts are as of the newest sample of any group, which `where` may leave out. With `verdicts_only` the age of a
+    lag and of a commit is shown up to the look-back of a verdict, for a third of the time.
     """
+    as_of = None if where is ALL_ROWS else _newest_sample(reader, kafka_cluster)
     windows = LagWindows(
         reader, kafka_cluster, window_ms=window_ms, where=where, verdicts_only=verdicts_only, rules=rules
     )
     windows.refresh()
-    return windows.picture()
+    return windows.picture(as_of=as_of)
+
+
+def _newest_sample(reader: TableReader, kafka_cluster: str) -> LagWindow | None:
+    """The newest window, empty, with the time of its newest sample; None before there is one."""
+    newest = reader.newest_of_cluster(TABLE, TIME, kafka_cluster)
+    if newest is None:
+        return None
+    newest_window = of_cluster(kafka_cluster) & at_least(TIME, newest)
+    samples = reader.encoded(TABLE, columns=("last_event_time_ms",), where=newest_window)
+    return LagWindow.empty(to_ms(newest), pc.max(samples["last_event_time_ms"]).as_py())
 
 
 def read_picture_of_group(
@@ -86,15 +97,7 @@ def read_picture_of_group(
     """The picture of one group as that of all groups has it, from windows of its own rows; None where the newest ones
     have none. Raises TableUnavailable.
     """
-    newest = reader.newest_of_cluster(TABLE, TIME, kafka_cluster)
-    if newest is None:
-        return None
-    # Verdicts are as of the newest sample of any group: of this one it may be older.
-    newest_window = of_cluster(kafka_cluster) & at_least(TIME, newest)
-    samples = reader.encoded(TABLE, columns=("last_event_time_ms",), where=newest_window)
-    windows = LagWindows(reader, kafka_cluster, window_ms=window_ms, where=equal("group_id", group_id), rules=rules)
-    windows.refresh()
-    return windows.picture(as_of=LagWindow.empty(to_ms(newest), pc.max(samples["last_event_time_ms"]).as_py()))
+    return read_picture(reader, kafka_cluster, window_ms=window_ms, where=equal("group_id", group_id), rules=rules)
 
 
 def judge(rows: pa.Table, *, window_ms: int, rules: LagRules = NO_RULES) -> LagPicture | None:

@@ -78,7 +78,7 @@ def measure_load(partitions: int, members: int, exponent: float) -> None:
     after = fmean(figures.heaviest_after for figures in results)
     bound = fmean(figures.bound for figures in results)
     moved = fmean(figures.moved_weight / figures.moved_weight_least for figures in results)
-    print(f"{partitions:>10}{members:>9}{exponent:>10}{before:>9.2f}{after:>9.3f}{max(1.0, bound):>8.3f}{moved:>13.2f}")
+    print(f"{partitions:>10}{members:>9}{exponent:>10}{before:>9.2f}{after:>9.3f}{bound:>8.3f}{moved:>13.2f}")
 
 
 def figures_by_load(partitions: int, members: int, exponent: float, seed: int) -> LoadFigures:

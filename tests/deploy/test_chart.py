@@ -88,6 +88,8 @@ def test_helm_renders_the_golden_files_with_our_boards_and_rules(example: str) -
         ("secretFiles.notify\\.webhooks\\.chat\\.url.secretName=x", "additional properties 'notify.webhooks.chat.url'"),
         ("settings.serve.tls_key_file=/x", "at '/settings/serve': additional properties 'tls_key_file' not allowed"),
         ("pipeline.terminationGracePeriodSeconds=30", "at '/pipeline/terminationGracePeriodSeconds'"),
+        ("settings.storage.tables=/data/tables", "/data/tables is not on the volume, which is mounted at /var/lib/r"),
+        ("settings.storage.checkpoints=file:///data/c", "file:///data/c is not on the volume"),
     ],
 )
 def test_helm_refuses_values_that_the_product_would_refuse(value: str, reason: str) -> None:
@@ -331,6 +333,7 @@ def test_people_reach_the_page_by_the_ingress() -> None:
         ({"storage": {"tables": "s3://b/t"}}, {"pipeline"}, set(ROLES)),
         ({"storage": {"checkpoints": "s3://b/c"}}, set(ROLES), {"pipeline"}),
         ({"storage": {"tables": "s3://b/t", "checkpoints": "s3://b/c"}}, set(), set(ROLES)),
+        ({"storage": {"tables": "file:///var/lib/rebalancer/t", "checkpoints": "s3://b/c"}}, set(ROLES), {"pipeline"}),
     ],
 )
 def test_a_volume_is_mounted_and_the_store_is_reached_by_those_who_use_it(
@@ -349,6 +352,15 @@ def test_a_volume_is_mounted_and_the_store_is_reached_by_those_who_use_it(
     assert reached == reaching
     for _, pod in pods(objects):
         assert pod["containers"][0]["envFrom"] == [{"secretRef": {"name": "keys"}}]
+
+
+def test_the_check_in_controls_pod_reads_prometheus_as_the_collectors_do() -> None:
+    """`rebalancer check` runs in that pod, and had no login to the Prometheus that its settings name."""
+    by_role = {role: mounted_secrets(pod) for role, pod in pods(golden("secured"))}
+    of_collect = {file for file in by_role["collect"] if "/collect." in file}
+    assert of_collect
+    for role, mounted in by_role.items():
+        assert (of_collect <= mounted) == (role in ("collect", "control"))
 
 
 @needs_helm

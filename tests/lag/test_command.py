@@ -14,7 +14,8 @@ from streaming.cli import run
 from streaming.commands.lag import read_lag
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
-from streaming.views.group_store import LagWindows, read_picture_of_group
+from streaming.tables import ALL_ROWS, TableReader, equal
+from streaming.views.group_store import LagWindows, read_picture, read_picture_of_group
 from streaming.views.one_group import advice_of
 from tests.lag.test_lag_windows import CountingReader
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
@@ -58,10 +59,10 @@ def test_groups_worst_first_with_one_line_why(settings: Settings, capsys: pytest
         ("back", "rewind"), ("stuck", "stall"), ("slow", "warn"), ("new", "unknown"), ("well", "ok"),
     ]  # fmt: skip
     assert {row["group"]: row["why"] for row in report["groups"]} == {
-        "back": "1 of 1 partitions; t-0: set back by 6,000 records, 9,000 to read again",
+        "back": "1 of 1 partition; t-0: set back by 6,000 records, 9,000 to read again",
         "stuck": "1 of 2 partitions; t-0: 9,500 records wait, no commit for 10 min, though c owns it",
-        "slow": "1 of 1 partitions; t-0: 5,000 records (5 min) behind, reads 8/s of 15/s",
-        "new": "1 of 1 partitions; t-0: nothing committed yet",
+        "slow": "1 of 1 partition; t-0: 5,000 records (5 min) behind, reads 8/s of 15/s",
+        "new": "1 of 1 partition; t-0: nothing committed yet",
         "well": "nothing to read",
     }
     assert command(settings) == 0
@@ -176,6 +177,26 @@ def test_one_group_is_judged_as_among_all_and_read_alone(tmp_path: Path) -> None
         # The newest window once more for its time, and windows again whose partitions newer ones lack.
         assert reader.rows_read <= rows_of_group + 4
     assert read_picture_of_group(reader, "test", "nobody", window_ms=WINDOW_MS) is None
+
+
+def test_groups_of_a_topic_are_judged_as_among_all(tmp_path: Path) -> None:
+    """As control reads those of the topics that a broker leads: the topic's newest sample may be older than others."""
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    with synthetic.together():
+        for index in range(30):
+            rows: list[tuple[str, str, int, int | None, int]] = [("busy", "u", 0, 10 * index, 10 * index + 10)]
+            rows += [("late", "t", 0, 100, 110 if index > 18 else 100)] if index < 28 else []
+            synthetic.group_lag(NOW_MS - (30 - index) * WINDOW_MS, rows)
+    reader = TableReader(settings.storage.tables)
+    alone, whole = (
+        read_picture(reader, "test", window_ms=WINDOW_MS, where=where) for where in (equal("topic", "t"), ALL_ROWS)
+    )
+    assert alone is not None
+    assert whole is not None
+    assert alone.newest_event_ms == whole.newest_event_ms
+    assert alone.partitions["status"].to_pylist() == [LagStatus.STALL]
+    assert whole.of_topic("t").partitions["status"].to_pylist() == [LagStatus.STALL]
 
 
 def test_one_group_by_partition(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:

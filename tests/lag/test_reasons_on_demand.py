@@ -26,4 +26,4 @@ def test_each_group_has_its_own_reason_in_any_order(tmp_path: Path) -> None:
     assert [to_json(row) for row in verdicts] == backwards[::-1]
     assert [row.group for row in verdicts] == [f"g{number:04}" for number in reversed(range(groups))]
     for row in verdicts:
-        assert str(row.why).startswith(f"1 of 1 partitions; t{row.group[1:]}-0: {row.lag_records:,} records wait")
+        assert str(row.why).startswith(f"1 of 1 partition; t{row.group[1:]}-0: {row.lag_records:,} records wait")

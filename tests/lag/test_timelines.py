@@ -192,6 +192,18 @@ def test_records_deleted_unread_are_reported_once_and_wait_no_more(member: str |
         assert one.why == "nothing to read; 4,000 records were deleted unread"
 
 
+@pytest.mark.parametrize("deleted_each_s", [30, 300])
+def test_records_that_are_deleted_once_they_are_read_are_not_lost(deleted_each_s: int) -> None:
+    """Kafka Streams deletes what it has read of its repartition topics; the rate of writing grows at 900 s."""
+
+    def end(second: int) -> int:
+        return 10 * second + 1_000 * max(0, second - 900)
+
+    read_to = keeps_up(end)
+    group = Group([Log(end, read_to, start=lambda s: read_to(s // deleted_each_s * deleted_each_s))])
+    assert set(statuses(group, range(900, 2_400, 110)).values()) == {"OK"}
+
+
 def test_what_waits_counts_from_the_log_start() -> None:
     group = Group([Log(lambda s: 5_000 + s, always(1_000), start=always(5_000), member=always(None))],
                   state=always("Empty"))  # fmt: skip

@@ -375,6 +375,24 @@ def topic(group: str, *, stopped: int, lag: int) -> GroupTopic:
     return GroupTopic(group, "orders", "Empty", 3, {"stop": stopped, "ok": 3 - stopped}, lag, lag, 60.0, None, None)
 
 
+@pytest.mark.parametrize(
+    ("lag", "unit", "told"),
+    [(1, "records", "1 record of the topic waits"), (2, "offsets", "2 offsets of the topic wait")],
+)
+def test_one_record_that_waits_is_told_in_the_singular(
+    receiver: Receiver, root: str, lag: int, unit: str, told: str
+) -> None:
+    """A commit beyond the log end is told of, however little waits."""
+    clock = Clock()
+    stopped = replace(topic("billing", stopped=1, lag=lag), lag_unit=unit, beyond_end_records=1)
+    notifier = Notifier(settings_of(root, ops={"url": receiver.url}), lambda: [stopped], clock)
+    for _ in range(2 * LASTS_MS // 60_000 + 1):
+        clock.now_ms += 60_000
+        notifier.send_due()
+    detail = json.loads(receiver.requests[0][1])["detail"]
+    assert f"on 1 partition of topic orders; {told}, and a commit is 1 record beyond the log end" in detail
+
+
 def test_a_group_that_stops_is_named_once_and_again_when_it_goes_on(receiver: Receiver, root: str) -> None:
     clock = Clock()
     topics: list[GroupTopic] = []

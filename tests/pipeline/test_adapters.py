@@ -159,6 +159,15 @@ def test_otlp_joins_offsets_of_the_same_time_where_a_payload_has_several_samples
     ] == [(0, 100, 150, 50), (60_000, 240, 250, 10)]
 
 
+def test_otlp_lag_and_offset_show_the_log_end_where_no_point_of_the_log_is_there() -> None:
+    """The receiver may scrape groups alone, and a batch may hold the points of logs in another record."""
+    where = {"topic": "t", "partition": "4", "group": "billing"}
+    payloads = [otlp(f"kafka.consumer_group.{name}", "gauge", point(value, **where))["resourceMetrics"][0]
+                for name, value in (("lag", 50), ("offset", 100))]  # fmt: skip
+    (record,) = read("otlp-json", {"resourceMetrics": payloads})
+    assert (record["committed_offset"], record["lag_records"], record["log_end_offset"]) == (100, 50, 150)
+
+
 def sample(name: str, value: str, **labels: str) -> dict[str, Any]:
     return {"timestamp": "2023-11-14T22:13:20Z", "value": value, "name": name, "labels": {"__name__": name, **labels}}
 
@@ -183,6 +192,61 @@ def test_prometheus_samples_of_kafka_exporter_are_lag_and_minus_one_is_unknown()
     assert record["committed_offset"] is None
 
 
+@pytest.mark.parametrize("timestamp", [str(TIME_MS // 1000), str(TIME_MS), "2023-11-14T22:13:20Z", TIME_MS * 1_000_000])
+def test_a_time_may_be_a_text_of_either_kind(timestamp: Any) -> None:
+    """Telegraf's `json_timestamp_format` writes ISO 8601; other bridges write numbers as texts."""
+    assert read("telegraf-json", {**TELEGRAF, "timestamp": timestamp}) == [TELEGRAF_RECORD]
+    labels = {"consumergroup": "billing", "topic": "t", "partition": "4"}
+    (record,) = read("prometheus-json", {**sample("kafka_consumergroup_lag", "50", **labels), "timestamp": timestamp})
+    assert record["event_time_ms"] == TIME_MS
+
+
+def test_a_sample_that_says_that_its_series_has_ended_is_none() -> None:
+    """Prometheus marks the end of a series by NaN."""
+    labels = {"consumergroup": "billing", "topic": "t", "partition": "4", "broker": "1"}
+    for name in ("kafka_consumergroup_lag", "kafka_server_brokertopicmetrics_bytesin_total"):
+        assert read("prometheus-json", sample(name, "NaN", **labels)) == []
+
+
+def test_a_label_without_a_value_is_no_label() -> None:
+    counter = sample("kafka_server_brokertopicmetrics_bytesin_total", "1500", broker="3", topic="", cluster="")
+    assert read("prometheus-json", counter) == [{**BROKER, "broker": 3, "interval_ms": 0, "bytes_in_total": 1500.0}]
+    tags = {"broker": 2, "topic": None, "cluster": None, "kafka_cluster": ""}
+    assert read("telegraf-json", {**TELEGRAF, "tags": tags}) == [TELEGRAF_RECORD]
+
+
+def test_kafka_lag_exporter_names_group_and_cluster_by_labels_of_its_own() -> None:
+    labels = {"cluster_name": "west", "group": "billing", "topic": "t", "partition": "4", "member_host": "10.0.0.7"}
+    (lag,) = read("prometheus-json", sample("kafka_consumergroup_group_lag", "50.0", **labels))
+    assert (lag["kafka_cluster"], lag["group"], lag["lag_records"]) == ("dr", "billing", 50)
+    (offset,) = read("prometheus-json", sample("kafka_consumergroup_group_offset", "1e3", **labels))
+    assert offset["committed_offset"] == 1_000
+    assert read("prometheus-json", sample("kafka_consumergroup_group_lag_seconds", "7.5", **labels)) == []
+
+
+def test_a_counter_that_is_not_known_takes_no_other_with_it() -> None:
+    fields = {**TELEGRAF["fields"], "BytesOutPerSec.Count": None}  # type: ignore[dict-item]
+    assert read("telegraf-json", {**TELEGRAF, "fields": fields}) == [TELEGRAF_RECORD]
+
+
+def test_nulls_of_otlp_stand_for_nothing_and_offsets_are_exact() -> None:
+    """Protobuf's JSON takes null for the default of any field; an offset may have more digits than a float."""
+    offset = 2**60 + 1
+    point_of = {**point(offset, topic="t", partition="4", group="billing"), "flags": None}
+    payload = otlp("kafka.consumer_group.offset", "gauge", point_of)
+    payload["resourceMetrics"][0]["resource"] = None
+    payload["resourceMetrics"] += [{"resource": {"attributes": None}, "scopeMetrics": None},
+                                   {"scopeMetrics": [{"metrics": None}]}]  # fmt: skip
+    (record,) = read("otlp-json", payload)
+    assert (record["kafka_cluster"], record["committed_offset"]) == ("main", offset)
+
+
+def test_figures_of_any_size_are_read_or_refused() -> None:
+    late = {**point(0), "asInt": 1.5, "timeUnixNano": "9" * 400}
+    sizes = otlp("kafka.message.count", "sum", {**point(0), "asInt": 10**400}, late, aggregationTemporality=1)
+    assert [misfit.reason for misfit in read("otlp-json", sizes)] == ["wrong_type", "wrong_type"]
+
+
 MISFITS: list[tuple[str, Any, str, str | None]] = [
     ("cruise-control", b"\x00\x07" + ALL_TOPIC_BYTES_IN[2:], "unknown_version", None),
     ("cruise-control", b"\x09" + ALL_TOPIC_BYTES_IN[1:], "wrong_type", "class"),
@@ -194,6 +258,9 @@ MISFITS: list[tuple[str, Any, str, str | None]] = [
     ("telegraf-json", {**TELEGRAF, "tags": {"host": "stranger"}}, "unknown_broker", "host"),
     ("telegraf-json", {**TELEGRAF, "fields": {"BytesInPerSec.Count": "many"}}, "wrong_type", None),
     ("telegraf-json", {"metrics": 3}, "wrong_type", "metrics"),
+    ("telegraf-json", {**TELEGRAF, "fields": {"BytesInPerSec.Count": True}}, "wrong_type", None),
+    ("telegraf-json", {**TELEGRAF, "timestamp": True}, "wrong_type", None),
+    ("telegraf-json", {**BURROW, "fields": {**BURROW["fields"], "lag": None}}, "wrong_type", None),  # type: ignore[dict-item]
     ("telegraf-json", {**BURROW, "tags": {**BURROW["tags"], "cluster": "east"}}, "unknown_cluster", "cluster"),  # type: ignore[dict-item]
     (
         "telegraf-json",
@@ -204,6 +271,12 @@ MISFITS: list[tuple[str, Any, str, str | None]] = [
     ("otlp-json", {"resourceLogs": []}, "missing_field", "resourceMetrics"),
     ("otlp-json", {"resourceMetrics": 3}, "wrong_type", None),
     ("prometheus-json", sample("x", "many"), "wrong_type", None),
+    (
+        "prometheus-json",
+        sample("kafka_consumergroup_group_lag", "1", cluster_name="east", group="g", topic="t", partition="0"),
+        "unknown_cluster",
+        "cluster_name",
+    ),
     ("prometheus-json", {"name": "x", "value": "1", "timestamp": 1}, "missing_field", "labels"),
     ("prometheus-json", sample("kafka_server_brokertopicmetrics_bytesin_total", "1"), "unknown_broker", None),
     (

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
+from streaming.commands.lag import read_lag
 from streaming.serve.api import events
 from streaming.serve.api.pages import BODY_BYTES_MAX, page
 from streaming.serve.snapshot import Snapshot
@@ -312,6 +313,24 @@ def test_the_group_without_a_name_is_a_group(tmp_path: Path) -> None:
     assert [row["group"] for row in items(get(app, "/api/v1/groups", group=""))] == [""]
     assert [row["lag_records"] for row in items(get(app, "/api/v1/groups/partitions", group=""))] == [4]
     assert items(get(app, "/api/v1/groups/rebalances", group="")) == []
+
+
+def test_a_group_that_the_newest_window_lacks_has_one_verdict_in_list_page_and_command(tmp_path: Path) -> None:
+    """The page of the group judged it as of its own newest sample, list and command as of that of all groups."""
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    with synthetic.together():
+        synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, {1: 1.0})
+        for index in range(30):
+            rows: list[tuple[str, str, int, int | None, int]] = [("busy", "t", 0, 10 * index, 10 * index + 10)]
+            rows += [("late", "t", 0, 100, 110 if index > 18 else 100)] if index < 28 else []
+            synthetic.group_lag(NOW_MS - (30 - index) * WINDOW_MS, rows)
+    app = app_over(settings)
+    (listed,) = items(get(app, "/api/v1/groups", group="late"))
+    (on_page,) = items(get(app, "/api/v1/groups/partitions", group="late"))
+    (in_command,) = read_lag(settings, group_id="late")["partitions"]
+    assert on_page["status"] == in_command["status"] == listed["status"] == "stall"
+    assert on_page["why"] == in_command["why"]
 
 
 def test_without_tables_lists_are_empty_or_unavailable(tmp_path: Path) -> None:

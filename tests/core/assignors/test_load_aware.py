@@ -182,6 +182,15 @@ def test_a_member_of_twice_the_capacity_gets_twice_the_load(seed: int) -> None:
     assert loads(spec, "load-aware")["big"] == pytest.approx(sum(weights) / 2, rel=0.05)
 
 
+@pytest.mark.parametrize("capacities", [(1.0, 1.0), (1.0, 3.0)])
+def test_no_member_can_be_below_its_fair_share_unless_another_is_above(capacities: tuple[float, float]) -> None:
+    """Without a heavy partition the bound was what one partition takes of a share."""
+    members = {f"c{n}": MemberSpec(["t"], capacity=capacity) for n, capacity in enumerate(capacities)}
+    spec = GroupSpec({"t": 40}, members, partition_weights={"t": [1.0] * 40})
+    figures = load_figures(spec, assign("load-aware", spec))
+    assert figures.bound == pytest.approx(1.0) == pytest.approx(figures.heaviest_after)
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("strategy", ["load-aware", "cooperative-load-aware"])
 def test_figures_are_those_of_a_recount(seed: int, strategy: str) -> None:
@@ -197,7 +206,7 @@ def test_figures_are_those_of_a_recount(seed: int, strategy: str) -> None:
     after = {name: {p for _, p in result.assignment[name]} for name in names}
     assert figures.heaviest_before == pytest.approx(max(sum(weights[p] for p in own) for own in held.values()) / mean)
     assert figures.heaviest_after == pytest.approx(max(sum(weights[p] for p in own) for own in after.values()) / mean)
-    assert figures.bound == pytest.approx(max(weights) / mean)
+    assert figures.bound == pytest.approx(max(1.0, max(weights) / mean))
     assert figures.moved_weight == pytest.approx(sum(weights[p] for name in names for p in held[name] - after[name]))
     assert figures.r_score == pytest.approx(figures.moved_weight / mean)
     assert 0 < figures.moved_weight_least <= figures.moved_weight

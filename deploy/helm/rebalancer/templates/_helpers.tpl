@@ -88,7 +88,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $files := dict -}}
 {{- range $setting, $file := .files -}}
   {{- $section := splitList "." $setting | first -}}
-  {{- if or (eq $section $.role) (and (eq $section "kafka") (ne $.role "serve")) -}}{{- $_ := set $files $setting $file -}}{{- end -}}
+  {{- $isControls := and (eq $.role "control") (eq $section "collect") -}}
+  {{- if or $isControls (eq $section $.role) (and (eq $section "kafka") (ne $.role "serve")) -}}
+    {{- $_ := set $files $setting $file -}}
+  {{- end -}}
 {{- end -}}
 {{ toYaml $files }}
 {{- end }}
@@ -125,13 +128,19 @@ only, so it gets no login to Kafka. */}}
 {{ toYaml $settings }}
 {{- end }}
 
-{{/* Files of Secrets that a role gets: `kafka.` for all but serve, `collect.` for the collectors, `serve.` and `notify.`
-for serve. */}}
+{{/* Files of Secrets that a role gets: `kafka.` for all but serve, `collect.` for the collectors and for control, in whose
+pod `rebalancer check` reads what collectors read, `serve.` and `notify.` for serve. */}}
 {{- define "rebalancer.secretFiles" -}}
 {{- $files := dict -}}
-{{- $values := index .root.Values .role -}}
-{{- range $setting, $file := mergeOverwrite (deepCopy .root.Values.secretFiles) (deepCopy $values.secretFiles) -}}
+{{- $given := deepCopy .root.Values.secretFiles -}}
+{{- if eq .role "control" -}}
+  {{- range $setting, $file := .root.Values.collect.secretFiles -}}
+    {{- if hasPrefix "collect." $setting -}}{{- $_ := set $given $setting $file -}}{{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- range $setting, $file := mergeOverwrite $given (deepCopy (index .root.Values .role).secretFiles) -}}
   {{- $section := splitList "." $setting | first -}}
+  {{- if and (eq $.role "control") (eq $section "collect") -}}{{- $_ := set $files $setting $file -}}{{- end -}}
   {{- if or (eq $section $.role) (ternary (eq $section "notify") (eq $section "kafka") (eq $.role "serve")) -}}
     {{- $_ := set $files $setting $file -}}
   {{- end -}}
@@ -152,17 +161,28 @@ for serve. */}}
 {{ compact $places | toJson }}
 {{- end }}
 
+{{/* Whether a place is a folder, or nothing: a path, or a URI of scheme file. Fails for a folder that is not on the volume:
+a pod can't write there, or loses it with its container. Argument: the place. */}}
+{{- define "rebalancer.isFolder" -}}
+{{- if or (not (contains "://" .)) (regexMatch "(?i)^file://" .) -}}
+  {{- if not (regexMatch "^((?i:file)://(localhost)?)?/var/lib/rebalancer(/|$)" .) -}}
+    {{- fail (printf "storage: %s is not on the volume, which is mounted at /var/lib/rebalancer" .) -}}
+  {{- end -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/* Whether a role uses an object store for any of its places. Arguments as for settings. */}}
 {{- define "rebalancer.usesStore" -}}
 {{- $found := "" -}}
-{{- range include "rebalancer.places" . | fromJsonArray -}}{{- if contains "://" . -}}{{- $found = "true" -}}{{- end -}}{{- end -}}
+{{- range include "rebalancer.places" . | fromJsonArray -}}{{- if not (include "rebalancer.isFolder" .) -}}{{- $found = "true" -}}{{- end -}}{{- end -}}
 {{ $found }}
 {{- end }}
 
 {{/* Whether a role mounts the volume for any of its places. Arguments as for settings. */}}
 {{- define "rebalancer.usesVolume" -}}
 {{- $found := "" -}}
-{{- range include "rebalancer.places" . | fromJsonArray -}}{{- if not (contains "://" .) -}}{{- $found = "true" -}}{{- end -}}{{- end -}}
+{{- range include "rebalancer.places" . | fromJsonArray -}}{{- if include "rebalancer.isFolder" . -}}{{- $found = "true" -}}{{- end -}}{{- end -}}
 {{ $found }}
 {{- end }}
 

@@ -162,7 +162,7 @@ spec:
 
 {{/* With a volume of one node all pods that mount it share that node; else two controls don't. */}}
 {{- define "rebalancer.affinity" -}}
-{{- if and (eq .root.Values.storage.accessMode "ReadWriteOnce") (not (contains "://" .root.Values.settings.storage.tables)) -}}
+{{- if and (eq .root.Values.storage.accessMode "ReadWriteOnce") (include "rebalancer.isFolder" .root.Values.settings.storage.tables) -}}
 affinity:
   podAffinity:
     requiredDuringSchedulingIgnoredDuringExecution:
