@@ -305,7 +305,7 @@ class LostRack(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Where the replicas were, in words; a broker without a rack is a rack of its own, and has no name for it."""
+        """Returns in words where the replicas were. A broker without a rack is a rack of its own, which has no name."""
         if self.rack == self.brokers:
             return f"on {self.brokers}, which has no rack"
         return f"in {self.rack}, which only {self.brokers} had"
