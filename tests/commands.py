@@ -18,7 +18,9 @@ def command(settings: Settings | Mapping[str, Any], folder: Path, *arguments: st
     """The words of a command with these settings, which are written to a file in `folder`."""
     content = settings.model_dump(mode="json", exclude_defaults=True) if isinstance(settings, Settings) else settings
     file = folder / "settings.json"
-    file.write_text(json.dumps(content))
+    text = json.dumps(content)
+    if not file.exists() or file.read_text() != text:  # a command that has just started may be reading it
+        file.write_text(text)
     return [sys.executable, "-m", "streaming", *arguments, "--config", str(file)]
 
 

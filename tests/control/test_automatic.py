@@ -5,14 +5,18 @@ from typing import Any
 
 import pytest
 
+from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.resources import Resource
 from streaming import tables
-from streaming.control.journal import Journal
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import decider_of, journal_of
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
-from tests.control.noted_cluster import NotedCluster
+from tests.control.noted_cluster import SKEW, NotedCluster
 from tests.control.test_deciding import NOON_MS, WINDOW_MS, crowded, last, settings, skewed, with_control
 from tests.control.windows import write_windows
 
@@ -198,3 +202,30 @@ def test_a_plan_that_was_never_written_does_not_wait_for_the_night(
     write_windows(own, skewed().live, end_ms=NIGHT_MS)
     due = decider.tick(now_ms=NIGHT_MS)
     assert due is not None
+
+
+def test_in_mode_propose_a_plan_waits_and_a_restart_does_not_decide_twice(settings: Settings) -> None:
+    own = with_control(settings, mode="propose")
+    write_windows(own, crowded().live, end_ms=NOON_MS)
+    for _ in range(2):
+        loop_of(own, NOON_MS).tick(now_ms=NOON_MS)
+        assert [len(tables.read(own.storage.tables, name)) for name in ("plan", "decision")] == [1, 1]
+    assert executions(own, NOON_MS) == []
+
+
+def test_automatic_mode_stops_after_plans_that_brought_nothing(settings: Settings) -> None:
+    journal, before_ms = journal_of(settings), NOON_MS - HOUR_MS
+    before, promised = ({**SKEW, "bytes_in": {"max_over_mean": ratio}} for ratio in (3.0, 1.0))
+    for partition in range(settings.control.bad_plans_max):
+        made = Plan("c", (Movement("t", partition, (1,), (2,), 1.0),), before, promised)
+        kept = journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=before_ms)
+        record = ExecutionRecord(journal.approve(kept, "a test", now_ms=before_ms + partition))
+        for event in (Event.STARTED, Event.DONE):
+            journal.write_event(record, event, event, now_ms=before_ms + partition)
+        journal.write_measured(record, {Resource.BYTES_IN: 2.9}, now_ms=before_ms + partition)
+    write_windows(settings, crowded().live, end_ms=NOON_MS)
+    loop_of(settings, NOON_MS).tick(now_ms=NOON_MS)
+    refused = executions(settings, NOON_MS)[-1]
+    # In one row: killed between an approval and its refusal, the next control would begin it.
+    assert [row.event for row in refused.events] == ["refused"]
+    assert "the last 2 plans brought less than half" in refused.last.detail

@@ -34,7 +34,14 @@ class Carried:
     carries it out.
     """
 
-    def __init__(self, settings: Settings, cluster: SimulatedCluster, plan: Plan | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: SimulatedCluster,
+        plan: Plan | None = None,
+        *,
+        in_windows_only: bool = False,
+    ) -> None:
         self.settings, self.cluster = settings, cluster
         self.client = SimulatedClient(cluster, errors=ERRORS)
         self.journal = journal_of(settings)
@@ -42,7 +49,8 @@ class Carried:
         self.plan = plan or Plan("c", moves, SKEW, SKEW)
         self.journal.write_plan(ProposedPlan(self.plan, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
         approved = self.journal.plan(self.plan.plan_id)
-        self.record = ExecutionRecord(self.journal.approve(approved, "a test", now_ms=NOON_MS))
+        execution = self.journal.approve(approved, "a test", now_ms=NOON_MS, in_windows_only=in_windows_only)
+        self.record = ExecutionRecord(execution)
         self.executor = executor_of(self.client, self.journal, settings)
         assert self.executor.begin(self.record, approved, now_ms=NOON_MS)
 

@@ -18,7 +18,7 @@ from assignor_core.throttles import (
 from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.journal import ExecutionRecord
 from streaming.control.throttled_brokers import RATE_READ_INTERVAL_MS
-from streaming.control.throttled_lists import ThrottledLists
+from streaming.control.throttled_lists import ThrottledLists, throttle_scope
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings
@@ -213,3 +213,11 @@ def test_what_could_not_be_named_is_not_submitted() -> None:
     lists.restore(plan, keys, ())
     assert lists.unnamed(plan, keys) == []
     assert cluster.throttled_replicas(["t"]) == {("t", LEADER_REPLICAS): "0:1,1:1", ("t", FOLLOWER_REPLICAS): "0:2,1:2"}
+
+
+def test_only_partitions_that_copy_are_throttled() -> None:
+    plan = Plan("c", (Movement("t", 0, (1, 2), (2, 1), 0.0), Movement("t", 1, (1,), (3,), 5.0)))
+    scope = throttle_scope(plan)
+    assert scope.brokers == {1, 3}
+    assert scope.leaders == {"t": frozenset({(1, 1)})}
+    assert scope.followers == {"t": frozenset({(1, 3)})}

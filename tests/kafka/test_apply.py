@@ -15,11 +15,9 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.cluster.admin import Cluster
-from streaming.commands.acting import JournalActions
 from streaming.control.journal import Journal
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
-from streaming.views.approvals import instant_text
 from tests import commands
 from tests.commands import Process, finish
 from tests.control.noted_cluster import SKEW
@@ -119,17 +117,6 @@ def test_a_second_ctrl_c_leaves_and_says_what_stays(
     assert_left_nothing(cluster, topic)
 
 
-def test_one_ctrl_c_stops_and_restores(settings: Settings, admin: KafkaAdminClient, start: Start) -> None:
-    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), journal_of(settings)
-    process, _ = begun(journal, start, topic)
-    process.send_signal(signal.SIGINT)
-    code, out, err = finish(process)
-    assert (code, "aborted: a person asked to stop; 1 move in flight cancelled" in out) == (1, True)
-    assert "stays open" not in err
-    until("moved", lambda: replicas(cluster, topic) == (1,))
-    assert_left_nothing(cluster, topic)
-
-
 def test_with_json_standard_output_has_the_end_alone_also_of_one_that_is_aborted(
     settings: Settings, admin: KafkaAdminClient, start: Start
 ) -> None:
@@ -173,32 +160,6 @@ def test_abort_ends_what_has_begun_and_what_waits_though_a_topic_is_gone(
     assert ends[waiting.execution_id] == "aborted: a person asked to stop before the execution began"
     until("moved", lambda: replicas(cluster, topic) == (1,))
     assert_left_nothing(cluster, topic, other)
-
-
-def test_control_begins_at_its_time_what_two_people_have_approved(
-    settings: Settings, admin: KafkaAdminClient, start: Start
-) -> None:
-    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), journal_of(settings)
-    by_two = Settings.model_validate({**settings.model_dump(), "control": {"approvals": 2}})
-    plan_id, begins_ms = write_plan(journal, topic), (now_ms() // 1_000 + 30) * 1_000
-    control = start("control", "--set", "control.approvals=2")
-    try:
-        at = ("--at", instant_text(begins_ms), "--set", "control.approvals=2")
-        code, out, _ = finish(start("apply", plan_id, *at, "--yes"))
-        assert (code, "has 1 of 2 approvals, by " in out) == (0, True)
-        second = JournalActions(by_two).approve(plan_id, "another person (token 2)", now_ms=now_ms())
-        assert (second.state, second.fields["begins_ms"]) == ("accepted", begins_ms)
-        until("moved", lambda: replicas(cluster, topic) == (2,))
-        until("done", lambda: [row for row in journal.executions(now_ms=now_ms()) if row.done_ms is not None])
-    finally:
-        control.send_signal(signal.SIGTERM)
-        control_code, _, control_err = finish(control)
-    assert control_code == 0, control_err
-    (execution,) = journal.executions(now_ms=now_ms())
-    assert execution.started_ms is not None
-    assert execution.started_ms >= begins_ms
-    assert [str(row.event) for row in execution.events[:3]] == ["endorsed", "approved", "started"]
-    assert_left_nothing(cluster, topic)
 
 
 def test_tables_that_are_away_for_a_while_end_nothing(

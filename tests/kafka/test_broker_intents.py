@@ -3,9 +3,7 @@
 Brokers of Kafka 4.4 refuse a reassignment that names a broker whose log dirs are all cordoned, and moves are staged.
 """
 
-import json
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,15 +20,17 @@ from streaming.control.run import ControlLoop
 from streaming.control.wiring import journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import KafkaSettings, Settings
+from tests.commands import Process, finish, start
 from tests.control.windows import write_windows
 from tests.java_programs import tool
-from tests.kafka.test_unasked_plans import PARTITIONS, Writer
+from tests.kafka.writing import Writer
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
 WINDOW_MS = 10_000
+PARTITIONS = 16
 ROWS = ([3, 4], [4, 3], [1, 3], [2, 4], [1, 2])
 DRAINED = (3, 4)
 TOPICS_MAX = 200
@@ -71,17 +71,13 @@ def own(brokers: EmbeddedCluster, tmp_path: Path) -> Settings:
     )
 
 
-def rebalancer(own: Settings, tmp_path: Path, *arguments: str) -> "subprocess.Popen[str]":
-    file = tmp_path / "settings.json"
-    file.write_text(json.dumps(own.model_dump(mode="json", include={"kafka", "storage", "pipeline", "control"})))
-    command = [sys.executable, "-m", "streaming", *arguments, "--config", str(file)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def done(own: Settings, tmp_path: Path, *arguments: str) -> None:
+    ended(start(own, tmp_path, *arguments))
 
 
-def ended(process: "subprocess.Popen[str]") -> str:
-    _, errors = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 0, errors
-    return errors
+def ended(process: Process) -> None:
+    code, _, errors = finish(process)
+    assert code == 0, errors
 
 
 def held(cluster: Cluster) -> set[PartitionKey]:
@@ -182,13 +178,13 @@ def test_a_demoted_broker_leads_nothing_until_it_is_undemoted(
     now_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
     write_windows(own, cluster.describe(), end_ms=now_ms)
     before = described(brokers, "t")
-    with Writer(brokers.bootstrap_servers, "t") as writer:
-        ended(rebalancer(own, tmp_path, "demote", "3", "--apply", "--yes"))
+    with Writer(brokers.bootstrap_servers, "t", PARTITIONS) as writer:
+        done(own, tmp_path, "demote", "3", "--apply", "--yes")
         until("broker 3 leads its single replica alone", lambda: led_by(brokers, "3") == {"single"})
         assert all(replicas.split(",")[0] != "3" for _, _, replicas in described(brokers, "t"))
         kafka_tool(brokers, "LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
         assert led_by(brokers, "3") == {"single"}, "Kafka's own tool elects others, too"
-        ended(rebalancer(own, tmp_path, "undemote", "3", "--apply", "--yes"))
+        done(own, tmp_path, "undemote", "3", "--apply", "--yes")
         until("all is as before", lambda: described(brokers, "t") == before)
     assert writer.acknowledged.total() > 0
     assert writer.lost() == {}
@@ -203,9 +199,9 @@ def test_two_brokers_are_emptied_together_and_stay_so(
     until("broker 3 shows the cordon of others", lambda: cordons(cluster)[3] == [False, True])
     now_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
     write_windows(own, cluster.describe(), end_ms=now_ms)
-    with Writer(brokers.bootstrap_servers, "t") as writer, consumed(brokers.bootstrap_servers) as seen:
+    with Writer(brokers.bootstrap_servers, "t", PARTITIONS) as writer, consumed(brokers.bootstrap_servers) as seen:
         with topics_made(admin) as names:
-            drain = rebalancer(own, tmp_path, "drain", "3", "4", "--apply", "--yes")
+            drain = start(own, tmp_path, "drain", "3", "4", "--apply", "--yes")
             until("both are cordoned", lambda: (cordons(cluster)[3], cordons(cluster)[4]) == ([True, True], [True]))
             arrived = held(cluster)
             made = len(names)
@@ -214,7 +210,7 @@ def test_two_brokers_are_emptied_together_and_stay_so(
             assert held(cluster) <= arrived, "nothing new comes"
         control_until_empty(own, cluster)
         assert {replicas for _, _, replicas in described(brokers)} == {"1,2", "2,1"}
-        ended(rebalancer(own, tmp_path, "undrain", "3", "4"))
+        done(own, tmp_path, "undrain", "3", "4")
         until(
             "the cordon of others stays", lambda: (cordons(cluster)[3], cordons(cluster)[4]) == ([False, True], [False])
         )

@@ -1,24 +1,18 @@
 """The executor on real brokers: what was approved happens, its throttles go, those of others stay."""
 
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from assignor_core.deciding.state import TriggerState
 from assignor_core.execution.caution import LatencyBound
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
-from assignor_core.throttles import tagged
-from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import consumer
 from streaming.control.cluster_snapshot import ExecutionSnapshot
@@ -26,7 +20,6 @@ from streaming.control.executor import Executor
 from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.pressure import LatencyPressure
 from streaming.control.run import ControlLoop
-from streaming.control.throttled_lists import throttle_scope
 from streaming.control.wiring import executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
@@ -41,7 +34,6 @@ VALUE = b"x" * 2_000
 SLOW_VALUE = b"x" * 40_000
 """A topic of such records has 12 MB. The first fetch copies 1 MB whatever the throttle, and each later one waits about
 ten seconds, until the meter of the throttle has forgotten the one before."""
-DAY_MS = 86_400_000
 
 
 def make_topic(
@@ -60,18 +52,13 @@ def make_topic(
 
 
 def approve(
-    journal: Journal,
-    movements: list[Movement],
-    *,
-    now_ms: int | None = None,
-    in_windows_only: bool = False,
-    seen: Observed | None = None,
+    journal: Journal, movements: list[Movement], *, seen: Observed | None = None
 ) -> tuple[ExecutionRecord, KeptPlan]:
     """Write a plan of these movements and its approval."""
     plan = Plan("test", tuple(movements), SKEW, SKEW)
-    now_ms = now_ms or time.time_ns() // 1_000_000
+    now_ms = time.time_ns() // 1_000_000
     approved = journal.write_plan(ProposedPlan(plan, seen, elapsed_ms=1.0), decision=None, now_ms=now_ms)
-    execution = journal.approve(approved, "a test", now_ms=now_ms, in_windows_only=in_windows_only)
+    execution = journal.approve(approved, "a test", now_ms=now_ms)
     return ExecutionRecord(execution), approved
 
 
@@ -170,33 +157,6 @@ def test_a_throttle_slows_the_copy_and_an_abort_restores(settings: Settings, adm
     assert eventually(lambda: no_throttle_left(cluster, topic))
 
 
-def test_a_killed_executor_is_followed_by_another(settings: Settings, admin: KafkaAdminClient) -> None:
-    topic = make_topic(admin, settings, {0: [1]})
-    cluster, journal = Cluster(admin), journal_of(settings)
-    record, approved = approve(journal, [Movement(topic, 0, (1,), (3,), 600_000.0)])
-    first = executor_of(cluster, journal, settings)
-    first.begin(record, approved, now_ms=time.time_ns() // 1_000_000)
-    first.tick(record, approved.plan, now_ms=time.time_ns() // 1_000_000)
-    del first  # as if killed: all that the next one has is the journal and the cluster
-    journal = journal_of(settings)
-    record = ExecutionRecord(journal.open_executions(now_ms=time.time_ns() // 1_000_000)[0])
-    second = executor_of(cluster, journal, settings)
-    second.resume()
-    carry_out(second, record, approved.plan)
-    assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == (3,))
-    assert eventually(lambda: no_throttle_left(cluster, topic))
-
-
-def test_a_plan_for_another_placement_is_refused(settings: Settings, admin: KafkaAdminClient) -> None:
-    topic = make_topic(admin, settings, {0: [1]})
-    cluster, journal = Cluster(admin), journal_of(settings)
-    record, approved = approve(journal, [Movement(topic, 0, (2,), (3,), 1.0)])
-    assert not executor_of(cluster, journal, settings).begin(record, approved, now_ms=time.time_ns() // 1_000_000)
-    assert record.execution.last_event == "refused"
-    assert "has replicas [1], planned for [2]" in record.execution.last.detail
-    assert cluster.describe().partitions[(topic, 0)].replicas == (1,)
-
-
 def test_a_plan_is_refused_where_a_leader_has_moved_or_the_topic_has_grown(
     settings: Settings, admin: KafkaAdminClient
 ) -> None:
@@ -282,81 +242,6 @@ def test_a_topic_that_is_gone_takes_no_throttle_and_stops_nothing(settings: Sett
     assert eventually(lambda: no_throttle_left(cluster, topic))
 
 
-def test_movements_wait_while_a_group_falls_behind_and_go_on_by_themselves(
-    settings: Settings, admin: KafkaAdminClient
-) -> None:
-    topic = make_topic(admin, settings, {0: [1]})
-    cluster, journal = Cluster(admin), journal_of(settings)
-    record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 600_000.0)])
-    executor = executor_of(cluster, journal, settings)
-    started_ms = time.time_ns() // 1_000_000
-    write_lag(settings, topic, record.execution.approved_ms - 1_000, 10)  # what it is compared with
-    assert executor.begin(record, approved, now_ms=started_ms)
-    write_lag(settings, topic, started_ms + 1_000, 10 + settings.control.lag_min_records)
-    assert not executor.tick(record, approved.plan, now_ms=started_ms + 20_000)
-    assert record.execution.last_event == "progress"
-    assert (
-        "held back: 1 consumer group falls behind, first readers: 100,010 records, 10" in record.execution.last.detail
-    )
-    assert not cluster.describe().reassigning()
-    assert cluster.describe().partitions[(topic, 0)].replicas == (1,)
-    write_lag(settings, topic, started_ms + 2_000, 10)
-    assert not executor.tick(record, approved.plan, now_ms=started_ms + 40_000)
-    assert record.execution.last_event == "submitted"
-    carry_out(executor, record, approved.plan)
-    assert eventually(lambda: no_throttle_left(cluster, topic))
-
-
-def test_what_mode_apply_began_pauses_when_its_window_closes_and_goes_on_in_the_next(
-    settings: Settings, admin: KafkaAdminClient
-) -> None:
-    topic = make_topic(admin, settings, {0: [1], 1: [1]})
-    own = with_control(
-        settings, maintenance_windows=["01:00-05:00"], movements_in_flight_max=1, execution_deadline_ms=600_000
-    )
-    cluster, journal = Cluster(admin), journal_of(own)
-    moves = [Movement(topic, number, (1,), (2,), RECORDS * 2_000.0) for number in (0, 1)]
-    day_ms = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS
-    open_ms, closed_ms, next_ms = (day_ms + minutes * 60_000 for minutes in (299, 301, 1501))
-    record, approved = approve(journal, moves, now_ms=open_ms, in_windows_only=True)
-    executor = executor_of(cluster, journal, own)
-    assert executor.begin(record, approved, now_ms=open_ms)
-    carry_out(executor, record, approved.plan, now_ms=open_ms, until="submitted")
-    # What is in flight comes to its end; nothing new begins, and nothing is left on the cluster.
-    carry_out(executor, record, approved.plan, now_ms=closed_ms, until="paused")
-    assert "waits for maintenance window 01:00-05:00, which opens in 20.0 h" in record.execution.last.detail
-    assert eventually(lambda: no_throttle_left(cluster, topic))
-    placed = {key[1]: row.replicas for key, row in cluster.describe().partitions.items() if key[0] == topic}
-    assert placed == {0: (2,), 1: (1,)}
-    # A control that starts meanwhile waits, too.
-    taken_up = ExecutionRecord(journal_of(own).open_executions(now_ms=next_ms)[0])
-    executor = executor_of(cluster, journal, own)
-    executor.resume()
-    assert not executor.tick(taken_up, approved.plan, now_ms=next_ms - 120_000)
-    assert (taken_up.execution.last_event, no_throttle_left(cluster, topic)) == ("paused", True)
-    # 20 hours do not count as work: the deadline is ten minutes.
-    carry_out(executor, taken_up, approved.plan, now_ms=next_ms, until="resumed")
-    carry_out(executor, taken_up, approved.plan, now_ms=next_ms, until="submitted")
-    assert eventually(lambda: cluster.throttle_rates().keys() == {1, 2})
-    carry_out(executor, taken_up, approved.plan, now_ms=next_ms)
-    assert (taken_up.execution.last_event, taken_up.execution.figures.movements_done) == ("done", 2)
-    assert taken_up.execution.worked_ms(next_ms) == closed_ms - open_ms
-    assert eventually(lambda: no_throttle_left(cluster, topic))
-
-
-def test_what_a_person_applies_is_not_bound_to_the_hours(settings: Settings, admin: KafkaAdminClient) -> None:
-    topic = make_topic(admin, settings, {0: [1]})
-    own = with_control(settings, maintenance_windows=["01:00-05:00"])
-    noon_ms = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS + DAY_MS // 2
-    cluster, journal = Cluster(admin), journal_of(own)
-    record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 1.0)], now_ms=noon_ms)
-    executor = executor_of(cluster, journal, own)
-    assert executor.begin(record, approved, now_ms=noon_ms)
-    carry_out(executor, record, approved.plan, now_ms=noon_ms)
-    assert record.execution.last_event == "done"
-    assert eventually(lambda: no_throttle_left(cluster, topic))
-
-
 def with_control(settings: Settings, **control: object) -> Settings:
     """The same settings but for these of section control."""
     content = settings.model_dump()
@@ -364,128 +249,7 @@ def with_control(settings: Settings, **control: object) -> Settings:
     return Settings.model_validate(content)
 
 
-def write_lag(settings: Settings, topic: str, event_ms: int, lag_records: int) -> None:
-    """One row of group_lag, as the pipeline would have written it."""
-    row = {
-        "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(event_ms),
-        "window_end": tables.utc(event_ms + 1), "group_id": "readers", "topic": topic, "partition": 0,
-        "lag_records": lag_records, "sample_count": 1, "first_event_time_ms": event_ms, "last_event_time_ms": event_ms,
-        "is_final": True, "updated_at": tables.utc(event_ms), "batch_id": 0, "query_id": "q",
-    }  # fmt: skip
-    tables.append(settings.storage.tables, "group_lag", [row], transaction_id="lag", transaction_version=event_ms)
-
-
-def test_movements_wait_while_a_broker_answers_producers_slowly(settings: Settings, admin: KafkaAdminClient) -> None:
-    topic = make_topic(admin, settings, {0: [1]})
-    with endpoint() as (url, latency):
-        content = settings.model_dump()
-        content["collect"] |= {"jmx_endpoints": {1: url, 2: url + "/absent"}}
-        own = Settings.model_validate(content)
-        cluster, journal = Cluster(admin), journal_of(own)
-        record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 600_000.0)])
-        executor = executor_of(cluster, journal, own)
-        now_ms = record.execution.approved_ms
-        latency["ms"] = 80.0
-        assert executor.begin(record, approved, now_ms=now_ms)
-        assert record.execution.figures.produce_p99_ms_before == 80.0
-        latency["ms"] = 161.0
-        assert not executor.tick(record, approved.plan, now_ms=now_ms + 20_000)
-        assert (
-            "held back: broker 1 answers producers in 161 ms (p99), 80 ms at the start" in record.execution.last.detail
-        )
-        assert not cluster.describe().reassigning()
-        # Less than the same factor above, and a control that has just started knows from the journal what it was.
-        latency["ms"] = 159.0
-        executor = executor_of(cluster, journal, own)
-        executor.resume()
-        assert not executor.tick(record, approved.plan, now_ms=now_ms + 40_000)
-        assert record.execution.last_event == "submitted"
-        carry_out(executor, record, approved.plan)
-    assert eventually(lambda: no_throttle_left(cluster, topic))
-
-
 def test_the_brokers_tell_how_fast_they_answer_producers(settings: Settings, admin: KafkaAdminClient) -> None:
     make_topic(admin, settings, {0: [1]})
     pressure = LatencyPressure(settings.collect.jmx_endpoints, LatencyBound(2.0, 100.0))
     assert eventually(lambda: (pressure.highest_ms() or 0.0) > 0.0)
-
-
-@contextmanager
-def endpoint() -> Iterator[tuple[str, dict[str, float]]]:
-    """A JMX endpoint whose p99 of produce requests is what the test says."""
-    latency: dict[str, float] = {}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/metrics" else 404)
-            self.end_headers()
-            line = f'kafka_network_requestmetrics_totaltimems_p99{{request="Produce",}} {latency["ms"]}'
-            self.wfile.write(f"# TYPE untyped\nother 1.0\n{line}\n".encode())
-
-        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Not on standard error."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/metrics", latency
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def test_the_throttle_follows_headroom_and_pressure(settings: Settings, admin: KafkaAdminClient) -> None:
-    topic = make_topic(admin, settings, {0: [1]})
-    content = settings.model_dump()
-    content["planner"] |= {"capacities": {1: {"bytes_in_per_sec": 10e6}, 2: {"bytes_in_per_sec": 10e6}}}
-    content["control"] |= {"throttle_bytes_per_sec": 30_000_000}
-    own = Settings.model_validate(content)
-    cluster, journal = Cluster(admin), journal_of(own)
-    now_ms = time.time_ns() // 1_000_000
-    write_load(own, now_ms - 60_000, {1: 5e6, 2: 2e6})
-    record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 600_000.0)])
-    executor = executor_of(cluster, journal, own)
-    try:
-        write_lag(own, topic, now_ms - 1_000, 10)
-        write_lag(own, topic, now_ms + 1_000, 10 + own.control.lag_min_records)
-        assert executor.begin(record, approved, now_ms=now_ms)
-        executor.tick(record, approved.plan, now_ms=now_ms)
-        # Four fifths of what is left below 10 MB/s.
-        assert eventually(lambda: leader_rates(cluster) == {1: tagged(4_000_000), 2: tagged(6_400_000)})
-        executor.tick(record, approved.plan, now_ms=now_ms + 20_000)
-        assert eventually(lambda: leader_rates(cluster) == {1: tagged(2_000_000), 2: tagged(3_200_000)})
-    finally:
-        ask_to_abort(journal, record)
-        carry_out(executor, record, approved.plan)
-    assert eventually(lambda: no_throttle_left(cluster, topic))
-
-
-def leader_rates(cluster: Cluster) -> dict[int, int]:
-    return {broker: rates["leader.replication.throttled.rate"] for broker, rates in cluster.throttle_rates().items()}
-
-
-def write_load(settings: Settings, start_ms: int, bytes_in: dict[int, float]) -> None:
-    """One closed window of broker_load."""
-    rows = [
-        {
-            "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(start_ms),
-            "window_end": tables.utc(start_ms + 1_000), "broker": broker, "bytes_in_per_sec": rate,
-            "covered_ms": 1_000, "sample_count": 1, "first_event_time_ms": start_ms, "last_event_time_ms": start_ms,
-            "is_final": True, "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
-        }
-        for broker, rate in bytes_in.items()
-    ]  # fmt: skip
-    tables.append(settings.storage.tables, "broker_load", rows, transaction_id="load", transaction_version=start_ms)
-
-
-def test_the_state_of_the_trigger_survives_in_the_journal(settings: Settings) -> None:
-    assert journal_of(settings).trigger_state() == TriggerState()
-
-
-def test_only_partitions_that_copy_are_throttled() -> None:
-    plan = Plan("c", (Movement("t", 0, (1, 2), (2, 1), 0.0), Movement("t", 1, (1,), (3,), 5.0)))
-    scope = throttle_scope(plan)
-    assert scope.brokers == {1, 3}
-    assert scope.leaders == {"t": frozenset({(1, 1)})}
-    assert scope.followers == {"t": frozenset({(1, 3)})}

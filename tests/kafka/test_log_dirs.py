@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.structs import TopicPartition
+from kafka import KafkaAdminClient
 
 from assignor_core.disks import LogDirDescription
 from assignor_core.throttles import tagged
@@ -39,6 +37,7 @@ from tests.kafka.volumes import (
     remove_second_copies,
     usable,
 )
+from tests.kafka.writing import Writer
 
 pytestmark = pytest.mark.kafka
 
@@ -97,53 +96,6 @@ def own(brokers: EmbeddedCluster, tmp_path: Path) -> Settings:
     )
 
 
-class Producing:
-    """A producer that waits for all in-sync replicas; `acknowledged` are the records that brokers have taken."""
-
-    def __init__(self, brokers: EmbeddedCluster) -> None:
-        self._servers = brokers.bootstrap_servers
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.acknowledged: set[bytes] = set()
-
-    def __enter__(self) -> "Producing":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        producer = KafkaProducer(bootstrap_servers=self._servers, acks="all", linger_ms=5)
-        sent = 0
-        while not self._stopped.wait(0.02):
-            value = f"{id(self)}-{sent}".encode()
-            future = producer.send("t", value, partition=sent % PARTITIONS)
-            future.add_callback(lambda _metadata, value=value: self.acknowledged.add(value))
-            sent += 1
-        producer.flush()
-        producer.close()
-
-    def lost(self) -> set[bytes]:
-        """Acknowledged records that can't be read."""
-        consumer = KafkaConsumer(bootstrap_servers=self._servers, enable_auto_commit=False)
-        partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
-        consumer.assign(partitions)
-        consumer.seek_to_beginning(*partitions)
-        ends = consumer.end_offsets(partitions)
-        left = set(self.acknowledged)
-
-        def read_all() -> bool:
-            for rows in consumer.poll(timeout_ms=1_000).values():
-                left.difference_update(row.value for row in rows)
-            return all(consumer.position(row) >= ends[row] for row in partitions)
-
-        waiting.until("everything is read", read_all)
-        consumer.close()
-        return left
-
-
 def log_dirs(cluster: Cluster) -> list[LogDirDescription]:
     """Those of broker 1, in the order of their volumes; none while it does not answer."""
     try:
@@ -199,7 +151,7 @@ def test_a_full_log_dir_is_relieved_unasked_though_control_and_broker_are_killed
     full = volumes[0]
     assert {len(row.replica_bytes) for row in log_dirs(cluster)} == {PARTITIONS // 2}
     fill(full, usable_bytes=DISK // 12)
-    with Producing(brokers) as producing:
+    with Writer(brokers.bootstrap_servers, "t", PARTITIONS, filling=b"") as writer:
         now_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
         write_windows(own, cluster.describe(), end_ms=now_ms)
         with running(own, tmp_path, "control"):
@@ -223,8 +175,8 @@ def test_a_full_log_dir_is_relieved_unasked_though_control_and_broker_are_killed
     waiting.until("what has left is deleted", lambda: usable(full) > DISK * 0.19)
     assert usable(volumes[1]) > RESERVE
     waiting.until("all replicas are in sync", lambda: all(len(row.isr) == 2 for row in described_partitions(cluster)))
-    assert producing.acknowledged
-    assert producing.lost() == set()
+    assert writer.acknowledged.total() > 0
+    assert writer.lost() == {}
     empty(full)
 
 
@@ -237,7 +189,7 @@ def test_a_log_dir_is_drained_and_stays_empty_until_it_is_undrained(
     cluster = Cluster(admin)
     path = str(volumes[1] / "data")
     assert log_dirs(cluster)[1].replica_bytes
-    with Producing(brokers) as producing:
+    with Writer(brokers.bootstrap_servers, "t", PARTITIONS, filling=b"") as writer:
         with running(own, tmp_path, "drain", "1", "--log-dir", path, "--apply", "--yes") as drain:
             until("the first copy is made", lambda: copying(cluster), tmp_path)
             assert log_dirs(cluster)[1].is_cordoned
@@ -263,8 +215,8 @@ def test_a_log_dir_is_drained_and_stays_empty_until_it_is_undrained(
             assert undrain.wait(timeout=waiting.DEADLINE_S) == 0, (tmp_path / "undrain.log").read_text()
     assert not log_dirs(cluster)[1].is_cordoned
     waiting.until("all replicas are in sync", lambda: all(row.isr for row in described_partitions(cluster)))
-    assert producing.acknowledged
-    assert producing.lost() == set()
+    assert writer.acknowledged.total() > 0
+    assert writer.lost() == {}
 
 
 def two_copies(*, left: Path, kept: Path) -> None:

@@ -7,7 +7,6 @@ their own; placement, bytes and records are the brokers'.
 
 import json
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Message
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer
 
 from assignor_core.disks import replica_sizes
 from assignor_core.live import LiveCluster, PartitionKey
@@ -30,7 +28,8 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import HOUR_MS, KafkaSettings, Settings
 from tests.control.windows import write_hours_before, write_windows
 from tests.java_programs import tool
-from tests.topics import producer_for_moves, settled, wait_until_known
+from tests.kafka.writing import Writer
+from tests.topics import settled, wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long]
@@ -42,7 +41,7 @@ BUSY = 40
 """Times the records of the calm topic: at 10 it is a tenth of the load, and a plan on the windows moved enough of it
 by chance to even the other half of the day too.
 """
-VALUE, SMALL_VALUE = b"x" * 1_000, b"x" * 100
+SMALL_VALUE = b"x" * 100
 ARCHIVED = [b"x" * 100_000] * 50
 """Of each partition of a topic without traffic: nearly all that lies on disks, so these stay even by themselves."""
 
@@ -60,62 +59,13 @@ def admin(brokers: EmbeddedCluster) -> Iterator[KafkaAdminClient]:
     client.close()
 
 
-class Writer:
-    """Writes numbered records to all partitions of a topic, until told to stop; knows which were acknowledged."""
-
-    def __init__(self, bootstrap_servers: list[str], topic: str) -> None:
-        self._servers = bootstrap_servers
-        self._topic = topic
-        self._ended = threading.Event()
-        self.acknowledged: Counter[int] = Counter()
-        self._thread = threading.Thread(target=self._write)
-
-    def __enter__(self) -> "Writer":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _write(self) -> None:
-        producer = producer_for_moves(self._servers, acks="all")
-        number = 0
-        while not self._ended.wait(0.01):
-            value, partition = b"%012d" % number + VALUE, number % PARTITIONS
-            producer.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
-            producer.poll(0)
-            number += 1
-        producer.flush()
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        partition = message.partition()
-        if error is None and partition is not None:
-            self.acknowledged[partition] += 1
-
-    def lost(self) -> dict[int, tuple[int, int]]:
-        """partition: (acknowledged, found) where fewer records are there than were acknowledged."""
-        reader = KafkaConsumer(bootstrap_servers=self._servers, auto_offset_reset="earliest")
-        found = {}
-        for partition in self.acknowledged:
-            place = TopicPartition(self._topic, partition)
-            reader.assign([place])
-            end, kept = reader.end_offsets([place])[place], set()
-            reader.seek_to_beginning(place)
-            while reader.position(place) < end:
-                kept |= {row.value[:12] for rows in reader.poll(1_000).values() for row in rows}
-            found[partition] = len(kept)
-        reader.close()
-        return {key: (count, found[key]) for key, count in self.acknowledged.items() if found[key] < count}
-
-
 @pytest.fixture(scope="module")
 def topic(brokers: EmbeddedCluster, admin: KafkaAdminClient) -> Iterator[str]:
     """Two replicas of each partition in two racks, on brokers 1 to 4; a producer writes all the time."""
     rows = [[1, 2], [2, 1], [3, 4], [4, 3]]
     admin.create_topics({"t": {"assignments": {number: rows[number % 4] for number in range(PARTITIONS)}}})
     wait_until_known(admin, ["t"])
-    with Writer(brokers.bootstrap_servers, "t") as writer:
+    with Writer(brokers.bootstrap_servers, "t", PARTITIONS) as writer:
         yield "t"
     assert writer.acknowledged.total() > 0
     assert writer.lost() == {}
