@@ -106,7 +106,7 @@ def test_the_way_back_is_refused_while_no_old_replica_is_in_sync(stage: Stage) -
     until_alive(stage, 2, 3)
     until_live(stage, (topic, 0), lambda row: (row.leader, row.isr) == (2, (2,)), "is led by 2")
     message = refusal(stage, lambda: stage.client.reassign({(topic, 0): None}))
-    assert message == f"1 reassignments refused, first {topic}-0: InvalidReplicationAssignmentError"
+    assert message == f"1 reassignment refused, first {topic}-0: InvalidReplicationAssignmentError"
     assert live(stage, (topic, 0)).adding_replicas == (2, 3)
     speed_up(stage, topic)
     until_settled(stage, (topic, 0), (2, 3))

@@ -53,7 +53,7 @@ def test_a_broker_whose_log_dirs_are_all_cordoned_is_refused_as_a_target_even_wh
     disks.until("they are shown as cordoned", lambda: [row.is_cordoned for row in shown(disks)] == [True, True])
     for topic, target in ((wanted, (2,)), (held, (3, 2)), (held, (2, 1))):
         message = refusal(disks, partial(disks.client.reassign, {(topic, 0): target}))
-        assert message == f"1 reassignments refused, first {topic}-0: InvalidReplicationAssignmentError"
+        assert message == f"1 reassignment refused, first {topic}-0: InvalidReplicationAssignmentError"
     disks.client.reassign({(leaving, 0): (1, 3)})
     until_settled(disks, (leaving, 0), (1, 3))
     assert [live(disks, (topic, 0)).replicas for topic in (wanted, held)] == [(1,), (1, 2)]

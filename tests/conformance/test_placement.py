@@ -176,7 +176,7 @@ def test_a_refused_partition_is_named_and_the_others_are_reassigned(
     topic = stage.make_topic({0: (1,), 1: (1,)})
     refused = (key[0] or topic, key[1])
     message = refusal(stage, lambda: stage.client.reassign({(topic, 0): (2,), refused: target}))
-    assert message == f"1 reassignments refused, first {refused[0]}-{refused[1]}: {error}"
+    assert message == f"1 reassignment refused, first {refused[0]}-{refused[1]}: {error}"
     until_settled(stage, (topic, 0), (2,))
     assert live(stage, (topic, 1)).replicas == (1,)
 

@@ -202,7 +202,7 @@ def test_one_refused_partition_does_not_stop_the_others() -> None:
     made.grow_topic("t", {1: (1,)})
     client = SimulatedClient(made)
     client.faults.refused["t", 0] = "PolicyViolationError"
-    with pytest.raises(SimulatedRefusal, match="1 reassignments refused, first t-0: PolicyViolationError"):
+    with pytest.raises(SimulatedRefusal, match="1 reassignment refused, first t-0: PolicyViolationError"):
         client.reassign({T0: (2,), ("t", 1): (3,)})
     assert made.live_partition(("t", 1)).reassigning
 
