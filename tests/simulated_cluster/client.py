@@ -20,6 +20,7 @@ from assignor_core.throttles import (
     is_foreign,
     pieces,
 )
+from assignor_core.wording import many
 from tests.simulated_cluster import controller
 from tests.simulated_cluster.cluster import SimulatedCluster
 from tests.simulated_cluster.faults import RequestKind
@@ -78,7 +79,7 @@ class SimulatedClient(LogDirClient):
             if error is not None and not (targets[key] is None and error == controller.NOT_IN_PROGRESS)
         }
         if refused:
-            raise self._refusal("reassignments", refused, self._errors.reassignments_refused)
+            raise self._refusal("reassignment", refused, self._errors.reassignments_refused)
 
     def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
         """Make first replicas the leaders; raises after the others were elected if one of them is not in sync."""
@@ -87,7 +88,7 @@ class SimulatedClient(LogDirClient):
         answers = self._send(RequestKind.ELECT, lambda: self._elected(keys), of_controller=True)
         refused = {key: error for key, error in answers.items() if error not in (None, controller.NOT_NEEDED)}
         if refused:
-            raise self._refusal("elections", refused, self._errors.elections_refused)
+            raise self._refusal("election", refused, self._errors.elections_refused)
 
     def throttle_rates(self, brokers: Collection[int] | None = None) -> dict[int, dict[str, int]]:
         """Rates that are set, bytes/s, by broker and setting, of these brokers in metadata (of all where None)."""
@@ -213,7 +214,7 @@ class SimulatedClient(LogDirClient):
 
     def _refusal(
         self,
-        requests: str,
+        request: str,
         refused: Mapping[PartitionKey, str | None],
         made: Callable[[Mapping[PartitionKey, str]], Exception] | None,
     ) -> Exception:
@@ -222,7 +223,7 @@ class SimulatedClient(LogDirClient):
         if made is not None:
             return made(errors)
         (topic, partition), error = min(errors.items())
-        return self._errors.refused(f"{len(errors)} {requests} refused, first {topic}-{partition}: {error}")
+        return self._errors.refused(f"{many(len(errors), request)} refused, first {topic}-{partition}: {error}")
 
     def _rates(self, brokers: Collection[int] | None) -> dict[int, dict[str, int]]:
         asked = [broker_id for broker_id in self._alive() if brokers is None or broker_id in brokers]
