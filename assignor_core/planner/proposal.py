@@ -94,14 +94,19 @@ def _searched(cluster: ClusterState, policy: PlannerPolicy) -> _Planned:
     search, breaks_rules = Search(problem, placement), bool(crowded.any() or misplaced.any())
     case = None if gains_too_little(cluster, problem, breaks_rules=breaks_rules) else balance(search)
     movements, waves, left_out = ordered_movements(problem, placement, crowded)
+    before = skew_of_arrays(arrays, excluded=policy.excluded_brokers)
     after = skew_of_arrays(arrays, placement.replicas, policy.excluded_brokers)
     bounds = bounds_of(problem, placement)
+    reported = bounds if problem.arrays.sets is None else reported_bounds(problem, placement)
+    if not breaks_rules and not len(problem.leaving):
+        # The placement that is there keeps the rules, and may be below what two loads force together in one of them.
+        reported = {name: max(1.0, min(bound, before[name].max_over_mean)) for name, bound in reported.items()}
     plan = Plan(
         cluster_id=cluster.cluster_id,
         movements=movements,
-        skew_before=figures_of_skew(skew_of_arrays(arrays, excluded=policy.excluded_brokers)),
+        skew_before=figures_of_skew(before),
         skew_after=figures_of_skew(after),
-        lower_bound=MappingProxyType(bounds if problem.arrays.sets is None else reported_bounds(problem, placement)),
+        lower_bound=MappingProxyType(reported),
         diagnosis=(*left_out, *diagnose(problem, placement, bounds)),
         problems=unmet_rules(problem, placement),
         waves=waves,

@@ -119,6 +119,18 @@ def test_partitions_that_keep_alike_end_within_the_band_of_the_level() -> None:
     assert propose(check_plan(state, PlannerPolicy(), plan)).movements == ()
 
 
+def test_no_bound_is_above_what_a_load_is_now_though_two_loads_together_can_not_be_as_low() -> None:
+    brokers = (Broker(1, None, capacity=Capacity(900.0, 900.0, 1e3)), Broker(2, None, capacity=Capacity(1e2, 1e2, 9e3)))
+    partitions = tuple(
+        Partition("t", number, (1 if number < 18 else 2,), PartitionLoad(5.0, 5.0, 40.0)) for number in range(20)
+    )
+    plan = propose(ClusterState("unequal", 0, brokers, partitions), PlannerPolicy())
+    reached = {name: min(plan.skew_before[name]["max_over_mean"], row["max_over_mean"])
+               for name, row in plan.skew_after.items()}  # fmt: skip
+    assert plan.movements
+    assert {name: bound for name, bound in plan.lower_bound.items() if bound > reached[name] + NOTICEABLE} == {}
+
+
 def test_brokers_of_equal_proportions_have_no_level() -> None:
     brokers = tuple(Broker(number, capacity=Capacity(size, size, size)) for number, size in enumerate((4e6, 2e6, 1e6)))
     partitions = tuple(Partition("t", number, (0,), PartitionLoad(1.0, 1.0, float(number))) for number in range(9))
