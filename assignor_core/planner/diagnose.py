@@ -239,7 +239,7 @@ def _lost_racks(problem: Problem, placement: Placement) -> list[str]:
         f"add a broker to {lost.rack} before it loses {lost.brokers}: "
         f"{counted(lost.partitions, 'partition then keeps', 'partitions then keep')} a replica there"
         for lost in lost_racks(problem, placement)
-        if lost.rack != lost.brokers
+        if lost.is_named
     ]
 
 

@@ -185,11 +185,13 @@ def _disk_shortage(problem: Problem, placement: Placement) -> list[str]:
     if not _has_ceiling(problem) or problem.policy.leaders_only:
         return []
     room = float(np.maximum(problem.arrays.disk_room_bytes - placement.inflow(), 0.0)[problem.may_lead].sum())
-    every = np.arange(len(placement.replicas))
-    has_brokers = problem.new_holders_possible(placement, every) >= (placement.replicas != NO_BROKER).sum(axis=1)
-    could_leave = problem.has_source & problem.movable & has_brokers
-    left = [placement.held_by(int(broker)) for broker in np.flatnonzero(~problem.arrays.alive)]
-    needed = float(sum(placement.disk_bytes[partitions[could_leave[partitions]]].sum() for partitions in left))
+    needed = 0.0
+    for broker in np.flatnonzero(~problem.arrays.alive):
+        held = placement.held_by(int(broker))
+        factors = (placement.replicas[held] != NO_BROKER).sum(axis=1)
+        has_brokers = problem.new_holders_possible(placement, held) >= factors
+        could_leave = held[problem.has_source[held] & problem.movable[held] & has_brokers]
+        needed += float(placement.disk_bytes[could_leave].sum())
     if needed <= room:
         return []
     line = f"what is left out holds {needed:,.0f} bytes, all disks together have room for {room:,.0f} more"
@@ -304,11 +306,16 @@ class LostRack(NamedTuple):
     """Partitions that had a replica there, and have fewer racks now."""
 
     @property
+    def is_named(self) -> bool:
+        """Whether it is a rack of the cluster, not a broker without one, which counts as a rack of its own."""
+        return self.rack != self.brokers
+
+    @property
     def where(self) -> str:
-        """Returns in words where the replicas were. A broker without a rack is a rack of its own, which has no name."""
-        if self.rack == self.brokers:
-            return f"on {self.brokers}, which has no rack"
-        return f"in {self.rack}, which only {self.brokers} had"
+        """Returns in words where the replicas were."""
+        if self.is_named:
+            return f"in {self.rack}, which only {self.brokers} had"
+        return f"on {self.brokers}, which has no rack"
 
 
 def lost_racks(problem: Problem, placement: Placement) -> list[LostRack]:

@@ -60,7 +60,7 @@ def levels_of_reads(
     """
     levels = np.ones_like(share)
     reads, columns = arrays.rack_reads, arrays.columns
-    if reads is None:
+    if reads is None or not arrays.alive.any():
         return levels
     stays = _stay_by_rule(arrays, reads)
     if stay_where_they_are:
@@ -80,8 +80,6 @@ def levels_of_reads(
 
 def _stay_by_rule(arrays: ClusterArrays, reads: RackReads) -> Flags:
     """N: pairs of a partition and a rack that reads it, whose rack holds a replica in every even spread."""
-    if not arrays.alive.any():
-        return np.zeros(len(reads.racks), dtype=np.bool_)
     spread = replicas_by_rack(arrays)
     place = np.full(len(arrays.rack_names), NO_BROKER)
     place[spread.racks] = np.arange(len(spread.racks))

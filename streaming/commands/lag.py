@@ -168,12 +168,13 @@ def _one_group(
     topic: str | None, burrow: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """One group, with those of its partitions that are chosen."""
+    from streaming.tables import equal
     from streaming.views.group_ranking import Choice
-    from streaming.views.group_store import read_picture_of_group
+    from streaming.views.group_store import read_picture
     from streaming.views.one_group import read_one_group
 
     cluster, window_ms = settings.kafka.cluster_name, settings.pipeline.window_ms
-    picture = read_picture_of_group(reader, cluster, group_id, window_ms=window_ms, rules=rules)
+    picture = read_picture(reader, cluster, window_ms=window_ms, where=equal("group_id", group_id), rules=rules)
     if picture is None:
         raise _unknown_group(reader, group_id, settings)
     burrow_of = _burrow(picture) if burrow else None

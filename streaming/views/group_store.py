@@ -25,7 +25,6 @@ from streaming.tables import (
     at_least,
     at_most,
     below,
-    equal,
     of_cluster,
     one_of,
     to_ms,
@@ -89,15 +88,6 @@ def _newest_sample(reader: TableReader, kafka_cluster: str) -> LagWindow | None:
     newest_window = of_cluster(kafka_cluster) & at_least(TIME, newest)
     samples = reader.encoded(TABLE, columns=("last_event_time_ms",), where=newest_window)
     return LagWindow.empty(to_ms(newest), pc.max(samples["last_event_time_ms"]).as_py())
-
-
-def read_picture_of_group(
-    reader: TableReader, kafka_cluster: str, group_id: str, *, window_ms: int, rules: LagRules = NO_RULES
-) -> LagPicture | None:
-    """The picture of one group as that of all groups has it, from windows of its own rows; None where the newest ones
-    have none. Raises TableUnavailable.
-    """
-    return read_picture(reader, kafka_cluster, window_ms=window_ms, where=equal("group_id", group_id), rules=rules)
 
 
 def judge(rows: pa.Table, *, window_ms: int, rules: LagRules = NO_RULES) -> LagPicture | None:

@@ -10,6 +10,7 @@ from assignor_core.throttles import LEADER_RATE, tagged
 from streaming import tables
 from streaming.settings import HOUR_MS, Settings
 from tests.control.noted_cluster import NOON_MS
+from tests.control.test_deciding import with_control
 from tests.control.test_simulated_executions import TICKS_MAX, Carried, cluster
 from tests.control.test_throttle_rates import with_capacities, write_window
 from tests.simulated_cluster import SimulatedCluster
@@ -28,11 +29,6 @@ def write_lag(settings: Settings, event_ms: int, lag_records: int) -> None:
         "is_final": True, "updated_at": tables.utc(event_ms), "batch_id": 0, "query_id": "q",
     }  # fmt: skip
     tables.append(settings.storage.tables, "group_lag", [row], transaction_id="lag", transaction_version=event_ms)
-
-
-def with_sections(settings: Settings, **sections: object) -> Settings:
-    """The same settings but for these sections."""
-    return Settings.model_validate({**settings.model_dump(), **sections})
 
 
 def tick_until(carried: Carried, event: Event) -> None:
@@ -66,7 +62,8 @@ def test_movements_wait_while_a_group_falls_behind_and_go_on_by_themselves(
 
 def test_movements_wait_while_a_broker_answers_producers_slowly(settings: Settings, cluster: SimulatedCluster) -> None:
     with endpoint() as (url, latency):
-        own = with_sections(settings, collect={"jmx_endpoints": {1: url, 2: url + "/absent"}})
+        endpoints = {1: url, 2: url + "/absent"}
+        own = Settings.model_validate({**settings.model_dump(), "collect": {"jmx_endpoints": endpoints}})
         latency["ms"] = 80.0
         carried = Carried(own, cluster)
         assert carried.record.execution.figures.produce_p99_ms_before == 80.0
@@ -113,8 +110,10 @@ def endpoint() -> Iterator[tuple[str, dict[str, float]]]:
 def test_what_mode_apply_began_pauses_when_its_window_closes_and_goes_on_in_the_next(
     settings: Settings, cluster: SimulatedCluster
 ) -> None:
-    control = {"maintenance_windows": ["11:00-12:01"], "movements_in_flight_max": 1, "execution_deadline_ms": 600_000}
-    carried = Carried(with_sections(settings, control=control), cluster, in_windows_only=True)
+    own = with_control(
+        settings, maintenance_windows=["11:00-12:01"], movements_in_flight_max=1, execution_deadline_ms=600_000
+    )
+    carried = Carried(own, cluster, in_windows_only=True)
     tick_until(carried, Event.SUBMITTED)
     # What is in flight comes to its end; nothing new begins, and nothing is left on the cluster.
     cluster.advance(6 * MINUTE_MS - cluster.now_ms)
@@ -139,7 +138,7 @@ def test_what_mode_apply_began_pauses_when_its_window_closes_and_goes_on_in_the_
 
 
 def test_what_a_person_applies_is_not_bound_to_the_hours(settings: Settings, cluster: SimulatedCluster) -> None:
-    carried = Carried(with_sections(settings, control={"maintenance_windows": ["01:00-05:00"]}), cluster)
+    carried = Carried(with_control(settings, maintenance_windows=["01:00-05:00"]), cluster)
     assert carried.to_the_end()[-1] == "done"
     assert carried.placed() == [(2,), (2,)]
 

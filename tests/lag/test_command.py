@@ -15,7 +15,7 @@ from streaming.commands.lag import read_lag
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from streaming.tables import ALL_ROWS, TableReader, equal
-from streaming.views.group_store import LagWindows, read_picture, read_picture_of_group
+from streaming.views.group_store import LagWindows, read_picture
 from streaming.views.one_group import advice_of
 from tests.lag.test_lag_windows import CountingReader
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
@@ -168,7 +168,7 @@ def test_one_group_is_judged_as_among_all_and_read_alone(tmp_path: Path) -> None
         whole.refresh()
         among_all = whole.picture([group])
         reader.rows_read = 0
-        alone = read_picture_of_group(reader, "test", group, window_ms=WINDOW_MS)
+        alone = read_picture(reader, "test", window_ms=WINDOW_MS, where=equal("group_id", group))
         assert among_all is not None
         assert alone is not None
         assert alone.newest_event_ms == among_all.newest_event_ms
@@ -176,11 +176,11 @@ def test_one_group_is_judged_as_among_all_and_read_alone(tmp_path: Path) -> None
         assert shown == expected
         # The newest window once more for its time, and windows again whose partitions newer ones lack.
         assert reader.rows_read <= rows_of_group + 4
-    assert read_picture_of_group(reader, "test", "nobody", window_ms=WINDOW_MS) is None
+    assert read_picture(reader, "test", window_ms=WINDOW_MS, where=equal("group_id", "nobody")) is None
 
 
 def test_groups_of_a_topic_are_judged_as_among_all(tmp_path: Path) -> None:
-    """As control reads those of the topics that a broker leads: the topic's newest sample may be older than others."""
+    """Control reads only groups of topics that a broker leads, whose newest sample may be older than that of others."""
     settings = settings_for(tmp_path)
     synthetic = Synthetic(settings.storage.tables)
     with synthetic.together():

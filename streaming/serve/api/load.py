@@ -20,7 +20,7 @@ from streaming.views.broker_load import BrokerLoad, LoadPart
 from streaming.views.group_history import read_group_past
 from streaming.views.group_picture import LagRules
 from streaming.views.group_ranking import Choice, GroupVerdict
-from streaming.views.group_store import read_picture_of_group
+from streaming.views.group_store import read_picture
 from streaming.views.history import Span, TableFamily
 from streaming.views.intents import Intent, newest_intents
 from streaming.views.json_values import stored_texts, to_json
@@ -257,11 +257,11 @@ def group_partitions(sources: ReadSources, given: Values) -> Body:
         raise unknown_cursor()
     load, settings = sources.snapshot().load, sources.settings
     with sources.tables() as reader:
-        picture = read_picture_of_group(
+        picture = read_picture(
             reader,
             sources.kafka_cluster,
-            group_id,
             window_ms=settings.pipeline.window_ms,
+            where=equal("group_id", group_id),
             rules=LagRules.of(settings.lag),
         )
         if picture is None:
