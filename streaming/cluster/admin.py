@@ -101,9 +101,6 @@ class Cluster:
         self._kafka_cluster_id = kafka_cluster_id
 
     def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
-        """Live brokers, and partitions with their reassignments of these topics (None: all topics); raises
-        ClusterUnreachable, AnotherCluster.
-        """
         with translated("describe the cluster", role=ROLE):
             cluster = self._checked_cluster()
             described = self._described_topics(topics)
@@ -130,7 +127,6 @@ class Cluster:
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """Log dirs with what is free (KIP-827), as far as brokers answer; raises ClusterUnreachable if none does."""
         asked = [broker for broker in self._alive() if brokers is None or broker in brokers]
         if not asked:
             return {}
@@ -144,7 +140,6 @@ class Cluster:
         return {broker: tuple(map(log_dir_of, rows)) for broker, rows in shown.items()}
 
     def uploads(self, leaders: Mapping[PartitionKey, int]) -> Uploads:
-        """How far remote storage has got with the logs of these partitions; see `ClusterReader`."""
         try:
             brokers = self._beginning_behind_uploads()
         except (ClusterRequestFailed, ClusterUnreachable) as error:
@@ -166,11 +161,9 @@ class Cluster:
         return Uploads(brokers, waiting)
 
     def throttle_rates(self, brokers: Collection[int] | None = None) -> dict[int, dict[str, int]]:
-        """Throttle rates that are set dynamically, bytes/s, by broker and setting."""
         return self._rates(brokers, REPLICATION_RATES)
 
     def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
-        """Lists of throttled replicas that are set, by (topic, setting)."""
         modified = self._modified(ConfigResourceType.TOPIC, sorted(set(topics)), (LEADER_REPLICAS, FOLLOWER_REPLICAS))
         return {
             (topic, key): values[key]
@@ -180,17 +173,14 @@ class Cluster:
         }
 
     def log_dir_rates(self, brokers: Collection[int] | None = None) -> dict[int, int]:
-        """Rates of movements within a broker that are set dynamically, bytes/s by broker."""
         return {broker: row[LOG_DIR_RATE] for broker, row in self._rates(brokers, (LOG_DIR_RATE,)).items()}
 
     def markers(self) -> tuple[Marker, ...]:
-        """Markers of rebalancers that change, or have changed, this cluster."""
         with translated("read client quotas", role=ROLE):
             self._checked_cluster()
             return markers_on(self._admin)
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
-        """Start reassignments; None cancels one. Raises ReassignmentsRefused with the partitions refused."""
         request = {TopicPartition(*key): list(replicas) if replicas else None for key, replicas in targets.items()}
         self._before_change()
         with translated("reassign partitions", role=ROLE):
@@ -206,7 +196,6 @@ class Cluster:
             raise ReassignmentsRefused(refused)
 
     def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
-        """Make the first replica the leader, or leave it. Raises ElectionsRefused with the partitions refused."""
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
             by_topic[topic].append(partition)
@@ -230,7 +219,6 @@ class Cluster:
             raise ElectionsRefused(refused)
 
     def move_to_log_dirs(self, targets: Mapping[ReplicaKey, str]) -> None:
-        """Ask brokers to move replicas between their log dirs. Raises LogDirMovesRefused with the replicas refused."""
         by_broker: dict[int, dict[tuple[str, int, int], str]] = defaultdict(dict)
         for (broker, (topic, partition)), path in sorted(targets.items()):
             by_broker[broker][topic, partition, broker] = path
@@ -258,11 +246,9 @@ class Cluster:
     def set_throttled_replicas(
         self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
-        """Name replicas whose copying is throttled; entries of others stay, topics that are gone are left out."""
         self._change_replica_lists("APPEND", leaders, followers)
 
     def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
-        """Set the replication throttle of brokers, bytes/s, both directions, where nobody else has set a rate."""
         self._change_rates({row: ("SET", str(rate)) for row, rate in rates_bytes_per_sec.items()}, REPLICATION_RATES)
 
     def clear_throttle(
@@ -291,15 +277,12 @@ class Cluster:
         return down
 
     def set_log_dir_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
-        """Set the rate of movements within brokers, bytes/s, where nobody else has set one."""
         self._change_rates({row: ("SET", str(rate)) for row, rate in rates_bytes_per_sec.items()}, (LOG_DIR_RATE,))
 
     def clear_log_dir_rates(self, brokers: Collection[int], *, untagged: bool = False) -> list[int]:
-        """Remove rates, those of others only if `untagged`; safe to repeat. Returns the brokers that are down."""
         return self._change_rates(dict.fromkeys(brokers, DELETED), (LOG_DIR_RATE,), keeps_others=not untagged)
 
     def write_marker(self, marker: Marker, replaced: Collection[Marker] = ()) -> None:
-        """Write a marker, in the place of those that are replaced."""
         self._before_change()
         with translated("write a client quota", role=ROLE):
             self._admin.alter_client_id_quotas(replacement(marker, tuple(replaced)))
@@ -447,7 +430,6 @@ class PartlyShownCluster(Cluster):
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """Returns log dirs as `Cluster` does; none of brokers that refuse for want of a right."""
         try:
             shown = super().log_dirs(brokers, partitions)
         except ClusterRequestFailed as error:

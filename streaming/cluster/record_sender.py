@@ -45,7 +45,6 @@ PYTHON_BATCH_BYTES = 500_000
 PYTHON_LINGER_MS = 100
 CLOSE_S = 1.0
 """For each batch that is not acknowledged in its time."""
-"""Share of the limit that `flush` waits while a broker is known to hang."""
 LOGGER = logging.getLogger("kafka.librdkafka")
 """Below kafka-python's logger: what either client logs is shown with `log.level: debug`."""
 
@@ -161,7 +160,7 @@ class RecordSender:
 
 
 class PythonSender:
-    """A producer with acks=all whose records are neither repeated nor reordered (KIP-98). Not for two threads."""
+    """Sends records by kafka-python as `RecordSender` does by librdkafka. Not for two threads."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         """Raises ClusterUnreachable where no broker is reached."""
@@ -179,7 +178,6 @@ class PythonSender:
             self._producer = KafkaProducer(**python_options(settings) | limits | batches, acks="all")
 
     def send(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> int:
-        """Sends records as `RecordSender.send` does."""
         count, deadline_s = 0, time.monotonic() + self._limit_s
         for key, value in records:
             count += 1
@@ -195,7 +193,6 @@ class PythonSender:
         return count
 
     def flush(self, *, broker_hangs: bool = False) -> int:
-        """Waits for acknowledgements as `RecordSender.flush` does."""
         self._settle(self._limit_s * (STALLED_SHARE if broker_hangs else 1.0))
         failed, self._failed = self._failed, Counter()
         if failed:
@@ -203,7 +200,6 @@ class PythonSender:
         return failed.total()
 
     def close(self) -> None:
-        """Closes the producer as `RecordSender.close` does."""
         self.flush()
         try:
             self._producer.close(timeout=CLOSE_S)

@@ -86,7 +86,6 @@ class FileTokens:
         self._log_failure = with_log_fields(_log_failure)  # clients ask in threads of their own
 
     def token(self) -> Token:
-        """See `TokenSource`."""
         now_ms = self._now_ms()
         try:
             self._last = self._read(now_ms)
@@ -119,7 +118,6 @@ class KeptTokens:
         self._log_failure = with_log_fields(_log_failure)
 
     def token(self) -> Token:
-        """See `TokenSource`."""
         with self._lock:
             now_ms = self._now_ms()
             # A token of the future was obtained before the clock was set back: it ends before its time is there.

@@ -6,7 +6,7 @@ and none before the time that they set.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any
 
 import structlog
 
@@ -14,8 +14,8 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.intervals import is_due
 from assignor_core.plan import Plan
-from assignor_core.proposed_plan import KeptPlan
 from streaming.control.cluster_marker import ClusterMarker
+from streaming.control.executor import Executor, Executors
 from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.reports import PROGRESS_INTERVAL_MS
 from streaming.errors import (
@@ -45,27 +45,12 @@ RETRIED_ERRORS = (
 PLAN_GONE = "the plan of the execution is gone from the tables"
 
 
-class PlanExecutor(Protocol):
-    """Carries out one execution: `begin` or `resume`, then `tick` until it returns True."""
-
-    def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
-        """Check the approved plan against the live cluster and start it; False where it was refused."""
-
-    def resume(self, kept: KeptPlan | None = None, *, give_up: str | None = None) -> None:
-        """Prepares for another execution, which `tick` then carries out; with `give_up`, a reason, the next ticks end
-        it.
-        """
-
-    def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
-        """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
-
-
 class Carrier:
     """Carries out what the journal holds open; after a restart the journal shows which execution is under way."""
 
     def __init__(
         self,
-        executor: PlanExecutor,
+        executor: Executors | Executor[Any],
         journal: Journal,
         marker: ClusterMarker | None = None,
         check_rights: Callable[[], None] | None = None,

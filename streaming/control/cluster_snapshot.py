@@ -277,7 +277,6 @@ class ExecutionSnapshot:
 
     @property
     def execution(self) -> Execution:
-        """The one that is carried out."""
         return self.record.execution
 
     @property
@@ -323,9 +322,6 @@ class ExecutionSnapshots:
         self.forget(None)
 
     def forget(self, kept: KeptPlan | None) -> None:
-        """Forgets the execution so far: from now on the snapshots are of another execution, of the plan `kept` if that
-        is known.
-        """
         self._topic_ids = {} if kept is None else kept.topic_ids
         observed = None if kept is None else kept.proposed.observed
         self.replaced: frozenset[int] = frozenset() if observed is None else observed.brokers_missing
@@ -342,7 +338,6 @@ class ExecutionSnapshots:
 
     @property
     def partitions(self) -> Mapping[PartitionKey, LivePartition]:
-        """All partitions of the cluster, as they were when the cluster was last asked about them."""
         return self._snapshot.partitions
 
     def live(self, plan: Plan, *, whole: bool, now_ms: int) -> LiveCluster:

@@ -180,25 +180,22 @@ class Cordons:
 
 
 class Uncordoned:
-    """A cluster as it is once the cordons that are ours are removed, for a plan that fills these brokers."""
+    """A `ClusterReader` of a cluster as it is once our cordons are removed, for a plan that fills these brokers."""
 
     def __init__(self, cluster: ClusterReader, newest: Mapping[int, Row | None]) -> None:
         self._cluster = cluster
         self._newest = newest
 
     def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
-        """See `ports.ClusterReader`."""
         return self._cluster.describe(topics)
 
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """See `ports.ClusterReader`."""
         shown = self._cluster.log_dirs(brokers, partitions)
         return {broker: tuple(self._without(broker, row) for row in rows) for broker, rows in shown.items()}
 
     def uploads(self, leaders: Mapping[PartitionKey, int]) -> Uploads:
-        """See `ports.ClusterReader`."""
         return self._cluster.uploads(leaders)
 
     def _without(self, broker: int, row: LogDirDescription) -> LogDirDescription:

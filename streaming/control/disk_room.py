@@ -62,7 +62,6 @@ class DiskAnswers:
         self.forget()
 
     def forget(self) -> None:
-        """No answer counts any more."""
         self._answers: dict[int, _Answer] = {}
         self._silent_since_ms: dict[int, int] = {}
 
@@ -177,7 +176,6 @@ class LogDirAnswers:
         self.forget()
 
     def forget(self) -> None:
-        """No answer counts any more."""
         self._shown: LogDirs = {}
         self._all_ms: int | None = None
         """When all brokers of the plan were asked last."""
@@ -219,7 +217,9 @@ their own.
 
 
 class DiskRoom:
-    """What the executor knows of disks: the newest answers, and movements that wait for room or were given up."""
+    """What the executor knows of disks: the newest answers, and movements that wait for room or were given up. A caller
+    calls `forget` before another execution.
+    """
 
     def __init__(self, answers: DiskAnswers, planner: PlannerSettings) -> None:
         self._answers = answers
@@ -228,7 +228,6 @@ class DiskRoom:
         self.forget()
 
     def forget(self) -> None:
-        """Forgets the execution so far: from now on all is about another execution."""
         self._waits = WaitsForRoom()
         self._lacking: Mapping[PartitionKey, str] = {}
         self._waits_since_ms: int | None = None

@@ -5,7 +5,7 @@ makes it safe to kill anywhere: the journal names the throttled brokers before a
 before the journal holds done, aborted or paused. The next start takes up the open execution and goes on, or clears up.
 """
 
-from typing import Generic, Protocol
+from typing import Any, Generic, Protocol
 
 import structlog
 
@@ -202,3 +202,27 @@ class Executor(Generic[SnapshotT]):
             self._brokers = snapshot.plan, snapshot.plan.brokers
         lag = self._lag.reason(self._brokers[1], self._moves.partitions, started_ms=started_ms, now_ms=snapshot.now_ms)
         return lag or self._latency.reason(p99_ms_before, now_ms=snapshot.now_ms)
+
+
+class Executors:
+    """The executor of each kind of plan, as one; `unknown` is for an execution whose movements nobody knows."""
+
+    def __init__(self, between: Executor[Any], within: Executor[Any], unknown: Executor[Any]) -> None:
+        self._between = between
+        self._within = within
+        self._unknown = unknown
+
+    def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
+        return self._of(approved.plan).begin(record, approved, now_ms=now_ms)
+
+    def resume(self, kept: KeptPlan | None = None, *, give_up: str | None = None) -> None:
+        for one in (self._between, self._within, self._unknown):  # without its plan its kind is not known yet
+            one.resume(kept, give_up=give_up)
+
+    def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
+        return self._of(plan).tick(record, plan, now_ms=now_ms)
+
+    def _of(self, plan: Plan) -> Executor[Any]:
+        if plan.within_brokers:
+            return self._within
+        return self._between if plan.movements else self._unknown

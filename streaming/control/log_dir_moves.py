@@ -48,11 +48,11 @@ from streaming.control.absences import Absences
 from streaming.control.cluster_snapshot import ClusterSnapshot, SnapshotAge, check_same_cluster
 from streaming.control.disk_room import READ_INTERVAL_MS, LogDirAnswers
 from streaming.control.journal import ExecutionRecord, Journal
-from streaming.control.log_dir_throttle import LogDirThrottle
 from streaming.control.obstacles import changed_since_text
 from streaming.control.policies import limits
 from streaming.control.reports import Reports
 from streaming.control.requests import LogDirRequests
+from streaming.control.throttle import LogDirThrottle
 from streaming.settings import ControlSettings
 
 log = structlog.get_logger()
@@ -76,7 +76,6 @@ class LogDirSnapshot:
 
     @property
     def execution(self) -> Execution:
-        """The one that is carried out."""
         return self.record.execution
 
     @property
@@ -119,9 +118,6 @@ class LogDirMoves:
         self.forget(None)
 
     def forget(self, kept: KeptPlan | None) -> None:
-        """Forgets the execution so far: from now on all is about another execution, of the plan `kept` if that is
-        known.
-        """
         self._topic_ids = {} if kept is None else kept.topic_ids
         self._missed = Missed()
         self._seen = SeenSoFar()
@@ -145,7 +141,6 @@ class LogDirMoves:
         return changed_since_text(misfits) if misfits else None
 
     def throttled_brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
-        """Brokers to throttle, to be recorded before `step` throttles them."""
         return self._throttle.brokers(execution, plan, live)
 
     def live(self, plan: Plan, *, whole: bool, now_ms: int) -> LiveCluster:
@@ -155,7 +150,6 @@ class LogDirMoves:
 
     @property
     def partitions(self) -> Mapping[PartitionKey, LivePartition]:
-        """All partitions of the cluster, as they were when the cluster was last asked about them."""
         return self._snapshot.partitions
 
     def _differences(self, plan: Plan, live: LiveCluster) -> tuple[str, ...]:
@@ -194,10 +188,6 @@ class LogDirMoves:
         return without_made_again(plan, self._topic_ids, live)
 
     def step(self, snapshot: LogDirSnapshot, *, closed: str | None, pressure: str | None) -> bool:
-        """Decide on the next step, keep the throttle, take the step; True once the execution has ended.
-
-        `closed` is why the hour forbids anything new, `pressure` why clients suffer.
-        """
         if self._aborts_for is not None:
             return self.abort(snapshot, self._aborts_for)
         self._stop_overflowing(snapshot)

@@ -77,9 +77,6 @@ class ReplicaMoves:
         self._requests = Requests(cluster, snapshot_age)
 
     def forget(self, kept: KeptPlan | None) -> None:
-        """Forgets the execution so far: from now on all is about another execution, of the plan `kept` if that is
-        known.
-        """
         self._abort_snapshots = 0
         self._seen = SeenSoFar()
         self._limits = replace(self._limits, drained=self._journal.drained_brokers())
@@ -89,20 +86,16 @@ class ReplicaMoves:
         self._throttle.forget()
 
     def misfit(self, approved: KeptPlan, live: LiveCluster) -> str | None:
-        """What of the live cluster speaks against carrying out this plan; None if nothing does."""
         return misfit(approved, live)
 
     def throttled_brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
-        """Brokers to throttle, to be recorded before `step` throttles them."""
         return self._throttle.brokers(execution, plan, live)
 
     def live(self, plan: Plan, *, whole: bool, now_ms: int) -> LiveCluster:
-        """What decides on the next step, or (with `whole`) everything; raises what `describe` does."""
         return self._snapshots.live(plan, whole=whole, now_ms=now_ms)
 
     @property
     def partitions(self) -> Mapping[PartitionKey, LivePartition]:
-        """All partitions of the cluster, as they were when the cluster was last asked about them."""
         return self._snapshots.partitions
 
     def snapshot(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> ExecutionSnapshot:
@@ -112,10 +105,6 @@ class ReplicaMoves:
         return self._snapshots.judged(record, plan, live, now_ms, refused=refused, not_elected=not_elected)
 
     def step(self, snapshot: ExecutionSnapshot, *, closed: str | None, pressure: str | None) -> bool:
-        """Decide on the next step, keep the throttle, take the step; True once the execution has ended.
-
-        `closed` is why nothing new is to be begun, `pressure` why clients suffer.
-        """
         self._stop_overflowing(snapshot)
         obsolete = snapshot.obsolete
         held_back = closed or (f"held back: {pressure}" if pressure else None)

@@ -60,7 +60,6 @@ class Reports(Generic[SnapshotT]):
         self.forget()
 
     def forget(self) -> None:
-        """Forgets the execution so far: from now on the reports are of another execution."""
         self._last_progress_ms: int | None = None
 
     def write(self, snapshot: SnapshotT, event: Event, detail: str, **figures: Any) -> None:

@@ -5,6 +5,7 @@ times and then skipped, so that one refusal stops nothing else.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
 
 from assignor_core.execution.accounting import Refusals
 from assignor_core.execution.within_brokers import Hindered
@@ -30,9 +31,6 @@ class Requests:
         self.forget()
 
     def forget(self) -> None:
-        """Forgets the execution so far: from now on the requests are those of another execution, of which nothing has
-        been refused.
-        """
         self.moves = Refusals()
         self.elections = Refusals()
         self.elections_asked: frozenset[PartitionKey] = frozenset()
@@ -89,15 +87,7 @@ class Requests:
         return self._refused(moving, lambda: self._cluster.reassign(dict.fromkeys(moving)))
 
     def _refused(self, asked: Iterable[PartitionKey], request: Callable[[], None]) -> Mapping[PartitionKey, str]:
-        """Kafka's error by partition; a request that is refused as a whole is refused for each partition."""
-        try:
-            with self._snapshot_age.limited():
-                request()
-        except PartitionsRefused as error:
-            return error.refusals
-        except ClusterRequestFailed as error:
-            return dict.fromkeys(asked, error.kafka_error or str(error))
-        return {}
+        return _refusals(asked, request, self._snapshot_age)
 
 
 def _is_on(row: LivePartition, target: tuple[int, ...]) -> bool:
@@ -113,9 +103,6 @@ class LogDirRequests:
         self.forget()
 
     def forget(self) -> None:
-        """Forgets the execution so far: from now on the requests are those of another execution, and nothing hinders
-        it.
-        """
         self._hindered = Hindered()
         # Apart: there may be room for what its broker refuses, and an answer that shows room must not forget the
         # refusals.
@@ -160,20 +147,22 @@ class LogDirRequests:
         return refused
 
     def _refused(self, targets: Mapping[ReplicaKey, str]) -> Mapping[ReplicaKey, str]:
+        if not targets:
+            return {}
         return _refusals(targets, lambda: self._cluster.move_to_log_dirs(targets), self._snapshot_age)
 
 
-def _refusals(
-    targets: Mapping[ReplicaKey, str], request: Callable[[], None], snapshot_age: SnapshotAge
-) -> Mapping[ReplicaKey, str]:
-    """Kafka's error by replica; a request that is refused as a whole is refused for each replica."""
-    if not targets:
-        return {}
+Key = TypeVar("Key", PartitionKey, ReplicaKey)
+
+
+def _refusals(asked: Iterable[Key], request: Callable[[], None], snapshot_age: SnapshotAge) -> Mapping[Key, str]:
+    """Kafka's error by partition or replica; a request that is refused as a whole is refused for each of `asked`."""
     try:
         with snapshot_age.limited():
             request()
-    except LogDirMovesRefused as error:
-        return error.refusals
+    except (PartitionsRefused, LogDirMovesRefused) as error:
+        refusals: Mapping[Any, str] = error.refusals
+        return refusals
     except ClusterRequestFailed as error:
-        return dict.fromkeys(targets, error.kafka_error or str(error))
+        return dict.fromkeys(asked, error.kafka_error or str(error))
     return {}

@@ -111,10 +111,10 @@ class ControlTurns:
         check_rights: Callable[[], None] | None = None,
         in_sync_min: InSyncMin | None = None,
     ) -> None:
-        self._check_rights = check_rights
-        self._in_sync_min = in_sync_min
-        self._cluster = cluster
-        self._shown = shown
+        self._begin = partial(
+            ControlLoop, cluster, settings, lease=lease, shown=shown, check_rights=check_rights,
+            in_sync_min=in_sync_min,
+        )  # fmt: skip
         self._lease = lease
         self._settings = settings
         self._loop: ControlLoop | None = None
@@ -141,10 +141,7 @@ class ControlTurns:
             busy = self._loop.tick(now_ms=now_ms)
             return EXECUTING_INTERVAL_MS if busy else control.tick_interval_ms
         if self._lease.held or self._lease.try_acquire():
-            self._loop = ControlLoop(
-                self._cluster, self._settings, now_ms=now_ms, lease=self._lease, shown=self._shown,
-                check_rights=self._check_rights, in_sync_min=self._in_sync_min,
-            )  # fmt: skip
+            self._loop = self._begin(now_ms=now_ms)
             log.info("control_started", mode=control.mode, kafka_cluster=cluster_name)
             self._standing_by = False
             return 0
@@ -188,9 +185,9 @@ class ControlLoop:
         executors = executors_of(cluster, self._journal, settings, snapshot_age, absences)
         self._carrier = Carrier(executors, self._journal, marker, check_rights)
         self._shown = shown or cluster
-        name = settings.kafka.cluster_name
-        self._restarts = None if in_sync_min is None else RestartReports(in_sync_min, settings.storage.tables, name)
-        self._cordons = Cordons(cluster, settings.storage.tables, settings.kafka.cluster_name)
+        root, name = settings.storage.tables, settings.kafka.cluster_name
+        self._restarts = None if in_sync_min is None else RestartReports(in_sync_min, root, name)
+        self._cordons = Cordons(cluster, root, name)
         self._executing = False
         self._ahead = TimesAhead()
         self._unmeasured: ExecutionRecord | None = None
@@ -198,13 +195,8 @@ class ControlLoop:
         self._ended: set[str] = set()
         """Ids of executions whose end is noted."""
         self._read_ended(now_ms)
-        self._upkeep = Upkeep(
-            settings.storage.tables,
-            settings.kafka.cluster_name,
-            settings.control,
-            interval_ms=settings.pipeline.maintenance_interval_ms,
-            now_ms=now_ms,
-        )
+        interval_ms = settings.pipeline.maintenance_interval_ms
+        self._upkeep = Upkeep(root, name, settings.control, interval_ms=interval_ms, now_ms=now_ms)
 
     def tick(self, *, now_ms: int) -> bool:
         """One bounded step; True while an execution is under way that does not wait for its time."""

@@ -1,4 +1,9 @@
-"""The replication throttle of the execution under way: which replicas and brokers it touches, and how high it is now.
+"""The throttles of the execution under way: which brokers and replicas they touch, and how high they are now.
+
+A plan takes the throttle on brokers that are alive and have no rate of somebody else's; a rate that bears control's tag
+(see `assignor_core.throttles`) is ours, whoever of us has set it. While a plan is carried out a broker that was away
+may come back, and others may take away a rate of theirs: then it takes ours, too. The journal names the brokers before
+they get a rate, so that whatever happens it can be removed.
 
 The rate of a broker follows from its measured headroom and from pressure (see `adaptive_rates` in the core); if
 `control.throttle_adaptive` is off, it is the setting, unchanged to the end.
@@ -19,18 +24,25 @@ from assignor_core.execution.adaptive_rates import (
     wanted_rates,
 )
 from assignor_core.execution.life_cycle import Execution
+from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.load_history.windows import resource_capacities
 from assignor_core.model import Capacity
 from assignor_core.plan import Plan
 from assignor_core.resources import Resource
-from assignor_core.throttles import is_tagged, tagged
+from assignor_core.throttles import is_foreign, is_tagged, tagged
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.throttled_brokers import RateReads, ThrottledBrokers
 from streaming.control.throttled_lists import ThrottledLists, ThrottleScope, throttle_scope
 from streaming.control.windows import ClosedWindows, WindowTables
-from streaming.errors import ClusterRequestFailed
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
+log = structlog.get_logger()
+
+RATE_READ_INTERVAL_MS = 5_000
+"""Time between two reads of the rates of what copies: others may change them."""
+RATES_AT_A_TIME_MAX = 20
+"""Number of brokers whose rates are read at a time, each by a request of its own; the others follow at the next reads.
+"""
 CLEAR_TRIES_MAX = 60
 """Most tries, a tick apart, to remove a throttle that Kafka refuses to remove; then the execution ends without it."""
 
@@ -68,7 +80,124 @@ class Clearing:
         return Remains(tuple(brokers))
 
 
-log = structlog.get_logger()
+RatesOf = Callable[[Collection[int]], Mapping[int, Collection[int]]]
+"""Reads the rates of brokers that have any."""
+
+
+class RateReads:
+    """When the rates of brokers are read, and of which: a few at a time, the others at the next reads."""
+
+    def __init__(self) -> None:
+        self._newest_ms: int | None = None
+        self._next = 0
+        """The broker at which the next read begins."""
+
+    def are_due(self, now_ms: int) -> bool:
+        """Whether the newest read is old."""
+        return is_due(self._newest_ms, RATE_READ_INTERVAL_MS, now_ms)
+
+    def note(self, now_ms: int) -> None:
+        """Rates are read now."""
+        self._newest_ms = now_ms
+
+    def some(self, brokers: Collection[int]) -> list[int]:
+        """The brokers whose rates are read now.
+
+        >>> reads = RateReads()
+        >>> reads.some(range(30))[-1], reads.some([]), reads.some(range(30))[0]
+        (19, [], 20)
+        """
+        asked = sorted(brokers, key=lambda row: (row < self._next, row))[:RATES_AT_A_TIME_MAX]
+        if asked:
+            self._next = asked[-1] + 1
+        return asked
+
+    def lost(self, brokers: Collection[int], rates_of: RatesOf, *, of_each: int) -> set[int]:
+        """Brokers, of those whose turn it is, that show fewer than `of_each` rates: somebody has removed one. A rate
+        that others have changed is theirs, and counts.
+        """
+        asked = self.some(brokers)
+        if not asked:
+            return set()
+        try:
+            shown = rates_of(asked)
+        except ClusterUnreachable:
+            return set()  # a broker that hangs takes no rate, and the others must not wait for it: the next read asks
+        return {row for row in asked if len(shown.get(row, ())) < of_each}
+
+
+class RateThrottle:
+    """The rates of one execution as this process has set them: nothing is known of them before they are sent, and after
+    `forget`, which a caller calls before another execution.
+    """
+
+    def __init__(self, cluster: ControlledCluster, rates: "AdaptiveRates") -> None:
+        self._cluster = cluster
+        self._rates = rates
+        self.forget()
+
+    def forget(self) -> None:
+        self._foreign: frozenset[int] = frozenset()
+        """Brokers of the plan that had a rate of somebody else's when they were last asked."""
+        self._foreign_reads = RateReads()
+        self._reads = RateReads()
+        self._set = False
+        self._clearing = Clearing()
+        self._rates.take_lowest()
+
+    def brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
+        """Brokers to throttle, to be recorded before `keep`. A broker that is gone takes no rate, and a rate that
+        somebody else has set is respected: it is not ours to remove.
+        """
+        return self._without_foreign(execution, self._brokers_of(plan) & live.broker_racks.keys())
+
+    def more_brokers(
+        self, execution: Execution, plan: Plan, live: LiveCluster, *, now_ms: int
+    ) -> tuple[int, ...] | None:
+        """All brokers to throttle, to be recorded before `keep`, if some are to be added since; None otherwise. Raises
+        ClusterUnreachable where one that has just come back does not answer: nothing is asked of it before.
+        """
+        others = (self._brokers_of(plan) & live.broker_racks.keys()) - frozenset(execution.throttled_brokers)
+        self._foreign &= others
+        asked = others - self._foreign
+        if not asked:
+            if not others or not self._foreign_reads.are_due(now_ms):
+                return None
+            asked = frozenset(self._foreign_reads.some(others))
+        self._foreign_reads.note(now_ms)
+        try:
+            brokers = self._without_foreign(execution, asked)
+        except ClusterUnreachable:
+            if not asked <= self._foreign:
+                raise
+            return None
+        self._foreign |= asked.difference(brokers)
+        return brokers if len(brokers) > len(execution.throttled_brokers) else None
+
+    def new_lowest(self) -> int | None:
+        """The rate of the slowest broker, bytes/s, where rates were sent since this was last asked."""
+        return self._rates.take_lowest()
+
+    def _without_foreign(self, execution: Execution, wanted: Collection[int]) -> tuple[int, ...]:
+        """Returns the brokers that have our throttle and those of `wanted` that have no rate of others."""
+        ours = frozenset(execution.throttled_brokers)
+        foreign = {broker for broker, rates in self._shown_rates(wanted).items() if any(map(is_foreign, rates))} - ours
+        return tuple(sorted(ours | (frozenset(wanted) - foreign)))
+
+    def _send(self, rates: dict[int, int]) -> None:
+        self._send_rates(rates)
+        self._rates.sent(rates)
+
+    def _brokers_of(self, plan: Plan) -> frozenset[int]:
+        """Brokers that copy in this plan."""
+        raise NotImplementedError
+
+    def _shown_rates(self, brokers: Collection[int]) -> Mapping[int, Collection[int]]:
+        """Reads the rates of brokers that have any."""
+        raise NotImplementedError
+
+    def _send_rates(self, rates: dict[int, int]) -> None:
+        raise NotImplementedError
 
 
 RATES_OF_BROKER = 2
@@ -76,24 +205,16 @@ RATES_OF_BROKER = 2
 DIRECTIONS = (Resource.BYTES_IN, Resource.BYTES_OUT)
 
 
-class Throttle:
-    """The throttle as this process has set it: nothing is known of it until `keep`, and after `forget`."""
+class Throttle(RateThrottle):
+    """The replication throttle: both rates of brokers, and the lists of throttled replicas."""
 
     def __init__(self, cluster: ControlledCluster, rates: "AdaptiveRates") -> None:
-        self._cluster = cluster
-        self._rates = rates
-        self._brokers = ThrottledBrokers(self._shown_rates)
         self._lists = ThrottledLists(cluster)
-        self.forget()
+        super().__init__(cluster, rates)
 
     def forget(self) -> None:
-        """Forgets the execution so far: from now on the throttle is that of another execution, and is set again."""
-        self._brokers.forget()
+        super().forget()
         self._lists.forget()
-        self._set = False
-        self._reads = RateReads()
-        self._clearing = Clearing()
-        self._rates.take_lowest()
         self._scope: tuple[Plan, ThrottleScope] | None = None
 
     def _scope_of(self, plan: Plan) -> ThrottleScope:
@@ -101,19 +222,6 @@ class Throttle:
         if self._scope is None or self._scope[0] is not plan:
             self._scope = plan, throttle_scope(plan)
         return self._scope[1]
-
-    def brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
-        """Brokers to throttle, to be recorded before `keep`. A broker that is gone takes no rate, and a rate that
-        somebody else has set is respected: it is not ours to remove.
-        """
-        return self._brokers.all(execution, self._scope_of(plan).brokers & live.broker_racks.keys())
-
-    def more_brokers(
-        self, execution: Execution, plan: Plan, live: LiveCluster, *, now_ms: int
-    ) -> tuple[int, ...] | None:
-        """All brokers to throttle, to be recorded before `keep`, if some are to be added since; None otherwise."""
-        wanted = self._scope_of(plan).brokers & live.broker_racks.keys()
-        return self._brokers.with_new(execution, wanted, now_ms=now_ms)
 
     def keep(
         self,
@@ -162,10 +270,6 @@ class Throttle:
         """
         return self._lists.unnamed(plan, keys)
 
-    def new_lowest(self) -> int | None:
-        """The rate of the slowest broker, bytes/s, where rates were sent since this was last asked."""
-        return self._rates.take_lowest()
-
     def clear(self, execution: Execution, plan: Plan) -> Remains:
         """Remove the throttle that the journal names as ours; safe to repeat. Brokers that are down keep their rate. A
         rate that somebody else has set since stays.
@@ -189,12 +293,14 @@ class Throttle:
         with_rate = {row for row, rates in shown.items() if untagged or any(map(is_tagged, rates))}
         return tuple(sorted(row for row in brokers if row in with_rate or row not in alive))
 
-    def _shown_rates(self, brokers: Collection[int]) -> dict[int, Collection[int]]:
+    def _brokers_of(self, plan: Plan) -> frozenset[int]:
+        return self._scope_of(plan).brokers
+
+    def _shown_rates(self, brokers: Collection[int]) -> Mapping[int, Collection[int]]:
         return {broker: rates.values() for broker, rates in self._cluster.throttle_rates(brokers).items()}
 
-    def _send(self, rates: dict[int, int]) -> None:
+    def _send_rates(self, rates: dict[int, int]) -> None:
         self._cluster.set_throttle_rates(rates)
-        self._rates.sent(rates)
 
 
 def _copying_brokers(plan: Plan, copying: Collection[PartitionKey]) -> frozenset[int]:
@@ -202,6 +308,68 @@ def _copying_brokers(plan: Plan, copying: Collection[PartitionKey]) -> frozenset
     keys = frozenset(copying)
     moved = [row for row in plan.movements if row.key in keys]
     return frozenset(broker for row in moved for broker in (*row.old_replicas, *row.new_replicas))
+
+
+class LogDirThrottle(RateThrottle):
+    """The throttle of movements within brokers: one rate per broker, for whatever it copies between its log dirs."""
+
+    def keep(self, execution: Execution, *, alive: Collection[int], pressed: bool, now_ms: int) -> None:
+        """Set the rates where this process hasn't yet, and adapt them from then on. A broker that was away takes its
+        rate once it is `alive`, and one whose rate others have removed takes it again.
+        """
+        ours = frozenset(execution.throttled_brokers).intersection(alive)
+        if not self._set:
+            self._send(self._rates.initial(ours, now_ms=now_ms))
+            self._set = True
+            self._reads.note(now_ms)
+            return
+        if self._reads.are_due(now_ms):
+            self._reads.note(now_ms)
+            self._rates.lost(self._reads.lost(ours, self._shown_rates, of_each=1))
+        if rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
+            self._send(rates)
+
+    def clear(self, execution: Execution, *, keeping: Collection[int] = ()) -> Remains:
+        """Remove the rates that the journal names as ours; safe to repeat. Brokers that are down keep theirs, and so do
+        those of `keeping`, which may go on with a copy.
+
+        Raises ClusterRequestFailed if Kafka refuses, until it has refused too often: then that is what remains.
+        """
+        self._set = False
+        ours, cleared = execution.throttled_brokers, sorted(set(execution.throttled_brokers) - set(keeping))
+
+        def clear() -> list[int]:
+            down = self._cluster.clear_log_dir_rates(cleared, untagged=not execution.tags_rates)
+            return sorted({*down, *keeping} & {*ours})
+
+        return self._clearing.remains(clear, lambda: ours)
+
+    def _brokers_of(self, plan: Plan) -> frozenset[int]:
+        return plan.brokers
+
+    def _shown_rates(self, brokers: Collection[int]) -> Mapping[int, Collection[int]]:
+        return {broker: (rate,) for broker, rate in self._cluster.log_dir_rates(brokers).items()}
+
+    def _send_rates(self, rates: dict[int, int]) -> None:
+        self._cluster.set_log_dir_rates(rates)
+
+
+class UnknownThrottle(Throttle):
+    """The throttle of an execution whose events alone are known: its brokers may have rates of either kind."""
+
+    def __init__(self, cluster: ControlledCluster, rates: "AdaptiveRates") -> None:
+        self._within = LogDirThrottle(cluster, rates)
+        super().__init__(cluster, rates)
+
+    def forget(self) -> None:
+        super().forget()
+        self._within.forget()
+
+    def clear(self, execution: Execution, plan: Plan) -> Remains:
+        """Remove both; raises as they do."""
+        within, between = self._within.clear(execution), super().clear(execution, plan)
+        brokers = tuple(sorted({*within.brokers, *between.brokers}))
+        return Remains(brokers, within.refused or between.refused)
 
 
 class AdaptiveRates:

@@ -70,7 +70,6 @@ class ThrottledLists:
         self.forget()
 
     def forget(self) -> None:
-        """Forgets the execution so far: from now on the lists are those of another execution."""
         self._plan: tuple[Plan, dict[str, list[ThrottledMove]]] | None = None
         self._named: dict[str, list[ThrottledMove]] = {}
 

@@ -7,59 +7,23 @@ from functools import partial
 
 from assignor_core.execution.adaptive_rates import RatePolicy
 from assignor_core.execution.caution import LagBound, LatencyBound
-from assignor_core.plan import Plan
-from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ClusterReader, ControlledCluster
 from streaming.control.absences import Absences
 from streaming.control.cluster_snapshot import ExecutionSnapshot, SnapshotAge
 from streaming.control.deciding import Decider
 from streaming.control.disk_room import DiskAnswers, DiskRoom
-from streaming.control.executor import Executor, Moves
-from streaming.control.journal import ExecutionRecord, Journal
+from streaming.control.executor import Executor, Executors, Moves
+from streaming.control.journal import Journal
 from streaming.control.log_dir_moves import LogDirMoves, LogDirSnapshot
-from streaming.control.log_dir_throttle import LogDirThrottle, UnknownThrottle
 from streaming.control.policies import decision_policy
 from streaming.control.pressure import LagPressure, LatencyPressure
 from streaming.control.replica_moves import ReplicaMoves
 from streaming.control.reports import SnapshotT
-from streaming.control.throttle import AdaptiveRates, Throttle
+from streaming.control.throttle import AdaptiveRates, LogDirThrottle, Throttle, UnknownThrottle
 from streaming.control.windows import WindowTables
 from streaming.settings import Settings
 from streaming.views.broker_windows import capacities_of
 from streaming.views.group_picture import LagRules
-
-
-class Executors:
-    """Behaves as the executor of the plan's kind: see there for each method."""
-
-    def __init__(
-        self,
-        between: Executor[ExecutionSnapshot],
-        within: Executor[LogDirSnapshot],
-        unknown: Executor[ExecutionSnapshot],
-    ) -> None:
-        self._between = between
-        self._within = within
-        self._unknown = unknown
-
-    def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
-        """Check the approved plan against the live cluster and start it; False where it was refused."""
-        return self._of(approved.plan).begin(record, approved, now_ms=now_ms)
-
-    def resume(self, kept: KeptPlan | None = None, *, give_up: str | None = None) -> None:
-        """Prepares for another execution, which `tick` then carries out. Without its plan its kind is not known yet."""
-        self._between.resume(kept, give_up=give_up)
-        self._within.resume(kept, give_up=give_up)
-        self._unknown.resume(kept, give_up=give_up)
-
-    def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
-        """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
-        return self._of(plan).tick(record, plan, now_ms=now_ms)
-
-    def _of(self, plan: Plan) -> Executor[ExecutionSnapshot] | Executor[LogDirSnapshot]:
-        if plan.within_brokers:
-            return self._within
-        return self._between if plan.movements else self._unknown
 
 
 def journal_of(settings: Settings) -> Journal:

@@ -9,7 +9,7 @@ from assignor_core.execution.progress import Progress
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan
 from streaming.control.disk_room import AMPLE, ANSWER_AGE_MAX_MS, READ_INTERVAL_MS, SILENCE_MS, DiskAnswers, DiskRoom
-from streaming.control.throttled_brokers import RATES_AT_A_TIME_MAX, RateReads
+from streaming.control.throttle import RATES_AT_A_TIME_MAX, RateReads
 from streaming.settings import PlannerSettings
 from tests.control.noted_cluster import SKEW
 from tests.simulated_cluster import SimulatedClient, SimulatedCluster

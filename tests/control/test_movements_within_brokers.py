@@ -19,7 +19,7 @@ from streaming.control.journal import ExecutionRecord
 from streaming.control.late_requests import CHECKS_AFTER_MS, LateRequests
 from streaming.control.run import ControlLoop
 from streaming.control.sweeping import COPY_READ_INTERVAL_MS, READ_INTERVAL_MS, Sweeper
-from streaming.control.throttled_brokers import RATE_READ_INTERVAL_MS
+from streaming.control.throttle import RATE_READ_INTERVAL_MS
 from streaming.control.wiring import journal_of, log_dir_executor_of
 from streaming.errors import AnotherCluster, ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused
 from streaming.settings import DAY_MS, Settings

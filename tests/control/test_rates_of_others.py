@@ -11,7 +11,7 @@ from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE, is_tagged, tagge
 from streaming.control.pressure import LagPressure
 from streaming.control.run import ControlLoop
 from streaming.control.sweeping import Sweeper
-from streaming.control.throttled_brokers import RATE_READ_INTERVAL_MS
+from streaming.control.throttle import RATE_READ_INTERVAL_MS
 from streaming.settings import Settings
 from streaming.tables import ALL_ROWS, delete
 from tests.control import test_movements_within_brokers as within

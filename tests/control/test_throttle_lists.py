@@ -17,7 +17,7 @@ from assignor_core.throttles import (
 )
 from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.journal import ExecutionRecord
-from streaming.control.throttled_brokers import RATE_READ_INTERVAL_MS
+from streaming.control.throttle import RATE_READ_INTERVAL_MS
 from streaming.control.throttled_lists import ThrottledLists, throttle_scope
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable

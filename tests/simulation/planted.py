@@ -28,12 +28,10 @@ from streaming.control import (
     executor,
     late_requests,
     log_dir_moves,
-    log_dir_throttle,
     replica_moves,
     run,
     sweeping,
     throttle,
-    throttled_brokers,
     throttled_lists,
 )
 from streaming.control import planning as load_planning
@@ -269,7 +267,7 @@ PLANTED = (
         "a move ends before its replicas are in sync", "2 replicas in sync", controller, "_complete", _ends_at_once, 17
     ),
     Planted(
-        "rates that others remove are not set again", "7 what copies has its rate", throttled_brokers.RateReads,
+        "rates that others remove are not set again", "7 what copies has its rate", throttle.RateReads,
         "lost", lambda _: lambda *_, **__: set(), 85, story=partial(run_story, altered=SLOW_COPIES),
     ),
     Planted(
@@ -373,7 +371,7 @@ PLANTED = (
         "room within a broker is ignored", "1", RoomWithin, "lacking", _fits_always, 20, story=run_within_story
     ),
     Planted(
-        "rates within brokers are not removed", "6", log_dir_throttle.LogDirThrottle, "clear",
+        "rates within brokers are not removed", "6", throttle.LogDirThrottle, "clear",
         lambda _: lambda _self, _execution: throttle.Remains(()), 1, story=run_within_story,
     ),
     Planted(
@@ -382,7 +380,7 @@ PLANTED = (
     ),
     Planted(
         "movements within brokers are asked for without a rate", "7 nothing copies unthrottled",
-        log_dir_throttle.LogDirThrottle, "keep", lambda _: lambda *_, **__: None, 1, story=run_within_story,
+        throttle.LogDirThrottle, "keep", lambda _: lambda *_, **__: None, 1, story=run_within_story,
     ),
     Planted(
         "what copies within a broker is taken for made", "6", within_brokers, "_state", _within_taken_for_made, 1,

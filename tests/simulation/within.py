@@ -23,7 +23,7 @@ from assignor_core.live import PartitionKey, ReplicaKey, replica_name
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.throttles import LOG_DIR_RATE, is_tagged
 from streaming.control.policies import limits
-from streaming.control.throttled_brokers import RATE_READ_INTERVAL_MS
+from streaming.control.throttle import RATE_READ_INTERVAL_MS
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.simulated_cluster import (
