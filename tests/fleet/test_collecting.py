@@ -24,6 +24,8 @@ from tests.fleet.synthetic import FleetSize, synthetic_fleet
 from tests.fleet.wire import UNSERVED
 from tests.tables_in_memory import in_memory
 
+pytestmark = pytest.mark.long
+
 SIZE = FleetSize(brokers=3, partitions=30, groups=6, partitions_per_topic=10)
 INPUT_PARTITIONS = 2 * 4
 BYTE_RATE = "rebalancer.byte-rate"
@@ -163,7 +165,6 @@ def few_groups() -> Iterator[FleetProcess]:
         yield fleet
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("frozen", [1, 2, 3], ids=["bootstrap", "coordinator", "neither"])
 def test_each_look_at_a_cluster_with_a_frozen_broker_has_what_the_others_know(
     few_groups: FleetProcess, frozen: int
@@ -189,7 +190,6 @@ def test_each_look_at_a_cluster_with_a_frozen_broker_has_what_the_others_know(
         admin.close()
 
 
-@pytest.mark.long
 def test_the_collector_writes_what_it_can_while_a_broker_is_frozen(fleet: FleetProcess) -> None:
     settings = settings_of(fleet, timeout_ms=4_000)
     with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
@@ -201,7 +201,6 @@ def test_the_collector_writes_what_it_can_while_a_broker_is_frozen(fleet: FleetP
         fleet.run(process.resume_broker, 3)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("frozen", [1, 2, 3])
 def test_the_first_contact_to_a_cluster_with_a_frozen_broker_takes_one_limit_at_most(
     fleet: FleetProcess, frozen: int
@@ -220,7 +219,6 @@ def test_a_slow_broker_is_waited_for(fleet: FleetProcess) -> None:
     assert len(seen.groups) == SIZE.groups
 
 
-@pytest.mark.long
 def test_refused_requests_leave_gaps_that_nothing_else_has(fleet: FleetProcess) -> None:
     whole = look(fleet)
     fleet.run(process.refuse_requests, 1.0)
@@ -231,7 +229,6 @@ def test_refused_requests_leave_gaps_that_nothing_else_has(fleet: FleetProcess) 
     assert partition_views(look(fleet).partitions).keys() == partition_views(whole.partitions).keys()
 
 
-@pytest.mark.long
 def test_the_process_ends_with_its_owner_and_raises_its_errors_there() -> None:
     with FleetProcess(partial(synthetic_fleet, FleetSize(1, 1, 0, replication_factor=1))) as fleet:
         process_id = fleet.process_id

@@ -25,7 +25,7 @@ BYTE_RATE, CONSUMER_LAG = "rebalancer.byte-rate", "rebalancer.consumer-lag"
 SECOND_MS = 1_000
 LOOKS = 4
 
-pytestmark = pytest.mark.long  # for the start of a fleet: `make test-fast` has that of test_collecting
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +48,6 @@ def forget_records(fleet: Fleet) -> None:
 
 def kept(fleet: Fleet, topic: str) -> list[bytes]:
     return fleet.kept[topic]
-
-
-def requests(fleet: Fleet) -> Counter[str]:
-    return fleet.requests
 
 
 def settings_of(fleet: FleetProcess, shard: str = "1/1", *, jmx: bool = True) -> Settings:

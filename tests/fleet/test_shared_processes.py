@@ -22,6 +22,8 @@ from tests.fleet.process import FleetProcess
 from tests.fleet.synthetic import FleetSize, synthetic_fleet
 from tests.waiting import DEADLINE_S, until
 
+pytestmark = pytest.mark.long
+
 SIZE = FleetSize(brokers=3, partitions=30, groups=2, partitions_per_topic=10)
 INTERVAL_MS = 200
 
