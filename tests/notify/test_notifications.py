@@ -3,13 +3,14 @@
 import hashlib
 import hmac
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -17,12 +18,23 @@ from assignor_core.deciding.reasons import Reason
 from streaming import tables
 from streaming.errors import TableUnavailable
 from streaming.notify.deliveries import CLAIM_MS, Deliveries
-from streaming.notify.occurrences import LASTS_MS
-from streaming.notify.sender import Notifier
+from streaming.notify.occurrences import LASTS_MS, Occurrence
+from streaming.notify.sender import (
+    BODY_BYTES_MAX,
+    ID_HEADER,
+    SENT_AT_A_TIME,
+    SIGNATURE_HEADER,
+    TEXT_LENGTH_MAX,
+    TIMEOUT_S,
+    Notifier,
+    body_of,
+)
+from streaming.runtime.jars import PROJECT_ROOT
 from streaming.runtime.secrets import secrets_of
 from streaming.serve.samples import Sample, samples
 from streaming.serve.snapshot import SnapshotReader
 from streaming.settings import Settings
+from streaming.settings.notify import WEBHOOKS_MAX, NotificationKind, NotifySettings, WebhookSettings
 from streaming.views.group_ranking import GroupTopic
 from streaming.views.notifications import WebhookState
 from tests.serve.synthetic import NOW_MS, Synthetic
@@ -91,6 +103,19 @@ def settings_of(root: str, *, mode: str = "propose", interval_ms: int = 5_000, *
     return settings.model_copy(update={"storage": settings.storage.model_copy(update={"tables": root})})
 
 
+def begin(synthetic: Synthetic) -> None:
+    """An execution has started."""
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+
+
+def pass_minutes(count: int, clock: Clock, *notifiers: Notifier) -> None:
+    for _ in range(count):
+        clock.now_ms += 60_000
+        for notifier in notifiers:
+            notifier.send_due()
+
+
 def test_events_of_an_execution_are_sent_once_and_in_their_order(
     receiver: Receiver, root: str, synthetic: Synthetic
 ) -> None:
@@ -141,8 +166,7 @@ def test_the_signature_covers_time_and_body(
     url_file.write_text(f"{receiver.url}?secret=of-the-url\n")
     settings = settings_of(root, ops={"url_file": str(url_file), "secret_file": str(key_file)})
     notifier = Notifier(settings, list, Clock())
-    synthetic.event(NOW_MS, 0, "approved")
-    synthetic.event(NOW_MS, 1, "started")
+    begin(synthetic)
     notifier.send_due()
     ((headers, body),) = receiver.requests
     signed_at, _, given = headers["X-Rebalancer-Signature"].removeprefix("t=").partition(",v1=")
@@ -158,8 +182,7 @@ def test_what_fails_is_sent_again_later_and_given_up_in_the_end(
     clock = Clock()
     settings = settings_of(root, ops={"url": receiver.url})
     notifier = Notifier(settings, list, clock)
-    synthetic.event(NOW_MS, 0, "approved")
-    synthetic.event(NOW_MS, 1, "started")
+    begin(synthetic)
     receiver.status = 503
     for _ in range(3):
         notifier.send_due()
@@ -187,8 +210,7 @@ def test_a_try_that_was_cut_off_by_a_kill_is_made_again(receiver: Receiver, root
     clock = Clock()
     settings = settings_of(root, ops={"url": receiver.url})
     killed = Notifier(settings, list, clock)
-    synthetic.event(NOW_MS, 0, "approved")
-    synthetic.event(NOW_MS, 1, "started")
+    begin(synthetic)
     (one,) = killed._happened(0, NOW_MS)  # what stands in the tables when a kill comes before the request
     assert Deliveries(root, "test").begin("ops", one, 0, now_ms=NOW_MS)
     follower = Notifier(settings, list, clock)
@@ -209,8 +231,7 @@ def test_a_webhook_that_cannot_be_reached_holds_up_no_other(
         slack={"url": receiver.url, "format": "slack", "kinds": ["execution_started"]},
     )
     notifier = Notifier(settings, list, Clock())
-    synthetic.event(NOW_MS, 0, "approved")
-    synthetic.event(NOW_MS, 1, "started")
+    begin(synthetic)
     synthetic.event(NOW_MS, 2, "done")
     notifier.send_due()
     assert receiver.titles() == [
@@ -248,8 +269,7 @@ def test_an_environment_that_cannot_be_used_fails_tries_and_does_not_end_the_thr
     """A file of certificates may be away for a moment, while it is renewed."""
     clock = Clock()
     settings = settings_of(root, interval_ms=20, chat={"url": receiver.url}, ops={"url": receiver.url})
-    synthetic.event(NOW_MS, 0, "approved")
-    synthetic.event(NOW_MS, 1, "started")
+    begin(synthetic)
     with monkeypatch.context() as patched:
         patched.setenv(variable, value)
         running(Notifier(settings, list, clock))
@@ -269,8 +289,7 @@ def test_a_bug_does_not_end_the_thread(
             raise KeyError("a bug")
         return []
 
-    synthetic.event(NOW_MS, 0, "approved")
-    synthetic.event(NOW_MS, 1, "started")
+    begin(synthetic)
     running(Notifier(settings_of(root, interval_ms=20, ops={"url": receiver.url}), topics, Clock()))
     until("it is sent", lambda: stages(root, "sent") == ["ops"])
 
@@ -288,8 +307,7 @@ def test_metrics_show_webhooks_that_wait_and_what_was_given_up(
     notifier = Notifier(settings, list, clock)
     snapshots = SnapshotReader(settings)
     assert snapshots.read(NOW_MS).webhooks == ()
-    synthetic.event(NOW_MS, 0, "approved")
-    synthetic.event(NOW_MS, 1, "started")
+    begin(synthetic)
     notifier.send_due()
     waiting = [WebhookState("closed", NOW_MS, None), WebhookState("ops", None, None)]
     assert list(snapshots.read(clock.now_ms).webhooks) == waiting
@@ -305,8 +323,7 @@ def test_what_serve_was_away_for_too_long_to_send_counts_as_given_up(root: str, 
     """Else it would wait until its rows expire: nobody tries it again."""
     settings = settings_of(root, closed={"url": "http://127.0.0.1:1/"})
     give_up_ms, clock = settings.notify.give_up_ms, Clock()
-    synthetic.event(NOW_MS, 0, "approved")
-    synthetic.event(NOW_MS, 1, "started")
+    begin(synthetic)
     Notifier(settings, list, clock).send_due()
     snapshots = SnapshotReader(settings)
     last_known_ms = NOW_MS + 2 * give_up_ms
@@ -324,8 +341,7 @@ def test_a_notification_waits_as_long_as_serve_would_send_it(root: str, syntheti
     """Serve knows it for some time after its newest row, not after what occurred."""
     settings = settings_of(root, closed={"url": "http://127.0.0.1:1/"})
     give_up_ms, clock = settings.notify.give_up_ms, Clock()
-    synthetic.event(NOW_MS, 0, "approved")
-    synthetic.event(NOW_MS, 1, "started")
+    begin(synthetic)
     notifier = Notifier(settings, list, clock)
     notifier.send_due()
     clock.now_ms += give_up_ms // 2
@@ -339,8 +355,7 @@ def test_a_notification_waits_as_long_as_serve_would_send_it(root: str, syntheti
 
 def test_nothing_waits_for_a_webhook_that_the_settings_no_longer_have(root: str, synthetic: Synthetic) -> None:
     closed = {"url": "http://127.0.0.1:1/"}
-    synthetic.event(NOW_MS, 0, "approved")
-    synthetic.event(NOW_MS, 1, "started")
+    begin(synthetic)
     Notifier(settings_of(root, closed=closed, other=closed), list, Clock()).send_due()
 
     def shown(settings: Settings) -> list[WebhookState]:
@@ -386,9 +401,7 @@ def test_one_record_that_waits_is_told_in_the_singular(
     clock = Clock()
     stopped = replace(topic("billing", stopped=1, lag=lag), lag_unit=unit, beyond_end_records=1)
     notifier = Notifier(settings_of(root, ops={"url": receiver.url}), lambda: [stopped], clock)
-    for _ in range(2 * LASTS_MS // 60_000 + 1):
-        clock.now_ms += 60_000
-        notifier.send_due()
+    pass_minutes(2 * LASTS_MS // 60_000 + 1, clock, notifier)
     detail = json.loads(receiver.requests[0][1])["detail"]
     assert f"on 1 partition of topic orders; {told}, and a commit is 1 record beyond the log end" in detail
 
@@ -400,10 +413,7 @@ def test_a_group_that_stops_is_named_once_and_again_when_it_goes_on(receiver: Re
     notifiers = [Notifier(settings, lambda: topics, clock) for _ in range(2)]
 
     def pass_(ms: int) -> None:
-        for _ in range(ms // 60_000):
-            clock.now_ms += 60_000
-            for notifier in notifiers:
-                notifier.send_due()
+        pass_minutes(ms // 60_000, clock, *notifiers)
 
     topics[:] = [
         topic("billing", stopped=2, lag=5_000),
@@ -439,9 +449,7 @@ def test_a_group_that_stops_again_after_its_rows_have_expired_is_named_again(rec
 
     def pass_(rows: list[GroupTopic]) -> None:
         topics[:] = rows
-        for _ in range(2 * LASTS_MS // 60_000):
-            clock.now_ms += 60_000
-            notifier.send_due()
+        pass_minutes(2 * LASTS_MS // 60_000, clock, notifier)
 
     told = ["Consumer group billing has stopped", "Consumer group billing has recovered"]
     for month in range(2):
@@ -461,9 +469,7 @@ def test_groups_are_named_as_the_alert_has_it(receiver: Receiver, root: str) -> 
     ]
     settings = settings_of(root, ops={"url": receiver.url})
     notifier = Notifier(settings, lambda: topics, clock, lambda: {"abandoned"})
-    for _ in range(12):
-        clock.now_ms += 60_000
-        notifier.send_due()
+    pass_minutes(12, clock, notifier)
     assert receiver.titles() == ["Consumer group beyond has stopped"]
     assert "a commit is 70 records beyond the log end" in json.loads(receiver.requests[0][1])["detail"]
 
@@ -473,8 +479,7 @@ def test_tables_that_cannot_be_written_send_nothing(
 ) -> None:
     """Else it would be sent again at each look."""
     notifier = Notifier(settings_of(root, ops={"url": receiver.url}), list, Clock())
-    synthetic.event(NOW_MS, 0, "approved")
-    synthetic.event(NOW_MS, 1, "started")
+    begin(synthetic)
 
     def full(*_: object, **__: object) -> bool:
         raise TableUnavailable("no space left")
@@ -495,9 +500,7 @@ def test_names_of_any_characters_reach_the_receiver(receiver: Receiver, root: st
         lambda: [topic(name, stopped=1, lag=5_000)],
         clock,
     )
-    for _ in range(12):
-        clock.now_ms += 60_000
-        notifier.send_due()
+    pass_minutes(12, clock, notifier)
     (headers, body), (_, slack) = receiver.requests
     assert "X-Evil" not in headers
     assert json.loads(body)["subject"] == name
@@ -517,3 +520,42 @@ def test_names_of_any_characters_reach_the_receiver(receiver: Receiver, root: st
 def test_settings_that_make_no_sense_are_refused(webhook: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         settings_of(in_memory("x"), ops=webhook)
+
+
+PAGE = (PROJECT_ROOT / "docs" / "notifications.md").read_text(encoding="utf-8")
+
+
+def example() -> str:
+    """The JSON that the page shows."""
+    start = PAGE.index('    {"notification_id"')
+    return PAGE[start : PAGE.index("\n\n", start)]
+
+
+def test_each_kind_stands_there_once() -> None:
+    named = [kind for line in PAGE.splitlines() if line.startswith("| `") for kind in re.findall(r"`(\w+)`", line[:80])]
+    kinds = get_args(NotificationKind)
+    assert [kind for kind in named if kind in kinds] == list(kinds)
+
+
+def test_the_example_has_the_fields_that_are_sent() -> None:
+    occurrence = Occurrence("execution:e-1:3", "execution_ended", "e-1", 0, "title", "detail")
+    assert json.loads(example()).keys() == json.loads(body_of(occurrence, "main", "json")).keys()
+    assert json.loads(body_of(occurrence, "main", "slack")).keys() == {"text"}
+
+
+def test_each_setting_of_a_webhook_stands_there() -> None:
+    assert [name for name in WebhookSettings.model_fields if not re.search(rf"\b{name}\b", PAGE)] == []
+
+
+def test_limits_are_those_of_the_code() -> None:
+    bounds = (
+        f"{WEBHOOKS_MAX} webhooks, {SENT_AT_A_TIME} requests to each in a round, {BODY_BYTES_MAX // 1000} kB a body"
+    )
+    for stated in (
+        f"**Bounds**: {bounds}, texts of {TEXT_LENGTH_MAX:,} characters.",
+        f"for `notify.give_up_ms` ({NotifySettings().give_up_ms // 3_600_000} h)",
+        f"a limit of {TIMEOUT_S:.0f} s for each step",
+        f"`{SIGNATURE_HEADER}: t=SECONDS,v1=HEX`",
+        f"`{ID_HEADER}`",
+    ):
+        assert stated in PAGE
