@@ -24,14 +24,11 @@ from tests.control.test_deciding import DescribedCluster, skewed
 from tests.control.windows import write_windows
 from tests.core.planner.cases import founding
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for
-from tests.tables_in_memory import forget, in_memory
 
 
-@pytest.fixture(params=["delta", "memory"])
-def synthetic(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Synthetic]:
-    root = str(tmp_path) if request.param == "delta" else in_memory()
-    yield Synthetic(root)
-    forget(root)
+@pytest.fixture
+def synthetic(tables_in_memory: str) -> Synthetic:
+    return Synthetic(tables_in_memory)
 
 
 def test_the_newest_plans_count_however_far_back_they_are(synthetic: Synthetic) -> None:

@@ -7,7 +7,7 @@ later. `DiskAnswers` keeps the answers: what was on its way to a broker when it 
 takes its room, ended or not. What others write meanwhile is not seen, so whoever needs to know reads anew (`max_age_ms`
 0). A broker that did not answer is left alone for a while, since each request costs `kafka.request_timeout_ms`.
 
-`CopiedBytes` shows how much of the movements under way is copied. `LogDirAnswers` serves a plan of movements within
+`copied_bytes` shows how much of the movements under way is copied. `LogDirAnswers` serves a plan of movements within
 brokers: a broker that copies is read at each tick, the others every `READ_INTERVAL_MS`, because nothing of the plan
 changes there meanwhile.
 """
@@ -139,24 +139,18 @@ ReplicaBytes = Mapping[tuple[int, PartitionKey], int]
 """Size of replicas by (broker, partition)."""
 
 
-class CopiedBytes:
-    """What was read lately, for one execution."""
-
-    def __init__(self, answers: DiskAnswers) -> None:
-        self._answers = answers
-
-    def read(
-        self, plan: Plan, live: LiveCluster, progress: Mapping[PartitionKey, Progress], *, now_ms: int
-    ) -> ReplicaBytes:
-        """Replicas that movements under way have added so far; raises ClusterUnreachable, ClusterRequestFailed."""
-        wanted: dict[int, set[PartitionKey]] = {}
-        for row in plan.movements:
-            if _may_hold_copies(row, live, progress[row.key]):
-                for broker in set(row.new_replicas) - set(row.old_replicas):
-                    wanted.setdefault(broker, set()).add(row.key)
-        if not wanted:
-            return {}
-        return replica_sizes(self._answers.read(wanted, set().union(*wanted.values()), now_ms=now_ms))
+def copied_bytes(
+    answers: DiskAnswers, plan: Plan, live: LiveCluster, progress: Mapping[PartitionKey, Progress], *, now_ms: int
+) -> ReplicaBytes:
+    """Replicas that movements under way have added so far; raises ClusterUnreachable, ClusterRequestFailed."""
+    wanted: dict[int, set[PartitionKey]] = {}
+    for row in plan.movements:
+        if _may_hold_copies(row, live, progress[row.key]):
+            for broker in set(row.new_replicas) - set(row.old_replicas):
+                wanted.setdefault(broker, set()).add(row.key)
+    if not wanted:
+        return {}
+    return replica_sizes(answers.read(wanted, set().union(*wanted.values()), now_ms=now_ms))
 
 
 def _may_hold_copies(movement: Movement, live: LiveCluster, state: Progress) -> bool:

@@ -5,7 +5,7 @@ more than all the rest of it. Lags at the first and at the last sample of some w
 window of a large cluster has half a million rows, and a few numbers a partition are kept of all of them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -24,7 +24,7 @@ from streaming.cluster.ports import ClusterReader
 from streaming.contract.records import PARTITION_MAX
 from streaming.control.journal import Journal
 from streaming.control.planning import propose_for
-from streaming.control.windows import WindowTables
+from streaming.control.windows import WindowTables, within
 from streaming.settings import DAY_MS, PlannerSettings
 from streaming.views.group_columns import OFFSETS, LagWindow, PartitionKeys, windows_of
 from streaming.views.group_store import read_picture
@@ -46,8 +46,21 @@ class TableEvidence:
 
     def groups_behind(self, brokers: frozenset[int]) -> Mapping[int, str]:
         """Returns the brokers among `brokers` with groups that fall behind on them, with the groups in words."""
-        stale_after_ms = self.policy.trigger.stale_after_ms
-        return groups_behind(self.window_tables, self.live, brokers, now_ms=self.now_ms, stale_after_ms=stale_after_ms)
+        leaders = {key: row.leader for key, row in self.live.partitions.items() if row.leader in brokers}
+        if not leaders:
+            return {}
+        picture = read_picture(
+            tables.TableReader(self.window_tables.root),
+            self.window_tables.kafka_cluster,
+            window_ms=self.window_tables.window_ms,
+            where=tables.one_of("topic", sorted({topic for topic, _ in leaders})),
+            verdicts_only=True,
+            rules=self.window_tables.rules,
+        )
+        if picture is None or self.now_ms - picture.newest_event_ms > self.policy.trigger.stale_after_ms:
+            return {}
+        rows = _led(picture.partitions, leaders)
+        return {broker: str(behind) for broker, behind in brokers_falling_behind(_verdicts(rows), leaders).items()}
 
     def catch_up_bytes_per_sec(self, windows: tuple[ClosedWindow, ...]) -> Mapping[int, float]:
         """Bytes/s that consumers read from each broker to catch up, mean over `windows`."""
@@ -75,7 +88,7 @@ class TableEvidence:
     def _record_bytes(self, reader: tables.TableReader, windows: tuple[ClosedWindow, ...]) -> dict[str, float]:
         """Mean bytes of a record by topic, where bytes and records are known."""
         columns = ["topic", "bytes_in_per_sec", "messages_in_per_sec"]
-        where = self._within(windows) & tables.equal("role", "leader")
+        where = within(self.window_tables, windows) & tables.equal("role", "leader")
         rows = reader.encoded("partition_load", columns=columns, where=where)
         sums: pa.Table = rows.drop_null().group_by("topic").aggregate([(name, "sum") for name in columns[1:]])
         return {
@@ -83,14 +96,6 @@ class TableEvidence:
             for row in sums.to_pylist()
             if row["messages_in_per_sec_sum"] > 0
         }
-
-    def _within(self, windows: tuple[ClosedWindow, ...]) -> tables.Condition:
-        first, last = tables.utc(windows[0].start_ms), tables.utc(windows[-1].start_ms)
-        return (
-            tables.of_cluster(self.window_tables.kafka_cluster)
-            & tables.at_least("window_start", first)
-            & tables.at_most("window_start", last)
-        )
 
 
 @tables.unfit_as_unavailable(TABLE)
@@ -175,28 +180,6 @@ class _Lags:
 
 COLUMNS = ["group_id", "topic", "partition", "status", "lag_records"]
 BATCH_ROWS = 10_000
-
-
-def groups_behind(
-    window_tables: WindowTables, live: LiveCluster, hot: Iterable[int], *, now_ms: int, stale_after_ms: int
-) -> dict[int, str]:
-    """Returns the brokers among `hot` with groups that read from them and fall behind, with the groups in words."""
-    brokers = frozenset(hot)
-    leaders = {key: row.leader for key, row in live.partitions.items() if row.leader in brokers}
-    if not leaders:
-        return {}
-    picture = read_picture(
-        tables.TableReader(window_tables.root),
-        window_tables.kafka_cluster,
-        window_ms=window_tables.window_ms,
-        where=tables.one_of("topic", sorted({topic for topic, _ in leaders})),
-        verdicts_only=True,
-        rules=window_tables.rules,
-    )
-    if picture is None or now_ms - picture.newest_event_ms > stale_after_ms:
-        return {}
-    rows = _led(picture.partitions, leaders)
-    return {broker: str(behind) for broker, behind in brokers_falling_behind(_verdicts(rows), leaders).items()}
 
 
 def _led(partitions: pa.Table, leaders: Mapping[PartitionKey, int]) -> pa.Table:

@@ -35,7 +35,7 @@ from assignor_core.live_plans.planning import (
     propose_on,
 )
 from assignor_core.load_history.windows import ClosedWindow
-from assignor_core.log_dirs.planning import FillPolicy, propose_within, relieve
+from assignor_core.log_dirs.planning import propose_within, relieve
 from assignor_core.model import RATE_KEYS, ClusterState
 from assignor_core.planner import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
@@ -45,7 +45,7 @@ from streaming.contract import PARTITION_LOAD_HOURLY
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN
 from streaming.contract.records import REMOTE_SIZE_BYTES
 from streaming.control.policies import planner_policy
-from streaming.control.windows import WindowTables, windows_to_plan_on
+from streaming.control.windows import WindowTables, windows_to_plan_on, within
 from streaming.settings import DAY_MS, PlannerSettings
 from streaming.views.broker_windows import capacities_of
 from streaming.views.intents import Intent, brokers_by_intent
@@ -69,8 +69,12 @@ def propose_for(
         name = window_tables.kafka_cluster
         return propose_elections(live, request.elections, cluster_name=name, span_ms=span_ms)
     if request.fill is not None:
-        topics = request.policy.excluded_topics
-        return relief_of_log_dirs(live, cluster, request.fill, topics, window_tables.kafka_cluster)
+        log_dirs = cluster.log_dirs()
+        brokers = {broker for broker, _ in full_log_dirs(log_dirs, request.fill.fill_max)}
+        make, excluded_topics = partial(relieve, policy=request.fill), request.policy.excluded_topics
+        return propose_within(
+            live, log_dirs, brokers, make, cluster_name=window_tables.kafka_cluster, excluded_topics=excluded_topics
+        )
     model = model_for(request, live, cluster, window_tables, planner, now_ms=now_ms)
     return propose_on(
         model, live, request.policy, elapsed_s=time.perf_counter, proves_least=True, asked=asked,
@@ -144,16 +148,6 @@ def model_of(
     return replace(model.cluster, partitions=tuple(known))
 
 
-def relief_of_log_dirs(
-    live: LiveCluster, cluster: ClusterReader, policy: FillPolicy, excluded_topics: Collection[str], cluster_name: str
-) -> ProposedPlan:
-    """The plan that relieves every log dir above its fill level; raises NothingToPlanOn."""
-    log_dirs = cluster.log_dirs()
-    brokers = {broker for broker, _ in full_log_dirs(log_dirs, policy.fill_max)}
-    make = partial(relieve, policy=policy)
-    return propose_within(live, log_dirs, brokers, make, cluster_name=cluster_name, excluded_topics=excluded_topics)
-
-
 def propose_live(
     cluster: ClusterReader,
     live: LiveCluster,
@@ -206,13 +200,7 @@ def partition_loads(
 
     Sums are over the partitions of `topics`, which a plan knows: what brokers report besides makes them disagree.
     """
-    first, last = tables.utc(windows[0].start_ms), tables.utc(windows[-1].start_ms)
-    where = (
-        tables.of_cluster(window_tables.kafka_cluster)
-        & tables.at_least("window_start", first)
-        & tables.at_most("window_start", last)
-        & tables.equal("role", "leader")
-    )
+    where = within(window_tables, windows) & tables.equal("role", "leader")
     columns = ["window_start", "broker", "topic", "partition", *RATE_KEYS, REMOTE_SIZE_BYTES.name]
     rows = tables.read_arrow(window_tables.root, "partition_load", columns=columns, where=where)
     is_known = pc.is_in(rows["topic"], value_set=pa.array(sorted(topics), pa.string()))
@@ -250,25 +238,20 @@ def follower_loads(window_tables: WindowTables, windows: tuple[ClosedWindow, ...
     leaders have a rate of records: a row of a follower with such a rate is left out.
     """
     root, out = window_tables.root, BYTES_OUT.name
-    of_followers = tables.of_cluster(window_tables.kafka_cluster) & tables.equal("role", "follower")
-    newest = tables.equal("window_start", tables.utc(windows[-1].start_ms))
+    of_followers = tables.equal("role", "follower")
     only_followed = pc.is_null(pc.field(MESSAGES_IN.name))
     columns = ["window_start", "broker", "topic", "partition", out, MESSAGES_IN.name]
-    serving = tables.read_arrow(
-        root, "partition_load", columns=columns, where=of_followers & newest & tables.above(out, 0)
-    ).filter(only_followed)
+    newest = within(window_tables, windows[-1:]) & of_followers & tables.above(out, 0)
+    serving = tables.read_arrow(root, "partition_load", columns=columns, where=newest).filter(only_followed)
     if not serving.num_rows:
         return NO_FOLLOWERS
     topics = sorted(set(serving["topic"].to_pylist()))
-    span = tables.at_least("window_start", tables.utc(windows[0].start_ms)) & tables.at_most(
-        "window_start", tables.utc(windows[-1].start_ms)
-    )
+    span = within(window_tables, windows)
     if len(topics) <= TOPICS_MAX:
         span &= tables.one_of("topic", topics)
     keys = set(_keys(serving))
-    rows = tables.read_arrow(
-        root, "partition_load", columns=columns, where=of_followers & span & tables.at_least(out, 0)
-    ).filter(only_followed)
+    where = of_followers & span & tables.at_least(out, 0)
+    rows = tables.read_arrow(root, "partition_load", columns=columns, where=where).filter(only_followed)
     in_order = rows.sort_by([("window_start", "ascending")])
     means = in_order.group_by(["topic", "partition", "broker"], use_threads=False).aggregate([(out, "mean")])
     served: dict[PartitionKey, dict[int, float]] = defaultdict(dict)
@@ -287,8 +270,7 @@ def _read_by_rack(
     if not tables.table_exists(window_tables.root, "group_lag"):
         return {}
     columns = ["window_start", "topic", "partition", "rack_id", *COMMITTED, *LOG_END]
-    where = tables.of_cluster(window_tables.kafka_cluster) & span
-    rows = tables.read_arrow(window_tables.root, "group_lag", columns=columns, where=where)
+    rows = tables.read_arrow(window_tables.root, "group_lag", columns=columns, where=span)
     records_read = _records_read(rows)
     rows = rows.append_column("records_read", records_read).filter(pc.greater(records_read, 0))
     sums = rows.group_by(["topic", "partition", "rack_id"], use_threads=False).aggregate([("records_read", "sum")])
@@ -355,8 +337,7 @@ def _add_day(
     counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
 ) -> None:
     """Adds one day to the sums and counts of what is known; partitions that are gone are left out."""
-    keys = zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)
-    at = np.array([rows_of.get(key, -1) for key in keys], dtype=np.int64)
+    at = np.array([rows_of.get(key, -1) for key in _keys(rows)], dtype=np.int64)
     hour = pc.hour(rows["period_start"]).to_numpy().astype(np.int64)
     for index, rate in enumerate(RATE_KEYS):
         values = rows[rate].to_numpy().astype(np.float64)

@@ -24,7 +24,7 @@ from assignor_core.wording import counted, first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences, needed_by
 from streaming.control.cluster_snapshot import ExecutionSnapshot, ExecutionSnapshots, SnapshotAge, check_same_cluster
-from streaming.control.disk_room import CopiedBytes, DiskAnswers, DiskRoom
+from streaming.control.disk_room import DiskAnswers, DiskRoom, copied_bytes
 from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.obstacles import cancelled_by_others, misfit
 from streaming.control.policies import limits
@@ -64,7 +64,7 @@ class ReplicaMoves:
         relief_max_away_share: float,
     ) -> None:
         self._snapshots = ExecutionSnapshots(cluster, staged=control.staged_moves)
-        self._copied = CopiedBytes(disk_answers)
+        self._disk_answers = disk_answers
         self.reports = Reports(journal, self._progress_figures)
         self.rate_bytes_per_sec = tagged(control.throttle_bytes_per_sec)
         self._throttle = throttle
@@ -329,13 +329,14 @@ class ReplicaMoves:
 
     def _progress_figures(self, snapshot: ExecutionSnapshot) -> Mapping[str, Any]:
         """How far the snapshot shows it to be; nothing of an execution whose movements nobody knows any more."""
-        sizes = self._copied.read(snapshot.plan, snapshot.live, snapshot.progress, now_ms=snapshot.now_ms)
-        if not snapshot.plan.movements:
+        plan, progress = snapshot.plan, snapshot.progress
+        if not plan.movements:
             return {}
+        sizes = copied_bytes(self._disk_answers, plan, snapshot.live, progress, now_ms=snapshot.now_ms)
         return {
-            "movements_done": movements_done(snapshot.progress),
-            "bytes_moved": bytes_moved(snapshot.plan, snapshot.progress, sizes),
-            **self._seen.changes(snapshot.execution, (row.key for row in snapshot.plan.movements), snapshot.progress),
+            "movements_done": movements_done(progress),
+            "bytes_moved": bytes_moved(plan, progress, sizes),
+            **self._seen.changes(snapshot.execution, (row.key for row in plan.movements), progress),
         }
 
 

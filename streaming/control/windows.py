@@ -3,6 +3,7 @@
 Unknown rates stay unknown: a broker without a known load doesn't count as reporting.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assignor_core.errors import NothingToPlanOn
@@ -81,6 +82,15 @@ def windows_to_plan_on(window_tables: WindowTables, *, now_ms: int, forced: bool
     raise NothingToPlanOn(
         f"the newest window ended {duration(age_ms / 1000)} ago, and a plan rests on none older than "
         f"{duration(age_max_ms / 1000)}: do collector and pipeline run? --force plans on it all the same"
+    )
+
+
+def within(window_tables: WindowTables, windows: Sequence[ClosedWindow]) -> tables.Condition:
+    """Rows of the cluster in these windows, the oldest first."""
+    return (
+        tables.of_cluster(window_tables.kafka_cluster)
+        & tables.at_least("window_start", tables.utc(windows[0].start_ms))
+        & tables.at_most("window_start", tables.utc(windows[-1].start_ms))
     )
 
 

@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from assignor_core.live import PartitionKey
+from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
-from assignor_core.proposed_plan import KeptPlan, ProposedPlan
+from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
 from assignor_core.throttles import ThrottledReplicas
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import Carrier
@@ -116,15 +116,35 @@ def carrier(settings: Settings, cluster: ControlledCluster) -> Carrier:
     return Carrier(executor_of(cluster, journal, settings), journal)
 
 
+def stored(journal: Journal, made: Plan, *, live: LiveCluster | None = None, now_ms: int = NOON_MS) -> KeptPlan:
+    """A plan as the tables hold it; `live` is the cluster that it was made on, if on any."""
+    proposed = ProposedPlan(made, None if live is None else Observed.of(made, live))
+    return journal.write_plan(proposed, decision=None, now_ms=now_ms)
+
+
+def approve_plan(
+    journal: Journal,
+    made: Plan,
+    *,
+    live: LiveCluster | None = None,
+    now_ms: int = NOON_MS,
+    in_windows_only: bool = False,
+) -> ExecutionRecord:
+    """The approval of a plan, which is stored before."""
+    kept = stored(journal, made, live=live, now_ms=now_ms)
+    return ExecutionRecord(journal.approve(kept, "a test", now_ms=now_ms, in_windows_only=in_windows_only))
+
+
 def plan(journal: Journal, partition: int, *, now_ms: int = NOON_MS) -> KeptPlan:
     """To move one partition from broker 1 to 2."""
-    made = Plan("c", (Movement("t", partition, (1,), (2,), 5.0),), SKEW, SKEW)
-    journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=now_ms)
-    return journal.plan(made.plan_id)
+    return stored(journal, one_move(partition), now_ms=now_ms)
+
+
+def one_move(partition: int) -> Plan:
+    return Plan("c", (Movement("t", partition, (1,), (2,), 5.0),), SKEW, SKEW)
 
 
 def approve(
     journal: Journal, partition: int, *, now_ms: int = NOON_MS, in_windows_only: bool = False
 ) -> ExecutionRecord:
-    approved = plan(journal, partition, now_ms=now_ms)
-    return ExecutionRecord(journal.approve(approved, "a test", now_ms=now_ms, in_windows_only=in_windows_only))
+    return approve_plan(journal, one_move(partition), now_ms=now_ms, in_windows_only=in_windows_only)

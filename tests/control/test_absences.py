@@ -5,13 +5,12 @@ import pytest
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Movement, Plan
-from assignor_core.proposed_plan import ProposedPlan
 from streaming.control.absences import GAP_MAX_MS, Absences
 from streaming.control.journal import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
-from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve, approve_plan
 from tests.simulated_cluster import SimulatedCluster
 
 GRACE_MS = 120_000
@@ -87,8 +86,7 @@ def test_a_copied_move_that_kafka_keeps_open_for_the_failed_broker_is_cancelled_
     cluster.cluster.contents.release = (3, 9)
     cluster.cluster.create_topic("u", {0: (1, 3)}, size_bytes=20 * settings.control.throttle_bytes_per_sec)
     made = Plan("c", (Movement(*KEY, (1, 3), (2, 3), 5.0),), SKEW, SKEW)
-    journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
-    record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    record = approve_plan(journal, made)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS + 1_000)
@@ -136,8 +134,7 @@ def test_movements_within_a_broker_that_fails_end_for_it_too(settings: Settings)
     cluster.cluster.contents.brokers[2].log_dirs *= 2
     moved = LogDirMovement(2, *KEY, "/disk-0", "/disk-1", 5.0)
     made = Plan("c", (), SKEW, SKEW, log_dir_movements=(moved,))
-    journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
-    record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    record = approve_plan(journal, made)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS)
     cluster.cluster.kill_broker(2)

@@ -8,15 +8,14 @@ import pytest
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.plan import Movement, Plan
-from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
 from streaming import tables
-from streaming.control.journal import ExecutionRecord, Journal
+from streaming.control.journal import Journal
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import decider_of, journal_of
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
-from tests.control.noted_cluster import SKEW, NotedCluster
+from tests.control.noted_cluster import SKEW, NotedCluster, approve_plan
 from tests.control.test_deciding import NOON_MS, WINDOW_MS, crowded, last, settings, skewed, with_control
 from tests.control.windows import write_windows
 
@@ -186,6 +185,7 @@ def test_a_decision_that_the_store_refused_is_made_again(
     assert (last(settings)["verdict"], last(settings)["plan_id"]) == ("plan", proposed.plan.plan_id)
 
 
+@pytest.mark.long
 def test_a_plan_that_was_never_written_does_not_wait_for_the_night(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,8 +218,7 @@ def test_automatic_mode_stops_after_plans_that_brought_nothing(settings: Setting
     before, promised = ({**SKEW, "bytes_in": {"max_over_mean": ratio}} for ratio in (3.0, 1.0))
     for partition in range(settings.control.bad_plans_max):
         made = Plan("c", (Movement("t", partition, (1,), (2,), 1.0),), before, promised)
-        kept = journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=before_ms)
-        record = ExecutionRecord(journal.approve(kept, "a test", now_ms=before_ms + partition))
+        record = approve_plan(journal, made, now_ms=before_ms + partition)
         for event in (Event.STARTED, Event.DONE):
             journal.write_event(record, event, event, now_ms=before_ms + partition)
         journal.write_measured(record, {Resource.BYTES_IN: 2.9}, now_ms=before_ms + partition)

@@ -89,6 +89,7 @@ def test_loads_are_compared_by_capacity_where_it_is_known(settings: Settings) ->
     assert trace.loads["bytes_in"][0] == pytest.approx([5e6 / 3] * 3)
 
 
+@pytest.mark.long
 def test_the_decisions_of_that_time_are_made_again(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

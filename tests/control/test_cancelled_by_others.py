@@ -6,13 +6,12 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
-from assignor_core.proposed_plan import ProposedPlan
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import journal_of
 from streaming.notify.occurrences import read_occurrences
 from streaming.settings import Settings
 from streaming.tables import TableReader
-from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve_plan
 
 TICKS_MAX = 60
 KEY: PartitionKey = ("t", 0)
@@ -30,8 +29,7 @@ class Operated:
         placed = {row.partition: row.old_replicas for row in movements}
         self.cluster.cluster.create_topic("t", placed, size_bytes=10**9)
         made = Plan("c", movements, SKEW, SKEW)
-        kept = self.journal.write_plan(ProposedPlan(made), decision=None, now_ms=NOON_MS)
-        self._execution_id = self.journal.approve(kept, "a test", now_ms=NOON_MS).execution_id
+        self._execution_id = approve_plan(self.journal, made).execution.execution_id
         self._now_ms = NOON_MS
         self.restart()
 

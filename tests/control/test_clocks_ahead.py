@@ -1,12 +1,18 @@
-"""A wall clock that was hours ahead while an execution ended, and is right again: decisions do not wait for hours."""
+"""A wall clock that was hours ahead while an execution ended, and results that are measured in time or not at all."""
+
+import pytest
+import structlog
 
 from assignor_core.execution.events import Event
+from assignor_core.execution.life_cycle import Execution
 from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.proposed_plan import ProposedPlan
+from streaming.control import run
 from streaming.control.absences import Absences
 from streaming.control.late_requests import CHECKS_AFTER_MS
-from streaming.control.run import ENDED_READ_INTERVAL_MS, ControlLoop
+from streaming.control.run import ENDED_READ_INTERVAL_MS, MEASURE_PATIENCE_WINDOWS, ControlLoop
 from streaming.control.wiring import decider_of, journal_of
-from streaming.settings import Settings
+from streaming.settings import DAY_MS, Settings
 from tests.control.noted_cluster import NOON_MS, NotedCluster, approve
 from tests.control.test_deciding import MINUTE_MS, crowded, last
 from tests.control.test_late_requests import aborted_while_late, last_detail
@@ -23,6 +29,7 @@ def end_ahead(settings: Settings, event: Event, *, automatic: bool = False) -> N
     journal.write_event(record, event, "a test", now_ms=at_ms)
 
 
+@pytest.mark.long
 def test_an_execution_that_ended_in_the_future_holds_up_decisions_for_minutes(settings: Settings) -> None:
     end_ahead(settings, Event.DONE)
     cluster = crowded()
@@ -103,3 +110,50 @@ def test_bytes_of_an_execution_that_ended_in_the_future_are_of_one_day(settings:
         for now_ms in (NOON_MS, NOON_MS + day_ms - 1, NOON_MS + day_ms)
     ]
     assert copied == [5, 5, 0]
+
+
+@pytest.fixture
+def undecided(tables_in_memory: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr(run, "decider_of", lambda *_, **__: NoDecisions())
+    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
+
+
+class NoDecisions:
+    def tick(self, *, now_ms: int) -> ProposedPlan | None:  # noqa: ARG002 - as a decider takes it
+        return None
+
+
+def carried_out(undecided: Settings, cluster: NotedCluster) -> Execution:
+    loop, journal = ControlLoop(cluster, undecided, now_ms=NOON_MS), journal_of(undecided)
+    execution_id = approve(journal, 0).execution.execution_id
+    for second in range(60):
+        loop.tick(now_ms=NOON_MS + second * 1_000)
+        cluster.cluster.advance(1_000)
+    execution = journal.execution(execution_id)
+    assert execution.last_event is Event.DONE
+    return execution
+
+
+def restarted(undecided: Settings, cluster: NotedCluster, now_ms: int) -> list[str]:
+    """A control that starts then, and what it logs at its first tick."""
+    with structlog.testing.capture_logs() as logs:
+        ControlLoop(cluster, undecided, now_ms=now_ms).tick(now_ms=now_ms)
+    return [str(row["event"]) for row in logs]
+
+
+def test_a_control_that_starts_days_later_measures_nothing(undecided: Settings) -> None:
+    cluster = NotedCluster(moves=True)
+    execution = carried_out(undecided, cluster)
+    later_ms = NOON_MS + 20 * DAY_MS
+    write_windows(undecided, cluster.describe(), end_ms=later_ms, windows=12)
+    assert "result_not_measured" in restarted(undecided, cluster, later_ms)
+    assert journal_of(undecided).execution(execution.execution_id).last_event is Event.DONE
+
+
+def test_a_control_that_starts_minutes_later_measures_what_came_after_the_end(undecided: Settings) -> None:
+    cluster = NotedCluster(moves=True)
+    execution = carried_out(undecided, cluster)
+    later_ms = NOON_MS + (MEASURE_PATIENCE_WINDOWS + 2) * undecided.pipeline.window_ms
+    write_windows(undecided, cluster.describe(), end_ms=later_ms, windows=12)
+    assert "measured" in restarted(undecided, cluster, later_ms)
+    assert journal_of(undecided).execution(execution.execution_id).last_event is Event.MEASURED

@@ -235,6 +235,7 @@ def copy_of(tables: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock)
     return Tables(tmp_path / "copy", cluster, clock)
 
 
+@pytest.mark.long
 def test_who_works_with_a_copy_of_the_tables_changes_nothing_while_the_first_goes_on(
     on_disk: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock
 ) -> None:
@@ -268,6 +269,7 @@ def test_who_works_with_the_tables_of_which_there_is_a_copy_changes_nothing_whil
     assert on_disk.events(waiting) == ["approved"]
 
 
+@pytest.mark.long
 def test_of_two_folders_of_one_lease_that_announce_themselves_at_once_one_gives_way(
     on_disk: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock
 ) -> None:

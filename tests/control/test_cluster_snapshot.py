@@ -4,6 +4,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +13,7 @@ from assignor_core.execution.progress import NO_SNAPSHOTS, progress_of, topics_i
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits, Step, Submit, Wait, next_step
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Movement, Plan
-from streaming.control.cluster_snapshot import WHOLE_READ_INTERVAL_MS, ClusterSnapshot
+from streaming.control.cluster_snapshot import WHOLE_READ_INTERVAL_MS, ClusterSnapshot, ExecutionSnapshots
 from tests.simulated_cluster import (
     SimulatedClient,
     SimulatedCluster,
@@ -102,7 +103,7 @@ def random_story(seed: int, *, faults_max: int) -> Watched:
     return Watched(cluster, Plan("c", tuple(movements)), replace(LIMITS, staged=random.random() < 0.3))
 
 
-@pytest.mark.parametrize("first", [1, 21])
+@pytest.mark.parametrize("first", [1, pytest.param(21, marks=pytest.mark.long)])
 def test_without_faults_each_step_is_that_of_who_asks_about_everything(first: int) -> None:
     asked = 0
     for seed in range(first, first + 20):
@@ -117,7 +118,7 @@ def test_without_faults_each_step_is_that_of_who_asks_about_everything(first: in
     assert asked > 100, "hardly a look was at less than everything"
 
 
-@pytest.mark.parametrize("first", [1, 21])
+@pytest.mark.parametrize("first", [1, pytest.param(21, marks=pytest.mark.long)])
 def test_with_faults_what_is_asked_for_is_what_who_asks_about_everything_may_ask_for(first: int) -> None:
     """Trouble elsewhere is seen later, so one may wait while the other goes on: never longer than for a whole look."""
     for seed in range(first, first + 20):
@@ -218,3 +219,35 @@ def test_of_a_topic_that_is_gone_nothing_is_shown(story: Watched) -> None:
 def _advanced(story: Watched) -> bool:
     story.cluster.advance(TICK_MS)
     return True
+
+
+@pytest.mark.parametrize("faults_max", [0, 4])
+def test_each_look_shows_what_a_look_at_all_movements_shows(faults_max: int) -> None:
+    looked = skipped = 0
+    for seed in range(1, 21):
+        story = random_story(seed, faults_max=faults_max)
+        plan, staged, record = story.plan, story.limits.staged, cast("Any", None)
+        looks, reference = ExecutionSnapshots(story.client, staged=staged), NO_SNAPSHOTS
+        for _ in range(SECONDS_MAX):
+            with suppress(SimulatedSilence, SimulatedRefusal):
+                live = looks.live(plan, whole=False, now_ms=story.cluster.now_ms)
+                look = looks.judged(record, plan, live, story.cluster.now_ms, refused={}, not_elected={})
+                reference = reference.after(plan, live, staged=staged)
+                assert look.past == reference
+                assert dict(look.progress) == progress_of(plan, live, staged=staged, past=reference)
+                looked, skipped = looked + 1, skipped + len(looks._settled)
+                step = next_step(plan, live, story.limits, worked_ms=0, past=look.past, progress=look.progress)
+                match step:
+                    case Submit(reassignments):
+                        story.client.reassign(dict(reassignments))
+                        looks.submitted(reassignments)
+                        reference = reference.taken(reassignments)
+                    case ElectLeaders(partitions):
+                        story.client.elect_preferred(partitions)
+                    case Done() | Abort():
+                        break
+                    case _:
+                        pass
+            story.cluster.advance(TICK_MS)
+    assert looked > 100
+    assert skipped > looked, "hardly a movement was settled"

@@ -1,7 +1,6 @@
 """Cordons of drained brokers: ordered by a row, set and removed by whoever looks next; those of others stay."""
 
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from streaming.errors import ClusterRequestFailed, TableUnavailable
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.intents import Intent, cordons_of, drained_brokers, newest_intents
-from tests.control.test_movements_within_brokers import ERRORS, MB
+from tests.control.carried import ERRORS, MB
 from tests.simulated_cluster import LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
 
 CLUSTER = "main"
@@ -45,8 +44,8 @@ def client(cluster: SimulatedCluster) -> SimulatedClient:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> str:
-    return str(tmp_path / "tables")
+def root(tables_in_memory: str) -> str:
+    return tables_in_memory
 
 
 def cordoned(cluster: SimulatedCluster, broker: int) -> list[bool]:

@@ -1,4 +1,4 @@
-"""Plans where not all loads are known or credible: what is unknown is never taken for nothing. No broker, no Spark.
+"""Plans where loads or sizes are unknown, or windows old: what is unknown is never taken for nothing.
 
 Twenty brokers of equal load but for broker 1, which leads four partitions more. Five partitions are led by each; every
 partition has two replicas and takes 1 MB/s.
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from assignor_core.disks import LogDirDescription
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Plan
@@ -21,10 +22,11 @@ from streaming.control.planning import propose_live
 from streaming.control.policies import relief_policy
 from streaming.control.wiring import decider_of, journal_of, window_tables_of
 from streaming.settings import Settings
-from tests.control.test_deciding import NOON_MS, WINDOW_MS, DescribedCluster, last, settings, without
+from tests.control.test_deciding import NOON_MS, WINDOW_MS, DescribedCluster, last, settings, skewed, without
 from tests.control.windows import RATE, write_windows
 
-__all__ = ["settings"]  # the fixture
+__all__ = ["settings"]  # fixtures
+
 
 BROKERS = range(1, 21)
 SILENT = 20
@@ -106,6 +108,7 @@ def test_a_topic_that_metadata_hides_makes_loads_disagree(settings: Settings) ->
         planned(cluster, settings)
 
 
+@pytest.mark.long
 def test_the_bound_is_a_setting_and_drains_go_on(settings: Settings) -> None:
     cluster, key = twenty(), ("t", 30)
     write_windows(settings, cluster.live, end_ms=NOON_MS, forged={key: 6 * RATE})
@@ -122,6 +125,7 @@ def test_the_bound_is_a_setting_and_drains_go_on(settings: Settings) -> None:
     assert planned(cluster, wide).plan.movements
 
 
+@pytest.mark.long
 def test_a_silent_broker_can_be_drained_and_another_without_using_it(settings: Settings) -> None:
     cluster = twenty()
     write_windows(settings, cluster.live, end_ms=NOON_MS, silent={SILENT, 19, 18})  # 15 % of the leaders
@@ -135,6 +139,7 @@ def test_a_silent_broker_can_be_drained_and_another_without_using_it(settings: S
         assert not new & {SILENT, 19, 18, drained}
 
 
+@pytest.mark.long
 def test_replicas_of_a_failed_broker_are_made_anew_though_others_are_silent(settings: Settings) -> None:
     """Two of nineteen are silent, too many for a plan that evens out load."""
     cluster = twenty()
@@ -163,6 +168,7 @@ def test_a_broker_that_is_silent_is_not_filled_by_hand(settings: Settings) -> No
         planned(cluster, settings, policy=PlannerPolicy(add=frozenset({SILENT})))
 
 
+@pytest.mark.long
 def test_a_new_broker_that_holds_nothing_may_be_filled_before_its_first_window(settings: Settings) -> None:
     cluster = twenty()
     write_windows(settings, cluster.live, end_ms=NOON_MS)
@@ -197,3 +203,84 @@ def test_a_gain_within_the_noise_of_the_windows_makes_no_plan(settings: Settings
     )
     write_windows(settings, cluster.live, end_ms=now_ms + 3 * WINDOW_MS)
     assert decider_of(cluster, journal_of(settings), settings).tick(now_ms=now_ms + 3 * WINDOW_MS) is not None
+
+
+class Hidden(DescribedCluster):
+    """What `PartlyShownCluster` shows to a user without DESCRIBE on the cluster."""
+
+    def log_dirs(
+        self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        assert partitions is None or not partitions
+        return {broker: () for broker in self.live.broker_racks if brokers is None or broker in brokers}
+
+
+def hidden() -> Hidden:
+    return Hidden(replace(twenty().live, reassignments_hidden=True))
+
+
+@pytest.mark.long
+def test_skew_that_only_copies_could_mend_is_a_decision_to_hold_that_names_the_cause(settings: Settings) -> None:
+    cluster = hidden()
+    write_windows(settings, cluster.live, end_ms=NOON_MS)
+    assert decider_of(cluster, journal_of(settings), settings).tick(now_ms=NOON_MS) is None
+    detail = last(settings)["detail"]
+    assert "no plan lowers max/mean of bytes_in" in detail
+    assert "as no broker shows its log dirs: all of them; sizes are unknown, so leaders alone change" in detail
+
+
+@pytest.mark.long
+def test_a_plan_by_hand_copies_nothing_and_a_drain_is_refused(settings: Settings) -> None:
+    cluster = hidden()
+    write_windows(settings, cluster.live, end_ms=NOON_MS)
+    plan = planned(cluster, settings).plan
+    assert plan.movements
+    assert plan.bytes_to_move == 0
+    assert all(set(row.new_replicas) == set(row.old_replicas) for row in plan.movements)
+    with pytest.raises(NothingToPlanOn, match="broker 3 would have to be copied"):
+        planned(cluster, settings, policy=PlannerPolicy(drain=frozenset({3})))
+
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+
+
+def planned_at(settings: Settings, cluster: DescribedCluster, now_ms: int, *, forced: bool = False) -> ProposedPlan:
+    return propose_live(
+        cluster, cluster.live, window_tables_of(settings), settings.planner, now_ms=now_ms, on_old_windows=forced
+    )
+
+
+@pytest.mark.long
+def test_a_plan_on_old_windows_is_refused_with_their_age_unless_they_are_wanted(settings: Settings) -> None:
+    cluster = skewed()
+    with pytest.raises(NothingToPlanOn, match="no closed window in the tables yet"):
+        planned_at(settings, cluster, NOON_MS)
+    write_windows(settings, cluster.live, end_ms=NOON_MS)
+    fresh = planned_at(settings, cluster, NOON_MS + MINUTE_MS).plan
+    assert fresh.movement_count
+    for age, shown in ((8 * MINUTE_MS, "8 min"), (3 * HOUR_MS, "3.0 h"), (72 * HOUR_MS, "3.0 d")):
+        with pytest.raises(NothingToPlanOn, match=f"the newest window ended {shown} ago, .* none older than 110 s"):
+            planned_at(settings, cluster, NOON_MS + age)
+        assert planned_at(settings, cluster, NOON_MS + age, forced=True).plan == fresh
+
+
+def test_control_that_starts_again_judges_no_window_twice(
+    settings: Settings, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each decision that is logged has its row, and the row of a window is never replaced."""
+    cluster, journal = skewed(), journal_of(settings)
+    write_windows(settings, cluster.live, end_ms=NOON_MS)
+    decider_of(cluster, journal, settings).tick(now_ms=NOON_MS)
+    before = journal.last_decision()
+    assert before is not None
+    capfd.readouterr()
+    again = decider_of(cluster, journal, settings)
+    assert again.tick(now_ms=NOON_MS + 1_000) is None
+    assert journal.last_decision() == before
+    assert "decision" not in "".join(capfd.readouterr())
+    write_windows(settings, cluster.live, end_ms=NOON_MS + WINDOW_MS)
+    again.tick(now_ms=NOON_MS + WINDOW_MS)
+    after = journal.last_decision()
+    assert after is not None
+    assert after["window_end"] > before["window_end"]

@@ -11,9 +11,8 @@ import pytest
 from assignor_core.execution.events import Event
 from assignor_core.execution.progress import MISSING_SNAPSHOTS_MIN, UNSHOWN_SNAPSHOTS_MAX
 from assignor_core.plan import Movement, Plan
-from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
+from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.throttles import LEADER_RATE, tagged
-from streaming import tables
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import Carrier
 from streaming.control.cluster_snapshot import ExecutionSnapshot
@@ -26,7 +25,16 @@ from streaming.control.sweeping import READ_INTERVAL_MS, Sweeper
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, LeaseLost, TableUnavailable
 from streaming.settings import Settings
-from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, another_cluster, approve, carrier, plan
+from tests.control.noted_cluster import (
+    NOON_MS,
+    SKEW,
+    NotedCluster,
+    another_cluster,
+    approve,
+    approve_plan,
+    carrier,
+    plan,
+)
 from tests.simulated_cluster import SimulatedCluster
 
 HOUR_MS = 3_600_000
@@ -97,8 +105,7 @@ def both_partitions(settings: Settings, cluster: NotedCluster) -> tuple[Carrier,
     """An approved plan for t-0 and t-1, and who carries it out."""
     made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0), Movement("t", 1, (1,), (3,), 5.0)), SKEW, SKEW)
     journal = journal_of(settings)
-    journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
-    record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    record = approve_plan(journal, made)
     return carrier(settings, cluster), record
 
 
@@ -149,8 +156,7 @@ def test_an_abort_ends_where_kafka_refuses_the_way_back(settings: Settings) -> N
     cluster, journal = NotedCluster(), journal_of(settings)
     cluster.cluster.create_topic("u", {0: (1,)}, size_bytes=1_000_000)
     made = Plan("c", (Movement("u", 0, (1,), (2, 3), 5.0),), SKEW, SKEW)
-    journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
-    record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    record = approve_plan(journal, made)
     executor = executor_of(cluster, journal, settings)
     assert executor.begin(record, journal.plan(made.plan_id), now_ms=NOON_MS)
     assert not executor.tick(record, made, now_ms=NOON_MS)
@@ -193,17 +199,6 @@ def test_nine_looks_at_wrong_metadata_end_nothing(settings: Settings) -> None:
     assert events(settings, record)[-1] == "done"
 
 
-def test_ten_looks_that_show_all_partitions_as_gone_end_as_aborted(settings: Settings) -> None:
-    cluster = NotedCluster()
-    one, record = both_partitions(settings, cluster)
-    one.tick(now_ms=NOON_MS)
-    cluster.connect(without_the_topic())
-    for look in range(1, 20):
-        one.tick(now_ms=NOON_MS + 1_000 * look)
-    end = journal_of(settings).execution(record.execution.execution_id).last
-    assert (end.event, end.detail.partition(",")[0]) == ("aborted", "0 movements made")
-
-
 def test_a_topic_that_may_not_be_described_for_long_is_waited_for(settings: Settings) -> None:
     cluster = NotedCluster()
     one, record = both_partitions(settings, cluster)
@@ -238,9 +233,7 @@ def test_a_plan_whose_partitions_are_all_gone_is_never_done(settings: Settings) 
 def on_cluster_c(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
     """The approval of a plan that names the Kafka cluster it was made on."""
     made, journal = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW), journal_of(settings)
-    proposed = ProposedPlan(made, Observed.of(made, cluster.describe()), elapsed_ms=1.0)
-    kept = journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
-    return ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS))
+    return approve_plan(journal, made, live=cluster.describe())
 
 
 OTHER = "the brokers are Kafka cluster d, the plan is for Kafka cluster c"
@@ -305,7 +298,10 @@ def test_a_throttle_is_not_swept_from_another_cluster(settings: Settings) -> Non
     assert sweeper.sweep(record, now_ms=NOON_MS + READ_INTERVAL_MS)
 
 
-def test_a_broker_that_is_away_is_looked_at_now_and_then_and_swept_once_it_is_back(settings: Settings) -> None:
+@pytest.mark.parametrize("later_ms", [READ_INTERVAL_MS, -HOUR_MS], ids=["now and then", "the clock is set back"])
+def test_a_broker_that_is_away_is_looked_at_now_and_then_and_swept_once_it_is_back(
+    settings: Settings, later_ms: int
+) -> None:
     cluster, journal = NotedCluster(), journal_of(settings)
     record = on_cluster_c(settings, cluster)
     journal.write_event(record, Event.ABORTED, "broker 2 was down", now_ms=NOON_MS, throttled_brokers=(2,))
@@ -317,21 +313,8 @@ def test_a_broker_that_is_away_is_looked_at_now_and_then_and_swept_once_it_is_ba
     assert cluster.changes == ["clear"], "a look describes the whole cluster"
     cluster.cluster.restart_broker(2)
     cluster.cluster.advance(60_000)
-    assert sweeper.sweep(record, now_ms=NOON_MS + READ_INTERVAL_MS)
+    assert sweeper.sweep(record, now_ms=NOON_MS + later_ms)
     assert (record.execution.last_event, record.execution.owes) == ("swept", False)
-
-
-def test_after_the_clock_was_set_back_a_broker_that_is_back_is_swept_at_once(settings: Settings) -> None:
-    cluster, journal = NotedCluster(), journal_of(settings)
-    record = on_cluster_c(settings, cluster)
-    journal.write_event(record, Event.ABORTED, "broker 2 was down", now_ms=NOON_MS, throttled_brokers=(2,))
-    cluster.cluster.kill_broker(2)
-    cluster.cluster.advance(60_000)
-    sweeper = Sweeper(cluster, journal)
-    assert not sweeper.sweep(record, now_ms=NOON_MS)
-    cluster.cluster.restart_broker(2)
-    cluster.cluster.advance(60_000)
-    assert sweeper.sweep(record, now_ms=NOON_MS - HOUR_MS)
 
 
 def test_a_throttle_that_another_process_has_left_is_swept_by_a_control_that_runs(settings: Settings) -> None:
@@ -468,26 +451,6 @@ def test_an_execution_that_somebody_else_has_ended_is_left_alone(settings: Setti
     with pytest.raises(LeaseLost):
         one.tick(now_ms=NOON_MS)
     assert cluster.changes == []
-
-
-def test_what_is_open_is_told_from_what_has_ended(settings: Settings) -> None:
-    journal = journal_of(settings)
-    ended, waiting = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
-    journal.write_event(ended, Event.STARTED, "plan with 1 movement", now_ms=NOON_MS)
-    journal.write_event(ended, Event.DONE, "every movement has been made", now_ms=NOON_MS)
-    assert [row.execution_id for row in journal.open_executions(now_ms=NOON_MS)] == [waiting.execution.execution_id]
-    # Its end is too old to be looked for, an event after it is not.
-    journal.write_event(ended, Event.SWEPT, "throttle taken away", now_ms=NOON_MS + HOUR_MS)
-    later_ms = NOON_MS + 30 * 24 * HOUR_MS + 1_000
-    assert [row.execution_id for row in journal.open_executions(now_ms=later_ms)] == [waiting.execution.execution_id]
-
-
-def test_a_plan_that_is_not_trusted_is_refused_in_one_row(settings: Settings) -> None:
-    journal = journal_of(settings)
-    execution = journal.refuse(plan(journal, 0), "the last 2 plans brought nothing", now_ms=NOON_MS)
-    assert [row["event"] for row in tables.read(settings.storage.tables, "execution")] == ["refused"]
-    assert journal_of(settings).open_executions(now_ms=NOON_MS) == []
-    assert execution.ended
 
 
 @pytest.mark.parametrize("refused", [False, True])

@@ -9,7 +9,6 @@ import pytest
 from assignor_core.execution.progress import MISSING_SNAPSHOTS_MIN
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
-from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.throttles import LEADER_REPLICAS
 from streaming import tables
 from streaming.control.cluster_marker import ANNOUNCED_BEFORE_MS
@@ -21,7 +20,7 @@ from streaming.control.run import ControlTurns
 from streaming.control.wiring import journal_of
 from streaming.errors import AnotherCluster
 from streaming.settings import Settings
-from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, another_cluster, approve, carrier
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, another_cluster, approve, approve_plan, carrier
 
 
 @pytest.fixture
@@ -35,9 +34,7 @@ def approved(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
     cluster.cluster.create_topic("u", {0: (1,)})
     made = Plan("c", tuple(Movement(topic, 0, (1,), (2,), 5.0) for topic in ("t", "u")), SKEW, SKEW)
     journal = journal_of(settings)
-    proposed = ProposedPlan(made, Observed.of(made, cluster.describe()), elapsed_ms=1.0)
-    kept = journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
-    return ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS))
+    return approve_plan(journal, made, live=cluster.describe())
 
 
 def make_again(cluster: NotedCluster, topic: str) -> None:
@@ -118,8 +115,7 @@ def test_a_topic_that_is_made_again_while_a_start_sets_the_throttle_has_no_leade
     """All is moved when control is killed; the next one sets the throttle before it asks for elections."""
     cluster, journal = MadeAgainWhileThrottled(moves=True), journal_of(settings)
     made = Plan("c", (Movement("t", 0, (1,), (2, 1), 5.0),), SKEW, SKEW)
-    proposed = ProposedPlan(made, Observed.of(made, cluster.describe()))
-    journal.approve(journal.write_plan(proposed, decision=None, now_ms=NOON_MS), "a test", now_ms=NOON_MS)
+    approve_plan(journal, made, live=cluster.describe())
     cluster.changes.append("throttle")  # nothing is made again while the first one sets it
     carrier(settings, cluster).tick(now_ms=NOON_MS)
     assert cluster.describe().partitions["t", 0].replicas == (2, 1)

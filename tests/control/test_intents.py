@@ -1,7 +1,5 @@
 """What people want of brokers, written by machines whose clocks differ."""
 
-from pathlib import Path
-
 import pytest
 
 from streaming import tables
@@ -24,8 +22,8 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> str:
-    return str(tmp_path / "tables")
+def root(tables_in_memory: str) -> str:
+    return tables_in_memory
 
 
 def drained(root: str) -> frozenset[int]:

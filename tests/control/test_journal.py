@@ -36,13 +36,8 @@ AFTER = {"bytes_in": 1.1, "bytes_out": 1.1, "disk": 1.1, "leaders": 1.0, "replic
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def on_disk(tmp_path: Path) -> Settings:
     return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
-
-
-@pytest.fixture
-def in_memory(tables_in_memory: str) -> Settings:
-    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
 
 
 def approved(journal: Journal, *, in_windows_only: bool = False, topic: str = "t") -> ExecutionRecord:
@@ -98,14 +93,14 @@ def column_reads(monkeypatch: pytest.MonkeyPatch, column: str) -> list[int]:
     return reads
 
 
-def test_of_decisions_the_json_of_the_newest_alone_is_read(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_decisions_the_json_of_the_newest_alone_is_read(on_disk: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A year of them, 8 kB each with 100 brokers, was read at each start."""
-    synthetic = Synthetic(settings.storage.tables, cluster=settings.kafka.cluster_name)
+    synthetic = Synthetic(on_disk.storage.tables, cluster=on_disk.kafka.cluster_name)
     for day in range(3):
         with synthetic.together():
             for minute in range(50):
                 synthetic.decision(86_400_000 * day + 60_000 * minute, state_json=f'{{"changed_ms": {minute}}}')
-    journal = journal_of(settings)
+    journal = journal_of(on_disk)
     reads = column_reads(monkeypatch, "state_json")
     newest = journal.last_decision()
     assert newest is not None
@@ -116,9 +111,9 @@ def test_of_decisions_the_json_of_the_newest_alone_is_read(settings: Settings, m
 
 
 def test_of_plans_the_json_of_the_one_that_is_asked_for_is_read(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    on_disk: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = journal_of(settings)
+    journal = journal_of(on_disk)
     plans = [Plan("c", (Movement("t", number, (1,), (2,), 5.0),)) for number in range(5)]
     for number, plan in enumerate(plans):
         journal.write_plan(ProposedPlan(plan), decision=None, now_ms=number)
@@ -146,8 +141,8 @@ def test_pauses_are_no_work_and_survive_a_restart(settings: Settings) -> None:
     )
 
 
-def test_bytes_of_the_last_day_are_those_of_automatic_plans_that_were_at_work_in_it(in_memory: Settings) -> None:
-    journal, day_ms = journal_of(in_memory), 86_400_000
+def test_bytes_of_the_last_day_are_those_of_automatic_plans_that_were_at_work_in_it(settings: Settings) -> None:
+    journal, day_ms = journal_of(settings), 86_400_000
     carried_out(journal, approved(journal))  # by a person
     done, aborted, waits = (approved(journal, in_windows_only=True, topic=name) for name in ("u", "v", "w"))
     journal.write_event(done, Event.STARTED, "", now_ms=1_500)
@@ -164,14 +159,14 @@ def test_bytes_of_the_last_day_are_those_of_automatic_plans_that_were_at_work_in
 
 
 def test_what_was_promised_stands_beside_what_was_measured_and_judges_by_the_greatest_promise(
-    in_memory: Settings,
+    settings: Settings,
 ) -> None:
-    journal = journal_of(in_memory)
+    journal = journal_of(settings)
     record = approved(journal)
     carried_out(journal, record)
     measured = {Resource.BYTES_IN: 1.4, Resource.BYTES_OUT: 1.1, Resource.LEADERS: 1.0}
     journal.write_measured(record, measured, now_ms=2_000)
-    row = max(tables.read(in_memory.storage.tables, "execution"), key=lambda row: int(row["sequence"]))
+    row = max(tables.read(settings.storage.tables, "execution"), key=lambda row: int(row["sequence"]))
     assert (
         row["detail"]
         == "max/mean measured (promised): bytes_in 1.400 (1.100), bytes_out 1.100 (1.100), leaders 1.000 (1.000)"
@@ -181,14 +176,14 @@ def test_what_was_promised_stands_beside_what_was_measured_and_judges_by_the_gre
     assert journal.outcomes(now_ms=3_000) == [SkewOutcome(1.5, 1.1, 1.4)]
 
 
-def test_a_table_of_an_earlier_version_gets_the_new_columns(settings: Settings) -> None:
+def test_a_table_of_an_earlier_version_gets_the_new_columns(on_disk: Settings) -> None:
     fields = [field for field in tables.arrow_schema(TABLES["execution"]) if field.name not in NEW_COLUMNS]
     old = pa.schema(field.with_metadata({"comment": "as it was said then"}) for field in fields)
-    uri = tables.table_uri(settings.storage.tables, "execution")
+    uri = tables.table_uri(on_disk.storage.tables, "execution")
     DeltaTable.create(uri, old)
-    journal = journal_of(settings)
+    journal = journal_of(on_disk)
     record = approved(journal, in_windows_only=True)
-    table = tables.open_table(settings.storage.tables, "execution")
+    table = tables.open_table(on_disk.storage.tables, "execution")
     assert table is not None
     assert {field.name for field in table.schema().fields} >= NEW_COLUMNS
     assert journal.executions(now_ms=2_000)[0].execution_id == record.execution.execution_id
@@ -243,9 +238,9 @@ def test_after_a_clock_was_ahead_log_dirs_are_shown_as_they_are_now(settings: Se
 
 
 def test_a_plan_that_a_clock_ahead_has_made_is_kept_when_its_rows_have_gone_and_it_is_made_again(
-    in_memory: Settings,
+    settings: Settings,
 ) -> None:
-    journal, root = journal_of(in_memory), in_memory.storage.tables
+    journal, root = journal_of(settings), settings.storage.tables
     plan = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),))
     for now_ms in (50_000, 100_000_000, 60_000):
         for name in ("plan", "movement"):
@@ -257,14 +252,14 @@ def test_a_plan_that_a_clock_ahead_has_made_is_kept_when_its_rows_have_gone_and_
 
 @pytest.mark.parametrize("restored", [False, True])
 def test_an_event_that_is_there_already_is_told_from_one_that_a_restored_table_lacks(
-    settings: Settings, restored: bool
+    on_disk: Settings, restored: bool
 ) -> None:
-    journal = journal_of(settings)
+    journal = journal_of(on_disk)
     record = approved(journal)
     other = ExecutionRecord(record.execution)
     journal.write_event(record, Event.STARTED, "a test", now_ms=1_000)
     if restored:
-        table = DeltaTable(f"{settings.storage.tables}/execution")
+        table = DeltaTable(f"{on_disk.storage.tables}/execution")
         table.restore(table.version() - 1)
     problem = "event 1 was written before, and is gone" if restored else "carried out by another process"
     with pytest.raises(LeaseLost, match=problem):
@@ -283,16 +278,16 @@ def state_that_was_kept(settings: Settings, state_json: str) -> TriggerState:
     return journal_of(settings).trigger_state()
 
 
-def test_a_state_of_a_newer_release_is_read_without_what_this_one_does_not_know(in_memory: Settings) -> None:
+def test_a_state_of_a_newer_release_is_read_without_what_this_one_does_not_know(settings: Settings) -> None:
     futile = Futile(Wanted("skewed", "bytes_in", 1, 3, 12, 0), 1.0, 2, 3, 4, "why")
     kept = replace(remembered(cooldown_end_ms=7, waiting_plan_id="p"), futile=(futile,))
     content = asdict(kept) | {"something_new": 1}
     content["futile"][0]["something_else"] = [2]
-    assert state_that_was_kept(in_memory, json.dumps(content)) == kept
+    assert state_that_was_kept(settings, json.dumps(content)) == kept
 
 
 @pytest.mark.parametrize("state_json", ["{", "[]", '{"missing_since_ms": 3}', "null"])
-def test_a_state_that_can_not_be_read_ends_no_control(in_memory: Settings, state_json: str) -> None:
+def test_a_state_that_can_not_be_read_ends_no_control(settings: Settings, state_json: str) -> None:
     with structlog.testing.capture_logs() as logs:
-        assert state_that_was_kept(in_memory, state_json) == TriggerState()
+        assert state_that_was_kept(settings, state_json) == TriggerState()
     assert [row["event"] for row in logs] == ["trigger_state_unreadable"]

@@ -91,12 +91,6 @@ def test_a_topic_that_is_gone_is_kept_no_longer_than_to_the_next_look_at_all() -
     assert anew is not first
 
 
-@pytest.mark.parametrize("version", [5, 13])
-def test_a_partition_of_very_many_replicas_is_read(version: int) -> None:
-    body = metadata_answer(version, {"t": (0, 1, [(0, 0, 1, 1, list(range(130)), [1], [])])})
-    assert LiveMetadata().decode(version, body, whole=True) == of_kafka_python(version, body)
-
-
 def test_brokers_of_two_versions_answer_in_turn_while_they_are_upgraded() -> None:
     metadata = LiveMetadata()
     for version in (9, 13, 9, 12):

@@ -1,6 +1,7 @@
 """Movements within brokers to their ends on a simulated cluster: kills, aborts, full and failing log dirs, others."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,22 +12,21 @@ from assignor_core.execution.events import Event
 from assignor_core.live import PartitionKey, ReplicaKey
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
-from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.throttles import RATE_TAG, tagged
 from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.cluster_snapshot import SnapshotAge
-from streaming.control.journal import ExecutionRecord
+from streaming.control.executor import Executor
 from streaming.control.late_requests import CHECKS_AFTER_MS, LateRequests
 from streaming.control.run import ControlLoop
 from streaming.control.sweeping import COPY_READ_INTERVAL_MS, READ_INTERVAL_MS, Sweeper
 from streaming.control.throttle import RATE_READ_INTERVAL_MS
-from streaming.control.wiring import journal_of, log_dir_executor_of
-from streaming.errors import AnotherCluster, ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused
+from streaming.control.wiring import log_dir_executor_of
+from streaming.errors import ClusterRequestFailed, LogDirMovesRefused
 from streaming.settings import DAY_MS, Settings
 from streaming.tables import ALL_ROWS, delete
+from tests.control.carried import ERRORS, MB, TICK_MS, TICKS_MAX, Carried
 from tests.control.noted_cluster import NOON_MS
 from tests.simulated_cluster import (
-    ClientErrors,
     Fate,
     LogDir,
     PlannedFault,
@@ -36,17 +36,8 @@ from tests.simulated_cluster import (
     SimulatedCluster,
 )
 
-MB = 1_000_000
 RATE = MB + RATE_TAG
 SIZE = 5 * MB
-TICK_MS = 1_000
-TICKS_MAX = 2_000
-ERRORS = ClientErrors(
-    ClusterRequestFailed,
-    ClusterUnreachable,
-    another_cluster=AnotherCluster,
-    log_dir_moves_refused=LogDirMovesRefused,
-)
 KEYS: list[PartitionKey] = [("t", 0), ("t", 1), ("t", 2)]
 A, B = "/disk-0", "/disk-1"
 MOVES = tuple(LogDirMovement(1, *key, A, B, float(SIZE)) for key in KEYS)
@@ -75,57 +66,28 @@ def cluster_of_two_log_dirs() -> SimulatedCluster:
     return made
 
 
-class Carried:
+class MovedWithin(Carried):
     """An execution that moves three replicas of broker 1 from one log dir to the other, and its process."""
 
     def __init__(
         self, settings: Settings, cluster: SimulatedCluster, *, in_windows_only: bool = False,
         client: SimulatedClient | None = None, moves: tuple[LogDirMovement, ...] = MOVES,
     ) -> None:  # fmt: skip
-        self.settings, self.cluster = settings, cluster
-        self.client = client or SimulatedClient(cluster, errors=ERRORS)
-        self.journal = journal_of(settings)
-        self.journal.make_tables()
-        self.plan = Plan("main", (), log_dir_movements=moves)
-        observed = Observed.of(self.plan, self.client.describe())
-        self.approved = self.journal.write_plan(ProposedPlan(self.plan, observed), decision=None, now_ms=NOON_MS)
-        execution = self.journal.approve(self.approved, "a test", now_ms=NOON_MS, in_windows_only=in_windows_only)
-        self.record = ExecutionRecord(execution)
-        self.executor = log_dir_executor_of(self.client, self.journal, settings)
-        self.set_back_ms = 0
-        """By how much the wall clock was set back."""
+        plan = Plan("main", (), log_dir_movements=moves)
+        super().__init__(settings, cluster, plan, in_windows_only=in_windows_only, client=client)
 
-    @property
-    def now_ms(self) -> int:
-        return NOON_MS + self.cluster.now_ms - self.set_back_ms
-
-    def begin(self) -> bool:
-        return self.executor.begin(self.record, self.approved, now_ms=self.now_ms)
+    def new_executor(self) -> Executor[Any]:
+        return log_dir_executor_of(self.client, self.journal, self.settings)
 
     def tick(self) -> bool:
-        """One tick, and the time until the next; True once it has ended."""
-        try:
-            return self.executor.tick(self.record, self.plan, now_ms=self.now_ms)
-        except RETRIED_ERRORS:
-            return False
-        finally:
-            self.cluster.advance(TICK_MS)
+        with suppress(*RETRIED_ERRORS):
+            return super().tick()
+        return False
 
-    def to_the_end(self) -> str:
-        """Tick until it has ended; returns the detail of the last event, which the journal holds, too."""
-        assert any(self.tick() for _ in range(TICKS_MAX)), self.record.execution.last
-        kept = self.journal.execution(self.record.execution.execution_id)
-        assert kept.last == self.record.execution.last
-        assert kept.ended
-        return kept.last.detail
-
-    def be_killed(self) -> None:
-        """All that the next process has is the journal and the cluster."""
-        self.journal = journal_of(self.settings)
-        [execution] = self.journal.open_executions(now_ms=self.now_ms)
-        self.record = ExecutionRecord(execution)
-        self.executor = log_dir_executor_of(self.client, self.journal, self.settings)
-        self.executor.resume(self.approved)
+    def end(self) -> str:
+        """Tick until it has ended; returns the detail of the last event."""
+        self.to_the_end()
+        return self.last_detail
 
     def lie_in(self, path: str) -> list[int]:
         """Partitions whose replica lies in a log dir of broker 1."""
@@ -139,8 +101,8 @@ class Carried:
 
 
 @pytest.fixture
-def carried(settings: Settings, cluster: SimulatedCluster) -> Carried:
-    made = Carried(settings, cluster)
+def carried(settings: Settings, cluster: SimulatedCluster) -> MovedWithin:
+    made = MovedWithin(settings, cluster)
     assert made.begin()
     return made
 
@@ -152,7 +114,7 @@ def test_a_broker_that_was_away_takes_its_rate_before_it_copies(
     given = settings.model_dump()
     given["control"]["throttle_adaptive"] = adaptive
     own = Settings.model_validate(given)
-    carried = Carried(own, cluster)
+    carried = MovedWithin(own, cluster)
     assert carried.begin()
     cluster.kill_broker(1)
     cluster.advance(10_000)
@@ -162,15 +124,15 @@ def test_a_broker_that_was_away_takes_its_rate_before_it_copies(
     while not any(copy.future for _, row in cluster.contents.partitions() for copy in row.copies.values()):
         carried.tick()
     assert carried.client.log_dir_rates().keys() == {1}
-    assert carried.to_the_end() == "every movement has been made"
+    assert carried.end() == "every movement has been made"
     assert carried.at_rest()
 
 
-def test_movements_are_made_at_their_rate_and_leave_no_throttle(carried: Carried) -> None:
+def test_movements_are_made_at_their_rate_and_leave_no_throttle(carried: MovedWithin) -> None:
     assert not carried.tick()
     assert carried.client.log_dir_rates() == {1: RATE}
     assert carried.record.execution.throttled_brokers == (1,)
-    assert carried.to_the_end() == "every movement has been made"
+    assert carried.end() == "every movement has been made"
     events = [row.event for row in carried.record.execution.events]
     assert (events[:3], events[-1]) == ([Event.APPROVED, Event.STARTED, Event.SUBMITTED], Event.DONE)
     figures = carried.record.execution.figures
@@ -183,7 +145,7 @@ def test_movements_are_made_at_their_rate_and_leave_no_throttle(carried: Carried
     assert 0 < progress[0] < 3 * SIZE
 
 
-def test_a_process_that_is_killed_at_every_tick_is_followed_by_the_next(carried: Carried) -> None:
+def test_a_process_that_is_killed_at_every_tick_is_followed_by_the_next(carried: MovedWithin) -> None:
     for _ in range(TICKS_MAX):
         carried.be_killed()
         if carried.tick():
@@ -194,12 +156,11 @@ def test_a_process_that_is_killed_at_every_tick_is_followed_by_the_next(carried:
 
 
 @pytest.mark.parametrize("ticks", [0, 1, 3, 9, 14])
-def test_an_abort_gives_up_what_is_in_flight_and_keeps_what_is_done(carried: Carried, ticks: int) -> None:
+def test_an_abort_gives_up_what_is_in_flight_and_keeps_what_is_done(carried: MovedWithin, ticks: int) -> None:
     for _ in range(ticks):
         assert not carried.tick()
-    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
-    carried.be_killed()
-    assert carried.to_the_end().startswith("a person asked to stop; ")
+    carried.request_abort()
+    assert carried.end().startswith("a person asked to stop; ")
     assert carried.record.execution.last_event is Event.ABORTED
     assert len(carried.lie_in(B)) == carried.record.execution.figures.movements_done
     assert carried.at_rest()
@@ -207,15 +168,15 @@ def test_an_abort_gives_up_what_is_in_flight_and_keeps_what_is_done(carried: Car
 
 @pytest.mark.parametrize("fate", [Fate.LOST, Fate.ANSWER_LOST])
 @pytest.mark.parametrize("request_kind", [RequestKind.MOVE_WITHIN_BROKERS, RequestKind.CHANGE_THROTTLES])
-def test_a_request_without_an_answer_is_repeated(carried: Carried, fate: Fate, request_kind: RequestKind) -> None:
+def test_a_request_without_an_answer_is_repeated(carried: MovedWithin, fate: Fate, request_kind: RequestKind) -> None:
     carried.client.faults.planned.append(PlannedFault(fate, request_kind))
-    carried.to_the_end()
+    carried.end()
     assert carried.lie_in(B) == [0, 1, 2]
     assert carried.at_rest()
 
 
 def test_a_copy_that_ends_while_control_stands_still_before_it_gives_up_is_not_copied_back(
-    carried: Carried, monkeypatch: pytest.MonkeyPatch
+    carried: MovedWithin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To stay where a replica lay is a copy back, once it lies elsewhere; and the end removes the rate."""
     assert not any(carried.tick() for _ in range(3))
@@ -227,9 +188,8 @@ def test_a_copy_that_ends_while_control_stands_still_before_it_gives_up_is_not_c
         really_move(targets)
 
     monkeypatch.setattr(carried.client, "move_to_log_dirs", move_late)
-    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
-    carried.be_killed()
-    carried.to_the_end()
+    carried.request_abort()
+    carried.end()
     made = carried.lie_in(B)
     assert made
     assert carried.at_rest()
@@ -237,29 +197,31 @@ def test_a_copy_that_ends_while_control_stands_still_before_it_gives_up_is_not_c
     assert carried.lie_in(B) == made
 
 
-def test_a_broker_that_dies_in_the_middle_goes_on_when_it_is_back(carried: Carried) -> None:
+def test_a_broker_that_dies_in_the_middle_goes_on_when_it_is_back(carried: MovedWithin) -> None:
     for _ in range(3):
         carried.tick()
     carried.cluster.kill_broker(1)
     for _ in range(30):
         assert not carried.tick()
-    assert "not shown by their brokers" in carried.record.execution.last.detail
+    assert "not shown by their brokers" in carried.last_detail
     carried.cluster.restart_broker(1)
-    assert "every movement has been made" in carried.to_the_end()
+    assert "every movement has been made" in carried.end()
     assert carried.at_rest()
 
 
-def test_what_has_no_room_waits_and_is_skipped_in_the_end(carried: Carried) -> None:
+def test_what_has_no_room_waits_and_is_skipped_in_the_end(carried: MovedWithin) -> None:
     log_dir = carried.cluster.contents.brokers[1].log_dirs[1]
     log_dir.other_bytes = 90 * MB - SIZE  # room for one above the reserve
-    detail = carried.to_the_end()
+    detail = carried.end()
     assert detail.startswith("1 movement made, 2 skipped: t-1 on broker 1 (needs 5,000,000 bytes in /disk-1 of ")
     assert carried.record.execution.last_event is Event.DONE
     assert (carried.lie_in(A), carried.lie_in(B)) == ([1, 2], [0])
     assert carried.now_ms - NOON_MS >= 600_000
 
 
-def test_what_its_broker_refuses_for_long_is_skipped_by_name(carried: Carried, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_its_broker_refuses_for_long_is_skipped_by_name(
+    carried: MovedWithin, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """There is room for it at each look, so only the refusals count."""
     move = carried.client.move_to_log_dirs
 
@@ -269,31 +231,31 @@ def test_what_its_broker_refuses_for_long_is_skipped_by_name(carried: Carried, m
             raise LogDirMovesRefused({(1, KEYS[2]): "KafkaStorageError"})
 
     monkeypatch.setattr(carried.client, "move_to_log_dirs", refuse_one)
-    assert carried.to_the_end() == "2 movements made, 1 skipped: t-2 on broker 1 (KafkaStorageError)"
+    assert carried.end() == "2 movements made, 1 skipped: t-2 on broker 1 (KafkaStorageError)"
     assert carried.lie_in(B) == [0, 1]
     assert carried.at_rest()
 
 
 @pytest.mark.parametrize("set_back_ms", [0, 3_600_000])
-def test_room_that_comes_back_is_used_though_the_clock_is_set_back(carried: Carried, set_back_ms: int) -> None:
+def test_room_that_comes_back_is_used_though_the_clock_is_set_back(carried: MovedWithin, set_back_ms: int) -> None:
     log_dir = carried.cluster.contents.brokers[1].log_dirs[1]
     log_dir.other_bytes = 95 * MB
     for _ in range(30):
         assert not carried.tick()
-    assert "needs 5,000,000 bytes in /disk-1" in carried.record.execution.last.detail
+    assert "needs 5,000,000 bytes in /disk-1" in carried.last_detail
     carried.set_back_ms = set_back_ms
     log_dir.other_bytes = 0
     assert any(carried.tick() for _ in range(120))
-    assert carried.record.execution.last.detail.startswith("every movement")
+    assert carried.last_detail.startswith("every movement")
     assert carried.record.execution.last_event is Event.DONE
     assert carried.lie_in(B) == [0, 1, 2]
 
 
-def test_a_target_that_goes_offline_ends_what_was_copied_there(carried: Carried) -> None:
+def test_a_target_that_goes_offline_ends_what_was_copied_there(carried: MovedWithin) -> None:
     for _ in range(2):
         carried.tick()
     carried.cluster.fail_log_dir(1, 1)
-    detail = carried.to_the_end()
+    detail = carried.end()
     assert carried.record.execution.last_event is Event.ABORTED
     assert detail.startswith("0 movements made, 3 skipped: t-0 on broker 1 (")
     assert carried.client.log_dir_rates() == {1: RATE}
@@ -305,13 +267,13 @@ def test_a_target_that_goes_offline_ends_what_was_copied_there(carried: Carried)
     assert carried.at_rest()
 
 
-def test_a_copy_that_can_not_be_given_up_keeps_its_rate_until_it_is(carried: Carried) -> None:
+def test_a_copy_that_can_not_be_given_up_keeps_its_rate_until_it_is(carried: MovedWithin) -> None:
     """Its replica lies in a log dir that went offline: the broker refuses whatever is asked for."""
     carried.tick()
     carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
     carried.cluster.fail_log_dir(1, 0)
     carried.be_killed()
-    assert "3 may go on, and their brokers keep their rates: t-0 on broker 1 (the log dir" in carried.to_the_end()
+    assert "3 may go on, and their brokers keep their rates: t-0 on broker 1 (the log dir" in carried.end()
     assert carried.record.execution.throttled_brokers == (1,)
     sweeper = Sweeper(carried.client, carried.journal)
     assert not sweeper.sweep(carried.record, now_ms=carried.now_ms)
@@ -321,7 +283,7 @@ def test_a_copy_that_can_not_be_given_up_keeps_its_rate_until_it_is(carried: Car
     assert carried.client.log_dir_rates() == {1: RATE}
     assert carried.lie_in(B) == []
     assert sweeper.sweep(carried.record, now_ms=carried.now_ms)
-    assert "3 movements given up: t-0 on broker 1" in carried.record.execution.last.detail
+    assert "3 movements given up: t-0 on broker 1" in carried.last_detail
     assert carried.at_rest()
     assert carried.lie_in(A) == [0, 1, 2]
 
@@ -331,35 +293,35 @@ def test_a_pause_keeps_the_rate_of_what_may_go_on(settings: Settings, cluster: S
     hours = {"maintenance_windows": ["Mon 11:00-12:01", "Mon 12:10-13:00"], "movements_per_broker_max": 1}
     cluster.advance(54_000)
     own = settings.model_copy(update={"control": settings.control.model_copy(update=hours)})
-    carried = Carried(own, cluster, in_windows_only=True)
+    carried = MovedWithin(own, cluster, in_windows_only=True)
     assert carried.begin()
     carried.tick()
     cluster.fail_log_dir(1, 1)
     while not carried.record.execution.paused:
         assert not carried.tick()
-    assert "3 may go on" in carried.record.execution.last.detail
+    assert "3 may go on" in carried.last_detail
     assert carried.client.log_dir_rates() == {1: RATE}
     cluster.repair_log_dir(1, 1)
-    assert carried.to_the_end().startswith("every movement has been made")
+    assert carried.end().startswith("every movement has been made")
     assert carried.at_rest()
 
 
-def test_a_source_that_goes_offline_is_named(carried: Carried) -> None:
+def test_a_source_that_goes_offline_is_named(carried: MovedWithin) -> None:
     carried.cluster.fail_log_dir(1, 0)
-    detail = carried.to_the_end()
+    detail = carried.end()
     assert detail.startswith("0 movements made, 3 gone, or in a log dir that is offline: t-0 on broker 1")
     assert carried.record.execution.last_event is Event.ABORTED
 
 
 def test_what_somebody_else_moves_is_left_alone(settings: Settings, cluster: SimulatedCluster) -> None:
     cluster.contents.brokers[1].log_dirs.append(LogDir(100 * MB))
-    carried = Carried(settings, cluster)
+    carried = MovedWithin(settings, cluster)
     assert carried.begin()
     other = SimulatedClient(cluster, errors=ERRORS)
     other.set_log_dir_rates({1: MB})
     other.move_to_log_dirs({(1, ("t", 0)): "/disk-2"})
     carried.tick()
-    detail = carried.to_the_end()
+    detail = carried.end()
     assert detail.startswith("2 movements made, 1 changed by somebody else: t-0 on broker 1")
     rows = {row.path: row for row in carried.client.log_dirs([1])[1]}
     assert ("t", 0) in {**rows["/disk-2"].future_replicas, **rows["/disk-2"].replica_bytes}
@@ -367,14 +329,14 @@ def test_what_somebody_else_moves_is_left_alone(settings: Settings, cluster: Sim
 
 def test_a_rate_of_somebody_else_is_respected_and_stays(settings: Settings, cluster: SimulatedCluster) -> None:
     SimulatedClient(cluster, errors=ERRORS).set_log_dir_rates({1: 2 * MB})
-    carried = Carried(settings, cluster)
+    carried = MovedWithin(settings, cluster)
     assert carried.begin()
-    carried.to_the_end()
+    carried.end()
     assert carried.record.execution.figures.throttled_brokers in (None, ())
     assert carried.client.log_dir_rates() == {1: 2 * MB}
 
 
-def test_a_rate_of_ours_that_others_replace_and_remove_is_set_again(carried: Carried) -> None:
+def test_a_rate_of_ours_that_others_replace_and_remove_is_set_again(carried: MovedWithin) -> None:
     carried.cluster.contents.brokers[1].disk_bytes_per_sec = MB // 4
     carried.tick()
     carried.cluster.set_log_dir_rate(1, MB // 2)
@@ -384,25 +346,25 @@ def test_a_rate_of_ours_that_others_replace_and_remove_is_set_again(carried: Car
     for _ in range(RATE_READ_INTERVAL_MS // TICK_MS + 1):
         carried.tick()
     assert carried.client.log_dir_rates() == {1: RATE}
-    assert carried.to_the_end() == "every movement has been made"
+    assert carried.end() == "every movement has been made"
     assert carried.at_rest()
 
 
-def test_nothing_is_copied_within_a_broker_that_catches_up(carried: Carried) -> None:
+def test_nothing_is_copied_within_a_broker_that_catches_up(carried: MovedWithin) -> None:
     carried.cluster.create_topic("u", {0: (2,)}, size_bytes=20 * MB)
     carried.cluster.contents.brokers[1].network_bytes_per_sec = MB
     carried.cluster.reassign({("u", 0): (1,)})
     for _ in range(12):
         assert not carried.tick()
-    assert "broker 1 catches up with 1 partition" in carried.record.execution.last.detail
-    assert carried.to_the_end().startswith("every movement")
+    assert "broker 1 catches up with 1 partition" in carried.last_detail
+    assert carried.end().startswith("every movement")
 
 
-def test_a_topic_that_is_made_again_is_not_touched(carried: Carried) -> None:
+def test_a_topic_that_is_made_again_is_not_touched(carried: MovedWithin) -> None:
     carried.cluster.delete_topic("t")
     carried.cluster.create_topic("t", dict.fromkeys(range(3), (1,)), size_bytes=SIZE)
     lie = (carried.lie_in(A), carried.lie_in(B))
-    assert carried.to_the_end().startswith("0 movements made, 3 gone")
+    assert carried.end().startswith("0 movements made, 3 gone")
     assert (carried.lie_in(A), carried.lie_in(B)) == lie
 
 
@@ -419,7 +381,7 @@ def make_again(cluster: SimulatedCluster) -> None:
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("request_name", ["set_log_dir_rates", "log_dirs"])
 def test_a_topic_that_is_made_again_between_the_look_and_the_request_is_not_touched(
-    carried: Carried, monkeypatch: pytest.MonkeyPatch, request_name: str, restarted: bool
+    carried: MovedWithin, monkeypatch: pytest.MonkeyPatch, request_name: str, restarted: bool
 ) -> None:
     """While the throttle is set, or while the brokers are asked for what lies in their log dirs."""
     if restarted:
@@ -432,7 +394,7 @@ def test_a_topic_that_is_made_again_between_the_look_and_the_request_is_not_touc
         return really(*given, **named)
 
     monkeypatch.setattr(carried.client, request_name, made_again_first)
-    assert carried.to_the_end().startswith("0 movements made, 3 gone")
+    assert carried.end().startswith("0 movements made, 3 gone")
     assert carried.lie_in(A) == [0, 1, 2]
     assert carried.at_rest()
 
@@ -441,7 +403,7 @@ def test_what_somebody_else_moves_while_the_throttle_is_set_is_left_alone(
     settings: Settings, cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.contents.brokers[1].log_dirs.append(LogDir(100 * MB))
-    carried = Carried(settings, cluster)
+    carried = MovedWithin(settings, cluster)
     assert carried.begin()
     really_set = carried.client.set_log_dir_rates
 
@@ -451,21 +413,20 @@ def test_what_somebody_else_moves_while_the_throttle_is_set_is_left_alone(
         really_set(rates)
 
     monkeypatch.setattr(carried.client, "set_log_dir_rates", moved_first)
-    assert carried.to_the_end().startswith("2 movements made, 1 changed by somebody else: t-0 on broker 1")
+    assert carried.end().startswith("2 movements made, 1 changed by somebody else: t-0 on broker 1")
     assert (carried.lie_in(B), carried.lie_in("/disk-2")) == ([1, 2], [0])
 
 
 @pytest.mark.parametrize("ended", ["is swept", "is looked at again"])
 def test_what_others_move_of_a_topic_that_was_made_again_after_the_end_is_left_alone(
-    carried: Carried, ended: str
+    carried: MovedWithin, ended: str
 ) -> None:
     """The copy has the log dirs of the plan: by its name it would be one of an execution that has ended."""
     carried.tick()
     if ended == "is swept":
         carried.cluster.kill_broker(1)
-    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
-    carried.be_killed()
-    carried.to_the_end()
+    carried.request_abort()
+    carried.end()
     if ended == "is swept":
         carried.cluster.restart_broker(1)
     make_again(carried.cluster)
@@ -485,7 +446,7 @@ def test_what_others_move_of_a_topic_that_was_made_again_after_the_end_is_left_a
 def test_a_plan_that_does_not_fit_any_more_is_refused(
     settings: Settings, cluster: SimulatedCluster, misfit: str
 ) -> None:
-    carried = Carried(settings, cluster)
+    carried = MovedWithin(settings, cluster)
     partition = cluster.contents.partition(KEYS[1])
     assert partition is not None
     match misfit:
@@ -508,7 +469,7 @@ def test_a_plan_that_does_not_fit_any_more_is_refused(
             problem = "another"
     assert not carried.begin()
     assert carried.record.execution.last_event is Event.REFUSED
-    assert problem in carried.record.execution.last.detail
+    assert problem in carried.last_detail
     assert carried.at_rest()
 
 
@@ -517,34 +478,33 @@ def test_it_pauses_outside_its_hours_and_goes_on(settings: Settings, cluster: Si
     hours = {"maintenance_windows": ["Mon 11:00-12:01", "Mon 12:10-13:00"], "movements_per_broker_max": 1}
     own = settings.model_copy(update={"control": settings.control.model_copy(update=hours)})
     cluster.advance(54_000)
-    carried = Carried(own, cluster, in_windows_only=True)
+    carried = MovedWithin(own, cluster, in_windows_only=True)
     assert carried.begin()
     while not carried.record.execution.paused:
         assert not carried.tick()
-    assert "no maintenance window is open" in carried.record.execution.last.detail
+    assert "no maintenance window is open" in carried.last_detail
     assert carried.lie_in(B) == [0, 1], "what copies is brought to its end"
     assert carried.at_rest()
     carried.be_killed()
     assert not carried.tick()
     assert carried.record.execution.paused
-    assert carried.to_the_end().startswith("every movement has been made")
+    assert carried.end().startswith("every movement has been made")
     assert Event.RESUMED in [row.event for row in carried.record.execution.events]
     assert carried.at_rest()
 
 
-def test_what_comes_late_is_given_up(carried: Carried) -> None:
+def test_what_comes_late_is_given_up(carried: MovedWithin) -> None:
     """The request to move was on its way when the execution was aborted."""
     carried.client.faults.planned.append(PlannedFault(Fate.LATE, RequestKind.MOVE_WITHIN_BROKERS, 30_000))
     carried.tick()
-    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
-    carried.be_killed()
-    carried.to_the_end()
+    carried.request_abort()
+    carried.end()
     late = LateRequests(carried.client, carried.journal, SnapshotAge(), staged=False)
     late.watch(carried.record, now_ms=carried.now_ms)
     carried.cluster.contents.log_dir_rates[1] = tagged(10_000)  # and so was a rate
     carried.cluster.advance(61_000)
     late.check_if_due(now_ms=carried.now_ms)
-    assert "3 movements given up: t-0 on broker 1" in carried.record.execution.last.detail
+    assert "3 movements given up: t-0 on broker 1" in carried.last_detail
     for _ in range(2):
         carried.cluster.advance(600_000)
         late.check_if_due(now_ms=carried.now_ms)
@@ -553,14 +513,13 @@ def test_what_comes_late_is_given_up(carried: Carried) -> None:
 
 
 def test_what_came_late_and_arrived_before_it_was_given_up_is_not_copied_back(
-    carried: Carried, monkeypatch: pytest.MonkeyPatch
+    carried: MovedWithin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To stay where a replica lay is a copy back, once it lies elsewhere."""
     carried.client.faults.planned.append(PlannedFault(Fate.LATE, RequestKind.MOVE_WITHIN_BROKERS, 30_000))
     carried.tick()
-    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
-    carried.be_killed()
-    carried.to_the_end()
+    carried.request_abort()
+    carried.end()
     late = LateRequests(carried.client, carried.journal, SnapshotAge(), staged=False)
     late.watch(carried.record, now_ms=carried.now_ms)
     carried.cluster.contents.log_dir_rates[1] = tagged(MB // 10)
@@ -580,12 +539,11 @@ def test_what_came_late_and_arrived_before_it_was_given_up_is_not_copied_back(
     assert carried.at_rest()
 
 
-def test_a_broker_that_was_down_at_the_end_loses_its_rate_later(carried: Carried) -> None:
+def test_a_broker_that_was_down_at_the_end_loses_its_rate_later(carried: MovedWithin) -> None:
     carried.tick()
     carried.cluster.kill_broker(1)
-    carried.journal.request_abort(carried.record.execution, "a person", now_ms=carried.now_ms)
-    carried.be_killed()
-    assert "3 may go on, and their brokers keep their rates: t-0 on broker 1 (not shown by" in carried.to_the_end()
+    carried.request_abort()
+    assert "3 may go on, and their brokers keep their rates: t-0 on broker 1 (not shown by" in carried.end()
     assert carried.record.execution.throttled_brokers == (1,)
     carried.cluster.restart_broker(1)
     assert Sweeper(carried.client, carried.journal).sweep(carried.record, now_ms=carried.now_ms)
@@ -595,7 +553,7 @@ def test_a_broker_that_was_down_at_the_end_loses_its_rate_later(carried: Carried
 
 @pytest.mark.parametrize("lost", [("plan",), ("plan", "movement")])
 @pytest.mark.parametrize("is_down", [False, True])
-def test_where_the_plan_is_gone_no_rate_stays(carried: Carried, lost: tuple[str, ...], is_down: bool) -> None:
+def test_where_the_plan_is_gone_no_rate_stays(carried: MovedWithin, lost: tuple[str, ...], is_down: bool) -> None:
     """Without the movements nobody knows whether it was a plan within brokers."""
     for _ in range(3):
         assert not carried.tick()
@@ -623,8 +581,8 @@ def test_where_the_plan_is_gone_no_rate_stays(carried: Carried, lost: tuple[str,
     assert carried.client.log_dir_rates() == {}
 
 
-def test_the_result_is_measured_once_kafka_has_deleted_what_left(carried: Carried) -> None:
-    carried.to_the_end()
+def test_the_result_is_measured_once_kafka_has_deleted_what_left(carried: MovedWithin) -> None:
+    carried.end()
     loop = ControlLoop(carried.client, carried.settings, now_ms=carried.now_ms)
     ended_ms = carried.record.execution.ended_ms
     assert ended_ms is not None
@@ -638,10 +596,10 @@ def test_the_result_is_measured_once_kafka_has_deleted_what_left(carried: Carrie
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_where_no_result_can_be_measured_decisions_go_on(
-    carried: Carried, monkeypatch: pytest.MonkeyPatch, is_late: bool
+    carried: MovedWithin, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
     """Brokers refuse to show their log dirs; or control starts so late that others have filled them since."""
-    carried.to_the_end()
+    carried.end()
     loop = ControlLoop(carried.client, carried.settings, now_ms=carried.now_ms)
     ended_ms = carried.record.execution.ended_ms
     assert ended_ms is not None

@@ -1,20 +1,24 @@
-"""Executions that must not go on: their plan is gone from the tables, or the broker that it replaces is back."""
+"""Executions that must not start or go on: their plan is gone or misfits, or the broker that it replaces is back."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from assignor_core.execution.events import Event
+from assignor_core.execution.events import Event, EventRecord, Figures
+from assignor_core.execution.life_cycle import begin
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
 from streaming.control.journal import ExecutionRecord
+from streaming.control.obstacles import misfit, reason_to_give_up
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
 from streaming.tables import ALL_ROWS, delete
-from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve, approve_plan
 
 HOUR_MS = 3_600_000
 
@@ -176,9 +180,7 @@ def replacing(settings: Settings, cluster: NotedCluster, *, in_flight: int) -> E
     journal = journal_of(own)
     movements = tuple(Movement("t", number, (1, 3), (2, 3), 1e9) for number in (0, 1))
     made = Plan("c", movements, SKEW, SKEW)
-    proposed = ProposedPlan(made, Observed.of(made, cluster.describe()))
-    kept = journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
-    record = ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS))
+    record = approve_plan(journal, made, live=cluster.describe())
     loop = ControlLoop(cluster, own, now_ms=NOON_MS)
     for tick in range(3):
         loop.tick(now_ms=NOON_MS + tick)
@@ -206,3 +208,37 @@ def test_a_plan_of_which_all_copies_is_brought_to_its_end_though_the_broker_is_b
     record = replacing(settings, cluster, in_flight=2)
     assert last(settings, record)[0] in ("submitted", "progress", "electing")
     assert len(cluster.describe().reassigning()) == 2
+
+
+DAY_MS = 86_400_000
+RESTING = LivePartition((1,), 1, (1,))
+LIVE = LiveCluster("c", dict.fromkeys((1, 2, 3)), {("t", 0): RESTING, ("t", 1): RESTING})
+PLAN = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),))
+
+
+def kept_plan() -> KeptPlan:
+    return KeptPlan(ProposedPlan(PLAN, Observed.of(PLAN, LIVE)), 0, DAY_MS)
+
+
+def test_a_plan_does_not_start_while_partitions_of_others_are_reassigned() -> None:
+    moving = replace(RESTING, replicas=(3, 1), adding_replicas=(3,), removing_replicas=(1,))
+    assert misfit(kept_plan(), LIVE) is None
+    other = replace(LIVE, partitions={**LIVE.partitions, ("t", 1): moving})
+    assert misfit(kept_plan(), other) == "1 other partition is being reassigned, first t-1"
+
+
+def test_a_reassignment_that_waits_for_a_broker_which_is_away_keeps_no_plan_waiting() -> None:
+    """It copies nothing, and Kafka refuses to cancel it."""
+    waiting = LivePartition((3, 9), NO_LEADER, (), adding_replicas=(3,), removing_replicas=(9,))
+    other = replace(LIVE, partitions={**LIVE.partitions, ("t", 1): waiting})
+    assert misfit(kept_plan(), other) is None
+    back = replace(other, broker_racks={**LIVE.broker_racks, 9: None})
+    assert misfit(kept_plan(), back) == "1 other partition is being reassigned, first t-1"
+
+
+def test_an_execution_gives_up_after_fourteen_days_with_its_pauses() -> None:
+    execution = begin("e", "p", EventRecord(Event.APPROVED, 0, 0, "", Figures(1, 5))).after(
+        EventRecord(Event.STARTED, 1, 1_000, "", Figures(1, 5)), EventRecord(Event.PAUSED, 2, 2_000, "", Figures(1, 5))
+    )
+    assert reason_to_give_up(execution, 14 * DAY_MS + 1_000) is None
+    assert reason_to_give_up(execution, 14 * DAY_MS + 1_001) == "not finished 14 days after the start"

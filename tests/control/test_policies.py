@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
-
-from assignor_core.deciding.policy import DecisionPolicy, Mode
+from assignor_core.deciding.policy import DecisionPolicy
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.state import TriggerState
 from assignor_core.execution.reconcile import Limits
@@ -54,13 +52,6 @@ def test_budgets_and_headroom_hold_back_no_plan_that_empties_a_broker() -> None:
     settings = PlannerSettings(band=0.1, headroom=0.5, bytes_max=1, inflow_max=1, movements_max=1)
     policy = relief_policy(frozenset({3}), drain=True, settings=planner_policy(settings, ("__offsets",)))
     assert policy == PlannerPolicy(band=0.1, only_brokers=frozenset({3}), drain=frozenset({3}))
-
-
-@pytest.mark.parametrize("mode", Mode)
-def test_each_mode_can_be_set(mode: Mode) -> None:
-    settings = Settings.model_validate({"control": {"mode": str(mode)}})
-    assert decision_policy(settings, ()).mode is mode
-    assert mode in ("observe", "propose", "apply")
 
 
 def test_a_demo_that_reads_all_its_records_again_makes_no_second_plan() -> None:

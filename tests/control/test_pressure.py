@@ -1,14 +1,16 @@
-"""Which lag holds movements back: real tables as the pipeline writes them, without Spark; time is what a test says."""
+"""What holds movements back: groups that fall behind, and brokers that answer slowly. Real tables, no Spark."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from assignor_core.execution.caution import LagBound
+from assignor_core.execution.caution import LagBound, LatencyBound
 from assignor_core.live import LivePartition
 from streaming import tables
-from streaming.control.pressure import BASELINE_WINDOWS, READ_INTERVAL_MS, LagPressure
+from streaming.control import pressure as pressures
+from streaming.control.pressure import BASELINE_WINDOWS, READ_INTERVAL_MS, SERIES, LagPressure, LatencyPressure
 from streaming.control.windows import WindowTables
 from streaming.views.group_picture import CURRENT_WINDOWS
 from streaming.views.spans import STALE_WINDOWS
@@ -237,3 +239,64 @@ def test_lags_that_add_up_to_more_than_64_bits_hold_are_compared(groups: Groups)
     assert (
         groups.reason(1) == f"1 consumer group falls behind, first readers: {20 * 10**18:,} records, 2,000 at the start"
     )
+
+
+NOON_MS = 1_700_000_040_000
+HOUR_MS = 3_600_000
+SLOW = "broker 1 answers producers in 900 ms (p99), 10 ms at the start"
+
+
+@dataclass
+class Scraped:
+    """What the endpoints of the test answer, and how often they were asked."""
+
+    p99_ms: float = 900.0
+    asked: int = 0
+
+    @property
+    def answers(self) -> dict[int, str]:
+        return {1: f"{SERIES},}} {self.p99_ms}\n"}
+
+
+@pytest.fixture
+def scraped(monkeypatch: pytest.MonkeyPatch) -> Scraped:
+    scraped = Scraped()
+
+    def scrape(endpoints: object, *, limit_s: float) -> Scraped:
+        scraped.asked += 1
+        return scraped
+
+    monkeypatch.setattr(pressures, "scrape", scrape)
+    return scraped
+
+
+@pytest.fixture
+def pressure() -> LatencyPressure:
+    return LatencyPressure({1: "http://127.0.0.1:9"}, LatencyBound(2.0, 100.0))
+
+
+def test_it_asks_every_few_seconds(scraped: Scraped, pressure: LatencyPressure) -> None:
+    assert pressure.reason(10.0, now_ms=NOON_MS) == SLOW
+    scraped.p99_ms = 20.0
+    assert pressure.reason(10.0, now_ms=NOON_MS + READ_INTERVAL_MS - 1) == SLOW
+    assert scraped.asked == 1
+    assert pressure.reason(10.0, now_ms=NOON_MS + READ_INTERVAL_MS) is None
+
+
+def test_an_execution_without_a_latency_to_compare_with_is_not_held_back_by_the_one_before(
+    scraped: Scraped, pressure: LatencyPressure
+) -> None:
+    assert pressure.reason(10.0, now_ms=NOON_MS) == SLOW
+    assert pressure.reason(None, now_ms=NOON_MS + 1_000) is None
+    assert pressure.reason(None, now_ms=NOON_MS + HOUR_MS) is None
+
+
+def test_the_next_execution_is_compared_with_its_own_start(scraped: Scraped, pressure: LatencyPressure) -> None:
+    assert pressure.reason(10.0, now_ms=NOON_MS) == SLOW
+    assert pressure.reason(800.0, now_ms=NOON_MS + 1_000) is None
+
+
+def test_a_clock_that_is_set_back_does_not_keep_it_from_asking(scraped: Scraped, pressure: LatencyPressure) -> None:
+    assert pressure.reason(10.0, now_ms=NOON_MS) == SLOW
+    scraped.p99_ms = 20.0
+    assert pressure.reason(10.0, now_ms=NOON_MS - HOUR_MS) is None

@@ -8,7 +8,6 @@ import structlog
 from assignor_core.execution.accounting import TRIES_MAX
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
-from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.throttles import ThrottledReplicas
 from streaming.control import throttle
 from streaming.control.carrier import Carrier
@@ -18,7 +17,7 @@ from streaming.control.sweeping import REFUSED_AGAIN_MS
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, UsageProblem
 from streaming.settings import Settings
-from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve, approve_plan
 
 TRIES = 4
 U0: PartitionKey = ("u", 0)
@@ -64,9 +63,7 @@ class Stubborn(NotedCluster):
 
 
 def approved(settings: Settings, *movements: Movement) -> ExecutionRecord:
-    made, journal = Plan("c", movements, SKEW, SKEW), journal_of(settings)
-    journal.write_plan(ProposedPlan(made), decision=None, now_ms=NOON_MS)
-    return ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    return approve_plan(journal_of(settings), Plan("c", movements, SKEW, SKEW))
 
 
 def end_of(settings: Settings, cluster: NotedCluster, record: ExecutionRecord, ticks_max: int) -> tuple[str, str]:

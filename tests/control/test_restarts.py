@@ -18,7 +18,7 @@ from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.restarts import SHOWN_MAX_MS, read_restarts
-from tests.control.test_movements_within_brokers import ERRORS, MB
+from tests.control.carried import ERRORS, MB
 from tests.simulated_cluster import SimulatedClient, SimulatedCluster
 
 CLUSTER = "c"

@@ -7,14 +7,13 @@ import pytest
 
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
-from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.control.cluster_snapshot import SNAPSHOT_AGE_MAX_MS, SnapshotAge
 from streaming.control.journal import ExecutionRecord
 from streaming.control.lease import Lease
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import SnapshotTooOld
 from streaming.settings import Settings
-from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, stored
 
 
 @dataclass
@@ -116,8 +115,7 @@ class Frozen(NotedCluster):
 def test_a_topic_that_is_made_again_while_control_is_frozen_is_not_moved(settings: Settings) -> None:
     cluster, journal = Frozen(Clocks()), journal_of(settings)
     made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
-    proposed = ProposedPlan(made, Observed.of(made, cluster.describe()))
-    kept = journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
+    kept = stored(journal, made, live=cluster.describe())
     record = ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS))
     executor = executor_of(cluster, journal, settings, cluster.clocks.age)
     assert executor.begin(record, kept, now_ms=NOON_MS)

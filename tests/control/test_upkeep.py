@@ -194,10 +194,8 @@ def test_plans_stay_while_an_execution_of_them_is_kept_or_they_may_still_be_carr
     assert run(root) == {}
 
 
-def test_notes_on_brokers_go_once_newer_ones_hold(tmp_path: Path) -> None:
-    time_goes_on(str(tmp_path))
-    settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}, "kafka": {"cluster_name": "test"}})
-    root = settings.storage.tables
+def test_notes_on_brokers_go_once_newer_ones_hold(root: str) -> None:
+    time_goes_on(root)
     Synthetic(root).append(
         "broker_intent",
         [
@@ -205,9 +203,9 @@ def test_notes_on_brokers_go_once_newer_ones_hold(tmp_path: Path) -> None:
             note(2, LONG_AGO_MS), note(2, LATELY_MS, "use"), note(3, LONG_AGO_MS), note(1, LONG_AGO_MS, cluster="o"),
         ],
     )  # fmt: skip
-    drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name)
+    drained = drained_brokers(TableReader(root), "test")
     assert run(root) == {"broker_intent": 3}
-    assert drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name) == drained == {1, 3}
+    assert drained_brokers(TableReader(root), "test") == drained == {1, 3}
     assert times(root, "broker_intent", "event_time") == [LONG_AGO_MS, LONG_AGO_MS, LONG_AGO_MS + 2, LATELY_MS]
 
 
@@ -227,8 +225,7 @@ def test_rolls_go_whole_once_they_have_ended(root: str) -> None:
     ("root", "writes"),
     [
         *(("memory", writes) for writes in range(10)),
-        ("delta", 3),
-        pytest.param("delta", 7, marks=pytest.mark.long),
+        *(pytest.param("delta", writes, marks=pytest.mark.long) for writes in (3, 7)),
     ],
     indirect=["root"],
 )
@@ -266,10 +263,10 @@ def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: py
     assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1, 3, 0]
 
 
-def test_a_plan_that_is_made_again_after_its_rows_have_gone_has_its_movements(tmp_path: Path) -> None:
-    time_goes_on(str(tmp_path))
-    settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}, "kafka": {"cluster_name": "test"}})
-    journal, root = journal_of(settings), settings.storage.tables
+def test_a_plan_that_is_made_again_after_its_rows_have_gone_has_its_movements(root: str) -> None:
+    time_goes_on(root)
+    settings = Settings.model_validate({"storage": {"tables": root}, "kafka": {"cluster_name": "test"}})
+    journal = journal_of(settings)
     for _ in range(2):
         plan(journal, 0, now_ms=LONG_AGO_MS)
     assert run(root) == {"plan": 1, "movement": 1}
@@ -279,6 +276,7 @@ def test_a_plan_that_is_made_again_after_its_rows_have_gone_has_its_movements(tm
     assert times(root, "plan", "created_at") == [LATELY_MS, LATELY_MS + 5]
 
 
+@pytest.mark.long
 def test_a_run_leaves_few_files_that_every_engine_reads(tmp_path: Path) -> None:
     time_goes_on(str(tmp_path))
     synthetic, root = Synthetic(str(tmp_path)), str(tmp_path)
@@ -318,13 +316,13 @@ def test_a_clock_that_is_ahead_for_an_hour_deletes_nothing(root: str, rows_ahead
     assert run(root) == {}, "the clock is right again"
 
 
-def test_rows_expire_though_the_clock_is_set_back(tmp_path: Path) -> None:
-    time_goes_on(str(tmp_path))
-    synthetic = Synthetic(str(tmp_path))
+def test_rows_expire_though_the_clock_is_set_back(root: str) -> None:
+    time_goes_on(root)
+    synthetic = Synthetic(root)
     for at_ms in (LONG_AGO_MS, LATELY_MS):
         synthetic.decision(at_ms)
-    Upkeep(str(tmp_path), "test", KEEP, interval_ms=1_000, now_ms=NOW_MS + DAY_MS).run_if_due(now_ms=NOW_MS)
-    assert times(str(tmp_path), "decision", "decided_at") == [LATELY_MS]
+    Upkeep(root, "test", KEEP, interval_ms=1_000, now_ms=NOW_MS + DAY_MS).run_if_due(now_ms=NOW_MS)
+    assert times(root, "decision", "decided_at") == [LATELY_MS]
 
 
 def test_rows_of_an_earlier_version_expire_too(tmp_path: Path) -> None:

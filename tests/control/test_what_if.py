@@ -88,6 +88,7 @@ def predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str], *arguments: st
     return data
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "needed"),
     [
@@ -119,6 +120,7 @@ def test_brokers_that_are_added_take_their_share(tmp_path: Path, capsys: pytest.
     assert min(row["left_share"] for row in more["headroom"]) > lowest > 0
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("recorded")
 def test_a_broker_without_a_capacity_gets_none_unless_it_is_added(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -275,6 +277,7 @@ def test_without_hours_it_says_so(settings: Settings, tmp_path: Path, capsys: py
     assert capsys.readouterr().err.startswith("error: found no hour in the table partition_load_hourly since ")
 
 
+@pytest.mark.long
 def test_a_broker_that_is_silent_is_left_out_and_named(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ _TESTS = {
     "execution/reconcile": (*_EXECUTION, "control/test_policies"),
     "execution/room": ("core/test_disks", "core/test_reconcile"),
     "execution/within_brokers": ("core/test_within_brokers", "control/test_movements_within_brokers"),
-    "deciding/gates": ("core/test_observed_windows", "control/test_unhealthy", "core/test_step", "core/test_futile"),
+    "deciding/gates": ("core/test_observed_windows", "control/test_deciding", "core/test_step", "core/test_futile"),
     "load_history/load_memory": ("core/test_load_memory", "core/test_load_memory_bounds"),
     "maintenance": ("core/test_maintenance",),
     "deciding/needs": (
@@ -54,7 +54,7 @@ _TESTS = {
     "deciding/state": (
         "core/test_futile",
         "core/test_observed_windows",
-        "control/test_unhealthy",
+        "control/test_deciding",
         "core/test_lasting",
         "core/test_trigger_bounds",
         "core/test_trigger",
@@ -82,7 +82,7 @@ _OF_CONTROL = {
     "absences": ("control/test_absences",),
     "cluster_snapshot": (
         "control/test_snapshot_age",
-        "control/test_execution_snapshots",
+        "control/test_cluster_snapshot",
         "control/test_cluster_snapshot",
     ),
 }

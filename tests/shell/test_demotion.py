@@ -23,7 +23,7 @@ from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.intents import Intent, brokers_by_intent, demotions_of, newest_intents
-from tests.control.test_movements_within_brokers import ERRORS, MB
+from tests.control.carried import ERRORS, MB
 from tests.simulated_cluster import SimulatedClient, SimulatedCluster
 
 REPLICAS = {0: (3, 1), 1: (1, 3), 2: (3, 4), 3: (2, 1), 4: (4, 2)}

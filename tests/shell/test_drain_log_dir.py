@@ -21,7 +21,7 @@ from streaming.errors import ClusterRequestFailed, RefusedForSafety, UsageProble
 from streaming.runtime.own_process import os_user
 from streaming.tables import TableReader
 from streaming.views.intents import Intent, cordons_of, drained_brokers, newest_intents
-from tests.control.test_movements_within_brokers import ERRORS, MB
+from tests.control.carried import ERRORS, MB
 from tests.simulated_cluster import LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
 
 

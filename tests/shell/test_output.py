@@ -27,8 +27,8 @@ from streaming.runtime.accounts import HASH, Role, Roles, User, new_token, write
 from streaming.runtime.jars import PROJECT_ROOT
 from streaming.settings import HOUR_MS, Settings
 from streaming.views.intents import Intent
+from tests.control.carried import ERRORS, MB
 from tests.control.test_deciding import DescribedCluster, skewed
-from tests.control.test_movements_within_brokers import ERRORS, MB
 from tests.control.windows import write_hours_before, write_lag, write_windows
 from tests.core.planner.cases import founding
 from tests.simulate.test_files import SMALL

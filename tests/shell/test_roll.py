@@ -24,7 +24,7 @@ from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.intents import Intent, brokers_by_intent
 from streaming.views.rolls import open_roll
-from tests.control.test_movements_within_brokers import ERRORS, MB
+from tests.control.carried import ERRORS, MB
 from tests.simulated_cluster import SimulatedClient, SimulatedCluster, controller
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b"}

@@ -20,8 +20,8 @@ from streaming.control.lease import Lease
 from streaming.control.wiring import journal_of
 from streaming.errors import RefusedForSafety, RollStopped
 from streaming.settings import Settings
+from tests.control.carried import ERRORS
 from tests.control.noted_cluster import plan
-from tests.control.test_movements_within_brokers import ERRORS
 from tests.shell.test_approvals import DAY_MS, Shell, now_ms, shell
 from tests.shell.test_demotion import carried_out, cluster, own, plans_of, run
 from tests.shell.test_roll import Rolled, rolled

@@ -30,7 +30,7 @@ from assignor_core.roll import (
     turn_view,
 )
 from streaming.errors import ClusterUnreachable
-from tests.control.test_movements_within_brokers import ERRORS
+from tests.control.carried import ERRORS
 from tests.simulated_cluster import SimulatedClient, SimulatedCluster, controller
 from tests.simulated_cluster.replication import SESSION_TIMEOUT_MS
 
