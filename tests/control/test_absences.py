@@ -43,6 +43,11 @@ def ticked(loop: ControlLoop, cluster: SimulatedCluster, start_ms: int, duration
         cluster.advance(1_000)
 
 
+def fail(cluster: NotedCluster, broker: int) -> None:
+    cluster.cluster.kill_broker(broker)
+    cluster.cluster.advance(SESSION_MS)
+
+
 def ended(settings: Settings, record: ExecutionRecord) -> str | None:
     execution = journal_of(settings).execution(record.execution.execution_id)
     return execution.last.detail if execution.ended else None
@@ -52,8 +57,7 @@ def test_what_waits_for_a_failed_broker_ends_after_the_grace_time(settings: Sett
     cluster = with_followers()
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     record = approve(journal_of(settings), 0)
-    cluster.cluster.kill_broker(3)
-    cluster.cluster.advance(SESSION_MS)
+    fail(cluster, 3)
     ticked(loop, cluster.cluster, NOON_MS, GRACE_MS)
     assert ended(settings, record) is None
     ticked(loop, cluster.cluster, NOON_MS + GRACE_MS, 10_000)
@@ -71,9 +75,8 @@ def test_a_move_to_the_failed_broker_is_cancelled_with_it(settings: Settings) ->
     record = approve(journal_of(settings), 0)
     loop.tick(now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS + 1_000)
-    cluster.cluster.kill_broker(2)
+    fail(cluster, 2)
     assert cluster.cluster.contents.topics["t"].partitions[0].adding_replicas == (2,)
-    cluster.cluster.advance(SESSION_MS)
     ticked(loop, cluster.cluster, NOON_MS + 2_000, GRACE_MS + 10_000)
     assert "broker 2 has been offline" in (ended(settings, record) or "")
     assert "1 move in flight cancelled" in (ended(settings, record) or "")
@@ -90,8 +93,7 @@ def test_a_copied_move_that_kafka_keeps_open_for_the_failed_broker_is_cancelled_
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS + 1_000)
-    cluster.cluster.kill_broker(3)
-    cluster.cluster.advance(SESSION_MS)
+    fail(cluster, 3)
     ticked(loop, cluster.cluster, NOON_MS + 2_000, GRACE_MS)
     assert cluster.describe().partitions[KEY].isr == (1, 2)
     ticked(loop, cluster.cluster, NOON_MS + 2_000 + GRACE_MS, 10_000)
@@ -108,8 +110,7 @@ def test_nothing_ends_where_nobody_would_make_the_replicas_anew(
         given[section] |= values
     own, cluster = Settings.model_validate(given), with_followers()
     loop, record = ControlLoop(cluster, own, now_ms=NOON_MS), approve(journal_of(own), 0)
-    cluster.cluster.kill_broker(3)
-    cluster.cluster.advance(SESSION_MS)
+    fail(cluster, 3)
     ticked(loop, cluster.cluster, NOON_MS, GRACE_MS + 20_000)
     assert ended(own, record) is None
 
@@ -119,8 +120,7 @@ def test_a_broker_that_restarts_in_time_ends_nothing(settings: Settings) -> None
     loop, record = ControlLoop(cluster, settings, now_ms=NOON_MS), approve(journal_of(settings), 0)
     away_ms = GRACE_MS - 30_000
     for start_ms in (NOON_MS, NOON_MS + away_ms):
-        cluster.cluster.kill_broker(3)
-        cluster.cluster.advance(SESSION_MS)
+        fail(cluster, 3)
         ticked(loop, cluster.cluster, start_ms, away_ms)
         assert ended(settings, record) is None
         cluster.cluster.restart_broker(3)
@@ -137,8 +137,7 @@ def test_movements_within_a_broker_that_fails_end_for_it_too(settings: Settings)
     record = approve_plan(journal, made)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS)
-    cluster.cluster.kill_broker(2)
-    cluster.cluster.advance(SESSION_MS)
+    fail(cluster, 2)
     ticked(loop, cluster.cluster, NOON_MS + 1_000, 2 * GRACE_MS)
     assert "broker 2 has been offline" in (ended(settings, record) or "")
 

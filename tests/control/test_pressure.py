@@ -1,5 +1,6 @@
 """What holds movements back: groups that fall behind, and brokers that answer slowly. Real tables, no Spark."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,10 +70,6 @@ def groups(tables_in_memory: str) -> Groups:
     return Groups(tables_in_memory)
 
 
-def test_without_tables_nothing_is_held_back(groups: Groups) -> None:
-    assert groups.reason(0) is None
-
-
 def test_a_group_that_falls_behind_holds_back_until_it_has_caught_up(groups: Groups) -> None:
     groups.write(10, -1, committed=100)
     groups.write(5_000, 0, committed=200)
@@ -81,25 +78,44 @@ def test_a_group_that_falls_behind_holds_back_until_it_has_caught_up(groups: Gro
     assert groups.reason(1) is None
 
 
-def test_what_is_unknown_of_a_group_does_not_excuse_it(groups: Groups) -> None:
-    groups.write(10, -1, committed=None, state=None)
-    groups.write(5_000, 0, committed=None, state=None)
-    assert groups.reason(0) is not None
+AT_FIRST, BEHIND = (10, -1, {"committed": 100}), (5_000, 0, {"committed": 200})
 
 
-def test_state_and_commits_are_those_of_the_sample_that_shows_the_lag(groups: Groups) -> None:
-    groups.write(10, -1, committed=100)
-    groups.write(1_500, 0, committed=200, state="Empty")
-    groups.write(5_000, 1, committed=None, state=None)
-    assert groups.reason(1) is not None, "nothing is known of the group any more: it counts"
-
-
-def test_groups_that_are_not_selected_or_new_hold_nothing_back(groups: Groups) -> None:
-    groups.write(10, -1, group="ignored", committed=1)
-    groups.write(10, -1, group="other", committed=1)
-    groups.write(5_000, 0, group="ignored", committed=2)
-    groups.write(5_000, 0, group="new", committed=2)
-    assert groups.reason(0) is None
+@pytest.mark.parametrize(
+    ("rows", "window", "held_back"),
+    [
+        pytest.param([], 0, False, id="no tables"),
+        pytest.param([(10, -1, {"state": None}), (5_000, 0, {"state": None})], 0, True, id="nothing known of it"),
+        pytest.param(
+            [AT_FIRST, (1_500, 0, {"committed": 200, "state": "Empty"}), (5_000, 1, {"state": None})], 1, True,
+            id="state and commits are those of the sample that shows the lag",
+        ),
+        pytest.param(
+            [(10, -1, {"group": "ignored", "committed": 1}), (5_000, 0, {"group": "ignored", "committed": 2})], 0,
+            False, id="not selected",
+        ),
+        pytest.param(
+            [(10, -1, {"group": "other", "committed": 1}), (5_000, 0, {"group": "new", "committed": 2})], 0, False,
+            id="new",
+        ),
+        pytest.param([AT_FIRST, (5_000, 0, {"committed": 200, "state": "Empty"})], 0, False, id="without members"),
+        pytest.param([AT_FIRST, (5_000, 0, {"committed": 200, "state": "Dead"})], 0, False, id="dead"),
+        pytest.param(
+            [AT_FIRST, BEHIND, (5_000, 500, {"group": "ignored", "committed": 200})], 0, True,
+            id="others have windows of the future",
+        ),
+        pytest.param(
+            [AT_FIRST, BEHIND, *((0, row, {"committed": 200 + row, "cluster": "another"}) for row in range(1, 6))], 5,
+            True, id="our pipeline is behind that of another cluster in the same tables",
+        ),
+    ],
+)  # fmt: skip
+def test_whether_a_group_holds_back(
+    groups: Groups, rows: Sequence[tuple[int, int, dict[str, Any]]], window: int, held_back: bool
+) -> None:
+    for lag, written, given in rows:
+        groups.write(lag, written, **given)
+    assert (groups.reason(window) is not None) == held_back
 
 
 def test_a_group_that_reads_from_no_broker_of_the_plan_holds_nothing_back(groups: Groups) -> None:
@@ -109,13 +125,6 @@ def test_a_group_that_reads_from_no_broker_of_the_plan_holds_nothing_back(groups
     groups.write(0, 1, partition=0, committed=300)
     groups.write(5_000, 1, partition=1, committed=300)
     assert groups.reason(1) is not None
-
-
-@pytest.mark.parametrize("state", ["Empty", "Dead"])
-def test_a_group_without_members_holds_nothing_back(groups: Groups, state: str) -> None:
-    groups.write(10, -1, committed=100)
-    groups.write(5_000, 0, committed=200, state=state)
-    assert groups.reason(0) is None
 
 
 def test_a_group_that_has_committed_nothing_since_the_start_holds_nothing_back(groups: Groups) -> None:
@@ -151,21 +160,6 @@ def test_another_execution_has_a_start_of_its_own(groups: Groups) -> None:
     started_ms = STARTED_MS + WINDOW_MS
     now_ms = started_ms + WINDOW_MS + READ_INTERVAL_MS
     assert groups.pressure.reason(PLAN_BROKERS, PARTITIONS, started_ms=started_ms, now_ms=now_ms) is None
-
-
-def test_windows_from_the_future_of_others_do_not_hide_ours(groups: Groups) -> None:
-    groups.write(10, -1, committed=100)
-    groups.write(5_000, 0, committed=200)
-    groups.write(5_000, 500, group="ignored", committed=200)
-    assert groups.reason(0) is not None
-
-
-def test_newer_windows_of_another_cluster_in_the_same_tables_do_not_hide_ours(groups: Groups) -> None:
-    groups.write(10, -1, committed=100)
-    groups.write(5_000, 0, committed=200)
-    for window in range(1, 6):  # our own pipeline is behind
-        groups.write(0, window, committed=200 + window, cluster="another")
-    assert groups.reason(5) is not None
 
 
 def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
