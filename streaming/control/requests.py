@@ -60,7 +60,7 @@ class Requests:
         Each cancelled move is named once. Targets are not compared: a cancelled stage leaves the replicas in another
         order, and the next stage follows from that order.
         """
-        again = [key for key in targets if key in self.taken and not _is_on(partitions[key], self.taken[key])]
+        again = [key for key in targets if key in self.taken and set(partitions[key].replicas) != set(self.taken[key])]
         for key in again:
             del self.taken[key]
         return again
@@ -88,10 +88,6 @@ class Requests:
 
     def _refused(self, asked: Iterable[PartitionKey], request: Callable[[], None]) -> Mapping[PartitionKey, str]:
         return _refusals(asked, request, self._snapshot_age)
-
-
-def _is_on(row: LivePartition, target: tuple[int, ...]) -> bool:
-    return set(row.replicas) == set(target)
 
 
 class LogDirRequests:

@@ -5,6 +5,7 @@ on what the tables hold and not on the step before: a control that is killed in 
 """
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 
 import structlog
@@ -103,7 +104,8 @@ def expire(root: str, kafka_cluster: str, settings: ControlSettings, *, now_ms: 
     now_ms = tables.proven_ms(reader, _TIMES, after_ms=DAY_MS, now_ms=now_ms, where=own) or 0
     undecided_ms = now_ms - settings.decision_retention_ms
     unfinished_ms = now_ms - settings.execution_retention_ms
-    executions = _expire_executions(root, reader, kafka_cluster, _day(unfinished_ms))
+    unfinished = _day(unfinished_ms)
+    executions = _expire_whole(root, EXECUTION, "execution_id", finished_before(reader, kafka_cluster, unfinished))
     reader.look_again()
     movements, plans = _expire_plans(root, reader, kafka_cluster, _day(undecided_ms), now_ms)
     return {
@@ -111,18 +113,18 @@ def expire(root: str, kafka_cluster: str, settings: ControlSettings, *, now_ms: 
         MOVEMENT.name: movements,
         PLAN.name: plans,
         DECISION.name: _expire_decisions(root, reader, kafka_cluster, _day(undecided_ms)),
-        BROKER_INTENT.name: _expire_notes(root, reader, kafka_cluster, _day(unfinished_ms)),
-        AUDIT.name: _expire_rows(root, reader, AUDIT, kafka_cluster, _day(unfinished_ms)),
+        BROKER_INTENT.name: _expire_notes(root, reader, kafka_cluster, unfinished),
+        AUDIT.name: _expire_rows(root, reader, AUDIT, kafka_cluster, unfinished),
         NOTIFICATION.name: _expire_rows(root, reader, NOTIFICATION, kafka_cluster, _day(undecided_ms)),
-        PREDICTION.name: _expire_rows(root, reader, PREDICTION, kafka_cluster, _day(unfinished_ms)),
-        ROLL.name: _expire_rolls(root, reader, kafka_cluster, _day(unfinished_ms)),
+        PREDICTION.name: _expire_rows(root, reader, PREDICTION, kafka_cluster, unfinished),
+        ROLL.name: _expire_whole(root, ROLL, "roll_id", rolls_ended_before(reader, kafka_cluster, unfinished)),
     }
 
 
-def _expire_executions(root: str, reader: tables.TableReader, kafka_cluster: str, before: datetime) -> int:
-    """Whole histories: half of one would make no sense to whoever reads it."""
-    ids = finished_before(reader, kafka_cluster, before)[:EXECUTIONS_AT_A_TIME]
-    return tables.delete(root, EXECUTION.name, tables.one_of("execution_id", ids)) if ids else 0
+def _expire_whole(root: str, table: Table, key: str, ids: Sequence[str]) -> int:
+    """Deletes all rows of each id: half of an execution or a roll would make no sense to whoever reads it."""
+    first = ids[:EXECUTIONS_AT_A_TIME]
+    return tables.delete(root, table.name, tables.one_of(key, first)) if first else 0
 
 
 def _expire_plans(
@@ -172,12 +174,6 @@ def _expire_notes(root: str, reader: tables.TableReader, kafka_cluster: str, bef
         )
         for broker, end in outdated
     )
-
-
-def _expire_rolls(root: str, reader: tables.TableReader, kafka_cluster: str, before: datetime) -> int:
-    """Delete whole rolls; a roll that has not ended continues."""
-    ids = rolls_ended_before(reader, kafka_cluster, before)[:EXECUTIONS_AT_A_TIME]
-    return tables.delete(root, ROLL.name, tables.one_of("roll_id", ids)) if ids else 0
 
 
 def _expire_rows(root: str, reader: tables.TableReader, table: Table, kafka_cluster: str, before: datetime) -> int:

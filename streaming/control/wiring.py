@@ -136,8 +136,12 @@ def _executor(
     snapshot_age: SnapshotAge,
     absences: Absences,
 ) -> Executor[SnapshotT]:
-    lag, latency = _lag_pressure(settings), _latency_pressure(settings)
-    return Executor(cluster, moves, journal, lag, latency, settings.control, snapshot_age, absences)
+    control = settings.control
+    lag_bound = LagBound(control.lag_growth_max, control.lag_min_records)
+    lag = LagPressure(window_tables_of(settings), lag_bound, control.lag_groups)
+    latency_bound = LatencyBound(control.latency_growth_max, control.latency_min_ms)
+    latency = LatencyPressure(settings.collect.jmx_endpoints, latency_bound)
+    return Executor(cluster, moves, journal, lag, latency, control, snapshot_age, absences)
 
 
 def executors_of(
@@ -152,14 +156,3 @@ def executors_of(
     within = log_dir_executor_of(cluster, journal, settings, snapshot_age, absences)
     unknown = executor_of(cluster, journal, settings, snapshot_age, absences, throttle=UnknownThrottle)
     return Executors(between, within, unknown)
-
-
-def _lag_pressure(settings: Settings) -> LagPressure:
-    control = settings.control
-    bound = LagBound(control.lag_growth_max, control.lag_min_records)
-    return LagPressure(window_tables_of(settings), bound, control.lag_groups)
-
-
-def _latency_pressure(settings: Settings) -> LatencyPressure:
-    bound = LatencyBound(settings.control.latency_growth_max, settings.control.latency_min_ms)
-    return LatencyPressure(settings.collect.jmx_endpoints, bound)
