@@ -212,7 +212,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(STEPS, st.integers(1, 2_000))
 def test_of_records_of_one_size_all_that_was_written_is_measured(
     steps: list[tuple[int, str, int]], record_bytes: int
@@ -238,7 +238,7 @@ def test_of_records_of_one_size_all_that_was_written_is_measured(
     assert watch.measured_bytes == pytest.approx(expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=3, max_size=30), st.integers(10, 2_000))
 def test_of_a_compacted_log_all_that_was_written_is_measured(steps: list[tuple[int, bool]], record_bytes: int) -> None:
     """As the cleaner does: it never runs in a look before it has been seen to make the log smaller."""

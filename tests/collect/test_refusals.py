@@ -7,7 +7,7 @@ from typing import cast
 import httpx
 import pytest
 import structlog
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.errors import ClusterAuthorizationFailedError, KafkaError, RequestTimedOutError
 
@@ -30,9 +30,9 @@ ENDPOINTS = {broker: f"http://b{broker}:7071/metrics" for broker in (1, 2, 3)}
 
 
 def look(cluster: Cluster, refusals: RefusedRequests, *, jmx: bool = False) -> ClusterSample:
-    settings = CollectSettings(jmx_endpoints=ENDPOINTS if jmx else {})
+    given_settings = CollectSettings(jmx_endpoints=ENDPOINTS if jmx else {})
     return observe(
-        cast(BrokerReads, cluster), GroupSampler(), settings, now_ms=round(cluster.now_s * 1000),
+        cast(BrokerReads, cluster), GroupSampler(), given_settings, now_ms=round(cluster.now_s * 1000),
         monotonic=cluster.monotonic, transport=httpx.MockTransport(cluster.scrape), brokers_at_a_time=1,
         refusals=refusals,
     )  # fmt: skip
@@ -106,6 +106,7 @@ def test_a_list_of_reassignments_that_is_not_had_for_another_reason_fails_the_lo
         look(Cluster(failing={("reassignments", 0): RequestTimedOutError()}), RefusedRequests())
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     st.sets(st.sampled_from(sorted(NOTHING_OF_THE_CLUSTER))), st.sets(st.sampled_from(["g1", "g2", "g3"])),
     st.booleans(),
