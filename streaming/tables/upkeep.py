@@ -47,7 +47,7 @@ def join_small_files(root: str, table: Table) -> None:
 
     Readers of older versions keep their files until `remove_old_files` removes them. After a run the table holds at
     most about forty files below half of the largest tier, however many commits it has taken: twenty of the two smaller
-    tiers each (tests/tables/test_file_sizes.py).
+    tiers each (tests/tables/test_joining.py).
     """
     while join_next(root, table):
         pass

@@ -277,14 +277,23 @@ def test_a_counter_that_fell_is_unknown_where_nobody_commits() -> None:
 
 
 def test_each_part_is_divided_by_the_time_between_its_own_readings() -> None:
-    # The looks began 10 s apart; broker 1 was read at once, and 15 s late.
+    # The looks began 10 s apart; broker 1 was read at once, and late.
     before = look(0, 0, 0, counters=reads(0, t=0))
-    after = look(10_000, 25_000, 250, counters=reads(25_000, t=25_000))
-    after = replace(after, read_ms={(part, 1): 25_000 for part in ("offsets", "sizes", "counters")})
+    after = look(10_000, 25_000, 200, counters=reads(40_000, t=40_000))
+    after = replace(after, read_ms={("offsets", 1): 20_000, ("sizes", 1): 25_000, ("counters", 1): 40_000})
     rates = replica_rates(before, after)
     assert rates_of(rates)[(1, KEY)].bytes_in == rates_of(rates)[(1, KEY)].bytes_out == 1_000.0
     assert rates_of(rates)[(1, KEY)].messages_in == 10.0
     assert broker_rates(before, after, rates)[1]["bytes_in_per_sec"] == 1_000.0
+
+
+def test_partitions_are_divided_by_the_time_of_their_own_broker() -> None:
+    leaders, replicas = {"a": 1, "b": 2}, {"a": (1,), "b": (2,)}
+    after = replace(placed(6_000, leaders, replicas), read_ms={(part, 1): 2_000 for part in ("offsets", "sizes")})
+    rates = rates_of(replica_rates(placed(0, leaders, replicas), after))
+    assert {topic: (row.bytes_in, row.messages_in) for (_, (topic, _)), row in rates.items()} == {
+        "a": (3_000.0, 30.0), "b": (1_000.0, 10.0),
+    }  # fmt: skip
 
 
 def test_an_idle_groups_offsets_from_one_fetch_are_no_reads_and_not_unknown() -> None:
