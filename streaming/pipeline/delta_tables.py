@@ -312,7 +312,7 @@ class WindowWriter:
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Upsert the batch's windows and mark those that are closed by it."""
-        query_id: str = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        query_id = str(batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
         audit = {
             "is_final": False,
             "updated_at": tables.utc(self._now_ms()),

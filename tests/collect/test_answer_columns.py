@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,15 +9,16 @@ from kafka.errors import KafkaProtocolError
 from kafka.protocol.admin.cluster import DescribeLogDirsResponse
 from kafka.protocol.consumer import ListOffsetsResponse, OffsetFetchResponse
 
+from assignor_core.live import PartitionKey
 from streaming.cluster.answer_columns import (
     CommittedRows,
-    OffsetRows,
     TopicRows,
     decode_list_offsets,
     decode_log_dirs,
     decode_offset_fetch,
 )
 from streaming.collect.group_table import GroupTable, GroupView
+from tests.collect.by_row import offset_rows
 
 NAMES = st.text(max_size=3) | st.just("n" * 200)
 INDEX = st.integers(0, 2**31 - 1)
@@ -133,34 +133,27 @@ def test_a_length_beyond_the_answer_is_refused_before_anything_is_made_of_it() -
         decode_offset_fetch(9, bytes(4) + b"\xff\xff\xff\xff\x0f" + bytes(20))
 
 
-TOPICS = ("a", "b", "c")
-DTYPE = np.dtype([("index", ">i4"), ("offset", ">i8")])
-COMMITTED = st.dictionaries(st.tuples(st.sampled_from(TOPICS), st.integers(0, 5)), st.integers(-1, 9))
-Committed = dict[tuple[str, int], int]
-
-
-def offset_rows_of(committed: Committed) -> OffsetRows:
-    topic = np.array([TOPICS.index(key[0]) for key in committed], dtype=np.int64)
-    rows = np.array([(key[1], offset) for key, offset in committed.items()], dtype=DTYPE)
-    return OffsetRows(TopicRows(TOPICS, topic, rows))
+COMMITTED = st.dictionaries(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), st.integers(-1, 9))
 
 
 @given(COMMITTED, COMMITTED)
-def test_it_is_the_mapping_of_partitions_that_have_an_offset(one: Committed, two: Committed) -> None:
+def test_it_is_the_mapping_of_partitions_that_have_an_offset(
+    one: dict[PartitionKey, int], two: dict[PartitionKey, int]
+) -> None:
     known, other = ({key: value for key, value in rows.items() if value >= 0} for rows in (one, two))
-    rows = offset_rows_of(one)
+    rows = offset_rows(one)
     assert dict(rows) == known
     assert len(rows) == len(known)
     assert rows == known
-    assert (rows == offset_rows_of(two)) == (known == other)
+    assert (rows == offset_rows(two)) == (known == other)
     assert (rows == other) == (known == other)
 
 
 @given(st.dictionaries(st.sampled_from("xyz"), COMMITTED))
-def test_a_table_has_the_same_rows_of_columns_as_of_dictionaries(groups: dict[str, Committed]) -> None:
+def test_a_table_has_the_same_rows_of_columns_as_of_dictionaries(groups: dict[str, dict[PartitionKey, int]]) -> None:
     made = [
         GroupTable({name: GroupView("Stable", make(rows), {}) for name, rows in groups.items()})
-        for make in (offset_rows_of, lambda rows: {key: value for key, value in rows.items() if value >= 0})
+        for make in (offset_rows, lambda rows: {key: value for key, value in rows.items() if value >= 0})
     ]
     seen = []
     for table in made:

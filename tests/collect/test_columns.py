@@ -146,8 +146,8 @@ def test_rates_of_a_topic_are_those_that_it_has_alone(before: ClusterSample, aft
                 if name != "bytes_out" or not (made.followers_serve or own.followers_serve):
                     assert is_same(getattr(whole[key], name), getattr(row, name)), (key, name)
         of_topics.append(broker_rates(*seen, own))
-    for broker, row in totals.items():
-        for name, rate in row.items():
+    for broker, total in totals.items():
+        for name, rate in total.items():
             parts = [rates[broker][name] for rates in of_topics]
             known = [part for part in parts if part is not None]
             if after.counters_since(before, broker):

@@ -83,16 +83,6 @@ class Watch:
         return rates
 
 
-def test_local_retention_that_takes_less_than_was_written_is_no_slower_producer() -> None:
-    log = Log()
-    log.write(1_000, 100)
-    log.write(1_000, 100)
-    watch = Watch(log)
-    log.write(2_000, 100)
-    log.drop_local(1)  # the log grew by 100 kB, though 200 kB were written
-    assert watch.look().bytes_in == pytest.approx(20_000.0)
-
-
 def test_what_remote_storage_holds_does_not_make_records_smaller() -> None:
     log = Log()
     for _ in range(10):

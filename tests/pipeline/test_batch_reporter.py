@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from streaming import tables
-from streaming.pipeline.batch_reporter import REPORT_INTERVAL_MS, BatchReporter, CountedSamples
-from streaming.pipeline.progress import ProgressReports
+from streaming.pipeline.batch_reporter import REPORT_INTERVAL_MS, BatchReporter, CountedSamples, ProgressReports
 from streaming.serve.samples import samples
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
@@ -130,10 +129,7 @@ def test_each_report_of_a_query_counts_once_however_many_are_new(settings: Setti
 class Counting:
     """Counts how often all reports are read: Spark writes each of them anew then, as JSON."""
 
-    isActive = True  # noqa: N815 (Spark's name)
-
     def __init__(self) -> None:
-        self.status: dict[str, Any] = {}
         self.kept: list[dict[str, Any]] = []
         self.reads = 0
 
@@ -148,7 +144,7 @@ class Counting:
 
 
 def test_all_reports_are_read_once_a_new_one_has_come() -> None:
-    query = Counting()
+    query: Any = Counting()
     reports = ProgressReports(query)
     assert [list(reports.recent()) for _ in range(5)] == [[]] * 5
     for batch in range(4):

@@ -18,10 +18,10 @@ from pyarrow import dataset as ds
 from streaming import tables
 from streaming.contract import BROKER_LOAD, PARTITION_LOAD, TABLES
 from streaming.errors import TableUnavailable
-from streaming.tables import data_files, joining
+from streaming.tables import data_files, upkeep
 from streaming.tables.definitions import row_schema
-from streaming.tables.joining import TIERS_BYTES, next_run
 from streaming.tables.reader import JOINED
+from streaming.tables.upkeep import TIERS_BYTES, next_run
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, skewed_cluster
 from tests.tables.test_readers import opened
 
@@ -80,7 +80,7 @@ def in_small_steps(monkeypatch: pytest.MonkeyPatch, root: str) -> int:
     """Tiers so small that the table is a backlog of several steps; returns the bytes of the largest."""
     sizes = pa.table(opened(root, "partition_load").get_add_actions())["size_bytes"].to_pylist()
     tier: int = 4 * max(sizes)
-    monkeypatch.setattr(joining, "TIERS_BYTES", (tier,))
+    monkeypatch.setattr(upkeep, "TIERS_BYTES", (tier,))
     return tier
 
 
@@ -88,7 +88,7 @@ def in_small_steps(monkeypatch: pytest.MonkeyPatch, root: str) -> int:
 def test_a_backlog_is_worked_off_in_steps_of_bounded_size(root: str, in_small_steps: int) -> None:
     before = rows_of(root, "partition_load")
     steps = 0
-    while joining.join_next(root, PARTITION_LOAD):
+    while upkeep.join_next(root, PARTITION_LOAD):
         steps += 1
         assert 2 <= opened(root, "partition_load").history(1)[0][JOINED] <= 8
         assert rows_of(root, "partition_load") == before
@@ -118,7 +118,7 @@ def test_killed_between_two_steps_no_row_is_lost(
             broken.setattr(data_files, step, breaks)
             broken.setattr(data_files, "_remove", lambda *_: None)
             with pytest.raises(Killed):
-                joining.join_next(root, PARTITION_LOAD)
+                upkeep.join_next(root, PARTITION_LOAD)
         assert rows_of(root, "partition_load") == before
     tables.join_small_files(root, PARTITION_LOAD)
     assert rows_of(root, "partition_load") == before
@@ -144,7 +144,7 @@ def test_a_step_that_fails_leaves_no_file(root: str, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(data_files, "_groups", groups)
     with pytest.raises(type(error)):
-        joining.join_next(root, PARTITION_LOAD)
+        upkeep.join_next(root, PARTITION_LOAD)
     assert parquet_files(root, "partition_load") == before
 
 
@@ -158,7 +158,7 @@ def test_a_step_that_waits_for_its_commit_in_vain_leaves_no_file(root: str) -> N
         yield
 
     with pytest.raises(TimeoutError):
-        joining.join_next(root, PARTITION_LOAD, alone=alone())
+        upkeep.join_next(root, PARTITION_LOAD, alone=alone())
     assert parquet_files(root, "partition_load") == before
 
 
@@ -172,7 +172,7 @@ def test_a_commit_whose_answer_is_lost_keeps_its_file(root: str, monkeypatch: py
     with monkeypatch.context() as broken:
         broken.setattr(data_files, "_commit", lost)
         with pytest.raises(OSError, match="timed out"):
-            joining.join_next(root, PARTITION_LOAD)
+            upkeep.join_next(root, PARTITION_LOAD)
     assert len(there(root)) == 1
     assert rows_of(root, "partition_load") == before
 
@@ -187,7 +187,7 @@ def test_parts_that_somebody_else_replaced_are_left_to_the_next_step(root: str) 
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(data_files, "_written", meanwhile)
-        assert not joining.join_next(root, PARTITION_LOAD), "a table that others change all the time is never done"
+        assert not upkeep.join_next(root, PARTITION_LOAD), "a table that others change all the time is never done"
     left = rows_of(root, "partition_load")
     assert len(left) == WINDOWS * (TOPICS - 1) * 6
     assert not any("topic-3" in row for row in left)
@@ -310,7 +310,7 @@ def test_a_table_with_features_of_another_program_is_left_alone_and_named(root: 
         [TableFeatures.DeletionVectors], allow_protocol_versions_increase=True
     )
     with pytest.raises(TableUnavailable, match="table partition_load has features that another program has added"):
-        joining.join_next(root, PARTITION_LOAD)
+        upkeep.join_next(root, PARTITION_LOAD)
 
 
 RUNS_A_DAY = 96
