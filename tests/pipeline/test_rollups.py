@@ -38,6 +38,8 @@ def hours_of(rows: list[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]
 
 
 def test_hours_are_made_once_they_are_over_and_only_once(tmp_path: Path) -> None:
+    upkeep_of(tmp_path).run_if_due(now_ms=DAY0_MS)
+    assert tables.read(str(tmp_path), "broker_load_hourly") == []
     made = Synthetic(str(tmp_path))
     with made.together():
         for minute in range(0, 121, 10):
