@@ -270,7 +270,7 @@ class Target:
     def upsert_counted(
         self, rows: DataFrame, counts: Sequence[Mapping[str, Any]], audit: Mapping[str, Any], watermark: datetime
     ) -> int | None:
-        """The same of rows that are not on the driver yet; `counts` are theirs by window, with and without a topic."""
+        """Upsert rows that are not on the driver yet; `counts` are theirs by window, with and without a topic."""
         own = [each for each in counts if self._with_topic in (None, each["with_topic"])]
         count, starts = sum(each["rows"] for each in own), [each["window_start"] for each in own]
         is_own = {True: f.col("topic").isNotNull(), False: f.col("topic").isNull(), None: f.lit(True)}[self._with_topic]
