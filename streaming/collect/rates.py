@@ -353,18 +353,18 @@ def _summed(after: ClusterSample, replicas: ReplicaRateTable) -> dict[int, Broke
     copied = replicas.place_of(row[follows & is_copy], holder[follows & is_copy])
     places = np.concatenate([led, followed, copied])
     hosts = np.concatenate([led_by, holder_, holder[follows & is_copy]])
-    hosted, heard = BrokerSums.of(hosts, np.ones(len(hosts))), BrokerSums.of(hosts, (places >= 0).astype(np.float64))
+    heard = _by_broker(hosts, (places >= 0).astype(np.float64))
     read = _rate_at(replicas.bytes_out, led), np.nan_to_num(_rate_at(replicas.bytes_out, followed), nan=0.0)
     sums = {
-        BYTES_IN: BrokerSums.of(led_by, _rate_at(replicas.bytes_in, led)),
-        BYTES_OUT: BrokerSums.of(np.concatenate([led_by, holder_]), np.concatenate(read)),
-        MESSAGES_IN: BrokerSums.of(led_by, _rate_at(replicas.messages_in, led)),
-        REPLICATION_BYTES_IN: BrokerSums.of(holder_, _rate_at(replicas.bytes_in, followed)),
+        BYTES_IN: _by_broker(led_by, _rate_at(replicas.bytes_in, led)),
+        BYTES_OUT: _by_broker(np.concatenate([led_by, holder_]), np.concatenate(read)),
+        MESSAGES_IN: _by_broker(led_by, _rate_at(replicas.messages_in, led)),
+        REPLICATION_BYTES_IN: _by_broker(holder_, _rate_at(replicas.bytes_in, followed)),
     }
-    silent = {broker for broker in after.racks if hosted.by(broker) and not heard.by(broker)}
+    silent = {broker for broker, count in heard.items() if not count}
     return {
         broker: {
-            rate.name: sums[rate].by(broker)
+            rate.name: _or_none(sums[rate].get(broker, 0.0))
             if rate in sums and (broker not in silent or rate is REPLICATION_BYTES_IN)
             else None
             for rate in RATES
@@ -373,21 +373,10 @@ def _summed(after: ClusterSample, replicas: ReplicaRateTable) -> dict[int, Broke
     }
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSums:
-    """Sums by broker; unknown where a part of one is."""
-
-    sums: Mapping[int, float]
-
-    @classmethod
-    def of(cls, brokers: Ints, values: Floats) -> "BrokerSums":
-        """Add up what stands beside each broker."""
-        ids, places = np.unique(brokers, return_inverse=True)
-        return cls(dict(zip(ids.tolist(), np.bincount(places, values, len(ids)).tolist(), strict=True)))
-
-    def by(self, broker: int) -> float | None:
-        """0 where there is nothing to add."""
-        return _or_none(self.sums.get(broker, 0.0))
+def _by_broker(brokers: Ints, values: Floats) -> dict[int, float]:
+    """Sum of what stands beside each broker, NaN where a part of it is."""
+    ids, places = np.unique(brokers, return_inverse=True)
+    return dict(zip(ids.tolist(), np.bincount(places, values, len(ids)).tolist(), strict=True))
 
 
 def _rate_at(column: Floats, places: Ints) -> Floats:

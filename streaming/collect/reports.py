@@ -69,19 +69,11 @@ class HeldRates:
 
 
 @dataclass(frozen=True, slots=True)
-class DueGroups:
-    """Groups that are reported as a sample has seen them."""
+class SomeGroups:
+    """A sample, and those of its groups that are reported, or held back."""
 
     seen: ClusterSample
     names: Collection[str]
-
-
-@dataclass(frozen=True, slots=True)
-class HeldGroups:
-    """A sample, and the groups of it that are not reported."""
-
-    seen: ClusterSample
-    names: frozenset[str]
 
 
 def all_of(rates: ReplicaRateTable, time_ms: int, interval_ms: int) -> DueRates:
@@ -121,21 +113,21 @@ def due_rates(
 
 
 def due_groups(
-    held: HeldGroups | None, seen: ClusterSample, *, window_ms: int, next_ms: int
-) -> tuple[list[DueGroups], HeldGroups]:
+    held: SomeGroups | None, seen: ClusterSample, *, window_ms: int, next_ms: int
+) -> tuple[list[SomeGroups], SomeGroups]:
     """(What is reported of groups at this sample, in this order; what is held back after it)."""
-    everything = DueGroups(seen, seen.groups)
+    everything = SomeGroups(seen, seen.groups)
     if held is None:
-        return [everything], HeldGroups(seen, frozenset())
+        return [everything], SomeGroups(seen, ())
     is_first = held.seen.time_ms // window_ms != seen.time_ms // window_ms
     is_last = seen.time_ms // window_ms != next_ms // window_ms
     still = _unchanged_groups(held.seen, seen)
     # The last sample that showed what a group no longer has; at the first of a window, as the last came late.
-    late = set(held.names) if is_first else held.names - still
-    due = [DueGroups(held.seen, late)] if late else []
+    late = set(held.names) if is_first else set(held.names) - still
+    due = [SomeGroups(held.seen, late)] if late else []
     if is_first or is_last:
-        return [*due, everything], HeldGroups(seen, frozenset())
-    return [*due, DueGroups(seen, seen.groups.keys() - still)], HeldGroups(seen, still)
+        return [*due, everything], SomeGroups(seen, ())
+    return [*due, SomeGroups(seen, seen.groups.keys() - still)], SomeGroups(seen, still)
 
 
 def _unchanged_groups(before: ClusterSample, after: ClusterSample) -> frozenset[str]:
@@ -357,7 +349,7 @@ class _KnownSamples:
 
     before: ClusterSample | None = None
     held: HeldRates | None = None
-    held_groups: HeldGroups | None = None
+    held_groups: SomeGroups | None = None
     record_bytes: RecordBytes | None = None
     followers_serve: bool = False
     unread: Floats | None = None
@@ -413,14 +405,14 @@ class RecordMaker:
         """The records made last have been sent: the next sample is compared with theirs."""
         self._known = self._made
 
-    def _due_groups(self, after: ClusterSample) -> tuple[list[DueGroups], HeldGroups | None]:
+    def _due_groups(self, after: ClusterSample) -> tuple[list[SomeGroups], SomeGroups | None]:
         """What is reported of groups now, and what is held back."""
         own = after
         if not self._shard.is_whole:
             groups = {name: view for name, view in after.groups.items() if self._shard.takes_group(name)}
             own = replace(after, groups=GroupTable(groups))
         if self._window_ms is None:
-            return [DueGroups(own, own.groups)], None
+            return [SomeGroups(own, own.groups)], None
         passed_ms = after.time_ms - self._known.before.time_ms if self._known.before else 0
         next_ms = after.time_ms + max(passed_ms, self._interval_ms)
         return due_groups(self._known.held_groups, own, window_ms=self._window_ms, next_ms=next_ms)

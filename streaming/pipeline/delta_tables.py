@@ -12,9 +12,8 @@ delta-rs, on an object store by conditional puts. Knows no topics.
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -113,7 +112,23 @@ class WindowTable:
         refuses: to write the same again then changes nothing that was written.
         """
         with write_lock(self._location), _as_unavailable(self._table):
-            return self._upsert(rows, transaction, watermark)
+            delta = tables.opened(self._location)
+            if _has(delta, transaction):
+                return None
+            if rows.num_rows == 0:
+                _note(delta, transaction)
+                return 0
+            # A dataset of all files costs a millisecond a file, whatever is read of them.
+            open_since = self._open_since or _oldest_open(delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN))
+            span = pc.min_max(rows["window_start"]).as_py()
+            since, until = min(open_since, span["min"]), span["max"]
+            if _rows_between(delta, since, until) > self._rows_max:
+                raise TooManyRows
+            # Nothing newer than the batch can be closed by it.
+            present, fresh = _put_back(delta, self._table, rows, since, until, watermark, transaction)
+            open_since = _oldest_open(fresh)
+            self._open_since = open_since if open_since <= until else None  # else there may be newer ones, not met
+            return _gained(present, fresh, rows)
 
     def note(self, transaction: tuple[str, int]) -> None:
         """Commit the batch's (application id, version) without rows, where no write of the batch has left it.
@@ -152,25 +167,6 @@ class WindowTable:
             with _as_unavailable(self._table):
                 commit(delta, plan, results, transaction, now_ms=tables.to_ms(audit["updated_at"]))
             return gained(results)
-
-    def _upsert(self, rows: pa.Table, transaction: tuple[str, int], watermark: datetime) -> int | None:
-        delta = tables.opened(self._location)
-        if _has(delta, transaction):
-            return None
-        if rows.num_rows == 0:
-            _note(delta, transaction)
-            return 0
-        # A dataset of all files costs a millisecond a file, whatever is read of them.
-        open_since = self._open_since or _oldest_open(delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN))
-        span = pc.min_max(rows["window_start"]).as_py()
-        since, until = min(open_since, span["min"]), span["max"]
-        if _rows_between(delta, since, until) > self._rows_max:
-            raise TooManyRows
-        # Nothing newer than the batch can be closed by it.
-        present, fresh = _put_back(delta, self._table, rows, since, until, watermark, transaction)
-        open_since = _oldest_open(fresh)
-        self._open_since = open_since if open_since <= until else None  # else there may be newer ones, not met
-        return _gained(present, fresh, rows)
 
 
 def _has(delta: DeltaTable, transaction: tuple[str, int]) -> bool:
@@ -219,8 +215,6 @@ def _put_back(
 
 def _gained(present: pa.Table, fresh: pa.Table, rows: pa.Table) -> int | None:
     """Samples that windows gained by a batch's rows; None where another checkpoint's windows are counted anew."""
-    if not rows.num_rows:
-        return 0
     by_others = set(pc.unique(present["query_id"]).to_pylist()) - set(pc.unique(rows["query_id"]).to_pylist())
     return None if by_others else _samples(fresh) - _samples(present)
 
@@ -244,57 +238,57 @@ def _oldest_open(windows: ds.Dataset | pa.Table) -> datetime:
     return pc.min(rows["window_start"]).as_py() or datetime.max.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
 class Target:
     """A window table, and which of a query's rows go there: those with a topic, those without, or (None) all."""
 
-    table: Table
-    with_topic: bool | None
+    def __init__(self, root: str, table: Table, *, with_topic: bool | None, python_on_executors: bool) -> None:
+        """`root` is the folder of all tables."""
+        self._table = table
+        self._with_topic = with_topic
+        self._python_on_executors = python_on_executors
+        self._windows = WindowTable(tables.table_uri(root, table.name), table, rows_max=DRIVER_ROWS_MAX)
 
-    def rows_of(self, rows: DataFrame, audit: Mapping[str, Any]) -> DataFrame:
-        """Returns the rows that go to the table, in the table's columns but those of `audit`."""
-        topic = f.col("topic")
-        of_table = {True: topic.isNotNull(), False: topic.isNull(), None: f.lit(True)}[self.with_topic]
-        columns = [column for column in self.table.columns if column.name not in audit]
-        return rows.where(of_table).select(*(f.col(each.name).cast(SPARK_TYPES[each.type]) for each in columns))
+    def note(self, audit: Mapping[str, Any]) -> None:
+        """Commit a batch without rows."""
+        self._windows.note(self._transaction(audit))
 
-    def arrow_of(self, rows: pa.Table, audit: Mapping[str, Any]) -> pa.Table:
-        """Returns the rows on the driver that go to the table, in the table's columns but those of `audit`."""
-        if self.with_topic is not None:
-            rows = rows.filter(pc.is_valid(rows["topic"]) if self.with_topic else pc.is_null(rows["topic"]))
-        return rows.select([name for name in self.table.column_names() if name not in audit])
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Table that the rows of a target go to, and its location."""
-
-    target: Target
-    location: str
-    window_table: WindowTable
-
-    @classmethod
-    def of(cls, target: Target, root: str) -> Self:
-        """Returns the place of the target's table below `root`, the folder of all tables."""
-        location = tables.table_uri(root, target.table.name)
-        return cls(target, location, WindowTable(location, target.table, rows_max=DRIVER_ROWS_MAX))
-
-    def transaction(self, audit: Mapping[str, Any]) -> tuple[str, int]:
-        """(Application id, version) of a batch's write: a write that is made twice does nothing the second time."""
-        return transaction_id(audit["query_id"], self.target.table), audit["batch_id"]
-
-    def upsert_in_parts(
-        self,
-        rows: DataFrame,
-        span: BatchSpan,
-        audit: Mapping[str, Any],
-        watermark: datetime,
-        *,
-        python_on_executors: bool,
+    def upsert(
+        self, session: SparkSession, rows: pa.Table, audit: Mapping[str, Any], watermark: datetime
     ) -> int | None:
-        """Upserts rows that have the table's columns but those of `audit`, as `WindowTable.upsert_in_parts` does."""
-        write = (on_executors if python_on_executors else on_driver)(rows, self.target.table)
-        return self.window_table.upsert_in_parts(write, span, audit, self.transaction(audit), watermark)
+        """Upsert those of a batch's rows that go here, from the driver if the windows that they meet fit there, too."""
+        if self._with_topic is not None:
+            rows = rows.filter(pc.is_valid(rows["topic"]) if self._with_topic else pc.is_null(rows["topic"]))
+        own = rows.select([name for name in self._table.column_names() if name not in audit])
+        try:
+            whole = _with_constants(own, audit).select(self._table.column_names())
+            return self._windows.upsert(whole, self._transaction(audit), watermark)
+        except TooManyRows:
+            starts = pc.min_max(own["window_start"]).as_py()
+            span = BatchSpan(own.num_rows, starts["min"], starts["max"])
+            return self._upsert_in_parts(session.createDataFrame(own), span, audit, watermark)
+
+    def upsert_counted(
+        self, rows: DataFrame, counts: Sequence[Mapping[str, Any]], audit: Mapping[str, Any], watermark: datetime
+    ) -> int | None:
+        """Upsert rows that are not on the driver yet; `counts` are theirs by window, with and without a topic."""
+        own = [each for each in counts if self._with_topic in (None, each["with_topic"])]
+        count, starts = sum(each["rows"] for each in own), [each["window_start"] for each in own]
+        is_own = {True: f.col("topic").isNotNull(), False: f.col("topic").isNull(), None: f.lit(True)}[self._with_topic]
+        columns = [column for column in self._table.columns if column.name not in audit]
+        chosen = rows.where(is_own).select(*(f.col(each.name).cast(SPARK_TYPES[each.type]) for each in columns))
+        if count <= DRIVER_ROWS_MAX:
+            return self.upsert(rows.sparkSession, chosen.toArrow(), audit, watermark)
+        return self._upsert_in_parts(chosen, BatchSpan(count, min(starts), max(starts)), audit, watermark)
+
+    def _upsert_in_parts(
+        self, rows: DataFrame, span: BatchSpan, audit: Mapping[str, Any], watermark: datetime
+    ) -> int | None:
+        write = (on_executors if self._python_on_executors else on_driver)(rows, self._table)
+        return self._windows.upsert_in_parts(write, span, audit, self._transaction(audit), watermark)
+
+    def _transaction(self, audit: Mapping[str, Any]) -> tuple[str, int]:
+        """(Application id, version) of a batch's write: a write that is made twice does nothing the second time."""
+        return transaction_id(audit["query_id"], self._table), audit["batch_id"]
 
 
 class WindowWriter:
@@ -302,27 +296,23 @@ class WindowWriter:
 
     def __init__(
         self,
-        name: str,
-        places: Sequence[Place],
+        targets: Sequence[Target],
         *,
         watermark_ms: int,
         counted: CountedSamples,
         now_ms: Callable[[], int],
-        checkpoint: CheckpointFiles | None = None,
-        python_on_executors: bool = True,
+        checkpoint: CheckpointFiles | None,
     ) -> None:
         """`checkpoint` has the query's files if its offsets bound the rows of a batch, as one record is one sample."""
-        self._name = name
-        self._places = places
+        self._targets = targets
         self._watermark_ms = watermark_ms
         self._counted = counted
         self._now_ms = now_ms
         self._checkpoint = checkpoint
-        self._python_on_executors = python_on_executors
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Upsert the batch's windows and mark those that are closed by it."""
-        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._name
+        query_id = str(batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
         audit = {
             "is_final": False,
             "updated_at": tables.utc(self._now_ms()),
@@ -356,58 +346,20 @@ class WindowWriter:
             if sum(each["rows"] for each in counts) <= DRIVER_ROWS_MAX:
                 return self._write_collected(batch.sparkSession, rows.toArrow(), audit)
             watermark = self._watermark(max(each["newest"] for each in counts))
-            return [self._write_place(place, rows, counts, audit, watermark) for place in self._places]
+            return [target.upsert_counted(rows, counts, audit, watermark) for target in self._targets]
         finally:
             rows.unpersist()
-
-    def _write_place(
-        self,
-        place: Place,
-        rows: DataFrame,
-        counts: Sequence[Mapping[str, Any]],
-        audit: Mapping[str, Any],
-        watermark: datetime,
-    ) -> int | None:
-        """Writes the rows of one table; `counts` are those of `rows` by window, with and without a topic."""
-        own = [each for each in counts if place.target.with_topic in (None, each["with_topic"])]
-        starts = [each["window_start"] for each in own]
-        of_table = place.target.rows_of(rows, audit)
-        count = sum(each["rows"] for each in own)
-        if count <= DRIVER_ROWS_MAX:
-            return self._upsert_collected(rows.sparkSession, place, of_table.toArrow(), audit, watermark)
-        span = BatchSpan(count, min(starts), max(starts))
-        return self._upsert_in_parts(place, of_table, span, audit, watermark)
 
     def _write_collected(
         self, session: SparkSession, collected: pa.Table, audit: Mapping[str, Any]
     ) -> list[int | None]:
         """Writes the rows from the driver; returns how many samples each table gained, as `upsert` counts them."""
         if collected.num_rows == 0:
-            for place in self._places:
-                place.window_table.note(place.transaction(audit))
-            return [0] * len(self._places)
+            for target in self._targets:
+                target.note(audit)
+            return [0] * len(self._targets)
         watermark = self._watermark(pc.max(collected["last_event_time_ms"]).as_py())
-        return [
-            self._upsert_collected(session, place, place.target.arrow_of(collected, audit), audit, watermark)
-            for place in self._places
-        ]
-
-    def _upsert_collected(
-        self, session: SparkSession, place: Place, own: pa.Table, audit: Mapping[str, Any], watermark: datetime
-    ) -> int | None:
-        """Writes rows of one table, which lack the columns of `audit`, from the driver if what they meet fits there."""
-        rows = _with_constants(own, audit).select(place.target.table.column_names())
-        try:
-            return place.window_table.upsert(rows, place.transaction(audit), watermark)
-        except TooManyRows:
-            starts = pc.min_max(own["window_start"]).as_py()
-            span = BatchSpan(own.num_rows, starts["min"], starts["max"])
-            return self._upsert_in_parts(place, session.createDataFrame(own), span, audit, watermark)
-
-    def _upsert_in_parts(
-        self, place: Place, rows: DataFrame, span: BatchSpan, audit: Mapping[str, Any], watermark: datetime
-    ) -> int | None:
-        return place.upsert_in_parts(rows, span, audit, watermark, python_on_executors=self._python_on_executors)
+        return [target.upsert(session, collected, audit, watermark) for target in self._targets]
 
     def _watermark(self, newest_ms: int) -> datetime:
         """Returns the time before which Spark drops rows: the newest event less the delay."""

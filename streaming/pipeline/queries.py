@@ -3,18 +3,18 @@
 Two topics in one query would share a watermark: an idle one would hold back the other.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD
+from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
 from streaming.pipeline.batch_reporter import CountedSamples
 from streaming.pipeline.causes import with_short_errors
 from streaming.pipeline.checkpoints import WINDOW_QUERIES, CheckpointFiles, Offsets, begin_of, query_files
-from streaming.pipeline.delta_tables import Place, Target, WindowWriter, create_window_table, shaped
+from streaming.pipeline.delta_tables import Target, WindowWriter, create_window_table, shaped
 from streaming.pipeline.rejects import ReadRange, RejectsWriter, wait_until_read
 from streaming.pipeline.sources import BYTE_RATES, LAGS, InputTopics, accepted_rows, rejected_rows, summed_rows
 from streaming.pipeline.windows import lag_windows, load_windows, mixed_lag_windows, mixed_load_windows
@@ -38,33 +38,13 @@ them back further.
 """
 
 
-def start_queries(
-    source: InputTopics,
-    storage: StorageSettings,
-    windows_version: int,
-    *,
-    now_ms: Callable[[], int],
-    counted: CountedSamples | None = None,
-    begins: Mapping[str, Offsets] | None = None,
-) -> list[StreamingQuery]:
-    """Start all three; each has its checkpoint and continues where it stopped. `counted` collects the samples of
-    batches.
-
-    `windows_version` is that of the checkpoints, as `check_fingerprint` returns it. `begins` has the offsets at which
-    a window query without a batch begins, by query: see `state_partitions.begins`.
-
-    The windows come first: what was rejected is of no hurry, and reading it costs as much.
-    """
-    queries = Queries(source, storage, windows_version, now_ms=now_ms, counted=counted, begins=begins)
-    context = source.session.sparkContext
-    context.setLocalProperty("spark.scheduler.pool", "windows")
-    windows = [queries.start_byte_rate(), queries.start_consumer_lag()]
-    context.setLocalProperty("spark.scheduler.pool", "rejects")
-    return [*windows, queries.start_rejects(windows.copy())]
-
-
 class Queries:
-    """The three queries on the same topics and the same storage, each to be started by itself."""
+    """The three queries on the same topics and storage. Each has its checkpoint and continues where it stopped.
+
+    `windows_version` is that of the checkpoints, as `check_fingerprint` returns it. `counted` collects the samples of
+    batches. `begins` has the offsets at which a window query without a batch begins, by query: see
+    `state_partitions.begins_of`.
+    """
 
     def __init__(
         self,
@@ -85,6 +65,14 @@ class Queries:
         if local_folder(storage.checkpoints) is not None:
             source.session.conf.set("spark.sql.streaming.checkpointFileManagerClass", LOCAL_CHECKPOINTS)
 
+    def start(self) -> list[StreamingQuery]:
+        """Start all three. The windows come first: what was rejected is of no hurry, and reading it costs as much."""
+        context = self._source.session.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", "windows")
+        windows = [self.start_byte_rate(), self.start_consumer_lag()]
+        context.setLocalProperty("spark.scheduler.pool", "rejects")
+        return [*windows, self.start_rejects(windows)]
+
     def start_byte_rate(self) -> StreamingQuery:
         """Windows of partitions and of brokers."""
         settings, source = self._source.pipeline, self._source_of("byte_rate")
@@ -92,8 +80,7 @@ class Queries:
             load = mixed_load_windows(accepted_rows(source, BYTE_RATES), settings, self._windows_version)
         else:
             load = load_windows(summed_rows(source, BYTE_RATES), settings, self._windows_version)
-        replicas, totals = Target(PARTITION_LOAD, with_topic=True), Target(BROKER_LOAD, with_topic=False)
-        return self._start_windows("byte_rate", load, (replicas, totals))
+        return self._start_windows("byte_rate", load, ((PARTITION_LOAD, True), (BROKER_LOAD, False)))
 
     def start_consumer_lag(self) -> StreamingQuery:
         """Starts the query that writes windows of groups."""
@@ -102,7 +89,7 @@ class Queries:
             lag = mixed_lag_windows(accepted_rows(source, LAGS), settings, self._windows_version)
         else:
             lag = lag_windows(summed_rows(source, LAGS), settings, self._windows_version)
-        return self._start_windows("consumer_lag", lag, (Target(GROUP_LAG, with_topic=None),))
+        return self._start_windows("consumer_lag", lag, ((GROUP_LAG, None),))
 
     def start_rejects(self, windows: list[StreamingQuery]) -> StreamingQuery:
         """The query of rejected records, which reads what the queries of `windows` read."""
@@ -147,16 +134,33 @@ class Queries:
                 .start()
             )
 
-    def _start_windows(self, name: str, windows: DataFrame, targets: tuple[Target, ...]) -> StreamingQuery:
-        """The query that writes these windows into the tables of the targets."""
-        for target in targets:
-            create_window_table(self._storage.tables, target.table)
+    def _start_windows(
+        self, name: str, windows: DataFrame, tables: Sequence[tuple[Table, bool | None]]
+    ) -> StreamingQuery:
+        """The query that writes these windows into the tables: of each, whether it has the rows with a topic, or those
+        without one, or (None) all.
+        """
+        root, settings = self._storage.tables, self._source.pipeline
+        for table, _ in tables:
+            create_window_table(root, table)
+        checkpoint = query_files(self._storage.checkpoints, name)
+        writer = WindowWriter(
+            [
+                Target(root, table, with_topic=with_topic, python_on_executors=settings.python_on_executors)
+                for table, with_topic in tables
+            ],
+            watermark_ms=settings.watermark_ms,
+            counted=self._counted,
+            now_ms=self._now_ms,
+            # A record of ours is a sample of one window; one of another tool may hold many.
+            checkpoint=None if self._is_foreign else checkpoint,
+        )
         return (
             windows.writeStream.queryName(name)
             .outputMode("update")
-            .option("checkpointLocation", query_files(self._storage.checkpoints, name).for_spark)
-            .trigger(processingTime=f"{self._source.pipeline.trigger_interval_ms} milliseconds")
-            .foreachBatch(with_short_errors(self._writer(name, targets).write))
+            .option("checkpointLocation", checkpoint.for_spark)
+            .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
+            .foreachBatch(with_short_errors(writer.write))
             .start()
         )
 
@@ -168,18 +172,6 @@ class Queries:
     def _is_foreign(self) -> bool:
         """Whether other tools write the records."""
         return bool(self._source.topics.foreign)
-
-    def _writer(self, name: str, targets: tuple[Target, ...]) -> WindowWriter:
-        return WindowWriter(
-            name,
-            [Place.of(target, self._storage.tables) for target in targets],
-            watermark_ms=self._source.pipeline.watermark_ms,
-            counted=self._counted,
-            now_ms=self._now_ms,
-            # A record of ours is a sample of one window; one of another tool may hold many.
-            checkpoint=None if self._is_foreign else query_files(self._storage.checkpoints, name),
-            python_on_executors=self._source.pipeline.python_on_executors,
-        )
 
 
 @contextmanager

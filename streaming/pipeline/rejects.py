@@ -16,11 +16,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract import REJECTED_RECORD
 from streaming.errors import TableUnavailable
+from streaming.pipeline.batch_reporter import ProgressReports
 from streaming.pipeline.checkpoints import CheckpointFiles, Offsets, offsets_of, planned
-from streaming.pipeline.progress import ProgressReports, ReportsProgress
 from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
 from streaming.settings import PipelineSettings
 from streaming.tables import append
@@ -51,7 +52,7 @@ class ReadRange(Enum):
 
 
 def wait_until_read(
-    queries: Sequence[ReportsProgress],
+    queries: Sequence[StreamingQuery],
     checkpoint: CheckpointFiles,
     batch_id: int,
     *,

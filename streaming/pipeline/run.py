@@ -38,7 +38,7 @@ from streaming.pipeline.guards import (
     topic_ids,
     topics_read,
 )
-from streaming.pipeline.queries import start_queries
+from streaming.pipeline.queries import Queries
 from streaming.pipeline.session import (
     JVM_FAILED,
     SessionOfCluster,
@@ -158,7 +158,9 @@ def _run_queries(
         check_file_systems(session, storage)
         counted = CountedSamples()
         source, begins = _settled(session, settings)
-        queries = start_queries(source, storage, windows_version, now_ms=clocks.now_ms, counted=counted, begins=begins)
+        queries = Queries(
+            source, storage, windows_version, now_ms=clocks.now_ms, counted=counted, begins=begins
+        ).start()
         log.info("pipeline_started", queries=[query.name for query in queries], read_tasks=source.read_tasks)
         if settings.pipeline.skew_max_ms > settings.pipeline.watermark_ms // 2:
             log.warning(

@@ -75,7 +75,7 @@ STEPS_BACK_FILES = (4, 64)
 OPERATIONS_OF_UPKEEP = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 """Commits that change no row, as Delta names them."""
 JOINED = "rebalancer.joinedFiles"
-"""Key of a commit's own metadata, with the number of files that it has joined (`streaming.tables.joining`). Such a
+"""Key of a commit's own metadata, with the number of files that it has joined (`streaming.tables.upkeep`). Such a
 commit changes no row either; delta-rs names it a write.
 """
 

@@ -1,15 +1,20 @@
 """Upkeep of a table by its one writer: joins small files, deletes rows that have expired, and removes files and log
 entries that no reader needs.
 
+Each commit adds a file. Small files of about the same age are joined up to 1 MB, then up to 10 MB, then up to 100 MB
+(`TIERS_BYTES`), so each row is written about three more times in its life. A step joins one run of files, the oldest
+that are due, and reads at most 100 MB.
+
 Rows must not expire by a clock that is ahead: ahead by years, for an hour, it would delete all history at the next
 upkeep, and rows that were written meanwhile carry its times. So a time counts once rows have been written for a while
 after it. What is right for longer than that expires at most that much later.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
@@ -17,14 +22,15 @@ from deltalake.exceptions import DeltaError
 from streaming.contract import TABLES, Table
 from streaming.errors import TableUnavailable
 from streaming.tables.conditions import ALL_ROWS, Condition, at_most
-from streaming.tables.data_files import data_files, rewrite
-from streaming.tables.joining import join_next
+from streaming.tables.data_files import DataFile, data_files, rewrite
 from streaming.tables.opening import first_line, open_table
-from streaming.tables.reader import TableReader
+from streaming.tables.reader import JOINED, TableReader
 from streaming.tables.stand_ins import stand_in_of
 from streaming.tables.store import current_table
 from streaming.tables.times import to_ms
 
+TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
+"""Sizes up to which files are joined, largest first."""
 EXPIRED = "rebalancer.expiredBefore"
 """Key of a commit's own metadata, with the time before which it has deleted all rows."""
 
@@ -47,10 +53,69 @@ def join_small_files(root: str, table: Table) -> None:
 
     Readers of older versions keep their files until `remove_old_files` removes them. After a run the table holds at
     most about forty files below half of the largest tier, however many commits it has taken: twenty of the two smaller
-    tiers each (tests/tables/test_file_sizes.py).
+    tiers each (tests/tables/test_joining.py).
     """
     while join_next(root, table):
         pass
+
+
+def join_next(root: str, table: Table, *, alone: AbstractContextManager[object] | None = None) -> bool:
+    """Join one run of small files, if any are due; return whether another run is due by what the table held before.
+    Files that came meanwhile wait for the next time, or a busy table would never be done.
+
+    `alone` is entered for the commit and keeps other writers of the table out. Raises as `data_files.rewrite` does.
+    """
+    delta = current_table(root, table.name)
+    # Files of open windows are replaced by each batch, so they are not joined.
+    files = [] if delta is None else [file for file in data_files(delta, table) if file.is_final is not False]
+    files.sort(key=_age)
+    sizes = [file.size_bytes for file in files]
+    run = next_run(sizes)
+    if delta is None or not run:
+        return False
+    joined = CommitProperties(custom_metadata={JOINED: len(run)})
+    added = rewrite(delta, table, [[files[index] for index in run]], joined, alone=alone or nullcontext())
+    if added is None:
+        return False
+    left = [size for index, size in enumerate(sizes) if index not in run]
+    return bool(next_run([*(file.size for file in added), *left]))
+
+
+def _age(file: DataFile) -> tuple[datetime, str]:
+    """What orders files by time; files whose time the log does not know come last."""
+    return file.begins or datetime.max.replace(tzinfo=UTC), file.path
+
+
+def tier_due(sizes: Sequence[int]) -> int:
+    """Return the size in bytes up to which files of these sizes are to be joined.
+
+    A tier is due once the files below half of it could fill a file of its size together. Half, since a joined file is
+    somewhat smaller than its parts: if only files of nearly full size counted, no joined file would ever count for the
+    next tier. The smallest tier is always due. One tier for all files would rewrite up to 100 MB in each run, and
+    replaced files stay for the days of time travel: 5 GB a day.
+
+    >>> tier_due([900_000] * 11 + [50_000] * 100), tier_due([900_000] * 12), tier_due([])
+    (10000000, 10000000, 1000000)
+    >>> tier_due([6_000_000] * 8), tier_due([6_000_000] * 17)
+    (1000000, 100000000)
+    """
+    return next(
+        (tier for tier in TIERS_BYTES if sum(size for size in sizes if size < tier // 2) >= tier), TIERS_BYTES[-1]
+    )
+
+
+def next_run(sizes: Sequence[int]) -> list[int]:
+    """Return the indices of the files that the next step joins, for sizes of files in the order of time: the oldest
+    files below half of the tier that is due, up to the tier together. Empty if no two files are due.
+
+    >>> next_run([900_000] * 3), next_run([300_000, 900_000, 300_000]), next_run([2_000_000] * 6)
+    ([], [0, 2], [0, 1, 2, 3, 4])
+    """
+    tier = tier_due(sizes)
+    small = [index for index, size in enumerate(sizes) if size < tier // 2]
+    totals = np.cumsum([sizes[index] for index in small])
+    run = small[: int(np.searchsorted(totals, tier, side="right"))]
+    return run if len(run) > 1 else []
 
 
 def expire_rows(

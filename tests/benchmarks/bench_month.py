@@ -29,7 +29,7 @@ from streaming.pipeline.delta_tables import WindowTable, create_window_table
 from streaming.pipeline.upkeep import UpkeepThread, jobs_of_pipeline
 from streaming.settings import DAY_MS, HOUR_MS, PipelineSettings
 from streaming.tables import definitions
-from streaming.tables.joining import TIERS_BYTES
+from streaming.tables.upkeep import TIERS_BYTES
 from tests.serve.synthetic import Synthetic
 from tests.tables_in_memory import forget, in_memory
 

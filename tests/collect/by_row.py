@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from assignor_core.live import PartitionKey, ReplicaKey
+from streaming.cluster.answer_columns import OffsetRows, TopicRows
 from streaming.collect.partition_table import UNKNOWN, PartitionNames, PartitionTable, SizeTable, ints, known_or_none
 from streaming.collect.rates import FOLLOWER, LEADER, ReplicaRateTable
 
@@ -88,6 +89,13 @@ def sizes_of(table: SizeTable) -> dict[ReplicaKey, int]:
     """All rows of a table."""
     keys = zip(table.broker.tolist(), table.names.keys_of_rows(), strict=True)
     return dict(zip(keys, table.size_bytes.tolist(), strict=True))
+
+
+def offset_rows(offsets: Mapping[PartitionKey, int]) -> OffsetRows:
+    """Committed offsets as an answer of OffsetFetch is decoded."""
+    names = _names(list(offsets))
+    rows = [(number, offset) for (_, number), offset in offsets.items()]
+    return OffsetRows(TopicRows(names.topics, names.topic, np.array(rows, dtype=[("index", ">i4"), ("offset", ">i8")])))
 
 
 def rates_of(table: ReplicaRateTable) -> dict[ReplicaKey, ReplicaRates]:

@@ -9,6 +9,7 @@ from kafka.errors import KafkaProtocolError
 from kafka.protocol.admin.cluster import DescribeLogDirsResponse
 from kafka.protocol.consumer import ListOffsetsResponse, OffsetFetchResponse
 
+from assignor_core.live import PartitionKey
 from streaming.cluster.answer_columns import (
     CommittedRows,
     TopicRows,
@@ -16,6 +17,8 @@ from streaming.cluster.answer_columns import (
     decode_log_dirs,
     decode_offset_fetch,
 )
+from streaming.collect.group_table import GroupTable, GroupView
+from tests.collect.by_row import offset_rows
 
 NAMES = st.text(max_size=3) | st.just("n" * 200)
 INDEX = st.integers(0, 2**31 - 1)
@@ -72,7 +75,7 @@ def test_log_dirs(log_dirs: list[Row], error_code: int, version: int) -> None:
 COMMITS = topics_of(INDEX, LONG, st.integers(-1, 9), st.sampled_from(("", "", "", None, "m", "m" * 300)), CODE)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(NAMES, st.tuples(COMMITS, CODE), min_size=1, max_size=3), st.integers(1, 9))
 def test_commits(groups: dict[str, tuple[list[tuple[str, list[Row]]], int]], version: int) -> None:
     if version < 8:
@@ -128,3 +131,34 @@ def test_topics_with_many_partitions_and_long_names_are_read_beside_others() -> 
 def test_a_length_beyond_the_answer_is_refused_before_anything_is_made_of_it() -> None:
     with pytest.raises(KafkaProtocolError, match="elements announced"):
         decode_offset_fetch(9, bytes(4) + b"\xff\xff\xff\xff\x0f" + bytes(20))
+
+
+COMMITTED = st.dictionaries(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), st.integers(-1, 9))
+
+
+@given(COMMITTED, COMMITTED)
+def test_it_is_the_mapping_of_partitions_that_have_an_offset(
+    one: dict[PartitionKey, int], two: dict[PartitionKey, int]
+) -> None:
+    known, other = ({key: value for key, value in rows.items() if value >= 0} for rows in (one, two))
+    rows = offset_rows(one)
+    assert dict(rows) == known
+    assert len(rows) == len(known)
+    assert rows == known
+    assert (rows == offset_rows(two)) == (known == other)
+    assert (rows == other) == (known == other)
+
+
+@given(st.dictionaries(st.sampled_from("xyz"), COMMITTED))
+def test_a_table_has_the_same_rows_of_columns_as_of_dictionaries(groups: dict[str, dict[PartitionKey, int]]) -> None:
+    made = [
+        GroupTable({name: GroupView("Stable", make(rows), {}) for name, rows in groups.items()})
+        for make in (offset_rows, lambda rows: {key: value for key, value in rows.items() if value >= 0})
+    ]
+    seen = []
+    for table in made:
+        rows, offsets = table.committing
+        names = [rows.groups[group] for group in rows.group.tolist()]
+        seen.append(set(zip(names, rows.names.keys_of_rows(), offsets.tolist(), strict=True)))
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == sum(value >= 0 for rows in groups.values() for value in rows.values())

@@ -1,10 +1,11 @@
-"""The collector's clients, also where it can't begin."""
+"""The collector's clients, also where it can't begin, and when its next look begins."""
 
 from pathlib import Path
 
 import pytest
 
 from streaming.collect import run
+from streaming.collect.run import pause_s
 from streaming.errors import RebalancerError, UsageProblem
 from streaming.settings import CollectSettings, KafkaSettings, TopicSettings
 
@@ -43,3 +44,13 @@ def test_a_collector_that_can_not_begin_leaves_no_client_open(
     with pytest.raises(UsageProblem if has_sender else RebalancerError):
         run.Collector(kafka, TopicSettings(), collect, str(tmp_path))
     assert [one.is_closed for one in opened] == [True] * (2 if has_sender else 1)
+
+
+@pytest.mark.parametrize(
+    ("took_s", "interval_s", "expected_s"),
+    [(0.0, 10.0, 10.0), (4.0, 10.0, 6.0), (10.0, 10.0, 0.0), (20.0, 10.0, 2.0)],
+)
+def test_a_look_that_takes_longer_than_the_interval_stretches_it(
+    took_s: float, interval_s: float, expected_s: float
+) -> None:
+    assert pause_s(took_s, interval_s) == expected_s

@@ -1,8 +1,10 @@
-"""Rates and records by columns are those of one object for each partition, as `rates_by_object` makes them."""
+"""Rates by columns mix no partitions, and records are the text that JSON makes of them."""
 
 import json
 import math
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -15,10 +17,18 @@ from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.reports import consumer_lag_records
 from streaming.collect.sample import BrokerCounters, ClusterSample, LogDirs
 from streaming.contract.rates import BYTES_OUT, RATES
-from tests.collect import rates_by_object
-from tests.collect.by_row import PartitionView, partition_table, partition_views, rates_of, size_table
+from tests.collect.by_row import (
+    PartitionView,
+    ReplicaRates,
+    partition_table,
+    partition_views,
+    rates_of,
+    size_table,
+    sizes_of,
+)
 from tests.collect.sample_records import byte_rate_records
 
+A = TypeVar("A")
 BROKERS = (1, 2, 7)
 KEYS: tuple[PartitionKey, ...] = (("a", 0), ("a", 1), ("a", 10), ('b"ö', 0), ("c", 3))
 NEAR = st.integers(0, 5)
@@ -103,31 +113,52 @@ def values(view: PartitionView) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def alone(seen: ClusterSample, topic: str) -> ClusterSample:
+    """What a cluster would have shown that has this topic only."""
+
+    def kept(rows: Mapping[PartitionKey, A]) -> dict[PartitionKey, A]:
+        return {key: row for key, row in rows.items() if key[0] == topic}
+
+    groups = {
+        name: replace(view, committed=kept(view.committed), owners=kept(view.owners), targets={}, share=None)
+        for name, view in seen.groups.items()
+    }
+    sizes = {key: size for key, size in sizes_of(seen.sizes).items() if key[1][0] == topic}
+    partitions = partition_table(kept(partition_views(seen.partitions)))
+    return replace(seen, partitions=partitions, sizes=size_table(sizes), groups=GroupTable(groups))
+
+
 @pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(observations(0), st.sampled_from((0, 2, 10_000)).flatmap(observations))
-def test_rates_are_those_of_one_object_a_partition(before: ClusterSample, after: ClusterSample) -> None:
-    made, expected = replica_rates(before, after), rates_by_object.replica_rates(before, after)
-    assert rates_of(made).keys() == expected.keys()
-    for key, rates in expected.items():
-        assert rates_of(made)[key].role == rates.role
-        for name in ("size_bytes", "remote_records", "remote_size_bytes", "out_of_sync"):
-            assert getattr(rates_of(made)[key], name) == getattr(rates, name), (key, name)
-        for name in ("bytes_in", "messages_in"):
-            assert is_same(getattr(rates_of(made)[key], name), getattr(rates, name)), (key, name)
-        if not made.followers_serve:  # else test_follower_reads.py has what replicas serve
-            assert is_same(rates_of(made)[key].bytes_out, rates.bytes_out), key
-    totals, expected_totals = broker_rates(before, after, made), rates_by_object.broker_rates(before, after, expected)
-    assert totals.keys() == expected_totals.keys()
-    for broker, row in expected_totals.items():
-        assert totals[broker].keys() == row.keys()
-        known = [name for name in row if not (made.followers_serve and name == BYTES_OUT.name)]
-        assert all(is_same(totals[broker][name], row[name]) for name in known), broker
+def test_rates_of_a_topic_are_those_that_it_has_alone(before: ClusterSample, after: ClusterSample) -> None:
+    """Columns of all partitions mix no rows; `test_rates.py` has what the rates of one partition must be."""
+    made = replica_rates(before, after)
+    totals = broker_rates(before, after, made)
+    of_topics = []
+    for topic in sorted({topic for topic, _ in (*KEYS, ("stray", 0))}):
+        seen = alone(before, topic), alone(after, topic)
+        own = replica_rates(*seen)
+        whole = {key: row for key, row in rates_of(made).items() if key[1][0] == topic}
+        assert rates_of(own).keys() == whole.keys()
+        for key, row in rates_of(own).items():
+            for name in ReplicaRates.__slots__:
+                if name != "bytes_out" or not (made.followers_serve or own.followers_serve):
+                    assert is_same(getattr(whole[key], name), getattr(row, name)), (key, name)
+        of_topics.append(broker_rates(*seen, own))
+    for broker, total in totals.items():
+        for name, rate in total.items():
+            parts = [rates[broker][name] for rates in of_topics]
+            known = [part for part in parts if part is not None]
+            if after.counters_since(before, broker):
+                assert set(parts) == {rate}
+            elif len(known) == len(parts) and name != BYTES_OUT.name:
+                assert is_same(rate, sum(known)), (broker, name)
 
 
-def is_same(value: float | None, expected: float | None) -> bool:
-    if value is None or expected is None:
-        return value is expected
+def is_same(value: Any, expected: Any) -> bool:
+    if not (isinstance(value, float) and isinstance(expected, float)):
+        return bool(value == expected)
     return math.isclose(value, expected, rel_tol=1e-12)
 
 

@@ -13,8 +13,8 @@ from streaming.collect.partition_table import UNKNOWN, PartitionTable, ints
 from streaming.collect.rates import ReplicaRateTable
 from streaming.collect.reports import (
     DueRates,
-    HeldGroups,
     HeldRates,
+    SomeGroups,
     all_of,
     consumer_lag_records,
     due_groups,
@@ -167,7 +167,7 @@ PASSED = st.sampled_from([LOOK_MS] * 6 + [LOOK_MS - 1, LOOK_MS + 3, 45, 130])
 def test_windows_of_groups_are_those_of_reporting_every_look(
     looks: list[tuple[int, tuple[PartitionTable, GroupTable] | None]],
 ) -> None:
-    held: HeldGroups | None = None
+    held: SomeGroups | None = None
     everything, reported = list[bytes](), list[bytes]()
     time_ms, steady = 1_000, (partition_table({}), GroupTable({}))
     for passed_ms, drawn in [*looks, (10 * WINDOW_MS, None)]:
@@ -181,7 +181,7 @@ def test_windows_of_groups_are_those_of_reporting_every_look(
 
 def test_an_idle_group_is_reported_at_the_first_and_the_last_look_of_a_window() -> None:
     partitions = partition_table({("t", 0): PartitionView("id", 1, (1,), frozenset(), 0, 10)})
-    held: HeldGroups | None = None
+    held: SomeGroups | None = None
     sent = []
     for look in range(12):
         views = {

@@ -1,12 +1,8 @@
 """Owners of a group's partitions: made once for each description, of partitions that exist, within bounds."""
 
-from collections.abc import Mapping
-
-import numpy as np
 import pytest
 
 from assignor_core.live import PartitionKey
-from streaming.cluster.answer_columns import OffsetRows, TopicRows
 from streaming.cluster.described_groups import (
     CLASSIC,
     CONSUMER,
@@ -18,6 +14,7 @@ from streaming.cluster.described_groups import (
     ShareOffsets,
 )
 from streaming.collect.group_table import GroupTable, GroupView, Owner, Owners, Reported, view_of
+from tests.collect.by_row import offset_rows
 
 KEY = ("t", 0)
 EXISTING = {"t": 100}
@@ -70,15 +67,6 @@ def test_nobody_owns_a_partition_of_a_share_group_alone() -> None:
     assert (made.owners, made.targets, made.members) == ({}, {}, 1)
 
 
-def rows_of(offsets: Mapping[PartitionKey, int]) -> OffsetRows:
-    """As an answer of OffsetFetch is decoded."""
-    topics = tuple(sorted({topic for topic, _ in offsets}))
-    rows = np.array(
-        [(number, offset) for (_, number), offset in offsets.items()], dtype=[("index", ">i4"), ("offset", ">i8")]
-    )
-    return OffsetRows(TopicRows(topics, np.array([topics.index(topic) for topic, _ in offsets]), rows))
-
-
 ABSENT = (*keys(*range(1_000), topic="not there"), ("t", 100), ("t", -1))
 
 
@@ -87,7 +75,7 @@ def test_partitions_that_do_not_exist_are_counted_and_not_reported(kind: str | N
     member = DescribedMember("m", "c", owned=(*ABSENT, KEY), target=(*ABSENT, KEY))
     offsets = dict.fromkeys((*ABSENT, KEY), 7)
     shared = kind == SHARE
-    asked = ShareOffsets(offsets if shared else rows_of(offsets), unread=ABSENT if shared else ())
+    asked = ShareOffsets(offsets if shared else offset_rows(offsets), unread=ABSENT if shared else ())
     one = Reported({"t": 1}, uncommitted_max=10)
     made = view(Owners(), DescribedGroup("Stable", (member,)), kind=kind, offsets=asked, reported=one)
     assert GroupTable({"g": made}).keys_by_group == [[KEY]]
@@ -98,7 +86,7 @@ def test_members_share_what_a_group_may_own_without_a_commit() -> None:
     """A member that claims everything leaves the others their part, and what the group has committed is reported."""
     greedy = DescribedMember("greedy", "c", owned=keys(*range(80)), target=keys(*range(80)))
     other = DescribedMember("other", "c", owned=keys(*range(90, 95)))
-    committed = ShareOffsets(rows_of(dict.fromkeys(keys(70, 71), 1)))
+    committed = ShareOffsets(offset_rows(dict.fromkeys(keys(70, 71), 1)))
     made = view(Owners(), DescribedGroup("Stable", (greedy, other)), offsets=committed)
     owned: dict[str, list[int]] = {}
     for (_, number), owner in made.owners.items():
@@ -123,7 +111,7 @@ def test_names_that_clients_chose_are_of_bounded_length() -> None:
 def test_partitions_that_members_have_not_noticed_are_reported_within_the_budget(kind: str | None) -> None:
     """Two of a topic are owned, one more has an offset of an earlier member, and the others were added lately."""
     member = DescribedMember("m", "c", owned=keys(0, 1), target=keys(0, 1, 2))
-    committed = ShareOffsets(rows_of(dict.fromkeys(keys(0, 3), 1)))
+    committed = ShareOffsets(offset_rows(dict.fromkeys(keys(0, 3), 1)))
     group = DescribedGroup("Stable", (member,))
     six = Reported({"t": 6, "other": 9}, uncommitted_max=10)
     made = view(Owners(), group, kind=kind, offsets=committed, reported=six)

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,7 +15,6 @@ from structlog.testing import capture_logs
 from streaming.cluster.clients import admin_client, spark_options
 from streaming.cluster.logins import KeytabLogin, ready_login
 from streaming.cluster.record_sender import PythonSender
-from streaming.config import load_effective
 from streaming.errors import ClusterUnreachable, SetUpIncomplete, UsageProblem
 from streaming.settings import KafkaSettings
 from tests.kerberos import NAME, Realm, missing_for_kerberos, realm
@@ -181,14 +179,3 @@ def test_java_clients_log_in_with_the_same_keytab() -> None:
             f'keyTab="/etc/app.keytab" principal="{APP}";'
         ),
     }
-
-
-@pytest.mark.parametrize("missing", ["principal", "keytab_file"])
-def test_a_login_that_is_not_whole_is_refused(missing: str) -> None:
-    given: dict[str, Any] = {
-        "kafka.security_protocol": "SASL_SSL", "kafka.sasl_mechanism": "GSSAPI",
-        "kafka.sasl_kerberos_principal": APP, "kafka.sasl_kerberos_keytab_file": "/etc/app.keytab",
-    }  # fmt: skip
-    del given[f"kafka.sasl_kerberos_{missing}"]
-    with pytest.raises(UsageProblem, match="GSSAPI needs sasl_kerberos_principal and sasl_kerberos_keytab_file"):
-        load_effective(None, given, {})

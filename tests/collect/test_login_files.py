@@ -1,5 +1,6 @@
 """Files of a login: one that can't be used is named, and clients that live for years log in with what they hold now."""
 
+import json
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -49,6 +50,7 @@ def with_tls(folder: Path, **files: str) -> KafkaSettings:
     })  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("files", "message"),
     [
@@ -71,6 +73,7 @@ def test_a_file_that_can_not_be_used_is_named_and_no_broker_is_asked(
             client(with_tls(certificates, **files))
 
 
+@pytest.mark.long
 def test_java_clients_get_a_key_that_they_take_or_the_message_says_how_to_make_one(certificates: Path) -> None:
     key = spark_options(with_tls(certificates))["ssl.keystore.key"]
     assert key == (certificates / "client.key").read_text()
@@ -78,12 +81,42 @@ def test_java_clients_get_a_key_that_they_take_or_the_message_says_how_to_make_o
         spark_options(with_tls(certificates, ssl_key_file="rsa.key"))
 
 
-@pytest.mark.parametrize("name", ["ssl_certificate_file", "ssl_key_file"])
-def test_a_certificate_without_its_key_is_refused(name: str) -> None:
-    with pytest.raises(
-        UsageProblem, match=r"kafka: ssl_certificate_file and ssl_key_file: one is set without the other"
-    ):
-        load_effective(None, {"kafka.security_protocol": "SSL", f"kafka.{name}": "/x"}, {})
+OAUTHBEARER = {
+    "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER",
+    "sasl_oauthbearer_token_endpoint_url": "http://127.0.0.1:1/token", "sasl_oauthbearer_client_id": "rebalancer",
+    "sasl_oauthbearer_client_secret": "hunter2",
+}  # fmt: skip
+MSK = {"security_protocol": "SASL_SSL", "sasl_mechanism": "AWS_MSK_IAM"}
+GSSAPI = {"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}
+TICKET = {"sasl_kerberos_principal": "app@EXAMPLE.ORG", "sasl_kerberos_keytab_file": "/etc/app.keytab"}
+
+
+@pytest.mark.parametrize(
+    ("login", "changes", "message"),
+    [
+        ({"security_protocol": "SSL"}, {"ssl_key_file": "/x"}, "ssl_key_file: one is set without the other"),
+        ({"security_protocol": "SSL"}, {"ssl_certificate_file": "/x"}, "ssl_key_file: one is set without the other"),
+        (OAUTHBEARER, {"sasl_oauthbearer_token_endpoint_url": None}, "sasl_oauthbearer_token_file, found neither"),
+        (OAUTHBEARER, {"sasl_oauthbearer_token_file": "/t"}, "or sasl_oauthbearer_token_file, not both"),
+        (OAUTHBEARER, {"sasl_oauthbearer_client_id": None}, "endpoint_url needs sasl_oauthbearer_client_id"),
+        (OAUTHBEARER, {"sasl_oauthbearer_token_endpoint_url": "ftp://x"}, "url: must be like http://host:port/path"),
+        (MSK, {"security_protocol": "SASL_PLAINTEXT"}, "sasl_mechanism AWS_MSK_IAM needs security_protocol SASL_SSL"),
+        (MSK, {"sasl_aws_msk_iam_region": "eu.example.org/x"}, "kafka.sasl_aws_msk_iam_region"),
+        (GSSAPI, TICKET | {"sasl_kerberos_principal": None}, "needs sasl_kerberos_principal and sasl_kerberos_keytab_"),
+        (GSSAPI, TICKET | {"sasl_kerberos_keytab_file": None}, "needs sasl_kerberos_principal and sasl_kerberos_keyt"),
+    ],
+)
+def test_a_login_that_is_not_whole_is_refused_in_one_line(
+    tmp_path: Path, login: dict[str, str], changes: dict[str, str | None], message: str
+) -> None:
+    file = tmp_path / "settings.json"
+    given = {name: value for name, value in {**login, **changes}.items() if value is not None}
+    file.write_text(json.dumps({"kafka": given}))
+    with pytest.raises(UsageProblem) as caught:
+        load_effective(file, None, {})
+    assert message in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"])

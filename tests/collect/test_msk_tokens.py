@@ -13,7 +13,6 @@ from streaming.cluster.clients import admin_client, librdkafka_options, spark_op
 from streaming.cluster.record_sender import RecordSender
 from streaming.cluster.tokens import MSK_LIFE_S, KeptTokens, MskSigner, region_of
 from streaming.commands.check import _findings
-from streaming.config import load_effective
 from streaming.errors import ClusterUnreachable, SetUpIncomplete, UsageProblem
 from streaming.runtime.secrets import Masking
 from streaming.settings import KafkaSettings, Settings
@@ -206,19 +205,3 @@ def test_check_names_the_jar_that_spark_needs() -> None:
     )
     assert not finding.passed
     assert finding.detail.endswith("aws-msk-iam-auth jar: name it in pipeline.extra_jars")
-
-
-@pytest.mark.parametrize(
-    ("assignment", "message"),
-    [
-        ("kafka.security_protocol=SASL_PLAINTEXT", "sasl_mechanism AWS_MSK_IAM needs security_protocol SASL_SSL"),
-        ("kafka.sasl_aws_msk_iam_region=eu.example.org/x", "kafka.sasl_aws_msk_iam_region"),
-    ],
-)
-def test_a_login_that_is_not_whole_is_refused(assignment: str, message: str) -> None:
-    name, value = assignment.split("=")
-    given = {"kafka.security_protocol": "SASL_SSL", "kafka.sasl_mechanism": "AWS_MSK_IAM", name: value}
-    with pytest.raises(UsageProblem) as caught:
-        load_effective(None, given, {})
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)

@@ -1,12 +1,9 @@
 """The collector on real brokers: its rates sum to what the brokers count; a broker that is down is survived."""
 
 import json
-import os
-import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +12,6 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import OffsetSpec
 from kafka.errors import (
     BrokerResponseError,
-    InvalidReplicationAssignmentError,
-    KafkaError,
     NoError,
     NotLeaderForPartitionError,
 )
@@ -166,65 +161,6 @@ def test_our_own_requests_give_what_kafka_pythons_give(kafka_cluster: EmbeddedCl
     assert sizes == sizes_of(theirs, topic) != {}
     for client in (ours, theirs):
         client.close()
-
-
-def test_a_broker_that_is_frozen_costs_only_what_it_leads_and_coordinates(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    # It stays a member of the cluster, as one would that only the collector can't reach.
-    member = {"broker.session.timeout.ms": "120000"}
-    with EmbeddedCluster(tmp_path_factory.mktemp("kafka-frozen"), broker_settings=member) as cluster:
-        kafka = {"bootstrap_servers": cluster.bootstrap_servers, "request_timeout_ms": 5_000}
-        own = Settings.model_validate({"kafka": kafka})
-        groups = groups_on_all_brokers(own)
-        admin = admin_client(own.kafka)
-        until("all brokers take partitions", lambda: led_by_each(admin))
-        wait_until_known(admin, ["led"])
-        before = look_that(admin, own, lambda seen: seen.groups.keys() == groups and seen.log_dirs.keys() == {1, 2, 3})
-        with frozen(cluster.process_ids()[3]):
-            # On a busy machine a broker that is well may be late, too.
-            after = look_that(admin, own, lambda seen: bool(seen.groups) and seen.log_dirs.keys() == {1, 2})
-        admin.close()
-    assert 3 in after.racks
-    ends = {index: partition_views(after.partitions)[("led", index)].log_end_offset for index in range(3)}
-    assert ends == {0: 0, 1: 0, 2: None}
-    assert after.groups.keys() < groups
-    totals = broker_rates(before, after, replica_rates(before, after))
-    assert totals[1]["messages_in_per_sec"] == totals[2]["messages_in_per_sec"] == 0.0
-    assert totals[3]["messages_in_per_sec"] is None
-
-
-def led_by_each(admin: Any) -> bool:
-    """Whether the topic could be made: on a busy machine a broker that has just started may still be fenced."""
-    try:
-        admin.create_topics({"led": {"assignments": {0: [1], 1: [2], 2: [3]}}})
-    except InvalidReplicationAssignmentError:
-        return False
-    return True
-
-
-def look_that(admin: Any, settings: Settings, condition: Callable[[ClusterSample], bool]) -> ClusterSample:
-    """The first look that fulfils it; one may fail, as metadata may be asked of a broker that doesn't answer."""
-    seen: list[ClusterSample] = []
-
-    def fulfils() -> bool:
-        with suppress(KafkaError):
-            seen.append(observe(BrokerReads(admin), GroupSampler(), settings.collect, now_ms=now_ms()))
-            return condition(seen[-1])
-        return False
-
-    until("a look that fulfils it", fulfils, pause_s=0, state=lambda: str(seen[-1:]))
-    return seen[-1]
-
-
-@contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    """The process stands still: its sockets still take connections, and nothing is answered."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def sizes_of(admin: Any, topic: str) -> dict[tuple[int, int], int]:

@@ -14,12 +14,22 @@ from pydantic import ValidationError
 
 from streaming.cluster import metric_reads
 from streaming.cluster.metric_reads import PrometheusApi, QueryFailed
-from streaming.collect.counters import PRESETS, BrokerNames, PrometheusSource, Series, counter_pairs, finding, series_of
+from streaming.collect.counters import (
+    PRESETS,
+    BrokerNames,
+    Preset,
+    PrometheusSource,
+    Series,
+    counter_pairs,
+    finding,
+    series_of,
+)
 from streaming.collect.group_table import GroupTable
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.sample import BrokerCounters, ClusterSample
 from streaming.contract.rates import RATES
 from streaming.errors import UsageProblem
+from streaming.runtime.jars import PROJECT_ROOT
 from streaming.runtime.secrets import secrets_of
 from streaming.settings import CollectSettings, Settings
 from streaming.settings.prometheus import PrometheusFields
@@ -293,3 +303,21 @@ def test_a_setting_that_cant_work_is_refused(setting: str, value: str) -> None:
 def test_an_answer_is_read_as_numbers() -> None:
     with pytest.raises(ValueError, match="no answer of Prometheus"):
         series_of({"status": "success"})
+
+
+PAGE = (PROJECT_ROOT / "docs" / "prometheus-source.md").read_text(encoding="utf-8")
+BY_HAND = "set `prometheus_broker_pattern` or `prometheus_broker_ids`"
+
+
+def line(name: str, preset: Preset) -> str:
+    """The line of one preset on the page, as it has to be."""
+    series = preset.metric.format(meter="bytesin")
+    if preset.meter_label is not None:
+        series += f'{{{preset.meter_label}="BytesInPerSec"}}'
+    pattern = BY_HAND if preset.broker_pattern is None else f"`{preset.broker_pattern}`"
+    return f"| `{name}` | `{series}` | `{preset.broker_label}` | {pattern} |"
+
+
+def test_each_preset_stands_there_once() -> None:
+    table = PAGE.partition("| `prometheus_preset` |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert table == [line(name, preset) for name, preset in PRESETS.items()]

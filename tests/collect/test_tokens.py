@@ -14,7 +14,6 @@ from streaming.cluster import tokens
 from streaming.cluster.clients import admin_client, librdkafka_options, spark_options
 from streaming.cluster.record_sender import RecordSender
 from streaming.cluster.tokens import FileTokens, KeptTokens, Token, TokenEndpoint, token_of
-from streaming.config import load_effective
 from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.settings import KafkaSettings
 from tests.http_environment import UNUSABLE
@@ -311,26 +310,6 @@ def test_java_clients_get_the_endpoint_or_the_file(tmp_path: Path) -> None:
     assert options["sasl.oauthbearer.token.endpoint.url"] == f"file://{tmp_path}/token"
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
     assert options["sasl.login.callback.handler.class"] == handler
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"sasl_oauthbearer_token_endpoint_url": None}, "or sasl_oauthbearer_token_file, found neither"),
-        ({"sasl_oauthbearer_token_file": "/t"}, "or sasl_oauthbearer_token_file, not both"),
-        ({"sasl_oauthbearer_client_id": None}, "sasl_oauthbearer_token_endpoint_url needs sasl_oauthbearer_client_id"),
-        ({"sasl_oauthbearer_token_endpoint_url": "ftp://x"}, "token_endpoint_url: must be like http://host:port/path"),
-    ],
-)
-def test_a_login_that_is_not_whole_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    file = tmp_path / "settings.json"
-    given = {name: value for name, value in {**LOGIN, **changes}.items() if value is not None}
-    file.write_text(json.dumps({"kafka": given}))
-    with pytest.raises(UsageProblem) as caught:
-        load_effective(file, None, {})
-    assert message in str(caught.value)
-    assert "hunter2" not in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_missing_secret_is_named() -> None:

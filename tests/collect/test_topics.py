@@ -68,46 +68,26 @@ def test_a_topic_that_was_made_meanwhile_is_as_good() -> None:
     ensure(Cluster(TopicAlreadyExistsError))
 
 
+LATE = "no answer when asked to create topic rebalancer.byte-rate (RequestTimedOutError)"
+
+
 @pytest.mark.parametrize(
     ("cluster", "kind", "message"),
     [
-        (
-            Cluster(TopicAuthorizationFailedError, "Authorization failed."),
-            ClusterRequestFailed,
-            f"{REFUSED}: TopicAuthorizationFailedError (Authorization failed){HINT}",
-        ),
-        (
-            Cluster(InvalidReplicationFactorError, "Unable to replicate\nthe partition 3 time(s)."),
-            ClusterRequestFailed,
-            f"{REFUSED}: InvalidReplicationFactorError (Unable to replicate the partition 3 time(s))",
-        ),
-        (
-            Cluster(raised=NotControllerError("Failed to find active controller id!")),
-            ClusterRequestFailed,
-            f"{REFUSED}: NotControllerError",
-        ),
-        (
-            Cluster(raised=RequestTimedOutError()),
-            ClusterUnreachable,
-            "no answer when asked to create topic rebalancer.byte-rate (RequestTimedOutError)",
-        ),
-        (
-            Cluster(RequestTimedOutError, "The topic may have been created."),
-            ClusterUnreachable,
-            "no answer when asked to create topic rebalancer.byte-rate (RequestTimedOutError)",
-        ),
-        (
-            Cluster(listing=KafkaConnectionError()),
-            ClusterUnreachable,
-            "no answer when asked to list brokers and topics (KafkaConnectionError)",
-        ),
-        (
-            Cluster(listing=ClusterAuthorizationFailedError()),
-            ClusterRequestFailed,
-            f"the cluster refused to list brokers and topics: ClusterAuthorizationFailedError{HINT}",
-        ),
+        (Cluster(TopicAuthorizationFailedError, "Authorization failed."), ClusterRequestFailed,
+         f"{REFUSED}: TopicAuthorizationFailedError (Authorization failed){HINT}"),
+        (Cluster(InvalidReplicationFactorError, "Unable to replicate\nthe partition 3 time(s)."), ClusterRequestFailed,
+         f"{REFUSED}: InvalidReplicationFactorError (Unable to replicate the partition 3 time(s))"),
+        (Cluster(raised=NotControllerError("Failed to find active controller id!")), ClusterRequestFailed,
+         f"{REFUSED}: NotControllerError"),
+        (Cluster(raised=RequestTimedOutError()), ClusterUnreachable, LATE),
+        (Cluster(RequestTimedOutError, "The topic may have been created."), ClusterUnreachable, LATE),
+        (Cluster(listing=KafkaConnectionError()), ClusterUnreachable,
+         "no answer when asked to list brokers and topics (KafkaConnectionError)"),
+        (Cluster(listing=ClusterAuthorizationFailedError()), ClusterRequestFailed,
+         f"the cluster refused to list brokers and topics: ClusterAuthorizationFailedError{HINT}"),
     ],
-)
+)  # fmt: skip
 def test_a_refusal_is_one_line(cluster: Cluster, kind: type[RebalancerError], message: str) -> None:
     with pytest.raises(kind) as caught:
         ensure(cluster)

@@ -12,8 +12,8 @@ from streaming.control.lease import Lease
 from streaming.errors import RefusedForSafety, TableUnavailable
 from streaming.pipeline import guards
 from streaming.pipeline.checkpoints import CheckpointFiles
-from streaming.pipeline.guards import check_fingerprint, fingerprint, offsets_by_query, only_pipeline
-from streaming.settings import PipelineSettings, Settings, StorageSettings, TopicSettings
+from streaming.pipeline.guards import offsets_by_query, only_pipeline
+from streaming.settings import Settings, StorageSettings
 from streaming.tables.object_stores import use_object_store
 from tests.s3 import BUCKET, CREDENTIALS
 
@@ -64,17 +64,6 @@ def test_a_store_that_is_not_reached_is_named_in_one_line(checkpoints: str) -> N
     with pytest.raises(TableUnavailable, match=r"fingerprint\.json can't be read: .*S3") as refused:
         CheckpointFiles(checkpoints).read("fingerprint.json")
     assert "\n" not in str(refused.value)
-
-
-def test_the_fingerprint_holds_on_a_store(checkpoints: str) -> None:
-    check_fingerprint(checkpoints, fingerprint(TopicSettings(), PipelineSettings()), IDS)
-    check_fingerprint(checkpoints, fingerprint(TopicSettings(), PipelineSettings()), IDS)
-    with pytest.raises(RefusedForSafety, match=r"pipeline\.window_ms is 10000"):
-        check_fingerprint(checkpoints, fingerprint(TopicSettings(), PipelineSettings(window_ms=10_000)), IDS)
-    with pytest.raises(RefusedForSafety, match="deleted and made again"):
-        check_fingerprint(
-            checkpoints, fingerprint(TopicSettings(), PipelineSettings()), IDS | {"rebalancer.byte-rate": "c"}
-        )
 
 
 def test_one_pipeline_at_a_time(checkpoints: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """The lease on S3: never two holders, whatever becomes of the store's answers."""
 
-import threading
-
 import pytest
 
 from streaming import tables
@@ -25,60 +23,6 @@ COMMITS = 20
 PROCESSES = 3
 TTL_MS = 600_000
 """Longer than any test: nobody takes over a lease that is held."""
-
-
-class Contenders:
-    """Controls that take the lease, renew it and give it back, until together they have made so many commits."""
-
-    def __init__(self, root: str, count: int, commits: int) -> None:
-        self._root = root
-        self._commits = commits
-        self._inside: set[int] = set()
-        self.meetings: list[set[int]] = []
-        """Holders at one moment, where there were two."""
-        self.written = 0
-        self.unheard = 0
-        """Writes of which it is not known whether they were carried out."""
-        self.failures: list[BaseException] = []
-        threads = [threading.Thread(target=self._guarded, args=(number,)) for number in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    def _guarded(self, number: int) -> None:
-        try:
-            self._contend(number)
-        except BaseException as error:  # noqa: BLE001 - shown by the test
-            self.failures.append(error)
-
-    def _contend(self, number: int) -> None:
-        lease = Lease(self._root, "main", TTL_MS)
-        while self.written < self._commits and not self.failures:
-            try:
-                if not lease.try_acquire():
-                    continue
-            except TableUnavailable:
-                self.unheard += 1  # somebody else was first, or the answer was lost
-                continue
-            self._inside.add(number)
-            if len(self._inside) > 1:
-                self.meetings.append(set(self._inside))
-            self._renew(lease)
-            lease.check()
-            self._inside.discard(number)
-            lease.release()
-            self.written += 3
-
-    def _renew(self, lease: Lease) -> None:
-        """A holder that nobody has followed is never told that it has lost the lease."""
-        while True:
-            try:
-                lease.renew()
-            except TableUnavailable:
-                self.unheard += 1
-            else:
-                return
 
 
 def test_of_contending_processes_one_wins_each_version_and_each_turn(root: str, s3_url: str) -> None:
@@ -119,12 +63,12 @@ def test_who_gives_the_lease_back_holds_it_no_more_though_the_answer_is_lost(roo
 
 def test_answers_that_are_lost_make_no_second_holder(root: str, store: Proxy) -> None:
     store.fault = commit_lost(each=9)
-    contenders = Contenders(root, 2, COMMITS // 2)
-    assert not contenders.failures
-    assert not contenders.meetings
-    (row,) = tables.read(root, TABLE)
-    assert row["sequence"] + 1 >= contenders.written
+    written = contend(take_lease_in_turns, root, store.url, processes=2, commits=COMMITS)
     assert store.faults
+    store.fault = lambda _: SOUND
+    assert problems_of_lease(root, written, lost_answers=True) == []
+    (row,) = tables.read(root, TABLE)
+    assert row["sequence"] + 1 >= sum(len(one.numbers) for one in written)
 
 
 def test_a_renewal_whose_answer_was_lost_is_not_taken_for_another_holder(root: str, store: Proxy) -> None:

@@ -17,6 +17,8 @@ from tests.pipeline.test_part_commits import small_parts, upsert
 from tests.s3 import SOUND, Asked, Fault, Proxy
 from tests.waiting import DEADLINE_S
 
+pytestmark = pytest.mark.long
+
 __all__ = ["small_parts"]  # the fixture
 
 SAMPLES = {(step, broker): 1 + broker for step in range(2) for broker in range(4)}

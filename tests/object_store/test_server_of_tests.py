@@ -10,7 +10,7 @@ import pytest
 from tests.s3 import STARTED
 from tests.waiting import until
 
-pytestmark = pytest.mark.usefixtures("s3_url")
+pytestmark = [pytest.mark.usefixtures("s3_url"), pytest.mark.long]
 
 HOLD_A_SERVER = """
 import threading
@@ -43,7 +43,6 @@ def test_a_server_ends_with_tests_that_are_killed() -> None:
             server.kill()
 
 
-@pytest.mark.long
 def test_a_server_whose_log_nobody_reads_goes_on_answering() -> None:
     """As where a call of delta-rs keeps the threads of its process from running."""
     command = [sys.executable, "-m", "tests.s3_store", "-H", "127.0.0.1", "-p", "0"]

@@ -15,7 +15,7 @@ from streaming.settings import StorageSettings
 from streaming.tables.conditional_puts import PROBE
 from streaming.tables.object_stores import use_object_store
 from tests.on_s3.objects import count_objects
-from tests.s3 import BUCKET, SOUND, Fault, Proxy, commit_lost
+from tests.s3 import BUCKET, SOUND, Fault, Proxy
 from tests.waiting import until
 
 pytestmark = pytest.mark.long
@@ -97,16 +97,6 @@ def test_upkeep_removes_objects_that_no_version_within_the_retention_needs(root:
     assert brokers(root) == list(range(12))
 
 
-def test_answers_that_are_lost_lose_no_row_and_double_none(root: str, store: Proxy) -> None:
-    assert add(root, 0)
-    store.fault = commit_lost(each=3)
-    for number in range(1, 20):
-        add(root, number)
-    assert store.faults
-    store.fault = lambda _: SOUND
-    assert brokers(root) == list(range(20))
-
-
 def test_a_store_that_is_busy_for_a_moment_is_asked_again(root: str, store: Proxy) -> None:
     assert add(root, 0)
     store.fault = lambda _: Fault(status=503) if store.faults < 2 else SOUND
@@ -123,12 +113,6 @@ def test_a_store_that_stays_busy_is_given_up_in_one_line(root: str, store: Proxy
     assert "\n" not in str(refused.value)
     assert 1 < store.faults <= TRIES_MAX
     store.fault = lambda _: SOUND
-    assert brokers(root) == [0]
-
-
-def test_slow_answers_are_waited_for(root: str, store: Proxy) -> None:
-    store.fault = lambda asked: Fault(delay_s=0.2) if asked.method == "PUT" else SOUND
-    assert add(root, 0)
     assert brokers(root) == [0]
 
 

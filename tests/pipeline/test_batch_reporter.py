@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming import tables
-from streaming.pipeline.batch_reporter import REPORT_INTERVAL_MS, BatchReporter, CountedSamples
+from streaming.pipeline.batch_reporter import REPORT_INTERVAL_MS, BatchReporter, CountedSamples, ProgressReports
 from streaming.serve.samples import samples
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
@@ -124,3 +124,31 @@ def test_each_report_of_a_query_counts_once_however_many_are_new(settings: Setti
         reporter.report(now_ms=NOW_MS + number * REPORT_INTERVAL_MS)
     newest = max(tables.read(settings.storage.tables, "pipeline_batch"), key=lambda row: row["finished_at"])
     assert newest["batches_total"] == 6
+
+
+class Counting:
+    """Counts how often all reports are read: Spark writes each of them anew then, as JSON."""
+
+    def __init__(self) -> None:
+        self.kept: list[dict[str, Any]] = []
+        self.reads = 0
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802 (Spark's name)
+        return self.kept[-1] if self.kept else None
+
+    @property
+    def recentProgress(self) -> list[Any]:  # noqa: N802
+        self.reads += 1
+        return self.kept.copy()
+
+
+def test_all_reports_are_read_once_a_new_one_has_come() -> None:
+    query: Any = Counting()
+    reports = ProgressReports(query)
+    assert [list(reports.recent()) for _ in range(5)] == [[]] * 5
+    for batch in range(4):
+        query.kept = [*query.kept, {"timestamp": "2026-12-01T00:00:00.000Z", "batchId": batch}][-2:]
+        for _ in range(5):
+            assert list(reports.recent()) == query.kept
+    assert query.reads == 4

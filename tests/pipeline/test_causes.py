@@ -34,32 +34,28 @@ CHAINED = f"OSError: first\n\nDuring handling of the above:\n\nTraceback (most r
 REFUSED = "ConnectException: getFileStatus on s3://b/x: refused"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("streaming.errors.TableUnavailable: table x can't be written: 503", "table x can't be written: 503"),
-        ("KeyError: 'x'\nand more", "KeyError: 'x'"),
-        ("deltalake.exceptions.DeltaError: broken", "DeltaError: broken"),
-        ("MemoryError", "MemoryError"),
-        (JAVA, "IOException: No space left on device"),
-        (f"py4j.protocol.Py4JError: {without_frames(JAVA)}", "IOException: No space left on device"),
-        (CHAINED, "OSError: last"),
-    ],
-)
-def test_of_code_of_ours_that_spark_called_it_is_what_that_raised(text: str, shown: str) -> None:
-    assert reason(Exception(f"{PROXY}{FRAME}{text}{QUERY}")) == shown
+def ours(text: str) -> str:
+    """What Spark passes on of an error of code of ours that it called."""
+    return f"{PROXY}{FRAME}{text}{QUERY}"
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
+        (ours("streaming.errors.TableUnavailable: table x can't be written: 503"), "table x can't be written: 503"),
+        (ours("KeyError: 'x'\nand more"), "KeyError: 'x'"),
+        (ours("deltalake.exceptions.DeltaError: broken"), "DeltaError: broken"),
+        (ours("MemoryError"), "MemoryError"),
+        (ours(JAVA), "IOException: No space left on device"),
+        (ours(f"py4j.protocol.Py4JError: {without_frames(JAVA)}"), "IOException: No space left on device"),
+        (ours(CHAINED), "OSError: last"),
         ("", "Exception"),
         ("[STREAM_FAILED] Query failed\n\nJVM stacktrace:\nx", "[STREAM_FAILED] Query failed"),
         (f"java.net.{REFUSED}\nmore", REFUSED),
         (f"{PROXY}  File cut off", PROXY.strip()),
     ],
 )
-def test_of_others_it_is_the_first_line(text: str, shown: str) -> None:
+def test_of_code_of_ours_it_is_what_that_raised_and_of_others_the_first_line(text: str, shown: str) -> None:
     assert reason(Exception(text)) == shown
 
 

@@ -1,7 +1,8 @@
 """Pipelines of several clusters in one process: what ends one of them, what ends all, and how long it waits."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 import structlog
@@ -12,6 +13,9 @@ from streaming.runtime.cluster_threads import ClusterThreads
 from streaming.settings import Settings
 from streaming.settings.clusters import NamedClusterSettings
 from tests.waiting import DEADLINE_S, until
+
+EXIT_QUERY_FAILED = 4
+Pipeline = Callable[[Settings, threading.Event], int]
 
 
 class Spark:
@@ -35,6 +39,23 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_threads, "RETRY_WAIT_S", 0.0)
 
 
+@contextmanager
+def running(
+    clusters: dict[str, Settings], run_one: Callable[[Settings, threading.Event], int]
+) -> Iterator[ClusterThreads]:
+    """The threads of these clusters, which end with the context."""
+    stopping = threading.Event()
+    threads = ClusterThreads("pipeline", clusters, run_one, stopping, Spark())
+    thread = threading.Thread(target=threads.run)
+    thread.start()
+    try:
+        yield threads
+    finally:
+        stopping.set()
+        thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+
+
 def run_with(spark: Spark | None, run_one: Callable[[str, threading.Event], int]) -> int:
     """Run two clusters with this pipeline, whose first run begins once both have begun."""
     stopping, both, begun = threading.Event(), threading.Barrier(2, timeout=DEADLINE_S), set[str]()
@@ -49,14 +70,16 @@ def run_with(spark: Spark | None, run_one: Callable[[str, threading.Event], int]
     return ClusterThreads("pipeline", settings_of("east", "west"), run, stopping, spark).run()
 
 
-@pytest.mark.parametrize("error", [ClusterUnreachable("away"), KeyError("a bug")])
-def test_a_cluster_that_fails_is_tried_again_and_the_other_runs_on(error: Exception) -> None:
+@pytest.mark.parametrize("failure", [ClusterUnreachable("away"), KeyError("a bug"), EXIT_QUERY_FAILED])
+def test_a_cluster_that_fails_is_tried_again_and_the_other_runs_on(failure: Exception | int) -> None:
     runs: dict[str, int] = {"east": 0, "west": 0}
 
     def run_one(name: str, stopping: threading.Event) -> int:
         runs[name] += 1
         if name == "east" and runs[name] < 4:
-            raise error
+            if isinstance(failure, int):
+                return failure
+            raise failure
         if name == "east":
             stopping.set()
         assert stopping.wait(DEADLINE_S)
@@ -66,24 +89,9 @@ def test_a_cluster_that_fails_is_tried_again_and_the_other_runs_on(error: Except
         assert run_with(Spark(), run_one) == 0
     assert runs == {"east": 4, "west": 1}
     failed = [row for row in logged if row["event"] == "cluster_failed"]
-    assert [row["kafka_cluster"] for row in failed] == ["east"] * 3
-    assert type(error).__name__ in failed[0]["error"]
-
-
-def test_a_query_that_dies_is_a_failure_of_its_cluster_alone() -> None:
-    runs: list[str] = []
-
-    def run_one(name: str, stopping: threading.Event) -> int:
-        runs.append(name)
-        if name == "east" and runs.count("east") == 1:
-            return 4
-        if name == "east":
-            stopping.set()
-        stopping.wait(DEADLINE_S)
-        return 0
-
-    assert run_with(Spark(), run_one) == 0
-    assert sorted(runs) == ["east", "east", "west"]
+    if isinstance(failure, Exception):
+        assert [row["kafka_cluster"] for row in failed] == ["east"] * 3
+        assert type(failure).__name__ in failed[0]["error"]
 
 
 def test_a_jvm_that_has_ended_ends_all_with_the_code_of_a_dead_query() -> None:
@@ -135,7 +143,7 @@ def test_pauses_grow_while_a_cluster_fails_soon_after_its_start(monkeypatch: pyt
 
 def test_clusters_come_go_and_change_while_the_others_run_on() -> None:
     """A changed cluster's next pipeline begins when the one before has ended: both write the same tables."""
-    stopping, runs, alive = threading.Event(), list[str](), set[str]()
+    runs, alive = list[str](), set[str]()
 
     def run_one(settings: Settings, own_end: threading.Event) -> int:
         name = settings.kafka.cluster_name
@@ -146,25 +154,18 @@ def test_clusters_come_go_and_change_while_the_others_run_on() -> None:
         alive.discard(name)
         return 0
 
-    threads = ClusterThreads("pipeline", settings_of("east", "west", "north"), run_one, stopping, Spark())
-    running = threading.Thread(target=threads.run)
-    running.start()
-    try:
+    with running(settings_of("east", "west", "north"), run_one) as threads:
         until("all run", lambda: alive == {"east", "west", "north"})
         west = Settings.model_validate({"kafka": {"cluster_name": "west", "request_timeout_ms": 7_000}})
         threads.adjust(settings_of("east", "south") | {"west": west})
         until("the new ones run", lambda: len(runs) == 5 and alive == {"east", "west", "south"})
-    finally:
-        stopping.set()
-        running.join(DEADLINE_S)
-    assert not running.is_alive()
     assert sorted(runs[:3]) == ["east", "north", "west"]
     assert sorted(runs[3:]) == ["south", "west"]
     assert not alive
 
 
 def test_a_paused_cluster_has_no_pipeline_and_what_a_pipeline_does_not_read_disturbs_none() -> None:
-    stopping, runs = threading.Event(), list[str]()
+    runs = list[str]()
 
     def named(name: str, **own: object) -> dict[str, Settings]:
         return {name: NamedClusterSettings.model_validate({"kafka": {"cluster_name": name}, **own})}
@@ -174,16 +175,10 @@ def test_a_paused_cluster_has_no_pipeline_and_what_a_pipeline_does_not_read_dist
         assert own_end.wait(DEADLINE_S)
         return 0
 
-    threads = ClusterThreads("pipeline", named("east", paused=True) | named("west"), run_one, stopping, Spark())
-    running = threading.Thread(target=threads.run)
-    running.start()
-    try:
+    with running(named("east", paused=True) | named("west"), run_one) as threads:
         until("west runs", lambda: runs == ["west"])
         threads.adjust(named("east") | named("west", trigger={"enter_ratio": 3.0}))
         until("east runs", lambda: len(runs) == 2)
-    finally:
-        stopping.set()
-        running.join(DEADLINE_S)
     assert runs == ["west", "east"]
 
 

@@ -102,11 +102,6 @@ def generated() -> str:
     return "\n".join([*lines, *wrap(RULE, LINE_CHARACTERS_MAX), "", *(section(table) for table in TABLES.values()), ""])
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
-def test_each_table_stands_there_as_it_is(table: Table) -> None:
-    assert section(table) in PAGE
-
-
 def test_the_tables_are_those_of_the_contract() -> None:
     _, begin, rest = PAGE.partition(BEGIN)
     assert begin

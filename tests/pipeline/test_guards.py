@@ -74,13 +74,6 @@ def test_another_version_of_the_windows_is_refused(tmp_path: Path, version: int)
         check(settings, IDS)
 
 
-@pytest.mark.parametrize(("key", "value"), [("window_ms", 10_000)])
-def test_what_the_state_depends_on_may_not_change(tmp_path: Path, key: str, value: int) -> None:
-    check(own(tmp_path), IDS)
-    with pytest.raises(RefusedForSafety, match=rf"pipeline\.{key} is {value}.*storage\.checkpoints"):
-        check(own(tmp_path, **{key: value}), IDS)
-
-
 def test_another_number_of_state_partitions_is_not_refused(tmp_path: Path) -> None:
     """An earlier version has noted the number at its first start."""
     settings = own(tmp_path)

@@ -1,9 +1,10 @@
-"""Upserts in parts without Spark: they equal the driver's, and a kill between files and commit changes nothing."""
+"""Upserts from the driver and in parts, without Spark: both give the same, and a kill midway changes nothing."""
 
 import itertools
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -36,6 +37,7 @@ from tests.pipeline.test_delta_tables import (
     START_MS,
     STEP_MS,
     arrow,
+    at,
     batch,
     new_table,
     stored,
@@ -75,6 +77,57 @@ def upsert(table: WindowTable, rows: pa.Table, number: int, passed: datetime, qu
     return table.upsert_in_parts(write, span, audit, (query, number), passed)
 
 
+def from_driver(table: WindowTable, rows: pa.Table, number: int, passed: datetime, query: str = "q") -> int | None:
+    """The same from the driver, which holds all rows."""
+    return table.upsert(rows, (query, number), passed)
+
+
+Upserts = Callable[..., int | None]
+BOTH_WAYS = pytest.mark.parametrize("ups", [from_driver, upsert], ids=["from the driver", "in parts"])
+
+
+@BOTH_WAYS
+def test_a_batch_is_written_once_and_replaces_no_fuller_and_no_final_window(tmp_path: Path, ups: Upserts) -> None:
+    root = str(tmp_path)
+    table = new_table(root, 99)
+    full = {(step, broker): 5 for step in range(3) for broker in range(6)}
+    assert ups(table, batch(0, full), 0, at(2)) == 90  # two windows are closed
+    assert ups(table, batch(0, {(2, 0): 99}), 0, at(2)) is None
+    again = dict.fromkeys(full, 3) | {(0, 0): 9, (2, 1): 7, (1, 9): 1}
+    # Of a checkpoint that was lost the samples are counted anew.
+    assert ups(new_table(root, 99), batch(0, again, "new"), 0, NEVER, query="new") is None
+    counts = {(tables.to_ms(row[0]) - START_MS) // STEP_MS * 10 + row[1]: row[2:4] for row in stored(root)}
+    assert counts[0] == (5, True)
+    assert counts[21] == (7, False)
+    assert counts[19] == (1, False)  # a key that a closed window lacked
+    assert len(counts) == len(full) + 1
+    ups(new_table(root, 99), batch(1, {(4, 0): 1}, "new"), 1, at(4), query="new")
+    assert [row[3] for row in stored(root)] == [True] * 19 + [False]
+
+
+@BOTH_WAYS
+def test_a_table_of_one_partition_of_an_earlier_and_of_a_newer_release_is_written_on(
+    tmp_path: Path, ups: Upserts
+) -> None:
+    """Its comments were other ones, a column of today wasn't there, and one of tomorrow is."""
+    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
+    columns = [field for field in tables.arrow_schema(BROKER_LOAD) if field.name != "rack"]
+    DeltaTable.create(uri, pa.schema([field.with_metadata({"comment": f"once {field.name}"}) for field in columns]))
+    table = new_table(root, 99)
+    DeltaTable(uri).alter.add_columns([Field("of_tomorrow", PrimitiveType("double"))])
+    ups(table, batch(0, {(0, broker): 2 for broker in range(5)}), 0, NEVER)
+    ups(table, batch(1, {(0, 1): 9, (1, 1): 4, (1, 2): 4}), 1, at(1))
+    join_small_files(root, BROKER_LOAD)
+    ups(table, batch(2, {(0, 1): 11, (1, 1): 5}), 2, at(1))
+    assert [row[1:4] for row in stored(root)] == [
+        (0, 2, True), (1, 9, True), (2, 2, True), (3, 2, True), (4, 2, True), (1, 5, False), (2, 4, False),
+    ]  # fmt: skip
+    read = pa.table(DeltaTable(uri).to_pyarrow_table(columns=["of_tomorrow", "rack"]))
+    assert read.num_rows == read["of_tomorrow"].null_count == 7
+    ups(table, arrow(window(7, 3, rack="a")), 3, NEVER)
+    assert [row["rack"] for row in tables.read(root, "broker_load", where=tables.equal("broker", 7))] == ["a"]
+
+
 WORKER = """
 import pickle, sys
 sys.modules["streaming"] = None  # an import fails
@@ -83,6 +136,7 @@ print(task(batches).to_json())
 """
 
 
+@pytest.mark.long
 def test_tasks_need_no_package_of_ours(tmp_path: Path) -> None:
     """Executors get the code of a task with the job, so a process that can't import `streaming` writes a part."""
     root = str(tmp_path)
@@ -95,7 +149,7 @@ def test_tasks_need_no_package_of_ours(tmp_path: Path) -> None:
         return [PartResult.from_json(written.stdout.decode())]
 
     audit = {"is_final": False, "updated_at": tables.utc(START_MS), "batch_id": 0, "query_id": "q"}
-    span = BatchSpan(rows.num_rows, tables.utc(START_MS), tables.utc(START_MS + STEP_MS))
+    span = BatchSpan(rows.num_rows, tables.utc(START_MS), at(1))
     assert new_table(root, 9).upsert_in_parts(on_worker, span, audit, ("q", 0), NEVER) == 5
     assert [row[2] for row in stored(root)] == [2, 3]
     (row,) = pa.table(DeltaTable(f"{root}/broker_load").get_add_actions(flatten=True)).to_pylist()
@@ -109,6 +163,7 @@ _batches = st.lists(
 """Samples by window and broker, for each of some batches."""
 
 
+@pytest.mark.long
 @settings(max_examples=10, deadline=None)
 @given(_batches, st.lists(st.booleans(), min_size=5, max_size=5))
 def test_parts_give_what_the_driver_gives_whoever_wrote_before(
@@ -131,7 +186,7 @@ def test_parts_give_what_the_driver_gives_whoever_wrote_before(
 def test_a_folder_whose_name_a_uri_would_escape_is_written(tmp_path: Path, name: str) -> None:
     root = str(tmp_path / name)
     assert upsert(new_table(root, 9), batch(0, {(0, 1): 2, (1, 1): 2}), 0, NEVER) == 4
-    assert upsert(new_table(root, 9), batch(1, {(0, 1): 3}), 1, tables.utc(START_MS + STEP_MS)) == 1
+    assert upsert(new_table(root, 9), batch(1, {(0, 1): 3}), 1, at(1)) == 1
     assert [row[2:4] for row in stored(root)] == [(3, True), (2, False)]
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -151,7 +206,7 @@ def test_a_batch_that_is_killed_between_files_and_commit_leaves_no_row_and_its_f
     fuller = batch(1, {key: count + 1 for key, count in samples.items()})
     write, wanted = in_arrow(fuller.drop_columns(list(AUDIT)), BROKER_LOAD.key), itertools.count()
     audit = {"is_final": False, "updated_at": tables.utc(START_MS), "batch_id": 1, "query_id": "q"}
-    span = BatchSpan(len(samples), tables.utc(START_MS), tables.utc(START_MS + STEP_MS))
+    span = BatchSpan(len(samples), tables.utc(START_MS), at(1))
     for parts_written in (1, None):  # killed within the files, and after all of them
 
         def killed(plan: Upsert, most: int | None = parts_written) -> list[PartResult]:
@@ -238,26 +293,10 @@ def test_files_that_an_executor_has_put_on_another_volume_are_not_committed(tmp_
     assert not (tmp_path / "broker_load").exists()
 
 
-def test_a_lost_checkpoint_replaces_no_fuller_and_no_final_window(tmp_path: Path) -> None:
-    root = str(tmp_path)
-    table = new_table(root, 9)
-    full = {(step, broker): 5 for step in range(3) for broker in range(6)}
-    upsert(table, batch(0, full), 0, tables.utc(START_MS + 2 * STEP_MS))  # two windows are closed
-    again = dict.fromkeys(full, 3) | {(0, 0): 9, (2, 1): 7, (1, 9): 1}
-    assert upsert(new_table(root, 9), batch(0, again), 0, NEVER, query="new") is None
-    counts = {(tables.to_ms(row[0]) - START_MS) // STEP_MS * 10 + row[1]: row[2:4] for row in stored(root)}
-    assert counts[0] == (5, True)
-    assert counts[21] == (7, False)
-    assert counts[19] == (1, False)  # a key that a closed window lacked
-    assert len(counts) == len(full) + 1
-    upsert(new_table(root, 9), batch(1, {(4, 0): 1}), 1, tables.utc(START_MS + 4 * STEP_MS), query="new")
-    assert [row[3] for row in stored(root)] == [True] * 19 + [False]
-
-
 def test_files_that_the_upkeep_has_joined_are_met_too(tmp_path: Path) -> None:
     root = f"file://{tmp_path}"
     uri = tables.table_uri(root, "broker_load")
-    table, closed = new_table(root, 9), tables.utc(START_MS + STEP_MS)
+    table, closed = new_table(root, 9), at(1)
     samples = {(0, broker): 2 for broker in range(12)}
     upsert(table, batch(0, samples), 0, closed)
     many = len(DeltaTable(uri).file_uris())
@@ -266,24 +305,6 @@ def test_files_that_the_upkeep_has_joined_are_met_too(tmp_path: Path) -> None:
     assert upsert(table, batch(1, {(0, 3): 4, (1, 3): 1}), 1, closed) == 1
     assert [row[2] for row in stored(root)] == [*[2] * 12, 1]
     assert [row[3] for row in stored(root)] == [True] * 12 + [False]
-
-
-def test_a_table_of_one_partition_and_of_a_newer_release_is_written_on(tmp_path: Path) -> None:
-    root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
-    columns = [field for field in tables.arrow_schema(BROKER_LOAD) if field.name != "rack"]
-    DeltaTable.create(uri, pa.schema(columns))
-    table = new_table(root, 9)
-    DeltaTable(uri).alter.add_columns([Field("of_tomorrow", PrimitiveType("double"))])
-    closed = tables.utc(START_MS + STEP_MS)
-    upsert(table, batch(0, {(0, broker): 2 for broker in range(5)}), 0, NEVER)
-    upsert(table, batch(1, {(0, 1): 9, (1, 1): 4, (1, 2): 4}), 1, closed)
-    join_small_files(root, BROKER_LOAD)
-    upsert(table, batch(2, {(0, 1): 11, (1, 1): 5}), 2, closed)
-    assert [row[1:4] for row in stored(root)] == [
-        (0, 2, True), (1, 9, True), (2, 2, True), (3, 2, True), (4, 2, True), (1, 5, False), (2, 4, False),
-    ]  # fmt: skip
-    read = pa.table(DeltaTable(uri).to_pyarrow_table(columns=["of_tomorrow", "rack"]))
-    assert read.num_rows == read["of_tomorrow"].null_count == 7
 
 
 def add_file(root: str, rows: pa.Table, *, is_final: bool, **options: Any) -> None:
@@ -304,10 +325,11 @@ def test_a_file_with_the_times_of_spark_is_met(tmp_path: Path) -> None:
     table = new_table(root, 9)
     old = batch(0, {(0, 1): 2, (0, 2): 2}).drop_columns(["is_final"])
     add_file(root, old, is_final=False, use_deprecated_int96_timestamps=True)
-    assert upsert(table, batch(1, {(0, 1): 5}), 1, tables.utc(START_MS + STEP_MS)) == 3
+    assert upsert(table, batch(1, {(0, 1): 5}), 1, at(1)) == 3
     assert [row[1:4] for row in stored(root)] == [(1, 5, True), (2, 2, True)]
 
 
+@pytest.mark.long
 def test_a_joined_file_of_other_windows_is_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A late row of one window meets a file that may hold millions of rows."""
     monkeypatch.setattr(part_commits, "ROWS_OF_PART", 100_000)
@@ -319,12 +341,13 @@ def test_a_joined_file_of_other_windows_is_not_held_in_memory(tmp_path: Path, mo
     pool = pa.proxy_memory_pool(before)
     pa.set_memory_pool(pool)
     try:
-        assert upsert(table, batch(1, {(1, 1): 5}), 1, tables.utc(START_MS + STEP_MS)) == 5
+        assert upsert(table, batch(1, {(1, 1): 5}), 1, at(1)) == 5
     finally:
         pa.set_memory_pool(before)
     assert pool.max_memory() < joined.nbytes / 2
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize(
     ("broken", "named"),
     [
@@ -334,16 +357,21 @@ def test_a_joined_file_of_other_windows_is_not_held_in_memory(tmp_path: Path, mo
         ({"kafka_cluster": None}, "kafka_cluster"),
     ],
 )
-def test_rows_that_make_no_sense_are_refused(tmp_path: Path, broken: dict[str, Any], named: str) -> None:
+def test_rows_that_make_no_sense_are_refused_in_one_line(
+    tmp_path: Path, ups: Upserts, broken: dict[str, Any], named: str
+) -> None:
     table = new_table(str(tmp_path), 9)
-    with pytest.raises(ValueError, match=named):
-        upsert(table, arrow(window(1, 3) | broken), 0, NEVER)
+    with pytest.raises(
+        (TableUnavailable, ValueError), match=rf"{named}|table broker_load can't be written: .* failed validation"
+    ) as refused:
+        ups(table, arrow(window(1, 3) | broken), 0, NEVER)
+    assert "\n" not in str(refused.value)
     assert stored(str(tmp_path)) == []
 
 
 def test_statistics_of_files_rule_out_other_windows_and_brokers(tmp_path: Path) -> None:
     root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
-    upsert(new_table(root, 9), batch(0, {(0, 1): 1, (3, 2): 1}), 0, tables.utc(START_MS + STEP_MS))
+    upsert(new_table(root, 9), batch(0, {(0, 1): 1, (3, 2): 1}), 0, at(1))
     actions = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).sort_by("min.window_start").to_pylist()
     assert [row["partition.is_final"] for row in actions] == [True, False]
     for row, step, broker in zip(actions, (0, 3), (1, 2), strict=True):
@@ -366,6 +394,7 @@ def test_a_figure_that_json_cannot_hold_leaves_the_table_readable(tmp_path: Path
     assert [row[1:3] for row in stored(root)] == [(1, 3), (2, 4)]
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
@@ -377,13 +406,13 @@ def test_a_figure_that_json_cannot_hold_leaves_the_table_readable(tmp_path: Path
     ids=["list", "binary", "date", "decimal"],
 )
 def test_columns_of_any_type_of_a_newer_release_are_carried_on(
-    tmp_path: Path, kind: PrimitiveType | ArrayType, value: pa.Array
+    tmp_path: Path, ups: Upserts, kind: PrimitiveType | ArrayType, value: pa.Array
 ) -> None:
     root, uri = str(tmp_path), tables.table_uri(str(tmp_path), "broker_load")
     table = new_table(root, 9)
     DeltaTable(uri).alter.add_columns([Field("of_tomorrow", kind)])
     write_deltalake(uri, arrow(window(1, 3)).append_column("of_tomorrow", value), mode="append")
-    assert upsert(table, arrow(window(2, 5)), 1, NEVER) == 5
+    assert ups(table, arrow(window(2, 5)), 1, NEVER) == 5
     read = pa.table(DeltaTable(uri).to_pyarrow_table(columns=["broker", "of_tomorrow"])).sort_by("broker")
     assert read["of_tomorrow"].to_pylist() == [*value.to_pylist(), None]
 

@@ -1,5 +1,6 @@
-"""Every query of docs/queries, in DuckDB and in Spark over the same tables: the same columns and the same rows."""
+"""The queries of docs/queries and the notebook, in DuckDB and in Spark over the same tables: the same rows."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,7 @@ from streaming.runtime.jars import PROJECT_ROOT
 from streaming.settings.deciding import CapacitySettings
 from tests.pipeline.table_upkeep import TableUpkeep
 from tests.pipeline.test_windows import session
-from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
-
-pytestmark = pytest.mark.spark
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
 
 __all__ = ["session"]  # the fixture
 
@@ -89,6 +88,7 @@ def test_there_are_ten_and_more() -> None:
     assert len(QUERIES) > 10
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("file", QUERIES, ids=lambda file: file.stem)
 def test_both_engines_answer_alike(with_views: SparkSession, root: str, file: Path) -> None:
     query = file.read_text()
@@ -105,5 +105,50 @@ def as_utc(row: Any) -> list[Any]:
 
 
 def comparable(row: Any) -> list[Any]:
+    """Sums of figures may differ in the last bit."""
+    return [pytest.approx(value) if isinstance(value, float) else value for value in row]
+
+
+NOTEBOOK = PROJECT_ROOT / "docs" / "notebooks" / "five_questions.ipynb"
+
+
+def code_cells() -> list[str]:
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+def test_the_notebook_holds_no_results_and_questions_that_are_there() -> None:
+    content = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in content["cells"])
+    asked = [cell.removeprefix('ask("').removesuffix('")') for cell in code_cells() if cell.startswith("ask(")]
+    assert len(asked) == 5
+    assert all((PROJECT_ROOT / "docs" / "queries" / name).exists() for name in asked)
+
+
+@pytest.mark.spark
+def test_duckdb_and_spark_answer_alike(session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session is there, so the notebook takes it, and nothing is fetched."""
+    skewed_cluster(Synthetic(str(tmp_path)), NOW_MS)
+    monkeypatch.setenv("REBALANCER_TABLES", str(tmp_path))
+    monkeypatch.chdir(PROJECT_ROOT)
+    names: dict[str, Any] = {}
+    for cell in code_cells():
+        exec(compile(cell, NOTEBOOK.name, "exec"), names)  # noqa: S102 - our own notebook
+    assert names["spark"] is session
+    assert len(names["answers"]) == 5
+    for question, (by_duckdb, by_spark) in names["answers"].items():
+        assert list(by_duckdb.columns) == list(by_spark.columns)
+        assert len(by_duckdb) == len(by_spark) > 0, question
+        assert [nearly(row) for row in without_times(by_duckdb)] == without_times(by_spark), question
+
+
+def without_times(answer: Any) -> list[list[Any]]:
+    """Rows of figures and texts alone: PySpark gives times of the machine's zone."""
+    kept = [name for name in answer.columns if not name.endswith("_at")]
+    rows: list[list[Any]] = answer[kept].astype(object).where(answer[kept].notna(), None).values.tolist()
+    return rows
+
+
+def nearly(row: list[Any]) -> list[Any]:
     """Sums of figures may differ in the last bit."""
     return [pytest.approx(value) if isinstance(value, float) else value for value in row]

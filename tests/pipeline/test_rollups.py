@@ -38,9 +38,12 @@ def hours_of(rows: list[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]
 
 
 def test_hours_are_made_once_they_are_over_and_only_once(tmp_path: Path) -> None:
+    upkeep_of(tmp_path).run_if_due(now_ms=DAY0_MS)
+    assert tables.read(str(tmp_path), "broker_load_hourly") == []
     made = Synthetic(str(tmp_path))
-    for minute in range(0, 121, 10):
-        made.broker_load(DAY0_MS + minute * WINDOW_MS, {1: float(minute), 2: None if minute < 60 else 5.0})
+    with made.together():
+        for minute in range(0, 121, 10):
+            made.broker_load(DAY0_MS + minute * WINDOW_MS, {1: float(minute), 2: None if minute < 60 else 5.0})
     upkeep_of(tmp_path).run_if_due(now_ms=DAY0_MS)
     hours = hours_of(tables.read(str(tmp_path), "broker_load_hourly"))
     assert hours.keys() == {(hour * HOUR_MS, broker) for hour in (0, 1) for broker in (1, 2)}
@@ -55,17 +58,6 @@ def test_hours_are_made_once_they_are_over_and_only_once(tmp_path: Path) -> None
     again = hours_of(tables.read(str(tmp_path), "broker_load_hourly"))
     assert again.keys() - hours.keys() == {(2 * HOUR_MS, 1), (2 * HOUR_MS, 2)}
     assert all(again[key] == row for key, row in hours.items())
-
-
-def test_hours_are_made_in_a_table_with_a_column_of_a_newer_release(tmp_path: Path) -> None:
-    made = Synthetic(str(tmp_path))
-    made.broker_load(DAY0_MS, {1: 7.0})
-    made.broker_load(DAY0_MS + 2 * HOUR_MS, {1: 1.0})
-    tables.create_table(str(tmp_path), "broker_load_hourly").alter.add_columns(
-        [Field("of_tomorrow", PrimitiveType("double"))]
-    )
-    upkeep_of(tmp_path).run_if_due(now_ms=DAY0_MS)
-    assert [row["bytes_in_per_sec"] for row in tables.read(str(tmp_path), "broker_load_hourly")] == [7.0]
 
 
 def test_an_hour_is_over_when_no_sample_of_it_can_come_any_more(tmp_path: Path) -> None:
@@ -149,6 +141,7 @@ def test_a_rollup_that_fails_holds_back_its_windows_and_nothing_else(
     assert len(tables.read(str(tmp_path), "broker_load")) == 1
 
 
+@pytest.mark.long
 def test_days_of_partitions_and_groups(tmp_path: Path) -> None:
     made = Synthetic(str(tmp_path))
     for index, lag in enumerate((100, 700, 40)):
@@ -166,6 +159,7 @@ def test_days_of_partitions_and_groups(tmp_path: Path) -> None:
     assert (day["committed_offset_first"], day["committed_offset"], day["log_end_offset"]) == (0, 2_000, 2_040)
 
 
+@pytest.mark.long
 def test_hours_of_partitions_are_those_of_whoever_led_and_expire_before_the_days(tmp_path: Path) -> None:
     made = Synthetic(str(tmp_path))
     made.partition_load(DAY0_MS, [(1, "t", 0, "leader", 10.0), (2, "t", 0, "follower", 99.0)])
@@ -188,24 +182,19 @@ def test_hours_of_partitions_are_those_of_whoever_led_and_expire_before_the_days
     assert len(hours(tmp_path)) == 1, "and is not made later"
 
 
-def test_an_hour_of_a_partition_is_the_mean_of_its_leaders(tmp_path: Path) -> None:
+def test_an_hour_of_a_partition_is_the_mean_of_its_leaders_and_a_change_within_a_window_is_one_window(
+    tmp_path: Path,
+) -> None:
+    """Also in a table with a column of a newer release."""
     made = Synthetic(str(tmp_path))
     made.partition_load(DAY0_MS, [(1, "t", 0, "leader", 10.0), (2, "t", 0, "follower", 99.0)])
-    made.partition_load(DAY0_MS + WINDOW_MS, [(2, "t", 0, "leader", 30.0), (1, "t", 0, "follower", 99.0)])
+    made.partition_load(DAY0_MS + WINDOW_MS, [(2, "t", 0, "leader", 30.0), (1, "t", 0, "leader", 20.0)])
     made.partition_load(DAY0_MS + 2 * HOUR_MS, [(2, "t", 0, "leader", 50.0)])
+    newer = Field("of_tomorrow", PrimitiveType("double"))
+    tables.create_table(str(tmp_path), "partition_load_hourly").alter.add_columns([newer])
     upkeep_of(tmp_path, PARTITION_LOAD).run_if_due(now_ms=DAY0_MS + 3 * HOUR_MS)
     (hour,) = tables.read(str(tmp_path), "partition_load_hourly")
     assert (hour["topic"], hour["partition"], hour["bytes_in_per_sec"], hour["window_count"]) == ("t", 0, 20.0, 2)
-
-
-def test_a_window_in_which_a_leader_changes_is_one_window(tmp_path: Path) -> None:
-    made = Synthetic(str(tmp_path))
-    made.partition_load(DAY0_MS, [(1, "t", 0, "leader", 10.0), (2, "t", 0, "leader", 30.0)])
-    made.partition_load(DAY0_MS + WINDOW_MS, [(2, "t", 0, "leader", 50.0)])
-    made.partition_load(DAY0_MS + 2 * HOUR_MS, [(2, "t", 0, "leader", 50.0)])
-    upkeep_of(tmp_path, PARTITION_LOAD).run_if_due(now_ms=DAY0_MS + 3 * HOUR_MS)
-    (hour,) = tables.read(str(tmp_path), "partition_load_hourly")
-    assert (hour["window_count"], hour["bytes_in_per_sec"]) == (2, 30.0)
 
 
 _rate = st.none() | st.floats(0, 1e9)

@@ -18,7 +18,6 @@ from streaming.errors import ClusterUnreachable, RefusedForSafety, UsageProblem
 from streaming.pipeline import run
 from streaming.pipeline.checkpoints import FINGERPRINT
 from streaming.pipeline.guards import only_writer
-from streaming.pipeline.session import build_session
 from streaming.runtime import clocks
 from streaming.settings import KafkaSettings, Settings
 from tests.waiting import DEADLINE_S
@@ -71,22 +70,29 @@ def nothing() -> None:
     """What to do meanwhile."""
 
 
-def test_a_topic_that_can_not_be_described_yet_is_waited_for(reach: Reach) -> None:
-    """Else it would be noted without its id, and nobody would see when it is made again."""
-    brokers = reach({}, {NAMES[0]: 0, NAMES[1]: LEADER_NOT_AVAILABLE}, BOTH)
+NOT_YET: Answer = {NAMES[0]: 0, NAMES[1]: LEADER_NOT_AVAILABLE}
+"""Else it would be noted without its id, and nobody would see when it is made again."""
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [({}, NOT_YET), ({}, KafkaConnectionError("away"), ConnectionResetError("away")), ({}, UsageProblem("a file"))],
+    ids=["a topic that can't be described yet", "brokers that are away", "a file of the login that is being written"],
+)
+def test_topics_are_waited_for_whatever_comes_between(reach: Reach, answers: tuple[Answer, ...]) -> None:
+    brokers = reach(*answers, BOTH)
     assert run._wait_for_topics(KafkaSettings(), NAMES, threading.Event(), nothing) == IDS
-    assert brokers.requests == 3
+    assert brokers.requests == len(answers) + 1
 
 
-def test_brokers_that_are_away_while_topics_are_waited_for_are_waited_for_too(reach: Reach) -> None:
-    reach({}, KafkaConnectionError("away"), ConnectionResetError("away"), BOTH)
-    assert run._wait_for_topics(KafkaSettings(), NAMES, threading.Event(), nothing) == IDS
-
-
-def test_brokers_that_were_never_reached_are_not_waited_for(reach: Reach) -> None:
+def test_brokers_that_were_never_reached_are_not_waited_for_and_nothing_is_once_it_shall_stop(reach: Reach) -> None:
+    stopping = threading.Event()
     reach(KafkaConnectionError("nobody there"))
     with pytest.raises(ClusterUnreachable):
-        run._wait_for_topics(KafkaSettings(), NAMES, threading.Event(), nothing)
+        run._wait_for_topics(KafkaSettings(), NAMES, stopping, nothing)
+    reach({})
+    stopping.set()
+    assert run._wait_for_topics(KafkaSettings(), NAMES, stopping, nothing) is None
 
 
 def test_what_fails_while_topics_are_waited_for_is_not_waited_for(reach: Reach) -> None:
@@ -100,13 +106,6 @@ def test_what_fails_while_topics_are_waited_for_is_not_waited_for(reach: Reach) 
         run._wait_for_topics(KafkaSettings(), NAMES, threading.Event(), fail_at_the_third)
 
 
-def test_told_to_stop_it_waits_no_longer(reach: Reach) -> None:
-    reach({})
-    stopping = threading.Event()
-    stopping.set()
-    assert run._wait_for_topics(KafkaSettings(), NAMES, stopping, nothing) is None
-
-
 @pytest.mark.parametrize("error", [KafkaConnectionError("away"), ConnectionResetError("away")])
 def test_brokers_that_are_away_when_topics_are_checked_again_end_nothing(reach: Reach, error: Exception) -> None:
     reach(error)
@@ -114,13 +113,11 @@ def test_brokers_that_are_away_when_topics_are_checked_again_end_nothing(reach: 
     assert run._check_topics(Settings(), last_good) == last_good
 
 
-def test_a_file_of_the_login_that_is_being_written_ends_nothing(reach: Reach, tmp_path: Path) -> None:
+def test_a_file_of_the_login_that_is_being_written_ends_nothing(tmp_path: Path) -> None:
     """systemd starts nothing again that ends with the code of a wrong setting."""
     login = {"security_protocol": "SSL", "ssl_ca_file": tmp_path / "none.pem"}
     settings, last_good = Settings.model_validate({"kafka": login}), {("t", "0"): 7}
     assert run._check_topics(settings, last_good) == last_good
-    reach({}, UsageProblem("kafka.ssl_ca_file: can't be read"), BOTH)
-    assert run._wait_for_topics(settings.kafka, NAMES, threading.Event(), nothing) == IDS
 
 
 def test_topics_are_checked_again_though_the_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,19 +137,6 @@ def test_topics_are_checked_again_though_the_clock_is_set_back(monkeypatch: pyte
     stopping: Any = SimpleNamespace(wait=lambda _s: len(reported) == len(times) - 1)
     assert run._watch([], reporter, Settings(), stopping, nothing)
     assert checked == [5, 5 + interval_ms]
-
-
-@pytest.mark.parametrize("master", ["bogus", "local[many]", "local[2", "http://host"])
-def test_a_master_that_spark_does_not_know_is_named(master: str) -> None:
-    settings = Settings.model_validate({"pipeline": {"master": master}})
-    with pytest.raises(UsageProblem, match=r"pipeline\.master: .* is no Spark master"):
-        build_session(settings.pipeline)
-
-
-def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
-    settings = Settings.model_validate({"pipeline": {"extra_jars": [str(tmp_path / "gone.jar")]}})
-    with pytest.raises(UsageProblem, match=r"^pipeline\.extra_jars: .*gone\.jar is not a file$"):
-        build_session(settings.pipeline)
 
 
 class Starting:
@@ -189,7 +173,7 @@ def storage(reach: Reach, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> di
     def began(*_: object, **__: object) -> None:
         raise AssertionError("a query was begun")
 
-    monkeypatch.setattr(run, "start_queries", began)
+    monkeypatch.setattr(run, "Queries", began)
     return {"tables": str(tmp_path / "tables"), "checkpoints": str(tmp_path / "checkpoints")}
 
 

@@ -30,7 +30,7 @@ from streaming.pipeline.guards import (
     fingerprint,
     offsets_by_query,
 )
-from streaming.pipeline.queries import Queries, start_queries
+from streaming.pipeline.queries import Queries
 from streaming.pipeline.session import SHUFFLE_PARTITIONS, configured_cores
 from streaming.pipeline.sources import InputTopics
 from streaming.pipeline.state_partitions import EARLIEST, begins_of, settle_state_partitions
@@ -245,7 +245,7 @@ def start(session: SparkSession, settings: Settings) -> tuple[list[StreamingQuer
     check_fingerprint(checkpoints, fingerprint(settings.topics, settings.pipeline), {})
     check_tables_fit_checkpoints(settings.storage)
     source, begins = run._settled(session, settings)
-    queries = start_queries(source, settings.storage, WINDOWS_VERSION, now_ms=now_ms, begins=begins)
+    queries = Queries(source, settings.storage, WINDOWS_VERSION, now_ms=now_ms, begins=begins).start()
     return queries, list(begins.values())
 
 

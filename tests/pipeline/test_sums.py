@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from streaming.contract.columns import ColumnType
-from streaming.contract.records import BYTE_RATE, CONSUMER_LAG, RecordShape
+from streaming.contract.records import RecordShape
 from streaming.pipeline import sums
 from streaming.pipeline.records import judged
 from streaming.pipeline.sources import BYTE_RATES, LAGS, Side, summing
@@ -242,13 +242,6 @@ def test_executors_need_nothing_of_this_package() -> None:
     sent = cloudpickle.dumps((summing(PIPELINE, LAGS), [batch([value(), b"{"])]))  # type: ignore[no-untyped-call]
     done = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, check=False)
     assert done.stdout.split() == [b"2"], done.stderr.decode()
-
-
-def test_the_shapes_are_what_arrow_is_told() -> None:
-    for side, shape in ((BYTE_RATES, BYTE_RATE), (LAGS, CONSUMER_LAG)):
-        fitting = summing(PIPELINE, side).keywords["fitting"]
-        assert fitting.schema.names == [field.name for field in shape.fields]
-        assert fitting.required == shape.required
 
 
 def test_groups_left_out_are_those_of_the_newest_sample_and_older_collectors_do_not_send_them() -> None:

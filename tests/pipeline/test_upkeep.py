@@ -11,14 +11,14 @@ from deltalake import DeltaTable
 from streaming import tables
 from streaming.contract import BROKER_LOAD, PIPELINE_BATCH, Table
 from streaming.pipeline.delta_tables import WindowTable, create_window_table
-from streaming.settings import DAY_MS, PipelineSettings, Settings
+from streaming.settings import DAY_MS, HOUR_MS, PipelineSettings, Settings
 from streaming.tables import definitions
 from streaming.tables.upkeep import EXPIRED
+from tests.benchmarks.bench_month import UPKEEP_EVERY, Month, live_through, recounted
 from tests.pipeline.table_upkeep import TableUpkeep
 from tests.pipeline.test_delta_tables import NEVER, arrow, window
 
 NOW_MS = 1_795_236_000_000
-HOUR_MS = 3_600_000
 
 
 def batch_row(batch_id: int, finished_ms: int) -> dict[str, Any]:
@@ -126,18 +126,6 @@ def test_it_runs_once_an_interval_and_makes_no_commit_where_nothing_is_to_do(fil
     assert after.version() == before.version()
 
 
-def test_a_reader_of_the_version_before_still_reads_it(filled: Settings, tmp_path: Path) -> None:
-    reader = tables.open_table(str(tmp_path), "pipeline_batch")
-    assert reader is not None
-    upkeep_of(filled, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
-    assert reader.to_pyarrow_dataset().count_rows() == 20
-
-
-def test_a_table_that_cannot_be_kept_is_told_and_stops_nothing(tmp_path: Path) -> None:
-    settings = Settings.model_validate({"storage": {"tables": str(tmp_path / "nowhere")}})
-    assert upkeep_of(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
-
-
 @pytest.mark.long
 def test_replaced_files_and_old_log_entries_go_though_checkpoints_have_forgotten_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -172,3 +160,26 @@ def test_a_table_of_an_earlier_version_gets_the_properties_of_today(
     table = tables.create_table(str(tmp_path), "decision")
     assert table.version() == 1
     assert table.metadata().configuration | definitions.CONFIGURATION == table.metadata().configuration
+
+
+SMALL = {"brokers": 3, "topics": 2, "partitions": 2, "groups": 2}
+
+
+def settings_of_month(month: Month, *, retention_ms: int) -> PipelineSettings:
+    return PipelineSettings(
+        window_ms=month.window_ms,
+        maintenance_interval_ms=UPKEEP_EVERY * month.window_ms,
+        retention_ms=retention_ms,
+        partition_hours_retention_ms=max(DAY_MS, retention_ms),
+    )
+
+
+@pytest.mark.long
+def test_days_beyond_retention_go_and_files_stay_few(tmp_path: Path) -> None:
+    month = Month(days=5, window_ms=HOUR_MS, **SMALL)
+    settings = settings_of_month(month, retention_ms=2 * DAY_MS)
+    found = live_through(str(tmp_path), month, settings)
+    assert recounted(str(tmp_path), month, settings) == []
+    assert found.over == []
+    most = max(max(counts) for counts in found.files.values())
+    assert most <= 3, "open windows, one that has just closed, and all others"

@@ -129,19 +129,19 @@ def root(filled: Path, tmp_path: Path) -> Path:
     return tmp_path / "tables"
 
 
-LONG = pytest.mark.long
 POINTS = [
-    pytest.param(1, True, id="the first table is made", marks=LONG),
-    pytest.param(2, False, id="the first hour is not written", marks=LONG),
+    pytest.param(1, True, id="the first table is made"),
+    pytest.param(2, False, id="the first hour is not written"),
     pytest.param(2, True, id="the first hour is written"),
     pytest.param(55, False, id="the day is not written"),
-    pytest.param(55, True, id="the day is written", marks=LONG),
-    pytest.param(57, True, id="windows are deleted", marks=LONG),
-    pytest.param(58, True, id="files are joined", marks=LONG),
-    pytest.param(59, False, id="old files are not removed", marks=LONG),
+    pytest.param(55, True, id="the day is written"),
+    pytest.param(57, True, id="windows are deleted"),
+    pytest.param(58, True, id="files are joined"),
+    pytest.param(59, False, id="old files are not removed"),
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("at", "after"), POINTS)
 def test_killed_at_a_step_it_ends_as_if_it_had_not_been(
     root: Path, monkeypatch: pytest.MonkeyPatch, at: int, after: bool
@@ -152,22 +152,6 @@ def test_killed_at_a_step_it_ends_as_if_it_had_not_been(
             TableUpkeep(str(root), BROKER_LOAD, SETTINGS).run_if_due(now_ms=NOW_MS)
         assert fault.met
     TableUpkeep(str(root), BROKER_LOAD, SETTINGS).run_if_due(now_ms=NOW_MS)
-    assert_recounted(root)
-
-
-@pytest.mark.long
-def test_killed_every_few_steps_one_process_after_the_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process gets some steps further than the one before, as all that is done stays."""
-    processes = 0
-    while not tables.table_exists(str(root), "broker_load_daily") or not tables.read(str(root), "broker_load_daily"):
-        processes += 1
-        assert processes < 100
-        with monkeypatch.context() as broken:
-            Fault(broken, at=3 + processes % 4, after=processes % 2 == 0)
-            with pytest.raises(Killed):
-                TableUpkeep(str(root), BROKER_LOAD, SETTINGS).run_if_due(now_ms=NOW_MS)
-    TableUpkeep(str(root), BROKER_LOAD, SETTINGS).run_if_due(now_ms=NOW_MS)
-    assert processes > 10, "each got only a few steps further"
     assert_recounted(root)
 
 
@@ -211,6 +195,7 @@ def write_window(table: WindowTable, number: int) -> None:
     table.upsert(rows, ("q", number), tables.utc(start_ms))
 
 
+@pytest.mark.long
 def test_batches_go_on_while_an_hour_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = open_windows(tmp_path)
     for number in range(0, 125, 5):
@@ -238,6 +223,7 @@ def test_batches_go_on_while_an_hour_is_slow(tmp_path: Path, monkeypatch: pytest
         running.end_soon()
 
 
+@pytest.mark.long
 def test_a_batch_is_written_while_files_are_joined_and_its_lock_holds_back_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +259,7 @@ def test_a_batch_is_written_while_files_are_joined_and_its_lock_holds_back_the_c
     assert [commit.get(JOINED) for commit in tables.opened(str(tmp_path / "broker_load")).history(1)] == [2]
 
 
+@pytest.mark.long
 def test_a_file_is_written_without_expired_rows_while_a_batch_holds_the_lock(tmp_path: Path) -> None:
     """In a large cluster such a file has up to 100 MB, and no batch waits while it is written."""
     made = Synthetic(str(tmp_path))
@@ -413,6 +400,7 @@ def test_a_step_that_does_not_end_is_left_behind(monkeypatch: pytest.MonkeyPatch
     assert [row["event"] for row in logged] == ["maintenance_cut"]
 
 
+@pytest.mark.long
 def test_an_hour_is_made_in_pieces_if_it_is_large(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large cluster's hour is never in memory; pieces that are as small as a window change no figure."""
     read = list[int]()
@@ -431,6 +419,7 @@ def test_an_hour_is_made_in_pieces_if_it_is_large(root: Path, monkeypatch: pytes
     assert_recounted(root)
 
 
+@pytest.mark.long
 def test_windows_of_a_long_pause_are_skipped_at_once(tmp_path: Path) -> None:
     """Years between two windows are no periods that are looked for one by one."""
     made = Synthetic(str(tmp_path))

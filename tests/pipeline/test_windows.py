@@ -5,9 +5,7 @@ import random
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -19,20 +17,17 @@ from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.contract import Table
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.pipeline import delta_tables, part_commits, rejects, rollups, upkeep
+from streaming.pipeline import delta_tables, part_commits, rejects
 from streaming.pipeline.batch_reporter import BatchReporter, CountedSamples
 from streaming.pipeline.delta_tables import WindowTable
 from streaming.pipeline.guards import STILL_MADE, WINDOWS_VERSION
-from streaming.pipeline.queries import Queries, start_queries
+from streaming.pipeline.queries import Queries
 from streaming.pipeline.records import ACCEPTED_ROWS
-from streaming.pipeline.rollups import rolled_up
 from streaming.pipeline.sources import InputTopics
-from streaming.pipeline.upkeep import UpkeepThread, jobs_of_pipeline
 from streaming.runtime.clocks import now_ms
-from streaming.settings import HOUR_MS, Settings
+from streaming.settings import Settings
 from tests.spark_sessions import session_with_delta
 from tests.topics import wait_until_known
-from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -127,7 +122,7 @@ def stop(queries: list[StreamingQuery]) -> None:
 def start(session: SparkSession, settings: Settings, counted: CountedSamples | None = None) -> list[StreamingQuery]:
     """The three queries, as a pipeline with these settings starts them."""
     source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
-    return start_queries(source, settings.storage, WINDOWS_VERSION, now_ms=now_ms, counted=counted)
+    return Queries(source, settings.storage, WINDOWS_VERSION, now_ms=now_ms, counted=counted).start()
 
 
 def start_byte_rate(
@@ -265,43 +260,6 @@ def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkS
     assert reports["byte_rate"]["late_rows_total"] == 3  # records, not groups
 
 
-def test_batches_are_written_while_a_job_of_the_upkeep_takes_its_time(
-    session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, may_go_on = Event(), Event()
-
-    def slow(*arguments: Any, **named: Any) -> Any:
-        begun.set()
-        assert may_go_on.wait(DEADLINE_S)
-        return rolled_up(*arguments, **named)
-
-    def has_samples(count: int) -> bool:
-        rows = tables.read(own.storage.tables, "broker_load", columns=["sample_count"])
-        return count == sum(int(row["sample_count"]) for row in rows)
-
-    monkeypatch.setattr(rollups, "rolled_up", slow)
-    monkeypatch.setattr(upkeep, "FIRST_AFTER_S", 0.0)
-    own = own.model_copy(update={"pipeline": own.pipeline.model_copy(update={"maintenance_interval_ms": 200})})
-    make_topics(own)
-    jobs = jobs_of_pipeline(own.storage.tables, own.kafka.cluster_name, own.pipeline)
-    hours = [0, HOUR_MS, 2 * HOUR_MS]
-    send(own, own.topics.byte_rate, encode([load_record(1, None, offset_ms) for offset_ms in hours]))
-    queries = start_byte_rate(session, own)
-    try:
-        with UpkeepThread(jobs, now_ms=now_ms, patience_s=DEADLINE_S) as running:
-            assert begun.wait(DEADLINE_S)
-            for number in range(3):  # its thread is in an hour, and stays there
-                send(own, own.topics.byte_rate, encode([load_record(1, None, 2 * HOUR_MS + 10_000 * (number + 1))]))
-                until("the batch is written", partial(has_samples, len(hours) + number + 1))
-            assert tables.read(own.storage.tables, "broker_load_hourly") == []
-            may_go_on.set()
-            until("hours are made", lambda: len(tables.read(own.storage.tables, "broker_load_hourly")) == 2)
-            running.end_soon()
-    finally:
-        may_go_on.set()
-        stop(queries)
-
-
 def test_a_batch_that_meets_more_windows_than_the_driver_should_hold_is_written_by_executors(
     session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -430,21 +388,3 @@ def test_sound_records_are_read_once_and_a_misfit_among_them_is_found(
     rejected = [(row["reason"], row["value"]) for row in tables.read(own.storage.tables, "rejected_record")]
     assert rejected == [("not_json", b"{")]
     assert tables.read(own.storage.tables, "partition_load")[0]["sample_count"] == 4
-
-
-def test_the_tables_carry_comments_and_are_read_by_another_engine(session: SparkSession, own: Settings) -> None:
-    from streaming.commands.sql import run_query
-
-    make_topics(own)
-    send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000), load_record(2, 0, 1_000)]))
-    read_byte_rates(session, own)
-    query = "SELECT broker, bytes_in_per_sec FROM partition_load WHERE role = 'leader' ORDER BY broker"
-    assert run_query(query, own.storage.tables)[1] == [(1, 100.0), (2, 200.0)]
-    by_spark = session.read.format("delta").load(tables.table_uri(own.storage.tables, "partition_load"))
-    assert [tuple(row) for row in by_spark.select("broker", "bytes_in_per_sec").orderBy("broker").collect()] == [
-        (1, 100.0),
-        (2, 200.0),
-    ]
-    table = tables.open_table(own.storage.tables, "partition_load")
-    assert table is not None
-    assert all(field.metadata.get("comment") for field in table.schema().fields)

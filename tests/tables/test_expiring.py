@@ -1,15 +1,12 @@
 """Expired rows go in one commit: only files that hold younger rows, too, are read, and no writer waits for that."""
 
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from streaming import tables
 from streaming.contract import PARTITION_LOAD
@@ -21,7 +18,7 @@ from tests.tables.test_readers import opened
 
 __all__ = ["root", "written"]  # the fixtures
 
-KEPT_SINCE = 10
+KEPT_SINCE = 6
 """Windows before this one expire."""
 A_WINDOW = TOPICS * 6
 """Rows of a window."""
@@ -57,6 +54,7 @@ def test_files_of_expired_rows_alone_are_not_read(root: str) -> None:
     assert opened(root, "partition_load").version() == version, "there is nothing left to delete"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stretch_rows", [data_files.STRETCH_ROWS, 100])
 def test_a_file_that_holds_younger_rows_is_written_anew_without_the_others(
     root: str, monkeypatch: pytest.MonkeyPatch, stretch_rows: int
@@ -123,12 +121,3 @@ def test_rows_that_come_meanwhile_stay(root: str, monkeypatch: pytest.MonkeyPatc
     expire(root)
     assert len(there(root)) == 2
     assert len(rows_of(root, "partition_load")) == len(wanted) + 1
-
-
-def test_a_table_without_partitions_and_one_that_is_not_there(root: str) -> None:
-    rows, wanted = opened(root, "partition_load").to_pyarrow_table(), young(root)
-    shutil.rmtree(Path(root) / "partition_load")
-    expire(root)
-    write_deltalake(tables.table_uri(root, "partition_load"), pa.table(rows))
-    expire(root)
-    assert rows_of(root, "partition_load") == wanted

@@ -1,7 +1,6 @@
 """Files are joined a bounded step at a time: no row is lost or doubled, no writer waits, and queries read less."""
 
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,21 +10,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import TableFeatures, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import compute as pc
 from pyarrow import dataset as ds
 
 from streaming import tables
 from streaming.contract import BROKER_LOAD, PARTITION_LOAD, TABLES
 from streaming.errors import TableUnavailable
-from streaming.tables import data_files, joining
+from streaming.tables import data_files, upkeep
 from streaming.tables.definitions import row_schema
 from streaming.tables.reader import JOINED
+from streaming.tables.upkeep import TIERS_BYTES, next_run
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, skewed_cluster
 from tests.tables.test_readers import opened
 
 BROKERS = 5
 TOPICS = 8
-WINDOWS = 40
+WINDOWS = 16
 CUT_OFF = 64
 """Characters of a text that delta-rs keeps in statistics."""
 
@@ -61,7 +63,7 @@ def write_another(root: str) -> None:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty windows in as many files; only to be copied."""
+    """Sixteen windows in as many files; only to be copied."""
     root = tmp_path_factory.mktemp("written")
     write_windows(str(root))
     return root
@@ -78,14 +80,15 @@ def in_small_steps(monkeypatch: pytest.MonkeyPatch, root: str) -> int:
     """Tiers so small that the table is a backlog of several steps; returns the bytes of the largest."""
     sizes = pa.table(opened(root, "partition_load").get_add_actions())["size_bytes"].to_pylist()
     tier: int = 4 * max(sizes)
-    monkeypatch.setattr(joining, "TIERS_BYTES", (tier,))
+    monkeypatch.setattr(upkeep, "TIERS_BYTES", (tier,))
     return tier
 
 
+@pytest.mark.long
 def test_a_backlog_is_worked_off_in_steps_of_bounded_size(root: str, in_small_steps: int) -> None:
     before = rows_of(root, "partition_load")
     steps = 0
-    while joining.join_next(root, PARTITION_LOAD):
+    while upkeep.join_next(root, PARTITION_LOAD):
         steps += 1
         assert 2 <= opened(root, "partition_load").history(1)[0][JOINED] <= 8
         assert rows_of(root, "partition_load") == before
@@ -95,6 +98,7 @@ def test_a_backlog_is_worked_off_in_steps_of_bounded_size(root: str, in_small_st
     assert len([size for size in sizes if size < in_small_steps // 2]) <= 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["_written", "_commit"])
 @pytest.mark.parametrize("is_after", [False, True])
 @pytest.mark.usefixtures("in_small_steps")
@@ -103,7 +107,7 @@ def test_killed_between_two_steps_no_row_is_lost(
 ) -> None:
     before = rows_of(root, "partition_load")
     whole = getattr(data_files, step)
-    for _ in range(3):
+    for _ in range(2):
 
         def breaks(*arguments: Any) -> Any:
             if is_after:
@@ -114,7 +118,7 @@ def test_killed_between_two_steps_no_row_is_lost(
             broken.setattr(data_files, step, breaks)
             broken.setattr(data_files, "_remove", lambda *_: None)
             with pytest.raises(Killed):
-                joining.join_next(root, PARTITION_LOAD)
+                upkeep.join_next(root, PARTITION_LOAD)
         assert rows_of(root, "partition_load") == before
     tables.join_small_files(root, PARTITION_LOAD)
     assert rows_of(root, "partition_load") == before
@@ -140,7 +144,7 @@ def test_a_step_that_fails_leaves_no_file(root: str, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(data_files, "_groups", groups)
     with pytest.raises(type(error)):
-        joining.join_next(root, PARTITION_LOAD)
+        upkeep.join_next(root, PARTITION_LOAD)
     assert parquet_files(root, "partition_load") == before
 
 
@@ -154,7 +158,7 @@ def test_a_step_that_waits_for_its_commit_in_vain_leaves_no_file(root: str) -> N
         yield
 
     with pytest.raises(TimeoutError):
-        joining.join_next(root, PARTITION_LOAD, alone=alone())
+        upkeep.join_next(root, PARTITION_LOAD, alone=alone())
     assert parquet_files(root, "partition_load") == before
 
 
@@ -168,35 +172,9 @@ def test_a_commit_whose_answer_is_lost_keeps_its_file(root: str, monkeypatch: py
     with monkeypatch.context() as broken:
         broken.setattr(data_files, "_commit", lost)
         with pytest.raises(OSError, match="timed out"):
-            joining.join_next(root, PARTITION_LOAD)
+            upkeep.join_next(root, PARTITION_LOAD)
     assert len(there(root)) == 1
     assert rows_of(root, "partition_load") == before
-
-
-def test_a_writer_goes_on_while_files_are_joined_and_waits_for_the_commit_alone(root: str) -> None:
-    lock, held = threading.Lock(), list[str]()
-
-    @contextmanager
-    def alone() -> Iterator[None]:
-        held.append("commit")
-        with lock:
-            yield
-
-    whole = data_files._written
-
-    def slowly(*arguments: Any) -> Any:
-        added = whole(*arguments)
-        with lock:  # a batch, which holds the lock as long as it likes
-            write_another(root)
-            held.append("batch")
-        return added
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(data_files, "_written", slowly)
-        joining.join_next(root, PARTITION_LOAD, alone=alone())
-    assert held == ["batch", "commit"]
-    assert len(rows_of(root, "partition_load")) == WINDOWS * TOPICS * 6 + 1
-    assert len(opened(root, "partition_load").file_uris()) == 2
 
 
 def test_parts_that_somebody_else_replaced_are_left_to_the_next_step(root: str) -> None:
@@ -209,7 +187,7 @@ def test_parts_that_somebody_else_replaced_are_left_to_the_next_step(root: str) 
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(data_files, "_written", meanwhile)
-        assert not joining.join_next(root, PARTITION_LOAD), "a table that others change all the time is never done"
+        assert not upkeep.join_next(root, PARTITION_LOAD), "a table that others change all the time is never done"
     left = rows_of(root, "partition_load")
     assert len(left) == WINDOWS * (TOPICS - 1) * 6
     assert not any("topic-3" in row for row in left)
@@ -218,18 +196,6 @@ def test_parts_that_somebody_else_replaced_are_left_to_the_next_step(root: str) 
     tables.join_small_files(root, PARTITION_LOAD)
     assert rows_of(root, "partition_load") == left
     assert len(opened(root, "partition_load").file_uris()) == 1
-
-
-def test_readers_who_follow_a_table_see_that_no_row_has_changed(root: str) -> None:
-    reader = tables.TableReader(root)
-    version = reader.version("partition_load")
-    assert version is not None
-    tables.join_small_files(root, PARTITION_LOAD)
-    reader.look_again()
-    assert reader.has_same_rows_since("partition_load", version)
-    write_another(root)
-    reader.look_again()
-    assert not reader.has_same_rows_since("partition_load", version)
 
 
 def test_open_windows_are_left_to_the_batches(root: str) -> None:
@@ -272,6 +238,7 @@ def file_facts(delta: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_the_log_has_the_statistics_that_delta_itself_would_write(of_every_table: Path, tmp_path: Path) -> None:
     """For each table, of the same rows joined by delta-rs; long texts aside, of which it writes a part."""
     compared = 0
@@ -290,6 +257,7 @@ def test_the_log_has_the_statistics_that_delta_itself_would_write(of_every_table
     assert compared > 8
 
 
+@pytest.mark.long
 def test_a_joined_file_is_read_in_part_for_a_topic_a_broker_a_cluster_and_an_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,26 +310,65 @@ def test_a_table_with_features_of_another_program_is_left_alone_and_named(root: 
         [TableFeatures.DeletionVectors], allow_protocol_versions_increase=True
     )
     with pytest.raises(TableUnavailable, match="table partition_load has features that another program has added"):
-        joining.join_next(root, PARTITION_LOAD)
+        upkeep.join_next(root, PARTITION_LOAD)
 
 
-def test_a_table_that_is_kept_open_is_the_newest_one(root: str) -> None:
-    """Also after others have written it, and after it was removed and made again in its place."""
-    assert tables.current_table(root, "lease") is None
-    kept = tables.current_table(root, "partition_load")
-    assert kept is not None
-    assert kept.version() == opened(root, "partition_load").version()
-    write_another(root)
-    again = tables.current_table(root, "partition_load")
-    assert again is not None
-    assert again.version() == opened(root, "partition_load").version()
-    shutil.rmtree(Path(root) / "partition_load")
-    assert tables.current_table(root, "partition_load") is None
-    tables.create_table(root, "partition_load")
-    anew = tables.current_table(root, "partition_load")
-    assert anew is not None
-    assert anew.file_uris() == []
+RUNS_A_DAY = 96
+"""Upkeep runs each quarter of an hour by default."""
 
 
-def test_a_table_that_is_not_there_has_nothing_to_join(tmp_path: Path) -> None:
-    assert not joining.join_next(str(tmp_path), PARTITION_LOAD)
+def after_joining(sizes: list[int], shrinks: float) -> tuple[list[int], int]:
+    """One run of upkeep, a step for each run of files, until none are due. A joined file has `shrinks` times the bytes
+    of its parts and takes the place of the oldest. Returns the sizes afterwards and the bytes written.
+    """
+    written = 0
+    while chosen := next_run(sizes):
+        whole = max(1, round(sum(sizes[index] for index in chosen) * shrinks))
+        assert sum(sizes[index] for index in chosen) <= TIERS_BYTES[0], "a step reads as much as the largest tier"
+        left = dict(enumerate(sizes))
+        for index in chosen[1:]:
+            del left[index]
+        sizes = [*(left | {chosen[0]: whole}).values()]
+        written += whole
+    return sizes, written
+
+
+def after_a_while(days: int, commits_a_run: int, commit_bytes: int, shrinks: float) -> tuple[list[int], int, int]:
+    """Sizes of the files of a table after so many days, the most files at any time, and the bytes written by upkeep."""
+    sizes: list[int] = []
+    most = written = 0
+    for _ in range(days * RUNS_A_DAY):
+        sizes += [commit_bytes] * commits_a_run
+        most = max(most, len(sizes))
+        sizes, rewritten = after_joining(sizes, shrinks)
+        written += rewritten
+    return sizes, most, written
+
+
+def few(total: int, commits_a_run: int) -> int:
+    """Return how many files a table may have: twenty for each lower tier, and two for each half of the largest."""
+    return 2 * 20 + commits_a_run + 2 * (total // (TIERS_BYTES[0] // 2) + 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("commit_bytes", [3_000, 40_000, 890_000, 1_100_000, 6_000_000])
+def test_a_quarter_of_a_year_of_small_commits_leaves_few_files_and_writes_each_byte_a_few_times(
+    commit_bytes: int,
+) -> None:
+    days = min(90, 40_000_000_000 // (commit_bytes * 15 * RUNS_A_DAY))  # up to 40 GB
+    for shrinks in (1.0, 0.85):
+        sizes, most, written = after_a_while(days, 15, commit_bytes, shrinks)
+        assert most <= few(sum(sizes), 15)
+        # Each run may write the newest file of the smallest tier again; besides that each byte is written a few times.
+        assert written <= days * RUNS_A_DAY * TIERS_BYTES[-1] + 6 * sum(sizes) / shrinks**3
+
+
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.integers(500, 120_000_000), max_size=200),
+    shrinks=st.floats(0.5, 1.0),
+)
+def test_whatever_files_there_are_a_run_comes_to_rest_with_few(sizes: list[int], shrinks: float) -> None:
+    after, _ = after_joining(sizes, shrinks)
+    assert len([size for size in after if size < TIERS_BYTES[-1] // 2]) <= 1
+    assert len(after) <= few(sum(after), 0)

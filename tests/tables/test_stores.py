@@ -1,5 +1,6 @@
 """One suite for both kinds of tables: what control relies on holds of Delta's and of those in memory alike."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from deltalake.exceptions import CommitFailedError
 from streaming import tables
 from streaming.errors import TableUnavailable
 from streaming.tables import TableReader, store
+from streaming.tables.opening import log_entry
 from tests.tables_in_memory import forget, in_memory
 
 START_MS = 1_795_000_000_000
@@ -242,3 +244,79 @@ def test_a_look_shows_the_greatest_version_of_a_transaction_though_its_rows_are_
     tables.delete(root, "broker_intent", tables.ALL_ROWS)
     reader.look_again()
     assert (reader.transaction_version("broker_intent", "t"), reader.rows("broker_intent")) == (4, [])
+
+
+def add_again(root: Path, version: int, *, transaction: str = "t") -> bool:
+    return add(str(root), version, intent(version, START_MS), transaction=transaction)
+
+
+def add_as_another(root: Path, version: int, *, transaction: str = "t") -> bool:
+    """The same as a process that has not written before."""
+    kept = dict(store._tables_kept())
+    store._tables_kept().clear()
+    added = add_again(root, version, transaction=transaction)
+    store._tables_kept().clear()
+    store._tables_kept().update(kept)
+    return added
+
+
+def test_one_who_writes_again_and_again_opens_the_table_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control writes events all the time: to open the table took as much CPU as to write to it."""
+    assert add_again(tmp_path, 0)
+    monkeypatch.setattr(store, "open_table", lambda *_: pytest.fail("the table is opened again"))
+    assert [add_again(tmp_path, version) for version in (1, 2, 2)] == [True, True, False]
+
+
+def test_transactions_and_rows_of_others_are_seen(tmp_path: Path) -> None:
+    assert add_again(tmp_path, 0)
+    assert add_as_another(tmp_path, 1)
+    assert not add_again(tmp_path, 1)
+    assert tables.delete(str(tmp_path), "broker_intent", tables.equal("broker", 0)) == 1
+    tables.tidy(str(tmp_path), "broker_intent")
+    assert add_again(tmp_path, 2)
+    assert brokers(str(tmp_path)) == [1, 2]
+
+
+def test_a_table_that_is_gone_or_made_anew_is_opened_again(tmp_path: Path) -> None:
+    """Its transactions are other ones: what is known of the old table must refuse nothing, and allow nothing."""
+    assert [add_again(tmp_path, version) for version in (0, 1)] == [True, True]
+    shutil.rmtree(tmp_path / "broker_intent")
+    assert add_again(tmp_path, 1)
+    shutil.rmtree(tmp_path / "broker_intent")
+    assert [add_as_another(tmp_path, version, transaction="u") for version in (0, 5)] == [True, True]
+    assert not add_again(tmp_path, 5, transaction="u")
+    assert add_again(tmp_path, 0)
+    assert brokers(str(tmp_path)) == [0, 0, 5]
+
+
+def test_a_log_that_was_cut_is_read_anew(tmp_path: Path) -> None:
+    assert [add_again(tmp_path, version) for version in (0, 1)] == [True, True]
+    assert add_as_another(tmp_path, 2)
+    table = tables.open_table(str(tmp_path), "broker_intent")
+    assert table is not None
+    table.create_checkpoint()
+    for version in range(table.version()):
+        log_entry(tmp_path / "broker_intent", version).unlink()
+    assert not add_again(tmp_path, 2)
+    assert add_again(tmp_path, 3)
+    assert brokers(str(tmp_path)) == [0, 1, 2, 3]
+
+
+def test_a_table_that_is_kept_open_is_the_newest_one(tmp_path: Path) -> None:
+    """Also after others have written it, and after it was removed and made again in its place."""
+    root = str(tmp_path)
+    assert tables.current_table(root, "broker_intent") is None
+    add(root, 0, intent(0, START_MS))
+    kept = tables.current_table(root, "broker_intent")
+    assert kept is not None
+    assert kept.version() == tables.opened(tables.table_uri(root, "broker_intent")).version()
+    add_as_another(tmp_path, 1)
+    again = tables.current_table(root, "broker_intent")
+    assert again is not None
+    assert again.version() == tables.opened(tables.table_uri(root, "broker_intent")).version()
+    shutil.rmtree(Path(root) / "broker_intent")
+    assert tables.current_table(root, "broker_intent") is None
+    tables.create_table(root, "broker_intent")
+    anew = tables.current_table(root, "broker_intent")
+    assert anew is not None
+    assert anew.file_uris() == []

@@ -1,4 +1,4 @@
-"""Which partitions brokers are asked about for their last stable offsets, and what a record of a group has of them."""
+"""Last stable offsets and cleanup policies: which brokers and topics are asked about, and what records have of them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,9 @@ from kafka.errors import KafkaError, RequestTimedOutError
 from assignor_core.live import PartitionKey
 from streaming.cluster.answer_columns import TopicRows
 from streaming.cluster.broker_reads import BrokerReads
+from streaming.collect import groups
 from streaming.collect.group_table import GroupTable, GroupView
-from streaming.collect.groups import StableOffsets
+from streaming.collect.groups import ASKED_AGAIN_MS, CleanupPolicies, StableOffsets
 from streaming.collect.partition_table import CONSUMER_OFFSETS, TRANSACTION_STATE, PartitionTable
 from streaming.collect.reports import consumer_lag_records, due_groups
 from streaming.collect.sample import ClusterSample, SampleState
@@ -130,20 +131,80 @@ def test_a_broker_without_an_answer_leaves_it_unknown(error: KafkaError) -> None
     assert brokers.asked == [("t", 0)]
 
 
-def seen(time_ms: int, last_stable: dict[PartitionKey, int]) -> ClusterSample:
-    groups = committed(g={("t", 0): 40}, h={("t", 1): 40})
-    return ClusterSample(time_ms, {}, WITH_TRANSACTIONS, size_table({}), {}, {}, groups, last_stable=last_stable)
+@dataclass
+class Policies:
+    """As much of what brokers are asked for as is used; topics that are not named are hidden."""
+
+    policies: dict[str, str] = field(default_factory=dict)
+    error: KafkaError | None = None
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def cleanup_policies(self, topics: Sequence[str]) -> dict[str, str]:
+        self.asked.append(tuple(topics))
+        if self.error:
+            raise self.error
+        return {name: self.policies[name] for name in topics if name in self.policies}
 
 
-def test_a_record_has_it_and_a_group_is_reported_when_it_changes() -> None:
+def compacted(policies: CleanupPolicies, brokers: Policies, *topics: str, now_ms: int = 0) -> dict[str, str]:
+    return dict(policies.read(cast(BrokerReads, brokers), topics, now_ms=now_ms))
+
+
+def test_topics_that_are_compacted_are_named_and_those_that_are_hidden_are_unknown() -> None:
+    brokers = Policies({"a": "delete", "b": "compact", "c": "compact,delete", "d": "delete,compact"})
+    found = compacted(CleanupPolicies(), brokers, "a", "b", "c", "d", "hidden")
+    assert found == {"b": "compact", "c": "compact,delete", "d": "delete,compact"}
+
+
+def test_a_topic_is_asked_about_when_it_is_first_read_and_once_an_hour() -> None:
+    policies, brokers = CleanupPolicies(), Policies({"a": "delete", "b": "compact"})
+    assert compacted(policies, brokers, "a") == {}
+    assert compacted(policies, brokers, "a", "b", now_ms=1) == {"b": "compact"}
+    brokers.policies = {"a": "compact", "b": "delete"}
+    assert compacted(policies, brokers, "a", "b", now_ms=ASKED_AGAIN_MS - 1) == {"b": "compact"}
+    assert compacted(policies, brokers, "a", "b", now_ms=ASKED_AGAIN_MS + 1) == {"a": "compact"}
+    assert brokers.asked == [("a",), ("b",), ("a", "b")]
+    assert compacted(policies, brokers, now_ms=ASKED_AGAIN_MS + 2) == {}
+    compacted(policies, brokers, "a", now_ms=ASKED_AGAIN_MS + 3)
+    assert brokers.asked[3:] == [("a",)], "a topic that nobody reads any more is forgotten"
+
+
+def test_no_answer_changes_nothing_and_a_request_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    policies, brokers = CleanupPolicies(), Policies({"a": "compact"})
+    compacted(policies, brokers, "a")
+    brokers.error = RequestTimedOutError()
+    assert compacted(policies, brokers, "a", now_ms=ASKED_AGAIN_MS) == {"a": "compact"}
+    monkeypatch.setattr(groups, "TOPICS_AT_ONCE", 2)
+    brokers.asked.clear()
+    for now_ms in (0, 1, 2):
+        compacted(CleanupPolicies() if not now_ms else policies, brokers, "x", "y", "z", now_ms=ASKED_AGAIN_MS + now_ms)
+    assert brokers.asked == [("x", "y"), ("x", "y"), ("z",)]
+
+
+def seen(time_ms: int, **shown: Any) -> ClusterSample:
+    groups = committed(g={("t", 0): 40}, h={("u", 1): 40})
+    return ClusterSample(time_ms, {}, WITH_TRANSACTIONS, size_table({}), {}, {}, groups, **shown)
+
+
+@pytest.mark.parametrize(
+    ("name", "field_name", "looks"),
+    [
+        ("last_stable", "last_stable_offset", [{}, {("t", 0): 40}, {("t", 0): 40}, {("t", 0): 50}, {}]),
+        ("cleanup_policies", "cleanup_policy", [{}, {"t": "compact"}, {"t": "compact"}, {"t": "compact,delete"}, {}]),
+    ],
+    ids=["last stable offset", "cleanup policy"],
+)
+def test_a_record_has_it_and_a_group_is_reported_when_it_changes(
+    name: str, field_name: str, looks: list[dict[Any, Any]]
+) -> None:
     records: list[dict[str, Any]] = []
     held = None
-    for time_ms, last_stable in [(0, {}), (10, {("t", 0): 40}), (20, {("t", 0): 40}), (30, {("t", 0): 50}), (40, {})]:
-        due, held = due_groups(held, seen(time_ms, last_stable), window_ms=60_000, next_ms=time_ms + 10)
+    for number, shown in enumerate(looks):
+        due, held = due_groups(held, seen(10 * number, **{name: shown}), window_ms=60_000, next_ms=10 * number + 10)
         records += [json.loads(value) for one in due for _, value in consumer_lag_records("c", one.seen, one.names)]
-    shown = {name: [row for row in records if row["group"] == name] for name in ("g", "h")}
-    assert [(row["event_time_ms"], row.get("last_stable_offset")) for row in shown["g"]] == [
-        (0, None), (10, 40), (20, 40), (30, 50), (40, None)
-    ]  # fmt: skip
+    of_group = {group: [row for row in records if row["group"] == group] for group in ("g", "h")}
+    assert [(row["event_time_ms"], row.get(field_name)) for row in of_group["g"]] == [
+        (10 * number, next(iter(shown.values()), None)) for number, shown in enumerate(looks)
+    ]
     assert {row["lag_records"] for row in records} == {60}, "records behind are those behind the log end"
-    assert [row["event_time_ms"] for row in shown["h"]] == [0]
+    assert [row["event_time_ms"] for row in of_group["h"]] == [0]
