@@ -92,6 +92,7 @@ def paths_of(deployment: Deployment, cluster: str) -> Iterator[tuple[str, str]]:
             yield method, f"/clusters/{cluster}{route.path.format(**OF_PATH)}"
 
 
+@pytest.mark.long
 def test_each_route_of_a_cluster_goes_by_the_role_on_this_cluster(closed: Deployment) -> None:
     async def seen() -> dict[tuple[str, str, str, str | None], int]:
         answers = {}

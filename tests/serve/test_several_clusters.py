@@ -57,14 +57,9 @@ def app_of_all(snapshots: Sequence[Snapshot], settings: Settings) -> ClusterRout
     for snapshot in snapshots:
         own = named(settings, snapshot.kafka_cluster)
         parts.append((lambda snapshot=snapshot: snapshot, own))  # type: ignore[misc]
+        exposition = Exposition(snapshot, own, ())
         apps[snapshot.kafka_cluster] = build_app(
-            parts[-1][0],
-            Exposition(snapshot, own, ()),
-            own,
-            clock,
-            Acted(),
-            door=door,
-            of_all=lambda: snapshots,
+            parts[-1][0], exposition, own, clock, Acted(), door=door, of_all=lambda: snapshots
         )
     return ClusterRouter(build_shared_app(parts, ExpositionOfAll(parts), clock, door), apps)
 
@@ -228,6 +223,7 @@ def test_a_foreign_host_is_refused_below_the_address_of_a_cluster_too(app: Clust
         assert ask(app, "GET", path, headers={"Host": "evil.example.org"}).status_code == 421
 
 
+@pytest.mark.long
 def test_one_process_serves_all_clusters_whose_log_lines_name_them(tmp_path: Path) -> None:
     """A cluster whose folder appears later is read then; the end of the process is in order."""
     port, config, log_file = free_port(), tmp_path / "rebalancer.yaml", tmp_path / "serve.log"
