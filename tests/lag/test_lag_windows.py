@@ -25,8 +25,9 @@ from streaming.contract import TABLES
 from streaming.tables import ALL_ROWS, Condition, TableReader, create_table, equal, instant, row_schema, utc
 from streaming.views.group_picture import COLUMNS, POPULATED
 from streaming.views.group_ranking import REASONS_BLOCK, ranked_groups, verdicts_by_group
-from streaming.views.group_store import LagWindows, judge, read_picture
+from streaming.views.group_store import LagWindows, read_picture
 from streaming.views.json_values import to_json
+from tests.lag.windows import judge
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 CLUSTER = "test"

@@ -139,12 +139,13 @@ def test_addresses_replicas_out_of_sync_and_lags_in_offsets_are_shown(page: Any,
         synthetic.group_lag(start_ms, [("readers", "events", 0, 5, 35)])
     view = page.locator("#view-body")
 
-    def row(address: str, region: str, name: str) -> str:
-        page.goto(f"{site.url}#{address}")
-        cells = view.get_by_role("region", name=region).locator("tr", has=page.get_by_role("link", name=name))
-        return str(cells.first.inner_text())
-
     with Site(Signed(tmp_path, root)) as site:
+
+        def row(address: str, region: str, name: str) -> str:
+            page.goto(f"{site.url}#{address}")
+            cells = view.get_by_role("region", name=region).locator("tr", has=page.get_by_role("link", name=name))
+            return str(cells.first.inner_text())
+
         page.goto(f"{site.url}#broker=1")
         view.get_by_text("kafka-1.example:9092").wait_for()
         assert row("topics", "Topics", "keys").split()[:5] == ["keys", "1", "1", "1", "1"]
