@@ -55,46 +55,44 @@ _END, _START = "Log end offset, where a group reads the partition", "Log start o
 _COMMITTED, _LAGS = "committed_offset", "lag_records"
 
 
-def _kafka_exporter() -> tuple[CompatibleFamily, ...]:
-    by_topic, by_partition = "consumergroup=group topic", "consumergroup=group topic partition"
-    return _families(
+_OF_GROUP, _OF_GROUP_PARTITION = "consumergroup=group topic", "consumergroup=group topic partition"
+_MINION_TOPIC, _MINION_LOG = "group_id=group topic_name=topic", "topic_name=topic partition_id=partition"
+_BURROW = "cluster group topic partition"
+COMPATIBLE = (
+    *_families(
         "kafka_exporter",
         ("kafka_brokers", CLUSTER, "", "brokers", "Brokers alive, as control saw them last"),
         ("kafka_consumergroup_members", GROUP, "consumergroup=group", "members", _MEMBERS),
-        ("kafka_consumergroup_lag_sum", BY_TOPIC, by_topic, _LAGS, _LAG_SUM),
-        ("kafka_consumergroup_current_offset_sum", BY_TOPIC, by_topic, _COMMITTED, _OFFSET_SUM),
-        ("kafka_consumergroup_lag", BY_PARTITION, by_partition, _LAGS, _LAG),
-        ("kafka_consumergroup_current_offset", BY_PARTITION, by_partition, _COMMITTED, _OFFSET),
+        ("kafka_consumergroup_lag_sum", BY_TOPIC, _OF_GROUP, _LAGS, _LAG_SUM),
+        ("kafka_consumergroup_current_offset_sum", BY_TOPIC, _OF_GROUP, _COMMITTED, _OFFSET_SUM),
+        ("kafka_consumergroup_lag", BY_PARTITION, _OF_GROUP_PARTITION, _LAGS, _LAG),
+        ("kafka_consumergroup_current_offset", BY_PARTITION, _OF_GROUP_PARTITION, _COMMITTED, _OFFSET),
         ("kafka_topic_partition_current_offset", OF_LOG, "topic partition", "log_end_offset", _END),
         ("kafka_topic_partition_oldest_offset", OF_LOG, "topic partition", "log_start_offset", _START),
-    )
-
-
-def _kminion() -> tuple[CompatibleFamily, ...]:
-    by_topic, of_log = "group_id=group topic_name=topic", "topic_name=topic partition_id=partition"
-    return _families(
+    ),
+    *_families(
         "kminion",
         ("kminion_kafka_consumer_group_members", GROUP, "group_id=group", "members", _MEMBERS),
-        ("kminion_kafka_consumer_group_topic_lag", BY_TOPIC, by_topic, _LAGS, _LAG_SUM),
-        ("kminion_kafka_consumer_group_topic_offset_sum", BY_TOPIC, by_topic, _COMMITTED, _OFFSET_SUM),
-        ("kminion_kafka_consumer_group_topic_partition_lag", BY_PARTITION, f"group_id=group {of_log}", _LAGS, _LAG),
-        ("kminion_kafka_topic_partition_high_water_mark", OF_LOG, of_log, "log_end_offset", _END),
-        ("kminion_kafka_topic_partition_low_water_mark", OF_LOG, of_log, "log_start_offset", _START),
-    )
-
-
-def _burrow_exporter() -> tuple[CompatibleFamily, ...]:
-    by_partition = "cluster group topic partition"
-    return _families(
+        ("kminion_kafka_consumer_group_topic_lag", BY_TOPIC, _MINION_TOPIC, _LAGS, _LAG_SUM),
+        ("kminion_kafka_consumer_group_topic_offset_sum", BY_TOPIC, _MINION_TOPIC, _COMMITTED, _OFFSET_SUM),
+        (
+            "kminion_kafka_consumer_group_topic_partition_lag",
+            BY_PARTITION,
+            f"group_id=group {_MINION_LOG}",
+            _LAGS,
+            _LAG,
+        ),
+        ("kminion_kafka_topic_partition_high_water_mark", OF_LOG, _MINION_LOG, "log_end_offset", _END),
+        ("kminion_kafka_topic_partition_low_water_mark", OF_LOG, _MINION_LOG, "log_start_offset", _START),
+    ),
+    *_families(
         "burrow_exporter",
         ("kafka_burrow_total_lag", GROUP, "cluster group", _LAGS, _LAG_SUM),
-        ("kafka_burrow_partition_lag", BY_PARTITION, by_partition, _LAGS, _LAG),
-        ("kafka_burrow_partition_current_offset", BY_PARTITION, by_partition, _COMMITTED, _OFFSET),
+        ("kafka_burrow_partition_lag", BY_PARTITION, _BURROW, _LAGS, _LAG),
+        ("kafka_burrow_partition_current_offset", BY_PARTITION, _BURROW, _COMMITTED, _OFFSET),
         ("kafka_burrow_topic_partition_offset", OF_LOG, "cluster topic partition", "log_end_offset", _END),
-    )
-
-
-COMPATIBLE = (*_kafka_exporter(), *_kminion(), *_burrow_exporter())
+    ),
+)
 
 
 def compatible_metrics(

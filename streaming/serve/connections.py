@@ -1,7 +1,6 @@
 """Connections of serve: TLS, trusted proxies, and for how long requests and unread answers may keep serve waiting."""
 
 import asyncio
-import ipaddress
 import ssl
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streaming.errors import UsageProblem
+from streaming.serve.access import network_of
 from streaming.settings import ServeSettings
 
 log = structlog.get_logger()
@@ -35,7 +35,6 @@ CONNECTIONS_OF_ADDRESS_MAX = 200
 ROOM_FOR_OTHERS = 100
 """How many of all connections only addresses with few get: Prometheus and people beside somebody with many."""
 FEW_CONNECTIONS = 8
-IPV6_NETWORK_BITS = 64
 
 
 class BoundedProtocol(H11Protocol):
@@ -132,23 +131,6 @@ class BoundedProtocol(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def network_of(host: str) -> str:
-    """The client's address, or for IPv6 its network, of which one client may have every address.
-
-    >>> network_of("192.0.2.7"), network_of("::ffff:192.0.2.7"), network_of("2001:db8::1:7")
-    ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
-    """
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:  # a socket of this machine
-        return host
-    if isinstance(address, ipaddress.IPv4Address):
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((int(address), IPV6_NETWORK_BITS), strict=False))
 
 
 class Renewal:

@@ -92,13 +92,13 @@ class Exposition:
         self._lock = threading.Lock()
         self._forms = forms
         self._asked: frozenset[Form] = frozenset()
-        self._rendered = self._render(forms)
+        self._rendered = _rendered(self._registry, forms)
 
     def update(self, snapshot: Snapshot) -> None:
         """Show `snapshot` from now on."""
         with self._lock:
             self.snapshot = snapshot
-            self._rendered = self._render(self._asked or self._forms)
+            self._rendered = _rendered(self._registry, self._asked or self._forms)
 
     def ready(self, form: Form) -> bytes | None:
         """The body, at once; None where none was made in this form yet."""
@@ -111,12 +111,9 @@ class Exposition:
         """The body; a form that was not asked for yet is made now, and from now on with every snapshot."""
         with self._lock:
             if form not in self._rendered:
-                self._rendered = {**self._rendered, **self._render([form])}
+                self._rendered = {**self._rendered, **_rendered(self._registry, [form])}
             self._asked |= {form}
             return self._rendered[form]
-
-    def _render(self, forms: Iterable[Form]) -> dict[Form, bytes]:
-        return _rendered(self._registry, forms)
 
 
 def _rendered(registry: CollectorRegistry, forms: Iterable[Form]) -> dict[Form, bytes]:
@@ -153,9 +150,7 @@ class ExpositionOfAll:
         self._rendered: dict[tuple[frozenset[str], Form], bytes] = {}
 
     def answer(self, form: Form, may_see: Callable[[str], bool]) -> bytes:
-        """Returns the series of the clusters whose names pass `may_see`; those of before, if no cluster has been read
-        since.
-        """
+        """The series of the clusters whose names pass `may_see`; those of before, if no cluster was read since."""
         seen = frozenset(name for name in self._collectors if may_see(name))
         with self._lock:
             newest = [snapshot().read_at_ms for snapshot in self._snapshots]
@@ -210,14 +205,13 @@ class SnapshotCollector(Collector):
     def __init__(self, snapshot: Callable[[], Snapshot], settings: Settings) -> None:
         self._snapshot = snapshot
         self._settings = settings
-        self._build = _versions()
 
     def collect(self) -> Iterator[Metric]:
         """All metrics of the newest snapshot."""
         snapshot = self._snapshot()
         cluster = snapshot.kafka_cluster
         exporters = self._settings.serve.compatible_metrics
-        own, of_groups = samples(snapshot, self._settings, self._build), group_samples(snapshot)
+        own, of_groups = samples(snapshot, self._settings, _versions()), group_samples(snapshot)
         own = with_network_labels(own) if NETWORK_LABELS in exporters else own
         kept, dropped = bounded(own, of_groups, self._settings.serve.series_max)
         left = self._settings.serve.series_max - sum(map(len, kept.values()))

@@ -7,9 +7,8 @@ from itertools import groupby
 import click
 
 from assignor_core.resources import REPORTED
-from streaming.serve import families
 from streaming.serve.compatible import COMPATIBLE
-from streaming.serve.families import Family
+from streaming.serve.families import FAMILIES, SECTIONS, Family
 from streaming.serve.samples import OTHER_THAN_SKEW, SUPPRESSING
 from streaming.serve.snapshot import PARTS
 
@@ -74,32 +73,17 @@ name.
 No release of these exporters was compared.
 """
 
-SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
-    ("This exporter", families.SNAPSHOT),
-    ("Streaming queries and ingest", families.STREAMS),
-    ("Window", families.WINDOW),
-    ("Skew", families.SKEW),
-    ("Rebalancing", families.REBALANCE),
-    ("Brokers", families.BROKERS),
-    ("Log dirs", families.LOG_DIRS),
-    ("Webhooks", families.WEBHOOKS),
-    ("Delta tables", families.TABLES),
-    ("Hot partitions", families.HOT),
-    ("Consumer groups", families.GROUPS),
-    ("Cut series", families.EXPORT),
-)
-
 
 def render() -> str:
     """Returns the whole page of the metrics."""
     head = HEAD.format(
-        histograms=" and ".join(f"`{family.name}`" for family in families.FAMILIES if family.kind == "histogram"),
+        histograms=" and ".join(f"`{family.name}`" for family in FAMILIES if family.kind == "histogram"),
         resources=_words(REPORTED),
         parts=_words(PARTS),
         triggers=_words(OTHER_THAN_SKEW),
         reasons=textwrap.fill(_words(SUPPRESSING), 118, initial_indent="  ", subsequent_indent="  "),
     )
-    return "\n".join([head, *(_section(title, rows) for title, rows in SECTIONS), _compatible()])
+    return "\n".join([head, *(_section(title, rows) for title, rows in SECTIONS.items()), _compatible()])
 
 
 def _section(title: str, rows: tuple[Family, ...]) -> str:

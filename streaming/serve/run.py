@@ -207,7 +207,7 @@ class Refresher:
         settings: Settings,
         on_failure: Callable[[], None] | None,
         clock: Callable[[], int],
-        forms: Sequence[Form] = FORMS,
+        forms: Sequence[Form],
     ) -> None:
         """`forms` are those of the metrics that are made before anybody asks for them. Without `on_failure` a bug ends
         nothing: other clusters are served by the same process, and /readyz names the snapshot that grows old.

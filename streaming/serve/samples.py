@@ -282,6 +282,28 @@ class GroupSamples:
     counts: Counter[str] = field(default_factory=Counter)
 
 
+_ALERTED_OF_TOPIC = (
+    ("consumergroup_lag_records", "lag_records"),
+    ("consumergroup_lag_seconds", "lag_seconds"),
+    ("consumergroup_lag_retention_ratio", "retention_ratio"),
+    ("consumergroup_beyond_end_records", "beyond_end_records"),
+)
+_OF_TOPIC = (
+    ("consumergroup_lag_max_records", "lag_max_records"),
+    ("consumergroup_last_commit_timestamp_seconds", "last_commit_ms"),
+)
+_OF_MEMBERSHIP = (
+    ("consumergroup_members", "members"),
+    ("consumergroup_rebalance_duration_seconds", "rebalance_ms"),
+)
+_OF_NEED = (
+    ("consumergroup_members_needed", "needed"),
+    ("consumergroup_members_needed_bound", "bound"),
+    ("consumergroup_heaviest_partition_ratio", "heaviest_partition_ratio"),
+)
+"""Metrics and the fields of a row that they show where those are known; a time in ms is shown in seconds."""
+
+
 class _Group(NamedTuple):
     verdict: GroupVerdict | None
     topics: Sequence[GroupTopic]
@@ -324,10 +346,7 @@ def _groups(snapshot: Snapshot) -> list[_Group]:
 def _alerted(group: _Group) -> Iterator[Sample]:
     for row in group.topics:
         labels = (row.group, row.topic)
-        yield from some("consumergroup_lag_records", row.lag_records, *labels)
-        yield from some("consumergroup_lag_seconds", row.lag_seconds, *labels)
-        yield from some("consumergroup_lag_retention_ratio", row.retention_ratio, *labels)
-        yield from some("consumergroup_beyond_end_records", row.beyond_end_records, *labels)
+        yield from _known(_ALERTED_OF_TOPIC, row, labels)
         for verdict, count in row.statuses.items():
             yield Sample("consumergroup_partitions", (*labels, verdict), count)
     if group.membership is not None:
@@ -342,18 +361,16 @@ def _details(group: _Group) -> Iterator[Sample]:
         for status in VERDICTS:
             yield Sample("consumergroup_status", (group.verdict.group, status), group.verdict.status == status)
     for row in group.topics:
-        labels = (row.group, row.topic)
-        yield from some("consumergroup_lag_max_records", row.lag_max_records, *labels)
-        yield from some("consumergroup_last_commit_timestamp_seconds", row.last_commit_ms, *labels, per=1000)
+        yield from _known(_OF_TOPIC, row, (row.group, row.topic))
     if group.membership is not None:
-        name, rebalance_ms = group.membership.group, group.membership.rebalance_ms
-        yield from some("consumergroup_members", group.membership.members, name)
-        yield from some("consumergroup_rebalance_duration_seconds", rebalance_ms, name, per=1000)
+        yield from _known(_OF_MEMBERSHIP, group.membership, (group.membership.group,))
     if group.verdict is not None and group.need is not None:
-        name, need = group.verdict.group, group.need
-        yield from some("consumergroup_members_needed", need.needed, name)
-        yield Sample("consumergroup_members_needed_bound", (name,), need.bound)
-        yield Sample("consumergroup_heaviest_partition_ratio", (name,), need.heaviest_partition_ratio)
+        yield from _known(_OF_NEED, group.need, (group.verdict.group,))
+
+
+def _known(metrics: Iterable[tuple[str, str]], row: object, labels: tuple[str, ...]) -> Iterator[Sample]:
+    for name, column in metrics:
+        yield from some(name, getattr(row, column), *labels, per=1000 if column.endswith("_ms") else 1)
 
 
 def _counts(groups: Sequence[_Group]) -> Counter[str]:
@@ -361,20 +378,15 @@ def _counts(groups: Sequence[_Group]) -> Counter[str]:
     topics = [row for group in groups for row in group.topics]
     members = [group.membership for group in groups if group.membership is not None]
     needs = [group.need for group in groups if group.need is not None]
-    return Counter({
+    known = (((*_ALERTED_OF_TOPIC, *_OF_TOPIC), topics), (_OF_MEMBERSHIP, members), (_OF_NEED, needs))
+    counts = Counter({
+        name: sum(getattr(row, column) is not None for row in rows)
+        for metrics, rows in known
+        for name, column in metrics
+    })  # fmt: skip
+    return counts + Counter({
         "consumergroup_status": len(VERDICTS) * sum(group.verdict is not None for group in groups),
-        "consumergroup_lag_records": sum(row.lag_records is not None for row in topics),
-        "consumergroup_lag_max_records": sum(row.lag_max_records is not None for row in topics),
-        "consumergroup_lag_seconds": sum(row.lag_seconds is not None for row in topics),
-        "consumergroup_last_commit_timestamp_seconds": sum(row.last_commit_ms is not None for row in topics),
-        "consumergroup_lag_retention_ratio": sum(row.retention_ratio is not None for row in topics),
-        "consumergroup_beyond_end_records": sum(row.beyond_end_records is not None for row in topics),
         "consumergroup_abandoned": sum(row.is_abandoned for row in members),
         "consumergroup_partitions": sum(len(row.statuses) for row in topics),
-        "consumergroup_members": sum(row.members is not None for row in members),
-        "consumergroup_members_needed": sum(row.needed is not None for row in needs),
-        "consumergroup_members_needed_bound": len(needs),
-        "consumergroup_heaviest_partition_ratio": len(needs),
         "consumergroup_rebalances_total": len(members),
-        "consumergroup_rebalance_duration_seconds": sum(row.rebalance_ms is not None for row in members),
     })  # fmt: skip

@@ -119,9 +119,7 @@ def _fitting(rows: Iterable[Any], bytes_max: int, *, beside_bytes: int = 0) -> R
 
 
 def _topics(topics: Iterable[GroupTopic], worst: Rows) -> Rows:
-    """Returns the topics of groups that are shown, those with most lag first; if not all topics fit, those of the worst
-    groups.
-    """
+    """Topics of groups that are shown, most lag first; if not all topics fit, those of the worst groups."""
     place = {row["group"]: number for number, row in enumerate(worst)}
     known = [row for row in topics if row.group in place]
     shown = _fitting(sorted(known, key=lambda row: place[row.group]), GROUPS_BYTES_MAX)
@@ -129,9 +127,7 @@ def _topics(topics: Iterable[GroupTopic], worst: Rows) -> Rows:
 
 
 def _brokers(load: LoadPart) -> Rows:
-    """Returns the brokers that are shown, by id. Where not all fit, those without a sample in the window come first,
-    and then those furthest off the mean.
-    """
+    """Brokers by id; where not all fit, those without a sample come first, then those furthest off the mean."""
     far: dict[int, float] = {}
     for skew in load.skew.values():
         for broker, deviation in skew.deviation.items():
@@ -154,9 +150,7 @@ def _keep_deviations(load: dict[str, Any]) -> None:
 
 
 def _log_dirs(log_dirs: Iterable[LogDirState]) -> Rows:
-    """Returns the log dirs that are shown, by broker and path. Where not all fit, those of unknown fill come first,
-    then the fullest.
-    """
+    """Log dirs by broker and path; where not all fit, those of unknown fill come first, then the fullest."""
 
     def importance(row: LogDirState) -> tuple[bool, float]:
         return row.used_share is not None, -(row.used_share or 0.0)

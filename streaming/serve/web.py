@@ -124,8 +124,7 @@ def build_app(
         return answer(request, weights_of(snapshot().load, request.query_params.getlist("topic")))
 
     def ready(_request: Request) -> Response:
-        problems = problems_of(snapshot(), settings.serve, now_ms=clock())
-        return JSONResponse({"ready": not problems, "problems": problems}, status_code=503 if problems else 200)
+        return ready_answer(problems_of(snapshot(), settings.serve, now_ms=clock()))
 
     app = Starlette(
         routes=[
@@ -171,6 +170,11 @@ def metrics_answer(form: Form, body: bytes) -> Response:
 def healthy(_request: Request) -> Response:
     """Answers while the process does."""
     return PlainTextResponse("ok\n")
+
+
+def ready_answer(problems: list[str]) -> Response:
+    """Returns the answer of /readyz."""
+    return JSONResponse({"ready": not problems, "problems": problems}, status_code=503 if problems else 200)
 
 
 def problems_of(snapshot: Snapshot, serve: ServeSettings, *, now_ms: int) -> list[str]:
@@ -303,9 +307,9 @@ BELOW = re.compile(r"/clusters/([^/]+)(/.*)?", re.DOTALL)
 class ClusterRouter:
     """ASGI application: hands a request below /clusters/NAME to the application of that cluster, others to `shared`."""
 
-    def __init__(self, shared: ASGIApp | None = None, clusters: Mapping[str, Starlette] | None = None) -> None:
-        self._shared = shared or Starlette()
-        self.clusters = clusters or {}
+    def __init__(self) -> None:
+        self._shared: ASGIApp = Starlette()
+        self.clusters: Mapping[str, Starlette] = {}
 
     def replace(self, shared: ASGIApp, clusters: Mapping[str, Starlette]) -> None:
         """From the next request on, these applications answer. May be called in any thread."""
@@ -342,7 +346,7 @@ def build_shared_app(
             for snapshot, settings in clusters
             for problem in problems_of(snapshot(), settings.serve, now_ms=clock())
         ]
-        return JSONResponse({"ready": not problems, "problems": problems}, status_code=503 if problems else 200)
+        return ready_answer(problems)
 
     def metrics(request: Request) -> Response:
         form = form_of(request)

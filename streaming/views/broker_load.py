@@ -39,9 +39,9 @@ _STATES = (
     GROUPS_LEFT_OUT.name,
     REQUESTS_REFUSED.name,
     GROUP_PARTITIONS_LEFT_OUT.name,
-    ADDRESS.name,
 )
-_COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *RATE_NAMES, *_STATES, "covered_ms", "sample_count")))
+"""Columns that `BrokerLoad` has by the same names."""
+_COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *RATE_NAMES, *_STATES, ADDRESS.name, "covered_ms", "sample_count")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +200,7 @@ def _load_part(
 def read_leaders(
     reader: TableReader, kafka_cluster: str, load: LoadPart, topics: Sequence[str]
 ) -> dict[tuple[str, int], int]:
-    """Broker that led each (topic, partition) of these topics in the window of `load`, of two the later one; nothing
-    before there is one."""
+    """Who led each (topic, partition) of these topics in the window of `load`, of two the later; none without one."""
     if load.window_start_ms is None:
         return {}
     where = of_window(kafka_cluster, load.window_start_ms) & equal("role", "leader") & one_of("topic", topics)
@@ -247,12 +246,8 @@ def _brokers(
             rack=rack[broker],
             address=address.get(broker),
             rates={name: current.get(broker, silent)[name] for name in RATE_NAMES},
-            log_dir_used_bytes=current.get(broker, silent)[LOG_DIR_USED_BYTES.name],
-            log_dir_usable_bytes=current.get(broker, silent)[LOG_DIR_USABLE_BYTES.name],
+            **{name: current.get(broker, silent)[name] for name in _STATES},
             remote_log_bytes=partitions.remote_bytes.get(broker),
-            groups_left_out=current.get(broker, silent)[GROUPS_LEFT_OUT.name],
-            group_partitions_left_out=current.get(broker, silent)[GROUP_PARTITIONS_LEFT_OUT.name],
-            requests_refused=current.get(broker, silent)[REQUESTS_REFUSED.name],
             leaders=counts[broker][0] if broker in counts else None,
             replicas=counts[broker][1] if broker in counts else None,
             last_sample_ms=last_sample[broker],

@@ -158,7 +158,7 @@ def trace_lines(trace: Sequence[Traced]) -> list[str]:
     >>> trace_lines([{"need": "broker_failed", "is_found": False, "why": ""}])
     ['broker failed: no need']
     """
-    return [_line(row) for row in trace]
+    return list(map(_line, trace))
 
 
 def _line(row: Traced) -> str:

@@ -358,9 +358,7 @@ def points_of(windows: Iterable[LagWindow], keys: Ints) -> Iterator[Point]:
 
 
 def points_of_newest_first(windows: Sequence[LagWindow], keys: Ints) -> Iterator[Point]:
-    """Yields the points of these keys in these windows, the newest of the newest window first; `windows` are oldest
-    first.
-    """
+    """The points of these keys, the newest of the newest window first; `windows` are oldest first."""
     for window, wanted, rows in _of_keys(reversed(windows), keys):
         pairs = window.points(rows)
         for which in reversed(range(2)):

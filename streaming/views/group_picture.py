@@ -279,9 +279,7 @@ class LagPicture:
     """Standing of each partition's group, in the order of `keys`."""
 
     def with_figures(self, rows: Ints | None = None) -> pa.Table:
-        """Returns the rows `rows` of `partitions`, or all, with `FIGURES`, which take more time than a verdict does as
-        a rule.
-        """
+        """These rows of `partitions`, or all, with `FIGURES`, which as a rule take longer than a verdict."""
         shown = self.partitions if rows is None else self.partitions.take(pa.array(rows))
         places, of_row = np.unique(shown["row"].to_numpy(), return_inverse=True)
         history, standing = history_of(self._windows, self.keys[places]), self._standing.of(places)
@@ -361,16 +359,12 @@ def held_back(row: Mapping[str, Any]) -> int:
 
 
 def burrow_status_of(history: LagHistory, row: Mapping[str, Any], *, now_ms: int) -> BurrowStatus:
-    """Burrow's verdict on one partition of a picture with this history."""
-    return burrow_status(burrow_window(history, row["row"]), now_ms=now_ms)
-
-
-def burrow_window(history: LagHistory, row: int) -> BurrowWindow:
-    """A partition as Burrow would have stored it, as far as samples show: a commit wherever the offset was another.
+    """Burrow's verdict on one partition of a picture with this history, as Burrow would have stored it: a commit
+    wherever samples show another offset.
 
     A commit of the same offset leaves no trace in samples: a consumer that repeats itself shows as one that is silent.
     """
-    start, count = int(history.starts[row]), int(history.counts[row])
+    start, count = int(history.starts[row["row"]]), int(history.counts[row["row"]])
     commits: list[Commit] = []
     for index in range(start, start + count):
         offset = history.committed[index]
@@ -380,7 +374,7 @@ def burrow_window(history: LagHistory, row: int) -> BurrowWindow:
         lag = None if math.isnan(end) else max(0, int(end - offset))
         commits.append(Commit(int(offset), int(history.time_ms[index]), lag))
     ends = [int(end) for end in history.log_end[start : start + count] if not math.isnan(end)]
-    return BurrowWindow(commits[-BURROW_INTERVALS:], ends[-BURROW_INTERVALS:])
+    return burrow_status(BurrowWindow(commits[-BURROW_INTERVALS:], ends[-BURROW_INTERVALS:]), now_ms=now_ms)
 
 
 def picture_of(
@@ -432,9 +426,7 @@ def picture_of(
 def _rebalancing_ms(
     samples: pa.Table, names: PartitionKeys, keys: Ints, newest_ms: int, since: RebalancingSince | None
 ) -> Floats:
-    """Returns how long the group of each partition has been in the middle of a rebalance, as far as was seen; 0
-    otherwise.
-    """
+    """How long the group of each partition has been in the middle of a rebalance, as far as was seen; else 0."""
     lasted = np.zeros(len(keys))
     rebalancing = np.flatnonzero(_flags(pc.fill_null(pc.is_in(samples["group_state"], pa.array(REBALANCING)), False)))
     if since is None or not len(rebalancing):

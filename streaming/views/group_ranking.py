@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from assignor_core.wording import many
 from streaming.settings import Settings
 from streaming.tables import TableReader, as_floats
 from streaming.views.group_columns import KEY, Runs, listed, rows_listed
-from streaming.views.group_memberships import standings_of
+from streaming.views.group_memberships import GroupStanding, standings_of
 from streaming.views.group_picture import FIGURES, STANDING, LagPicture, LagRules, reason_of
 from streaming.views.group_store import LagWindows
 from streaming.views.json_values import LEFT_OUT_OF_STATUS, TextOnDemand
@@ -50,7 +50,7 @@ _ROWS_AT_A_TIME = 4_096
 _SUMMED = ("committed_offset", "lag_records")
 _FIGURES = ("committed_offset", "lag_records", "log_end_offset", "log_start_offset")
 Row = Mapping[str, Any]
-G = TypeVar("G", bound="Ranked")
+G = TypeVar("G", "RankedGroup", "GroupVerdict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ NeedsOf = Callable[[LagPicture, Sequence[GroupVerdict]], Mapping[str, "MembersAd
 class GroupReader:
     """Reads again and again: only windows that have changed. Not for two threads."""
 
-    def __init__(self, reader: TableReader, settings: Settings, needs_of: NeedsOf | None = None) -> None:
+    def __init__(self, reader: TableReader, settings: Settings, needs_of: NeedsOf) -> None:
         self._needs_of = needs_of
         self._windows = LagWindows(
             reader, settings.kafka.cluster_name, window_ms=settings.pipeline.window_ms, rules=LagRules.of(settings.lag)
@@ -165,12 +165,13 @@ class GroupReader:
         if not self._is_old:
             return
         picture = self._windows.picture()
-        self._part = part_of(picture, offsets_max=self._offsets_max) if picture else GroupPart()
-        if picture and self._needs_of is not None:
-            self._part = replace(self._part, needs=self._needs_of(picture, self._part.groups))
-        standings = standings_of(picture.partitions) if picture else {}
+        part, standings, committing = GroupPart(), dict[str, GroupStanding](), frozenset[str]()
+        if picture is not None:
+            part = part_of(picture, offsets_max=self._offsets_max)
+            part = replace(part, needs=self._needs_of(picture, part.groups))
+            standings, committing = standings_of(picture.partitions), _committing(picture.partitions)
+        self._part, self._committing = part, committing
         self._members = {name: standing.members for name, standing in standings.items()}
-        self._committing = _committing(picture.partitions) if picture else frozenset()
         self._is_old = False
 
 
@@ -182,19 +183,6 @@ def part_of(picture: LagPicture, *, offsets_max: int = 0) -> GroupPart:
     names = [row.group for row in groups]
     offsets = offsets_of(picture.partitions, names, rows_max=offsets_max) if offsets_max else {}
     return GroupPart(groups, _by_topic(picture.partitions, groups), picture.newest_event_ms, statuses, offsets)
-
-
-class Ranked(Protocol):
-    """Columns by which groups are sorted."""
-
-    @property
-    def group(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def lag_records(self) -> int | None: ...
-    @property
-    def lag_seconds(self) -> float | None: ...
 
 
 class RankedGroup(NamedTuple):
@@ -226,7 +214,7 @@ class Choice:
         chosen = filter(self.picks, groups)
         return sorted(chosen, key=lambda row: (self._key(row.status, row.lag_records, row.lag_seconds), row.group))
 
-    def picks(self, row: Ranked) -> bool:
+    def picks(self, row: RankedGroup | GroupVerdict) -> bool:
         """Whether the group is chosen."""
         return self._is_wanted(row.status) and self.matches(row.group)
 

@@ -90,26 +90,6 @@ def _newest_sample(reader: TableReader, kafka_cluster: str) -> LagWindow | None:
     return LagWindow.empty(to_ms(newest), pc.max(samples["last_event_time_ms"]).as_py())
 
 
-def judge(rows: pa.Table, *, window_ms: int, rules: LagRules = NO_RULES) -> LagPicture | None:
-    """Verdicts on `rows`, windows of one cluster's `group_lag` with `COLUMNS` in any order; None of no rows."""
-    names = PartitionKeys.empty()
-    found = list(windows_of(rows, names))
-    if not found:
-        return None
-    current_ms = to_ms(current_since(utc(found[-1][0].start_ms), window_ms=window_ms))
-    texts = _texts_once(rows)
-    shown = {one.start_ms: texts.take(pa.array(places)) for one, places in found if one.start_ms >= current_ms}
-    windows = [window for window, _ in found]
-    return picture_of(
-        windows,
-        shown,
-        names,
-        window_ms=window_ms,
-        rebalancing_since=lambda _groups: rebalancing_since(rows),
-        rules=rules,
-    )
-
-
 class LagWindows:
     """The windows of one cluster, as `reader` shows them. Not for two threads."""
 
@@ -325,8 +305,7 @@ class LagPasts:
         self._known = {}
 
     def waits(self, keys: Ints, names: PartitionKeys, windows: Sequence[LagWindow]) -> EarlierWaits:
-        """What points before those of `windows`, oldest first, show of these keys, which are sorted. Raises
-        TableUnavailable."""
+        """What points before those of `windows`, oldest first, show of these sorted keys. Raises TableUnavailable."""
         newest_ms = windows[-1].start_ms
         wanted = set(keys.tolist())
         fresh = {key: row for key, row in self._known.items() if key in wanted and row[0] > newest_ms - RENEWED_MS}

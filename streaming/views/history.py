@@ -89,9 +89,7 @@ GROUP_PARTITIONS = TableFamily(
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span of time from `from_ms` (inclusive) to `to_ms` (exclusive), in steps of `step_ms`; None takes the table's
-    periods.
-    """
+    """From `from_ms` (inclusive) to `to_ms` (exclusive), in steps of `step_ms`; None: the table's periods."""
 
     from_ms: int
     to_ms: int

@@ -20,9 +20,7 @@ def expected_cluster_id(kafka: KafkaSettings, root: str) -> str | None:
 
 
 def known_cluster_id(reader: TableReader, kafka_cluster: str) -> str | None:
-    """The id that the tables keep; None of a cluster that no control of this version has held the lease of, or made a
-    plan for.
-    """
+    """The id that the tables keep; None where no control of this version held the lease or made a plan."""
     row = _lease_row(reader, kafka_cluster) or {}
     return row.get("kafka_cluster_id") or planned_cluster_id(reader, kafka_cluster)
 

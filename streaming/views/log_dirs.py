@@ -28,9 +28,7 @@ class LogDirState:
 
 
 def read_log_dirs(reader: TableReader, kafka_cluster: str) -> tuple[LogDirState, ...]:
-    """Returns the state of each log dir by broker and path; none before the first evaluation. Raises
-    TableUnavailable.
-    """
+    """Each log dir by broker and path; none before the first evaluation. Raises TableUnavailable."""
     rows = reader.rows(LOG_DIR.name, where=of_cluster(kafka_cluster))
     states = (
         LogDirState(

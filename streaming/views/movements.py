@@ -152,7 +152,7 @@ def _waves(rows: pa.Table, made: np.ndarray, under_way: np.ndarray) -> list[dict
 def _brokers(rows: pa.Table, made: np.ndarray, under_way: np.ndarray) -> list[dict[str, Any]]:
     """Returns the figures of each broker that receives replicas; the brokers that receive most come first."""
     receivers = [
-        new if kind == "log_dir" else [broker for broker in new if broker not in old]
+        new if kind == WITHIN_BROKER else [broker for broker in new if broker not in old]
         for old, new, kind in zip(
             *(rows[name].to_pylist() for name in ("old_replicas", "new_replicas", "kind")), strict=True
         )
@@ -360,9 +360,7 @@ def _has(lists: pa.ChunkedArray, broker: int) -> np.ndarray:
 
 
 def _completed(reader: TableReader, kafka_cluster: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the rows with what became of the execution, and why there was such a plan; null where those rows have
-    expired.
-    """
+    """The rows with what became of the execution, and why there was such a plan; null where those rows expired."""
     if not rows:
         return []
     own = of_cluster(kafka_cluster)

@@ -144,12 +144,10 @@ def causes_of(
     rows: list[dict[str, Any]],
     *,
     newest_ms: int,
-    load: LoadPart | None = None,
+    load: LoadPart | None,
 ) -> tuple[LagFinding, ...]:
-    """Causes of the lag of a group with these partitions of a `LagPicture`; none where it doesn't lag.
-
-    `load` is the newest closed window; it is read where it is not given.
-    """
+    """Causes of the lag of a group with these partitions of a `LagPicture`; none where it doesn't lag. `load` as in
+    `read_one_group`."""
     load = load or read_load(reader, settings)
     topics = sorted({row["topic"] for row in rows})
     skew = load.skew.get(Resource.BYTES_IN)

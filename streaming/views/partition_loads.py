@@ -74,9 +74,7 @@ class PartitionLoads:
 class PartitionLoadReader:
     """Reads window after window of one cluster. Not for two threads."""
 
-    def __init__(
-        self, reader: TableReader, kafka_cluster: str, *, hottest_max: int, readers_max: int | None = None
-    ) -> None:
+    def __init__(self, reader: TableReader, kafka_cluster: str, *, hottest_max: int, readers_max: int | None) -> None:
         self._reader = reader
         self._kafka_cluster = kafka_cluster
         self._hottest_max = hottest_max

@@ -5,7 +5,7 @@ The JSON of a plan, the large column, is read of one plan alone.
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
@@ -198,12 +198,10 @@ def _lines(texts: Iterable[str]) -> list[str]:
 
 
 def _brokers(content: Content) -> list[dict[str, Any]]:
-    """Returns what each broker copies, with its load before and after the plan; the brokers that copy
-    most come first.
-    """
+    """What each broker copies, with its load before and after; brokers that copy most come first."""
     received: defaultdict[int, float] = defaultdict(float)
     sent: defaultdict[int, float] = defaultdict(float)
-    for row in _copies(content):
+    for row in (row for wave in content.get("schedule", ()) for row in wave["brokers"]):
         received[int(row["broker"])] += row["received_bytes"]
         sent[int(row["broker"])] += row["sent_bytes"]
     before, after = (_by_broker(content.get(name, {})) for name in ("loads_before", "loads_after"))
@@ -226,11 +224,6 @@ def _by_broker(loads: Mapping[str, Mapping[str, float]]) -> dict[int, dict[str, 
         for broker, load in row.items():
             turned[int(broker)][resource] = float(load)
     return dict(turned)
-
-
-def _copies(content: Content) -> Iterator[Mapping[str, Any]]:
-    for wave in content.get("schedule", ()):
-        yield from wave["brokers"]
 
 
 def _throttle(content: Content) -> float | None:

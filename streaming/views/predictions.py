@@ -96,9 +96,7 @@ def _hours_since(reader: TableReader, kafka_cluster: str, since_ms: int, until_m
 
 
 def _capacities(reader: TableReader, settings: Settings) -> dict[Resource, dict[int, float]]:
-    """Returns capacities by resource and broker, as far as the settings give them; for disks otherwise what brokers
-    show.
-    """
+    """Capacities by resource and broker, as the settings give them; of disks otherwise what brokers show."""
     given = capacities_of(settings.planner)
     known = {
         resource: {

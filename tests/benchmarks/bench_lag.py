@@ -37,7 +37,7 @@ from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.group_picture import COLUMNS
 from streaming.views.group_ranking import verdicts_by_group
-from streaming.views.group_store import judge
+from tests.lag.windows import judge
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, settings_for
 from tests.topics import wait_until_known
 

@@ -1,5 +1,9 @@
-"""Windows that are kept give the verdicts of windows read anew, whatever happens to the table; and cost what is new."""
+"""Windows that are kept give the verdicts of windows read anew, whatever happens to the table; and cost what is new.
 
+Groups are ranked by columns, and older windows are read only for lags that need them.
+"""
+
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +20,15 @@ from pyarrow import compute as pc
 
 from assignor_core.lag import LagHistory, LagPolicy, LagStatus, Standing, evaluate, lag_seconds, last_commit_ms
 from assignor_core.lag.waits import EarlierWaits
+from streaming.commands.lag import read_lag
 from streaming.contract import TABLES
-from streaming.tables import ALL_ROWS, Condition, TableReader, create_table, instant, row_schema, utc
-from streaming.views.group_picture import POPULATED
+from streaming.tables import ALL_ROWS, Condition, TableReader, create_table, equal, instant, row_schema, utc
+from streaming.views.group_picture import COLUMNS, POPULATED
+from streaming.views.group_ranking import REASONS_BLOCK, ranked_groups, verdicts_by_group
 from streaming.views.group_store import LagWindows, read_picture
-from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
+from streaming.views.json_values import to_json
+from tests.lag.windows import judge
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 CLUSTER = "test"
 SCHEMA = row_schema(TABLES["group_lag"])
@@ -269,6 +277,7 @@ def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
     assert len(shown(windows)) == 1
 
 
+@pytest.mark.long
 def test_names_of_groups_that_are_gone_are_forgotten(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("streaming.views.group_columns.NAMES_SPARE", 4)
     synthetic, reader = Synthetic(str(tmp_path), CLUSTER), TableReader(str(tmp_path))
@@ -289,3 +298,129 @@ def test_only_rows_that_are_asked_for_are_judged(tmp_path: Path) -> None:
     assert picture is not None
     assert picture.partitions.select(["group_id", "partition"]).to_pylist() == [{"group_id": "g", "partition": 0}]
     assert pc.all(pc.is_valid(picture.partitions["lag_seconds"])).as_py()
+
+
+def test_of_most_windows_offsets_are_read_alone_and_verdicts_are_those_of_rows_read_whole(tmp_path: Path) -> None:
+    """One group reads all, one stands still, one falls behind; of one a partition is gone, and one has ended."""
+    synthetic, reader = Synthetic(str(tmp_path), CLUSTER), TableReader(str(tmp_path))
+    assert read_picture(reader, CLUSTER, window_ms=WINDOW_MS) is None, "there is no table"
+    with synthetic.together():
+        for index in range(12):
+            end = 1_000 * (index + 1)
+            rows = [("reads", "t", 0, end, end), ("stands", "t", 0, 500, end), ("behind", "t", 0, end // 2, end)]
+            rows += [("reads", "t", 1, end, end)] if index < 6 else []
+            rows += [("ended", "t", 0, 100, end)] if index < 4 else []
+            synthetic.group_lag(NOW_MS + index * WINDOW_MS, rows)
+    reader.look_again()
+    whole = judge(reader.arrow("group_lag", columns=COLUMNS), window_ms=WINDOW_MS)
+    picture = read_picture(reader, CLUSTER, window_ms=WINDOW_MS)
+    assert whole is not None
+    assert picture is not None
+    assert picture.with_figures().to_pylist() == whole.with_figures().to_pylist()
+    assert picture.partitions["group_id"].to_pylist() == ["behind", "reads", "stands"]
+    assert picture.newest_event_ms == whole.newest_event_ms
+
+
+@pytest.mark.long
+def test_what_is_read_alone_is_judged_as_among_all(tmp_path: Path) -> None:
+    """One group, or, as control does, the groups of a topic: verdicts are as of the newest sample of all groups,
+    whether the newest windows have the group or not."""
+    synthetic, reader = Synthetic(str(tmp_path), CLUSTER), CountingReader(str(tmp_path))
+    with synthetic.together():
+        for index in range(30):
+            rows: list[tuple[str, str, int, int | None, int]] = [("busy", "u", 0, 10 * index, 10 * index + 10)]
+            rows += [("late", "t", n, 100, 110 if index > 18 else 100) for n in range(2)] if index < 28 else []
+            synthetic.group_lag(NOW_MS + index * WINDOW_MS, rows)
+    whole = kept_windows(reader)
+    whole.refresh()
+    for where, group, rows_of_group in (
+        (equal("group_id", "busy"), "busy", 30), (equal("group_id", "late"), "late", 2 * 28),
+        (equal("topic", "t"), "late", 2 * 28),
+    ):  # fmt: skip
+        among_all = whole.picture([group])
+        reader.rows_read = 0
+        alone = read_picture(reader, CLUSTER, window_ms=WINDOW_MS, where=where)
+        assert among_all is not None
+        assert alone is not None
+        assert alone.newest_event_ms == among_all.newest_event_ms
+        rows_alone, rows_among_all = (
+            one.with_figures().drop_columns(["row"]).to_pylist() for one in (alone, among_all)
+        )
+        assert rows_alone == rows_among_all
+        assert {row["status"] for row in rows_alone} == {LagStatus.STALL if group == "late" else LagStatus.OK}
+        # The newest window once more for its time, and windows again whose partitions newer ones lack.
+        assert reader.rows_read <= rows_of_group + 4
+    assert read_picture(reader, CLUSTER, window_ms=WINDOW_MS, where=equal("group_id", "nobody")) is None
+    picture = whole.picture()
+    assert picture is not None
+    assert picture.of_topic("t").partitions["status"].to_pylist() == [LagStatus.STALL] * 2
+
+
+partitions = st.lists(
+    st.tuples(st.sampled_from(list(LagStatus)), st.none() | st.integers(0, 3), st.booleans()), min_size=1, max_size=4
+)
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(st.sampled_from(["a", "b", "ab", "ä", "z", "\U0001f600"]), partitions))
+def test_the_worst_comes_first_then_most_lag_then_the_name(
+    groups: dict[str, list[tuple[LagStatus, int | None, bool]]],
+) -> None:
+    rows = [(name, *row) for name in sorted(groups) for row in groups[name]]
+    names, statuses, lags, final = zip(*rows, strict=True) if rows else ((), (), (), ())
+    ranked = ranked_groups(pa.table({
+        "group_id": pa.array(names, pa.string()), "status": pa.array(map(int, statuses), pa.int64()),
+        "lag_records": pa.array(lags, pa.int64()),
+        "lag_seconds": pa.array(lags, pa.float64()), "lag_seconds_is_final": pa.array(final, pa.bool_()),
+    })) if rows else []  # fmt: skip
+    worst = {name: max(status for status, _, _ in rows) for name, rows in groups.items()}
+    total = {name: sum(lag or 0 for _, lag, _ in rows) for name, rows in groups.items()}
+    assert [row.group for row in ranked] == sorted(groups, key=lambda name: (-worst[name], -total[name], name))
+    for row in ranked:
+        assert row.status == worst[row.group].label
+        assert row.lag_seconds_is_final == all(final for _, _, final in groups[row.group])
+
+
+@pytest.mark.parametrize(("committed", "windows_read"), [(100, 31 + 28), (None, 13)])
+def test_older_windows_are_read_where_a_lag_may_be_older(
+    committed: int | None, windows_read: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 41 windows a verdict needs 13; a group that keeps up needs no more. Of one that commits nothing those of half
+    an hour show how old its lag is, and all of them how often it commits."""
+    own = settings_for(tmp_path)
+    synthetic = Synthetic(own.storage.tables)
+    with synthetic.together():
+        for end in range(100, 141):
+            reads = end if committed is None else committed
+            synthetic.group_lag(NOW_MS + (end - 100) * WINDOW_MS, [("g", "t", 0, reads, end)])
+    rows_read = []
+    read = TableReader.encoded
+
+    def counted(self: TableReader, name: str, *, columns: Sequence[str], where: Condition = ALL_ROWS) -> pa.Table:
+        rows = read(self, name, columns=columns, where=where)
+        rows_read.append(rows.num_rows)
+        return rows
+
+    monkeypatch.setattr(TableReader, "encoded", counted)
+    report = read_lag(own, group_id=None, matches=re.compile(""), groups_max=10)
+    assert sum(rows_read) == windows_read
+    age_s = report["groups"][0]["lag_seconds"]
+    assert age_s == (0.0 if committed is None else pytest.approx(40 * 60 - 10 * 60, abs=120))
+
+
+def test_each_group_has_its_own_reason_in_any_order(tables_in_memory: str) -> None:
+    """Reasons are put into words when they are asked for, whatever is asked for first."""
+    synthetic, groups = Synthetic(tables_in_memory, CLUSTER), REASONS_BLOCK + 2
+    rows = [(f"g{number:04}", f"t{number:04}", 0, 0, 5_000 + number) for number in range(groups)]
+    with synthetic.together():
+        for window in range(2):
+            synthetic.group_lag(NOW_MS + window * WINDOW_MS, rows)
+    picture = read_picture(TableReader(tables_in_memory), CLUSTER, window_ms=WINDOW_MS)
+    assert picture is not None
+    verdicts = verdicts_by_group(picture)
+    backwards = [to_json(row) for row in reversed(verdicts)]
+    assert [to_json(row) for row in verdicts] == backwards[::-1]
+    assert [row.group for row in verdicts] == [f"g{number:04}" for number in reversed(range(groups))]
+    for row in verdicts:
+        assert f"t{row.group[1:]}-0: " in str(row.why)
+        assert f"{row.lag_records:,} records wait" in str(row.why)

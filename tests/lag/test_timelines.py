@@ -164,7 +164,7 @@ def test_a_topic_made_again_is_an_alarm_until_the_consumer_begins_anew() -> None
     def committed(second: int) -> int:
         return 100 * min(second, 900) if second < 1_500 else end(second - 5)
 
-    found = statuses(Group([Log(end, committed)]), range(900, 2_000, 30))
+    found = statuses(Group([Log(end, committed)]), range(900, 2_000, 110))
     assert {status for at, status in found.items() if 920 <= at < 1_500} == {"STALL"}
     assert {status for at, status in found.items() if at >= 1_500} == {"OK"}
 
@@ -172,7 +172,7 @@ def test_a_topic_made_again_is_an_alarm_until_the_consumer_begins_anew() -> None
 def test_commits_that_are_read_after_the_log_end_are_not_beyond_it() -> None:
     end = rate(1_000)
     group = Group([Log(end, lambda s: 1_000 * s + 300)])
-    assert set(statuses(group, range(70, 1_200, 70)).values()) == {"OK"}
+    assert set(statuses(group, range(70, 1_200, 210)).values()) == {"OK"}
 
 
 @pytest.mark.parametrize("member", ["m0", None])
@@ -182,7 +182,7 @@ def test_records_deleted_unread_are_reported_once_and_wait_no_more(member: str |
         [Log(always(5_000), always(1_000), start=lambda s: 0 if s < deleted_s else 5_000, member=always(member))],
         state=always("Stable" if member else "Empty"),
     )
-    for until_s in range(deleted_s + 10, deleted_s + 8 * MINUTE, 50):
+    for until_s in range(deleted_s + 10, deleted_s + 8 * MINUTE, 150):
         (one,) = seen(group, until_s)
         assert one.status is LagStatus.WARN
         assert "4,000 records were deleted before they were read" in one.why
@@ -201,7 +201,7 @@ def test_records_that_are_deleted_once_they_are_read_are_not_lost(deleted_each_s
 
     read_to = keeps_up(end)
     group = Group([Log(end, read_to, start=lambda s: read_to(s // deleted_each_s * deleted_each_s))])
-    assert set(statuses(group, range(900, 2_400, 110)).values()) == {"OK"}
+    assert set(statuses(group, range(900, 2_400, 290)).values()) == {"OK"}
 
 
 def test_what_waits_counts_from_the_log_start() -> None:
@@ -214,18 +214,18 @@ def test_what_waits_counts_from_the_log_start() -> None:
 # Commits that are rare.
 
 
-@pytest.mark.parametrize("minutes", [7, 10, 15, 30, 60])
+@pytest.mark.parametrize("minutes", [7, 10, 15, *(pytest.param(one, marks=pytest.mark.long) for one in (30, 60))])
 @pytest.mark.parametrize("written", [1, 100])
 def test_rare_commits_are_well_and_a_stop_is_found_within_twice_the_usual_time(minutes: int, written: int) -> None:
     interval_s, end = minutes * MINUTE, rate(written)
     stop_s = 4 * interval_s
     group = Group([Log(end, every(interval_s, end, until_s=stop_s))])
-    cycle = range(2 * interval_s + 30, 3 * interval_s, max(50, interval_s // 12))
+    cycle = range(2 * interval_s + 30, 3 * interval_s, max(100, interval_s // 3))
     assert set(statuses(group, [*cycle, 3 * interval_s - 10]).values()) == {"OK"}
     assert statuses(group, [stop_s + 2 * interval_s]) == {stop_s + 2 * interval_s: "STALL"}
 
 
-@pytest.mark.parametrize("minutes", [20, 60])
+@pytest.mark.parametrize("minutes", [20, pytest.param(60, marks=pytest.mark.long)])
 def test_a_batch_that_runs_each_hour_is_no_outage(minutes: int) -> None:
     """It starts, reads all, commits some times, and ends."""
     interval_s, end = minutes * MINUTE, rate(10)
@@ -238,7 +238,7 @@ def test_a_batch_that_runs_each_hour_is_no_outage(minutes: int) -> None:
              member=lambda s: "m0" if run(s) else None)],
         state=lambda s: "Stable" if run(s) else "Empty",
     )  # fmt: skip
-    times = range(3 * interval_s + 180, 4 * interval_s, interval_s // 9)
+    times = range(3 * interval_s + 180, 4 * interval_s, interval_s // 4)
     assert set(statuses(group, times).values()) == {"OK"}
 
 
@@ -320,13 +320,13 @@ def test_samples_without_members_and_state_do_not_say_that_nobody_is_there(state
 
 
 @pytest.mark.parametrize("factor", [1.2, 1.5, 3])
-@pytest.mark.parametrize("reset_s", [1_200, 5_400])
+@pytest.mark.parametrize("reset_s", [1_200, pytest.param(5_400, marks=pytest.mark.long)])
 def test_an_offset_set_back_is_rewind_and_then_well(factor: float, reset_s: int) -> None:
     end = rate(100)
     group = Group(
         [Log(end, lambda s: end(s // 5 * 5) if s < reset_s else min(end(s), int(100 * factor * (s - reset_s))))]
     )
-    found = list(statuses(group, range(reset_s + 70, reset_s + 30 * MINUTE, 50)).values())
+    found = list(statuses(group, range(reset_s + 70, reset_s + 30 * MINUTE, 250)).values())
     assert set(found) == {"REWIND", "OK"}
     assert found == sorted(found, reverse=True)
 
@@ -335,7 +335,7 @@ def test_an_offset_set_back_is_rewind_and_then_well(factor: float, reset_s: int)
 def test_rates_of_who_commits_rarely_do_not_say_when_it_has_caught_up(interval_s: int) -> None:
     end = rate(100)
     group = Group([Log(end, every(interval_s, end))])
-    assert not [one.why for at in range(2_000, 2_600, 30) for one in seen(group, at) if "caught up" in one.why]
+    assert not [one.why for at in range(2_000, 2_600, 130) for one in seen(group, at) if "caught up" in one.why]
 
 
 def test_who_catches_up_says_when() -> None:

@@ -11,8 +11,8 @@ from assignor_core.lag.diagnosis import GroupReading, LagFinding, diagnose
 from streaming import tables
 from streaming.contract import TABLES
 from streaming.views.group_picture import COLUMNS, NO_RULES, LagPicture, LagRules, reason_of
-from streaming.views.group_store import judge
 from streaming.views.one_group import readings_of
+from tests.lag.windows import judge
 
 SAMPLE_S = 10
 WINDOW_S = 60

@@ -21,9 +21,8 @@ from streaming.collect.sample import ClusterSample
 from streaming.contract import TABLES
 from streaming.settings import Settings
 from streaming.views.group_picture import COLUMNS
-from streaming.views.group_store import judge
 from tests.collect.sample_records import byte_rate_records
-from tests.lag.windows import LoadWindows, Windows
+from tests.lag.windows import LoadWindows, Windows, judge
 from tests.serve.synthetic import Synthetic
 
 CLUSTER = "test"

@@ -4,7 +4,12 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
+
 from streaming import tables
+from streaming.views.group_columns import PartitionKeys, windows_of
+from streaming.views.group_picture import NO_RULES, SHOWN, LagPicture, LagRules, current_since, picture_of
+from streaming.views.group_store import rebalancing_since
 
 GROUP_FACTS = (
     "generation_id", "group_type", "group_members", "assignor", "group_instance_id", "rack_id", "target_member_id",
@@ -102,3 +107,22 @@ class LoadWindows:
 def _mean(records: list[dict[str, Any]], name: str) -> float | None:
     known = [(record[name], record["interval_ms"]) for record in records if record[name] is not None]
     return sum(rate * ms for rate, ms in known) / sum(ms for _, ms in known) if known else None
+
+
+def judge(rows: pa.Table, *, window_ms: int, rules: LagRules = NO_RULES) -> LagPicture | None:
+    """Verdicts on `rows`, windows of one cluster's `group_lag` with `COLUMNS` in any order; None of no rows.
+
+    All windows at once: a view reads the newest whole, and older ones only where a verdict needs them.
+    """
+    names = PartitionKeys.empty()
+    found = list(windows_of(rows, names))
+    if not found:
+        return None
+    current_ms = tables.to_ms(current_since(tables.utc(found[-1][0].start_ms), window_ms=window_ms))
+    texts = rows.select(SHOWN).unify_dictionaries()
+    shown = {one.start_ms: texts.take(pa.array(places)) for one, places in found if one.start_ms >= current_ms}
+    windows = [window for window, _ in found]
+    rebalancing = rebalancing_since(rows)
+    return picture_of(
+        windows, shown, names, window_ms=window_ms, rebalancing_since=lambda _groups: rebalancing, rules=rules
+    )

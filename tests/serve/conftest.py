@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from streaming.runtime import accounts
 from streaming.serve.snapshot import Snapshot, read_snapshot
 from streaming.settings import Settings
 from tests.issuer import LocalIssuer, local_issuer
@@ -50,6 +51,14 @@ def settings(root: str) -> Settings:
 def synthetic(settings: Settings) -> Synthetic:
     """The writer of the tables that `settings` names."""
     return Synthetic(settings.storage.tables)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cheap_hashes() -> Iterator[None]:
+    """Passwords are hashed at next to no cost, as nobody guesses here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(accounts.COST, "n", 2)
+        yield
 
 
 @pytest.fixture

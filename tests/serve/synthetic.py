@@ -74,235 +74,116 @@ class Synthetic:
 
     def window(self, start_ms: int) -> dict[str, Any]:
         """Columns that all window tables share."""
+        end = tables.utc(start_ms + WINDOW_MS)
         return {
-            "kafka_cluster": self.cluster,
-            "window_start": tables.utc(start_ms),
-            "window_end": tables.utc(start_ms + WINDOW_MS),
-            "sample_count": 6,
-            "first_event_time_ms": start_ms,
-            "last_event_time_ms": start_ms + 55_000,
-            "is_final": True,
-            "updated_at": tables.utc(start_ms + WINDOW_MS),
-            "batch_id": 1,
-            "query_id": "q",
-        }
+            "kafka_cluster": self.cluster, "window_start": tables.utc(start_ms), "window_end": end, "sample_count": 6,
+            "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + 55_000, "is_final": True,
+            "updated_at": end, "batch_id": 1, "query_id": "q",
+        }  # fmt: skip
 
     def broker_load(self, start_ms: int, bytes_in: Mapping[int, float | None], **columns: Any) -> None:
         """One window with these rates by broker."""
-        self.append(
-            "broker_load",
-            [
-                {
-                    **self.window(start_ms),
-                    "broker": broker,
-                    "rack": f"r{broker % 3}",
-                    "bytes_in_per_sec": rate,
-                    "bytes_out_per_sec": None if rate is None else 2 * rate,
-                    "messages_in_per_sec": None if rate is None else rate / 40,
-                    "replication_bytes_in_per_sec": 0.0,
-                    "replication_bytes_out_per_sec": 0.0,
-                    "reassignment_bytes_in_per_sec": 0.0,
-                    "reassignment_bytes_out_per_sec": 0.0,
-                    "bytes_in_per_sec_max": rate,
-                    "log_dir_used_bytes": 1_000_000_000,
-                    "log_dir_usable_bytes": 9_000_000_000,
-                    "groups_left_out": 0,
-                    "group_partitions_left_out": 0,
-                    "requests_refused": 0,
-                    "covered_ms": WINDOW_MS,
-                    **columns,
-                }
-                for broker, rate in bytes_in.items()
-            ],
-        )
+        nothing = ("replication_bytes_in", "replication_bytes_out", "reassignment_bytes_in", "reassignment_bytes_out")
+        common = {
+            **self.window(start_ms), **{f"{name}_per_sec": 0.0 for name in nothing},
+            "log_dir_used_bytes": 1_000_000_000, "log_dir_usable_bytes": 9_000_000_000, "covered_ms": WINDOW_MS,
+            "groups_left_out": 0, "group_partitions_left_out": 0, "requests_refused": 0,
+        }  # fmt: skip
+        rows = [
+            {
+                **common, "broker": broker, "rack": f"r{broker % 3}", "bytes_in_per_sec": rate,
+                "bytes_in_per_sec_max": rate, "bytes_out_per_sec": None if rate is None else 2 * rate,
+                "messages_in_per_sec": None if rate is None else rate / 40, **columns,
+            }
+            for broker, rate in bytes_in.items()
+        ]  # fmt: skip
+        self.append("broker_load", rows)
 
     def broker_hour(self, start_ms: int, broker: int, bytes_in: float, *, used: int, usable: int) -> None:
         """One hour of one broker, which only clients write to; `used` and `usable` are bytes on its disks."""
+        end = tables.utc(start_ms + 3_600_000)
         row = {
-            "kafka_cluster": self.cluster,
-            "period_start": tables.utc(start_ms),
-            "period_end": tables.utc(start_ms + 3_600_000),
-            "broker": broker,
-            "bytes_in_per_sec": bytes_in,
-            "bytes_out_per_sec": bytes_in,
-            "log_dir_used_bytes": used,
-            "log_dir_usable_bytes": usable,
-            "covered_ms": 3_600_000,
-            "window_count": 60,
-            "updated_at": tables.utc(start_ms + 3_600_000),
-        }
+            "kafka_cluster": self.cluster, "period_start": tables.utc(start_ms), "period_end": end, "updated_at": end,
+            "broker": broker, "bytes_in_per_sec": bytes_in, "bytes_out_per_sec": bytes_in,
+            "log_dir_used_bytes": used, "log_dir_usable_bytes": usable, "covered_ms": 3_600_000, "window_count": 60,
+        }  # fmt: skip
         self.append("broker_load_hourly", [row])
 
     def partition_load(self, start_ms: int, rows: Sequence[tuple[int, str, int, str, float]], **columns: Any) -> None:
         """One window; rows are (broker, topic, partition, role, bytes in per second)."""
-        self.append(
-            "partition_load",
-            [
-                {
-                    **self.window(start_ms),
-                    "broker": broker,
-                    "topic": topic,
-                    "partition": partition,
-                    "role": role,
-                    "bytes_in_per_sec": rate,
-                    "bytes_out_per_sec": rate,
-                    "messages_in_per_sec": rate / 40,
-                    "size_bytes": 1_000_000,
-                    "covered_ms": WINDOW_MS,
-                    **columns,
-                }
-                for broker, topic, partition, role, rate in rows
-            ],
-        )
+        common = {**self.window(start_ms), "size_bytes": 1_000_000, "covered_ms": WINDOW_MS}
+        written = [
+            {
+                **common, "broker": broker, "topic": topic, "partition": partition, "role": role,
+                "bytes_in_per_sec": rate, "bytes_out_per_sec": rate, "messages_in_per_sec": rate / 40, **columns,
+            }
+            for broker, topic, partition, role, rate in rows
+        ]  # fmt: skip
+        self.append("partition_load", written)
 
     def group_lag(self, start_ms: int, rows: Sequence[tuple[str, str, int, int | None, int]], **columns: Any) -> None:
         """One window; rows are (group, topic, partition, committed offset, log end offset)."""
-        self.append(
-            "group_lag",
-            [
-                {
-                    **self.window(start_ms),
-                    "group_id": group,
-                    "topic": topic,
-                    "partition": partition,
-                    "committed_offset": committed,
-                    "log_end_offset": end,
-                    "log_start_offset": 0,
-                    "lag_records": None if committed is None else end - committed,
-                    "lag_records_max": None if committed is None else end - committed,
-                    "committed_offset_first": committed,
-                    "log_end_offset_first": end,
-                    "member_id": "m",
-                    "client_id": "c",
-                    "group_state": "Stable",
-                    "generation_id": 1,
-                    **columns,
-                }
-                for group, topic, partition, committed, end in rows
-            ],
-        )
+        common = {
+            **self.window(start_ms), "log_start_offset": 0, "member_id": "m", "client_id": "c",
+            "group_state": "Stable", "generation_id": 1,
+        }  # fmt: skip
+        written = []
+        for group, topic, partition, committed, end in rows:
+            lag = None if committed is None else end - committed
+            written.append({
+                **common, "group_id": group, "topic": topic, "partition": partition, "committed_offset": committed,
+                "committed_offset_first": committed, "log_end_offset": end, "log_end_offset_first": end,
+                "lag_records": lag, "lag_records_max": lag, **columns,
+            })  # fmt: skip
+        self.append("group_lag", written)
 
     def group_event(self, start_ms: int, group: str, rebalances: int = 1, **columns: Any) -> None:
         """A rebalance seen in the window that starts then."""
-        self.append(
-            "group_event",
-            [
-                {
-                    "kafka_cluster": self.cluster,
-                    "window_start": tables.utc(start_ms),
-                    "group_id": group,
-                    "after_ms": start_ms - 5_000,
-                    "until_ms": start_ms + 55_000,
-                    "cause": "members joined",
-                    "group_state": "Stable",
-                    "rebalances": rebalances,
-                    "members": 1,
-                    "members_in_json": "[]",
-                    "members_out_json": "[]",
-                    "restarts": 0,
-                    "partitions_moved": 0,
-                    "partitions_unowned": 0,
-                    **columns,
-                }
-            ],
-        )
+        row = {
+            "kafka_cluster": self.cluster, "window_start": tables.utc(start_ms), "group_id": group,
+            "after_ms": start_ms - 5_000, "until_ms": start_ms + 55_000, "cause": "members joined",
+            "group_state": "Stable", "rebalances": rebalances, "members": 1, "members_in_json": "[]",
+            "members_out_json": "[]", "restarts": 0, "partitions_moved": 0, "partitions_unowned": 0, **columns,
+        }  # fmt: skip
+        self.append("group_event", [row])
 
     def batch_row(self, finished_ms: int, query: str = "byte_rate", **columns: Any) -> None:
-        self.append(
-            "pipeline_batch",
-            [
-                {
-                    "query_name": query,
-                    "query_id": f"id-{query}",
-                    "batch_id": 7,
-                    "finished_at": tables.utc(finished_ms),
-                    "duration_ms": 1_500,
-                    "input_rows": 63,
-                    "batches_total": 8,
-                    "input_rows_total": 504,
-                    "rejected_rows_total": 0,
-                    "late_rows_total": 0,
-                    "watermark": tables.utc(finished_ms - 30_000),
-                    "source_lag_records": 12,
-                    "state_rows": 300,
-                    "state_memory_bytes": 65_536,
-                    "trigger_interval_ms": 5_000,
-                    "phases_json": '{"addBatch": 900, "triggerExecution": 1500, "getBatch": 10}',
-                    **columns,
-                }
-            ],
-        )
+        row = {
+            "query_name": query, "query_id": f"id-{query}", "batch_id": 7, "finished_at": tables.utc(finished_ms),
+            "duration_ms": 1_500, "input_rows": 63, "batches_total": 8, "input_rows_total": 504,
+            "rejected_rows_total": 0, "late_rows_total": 0, "watermark": tables.utc(finished_ms - 30_000),
+            "source_lag_records": 12, "state_rows": 300, "state_memory_bytes": 65_536, "trigger_interval_ms": 5_000,
+            "phases_json": '{"addBatch": 900, "triggerExecution": 1500, "getBatch": 10}', **columns,
+        }  # fmt: skip
+        self.append("pipeline_batch", [row])
 
     def rejected(self, rejected_ms: int, reasons: Sequence[str], topic: str = "rebalancer.byte-rate") -> None:
-        self.append(
-            "rejected_record",
-            [
-                {
-                    "source_topic": topic,
-                    "source_partition": 0,
-                    "source_offset": offset,
-                    "record_time": tables.utc(rejected_ms),
-                    "reason": reason,
-                    "value": b"{",
-                    "rejected_at": tables.utc(rejected_ms),
-                }
-                for offset, reason in enumerate(reasons)
-            ],
-        )
+        at = tables.utc(rejected_ms)
+        common = {"source_topic": topic, "source_partition": 0, "record_time": at, "value": b"{", "rejected_at": at}
+        rows = [{**common, "source_offset": offset, "reason": reason} for offset, reason in enumerate(reasons)]
+        self.append("rejected_record", rows)
 
     def decision(self, decided_ms: int, verdict: str = "hold", reason: str = "balanced", **columns: Any) -> None:
-        self.append(
-            "decision",
-            [
-                {
-                    "decision_id": f"{self.cluster}-{decided_ms}",
-                    "kafka_cluster": self.cluster,
-                    "decided_at": tables.utc(decided_ms),
-                    "window_end": tables.utc(decided_ms - 30_000),
-                    "verdict": verdict,
-                    "reason": reason,
-                    "detail": DETAILS.get(reason, f"{reason} for a test"),
-                    "resource": "bytes_in",
-                    "max_over_mean": 1.1,
-                    "threshold_enter": 1.3,
-                    "threshold_exit": 1.15,
-                    "breached": False,
-                    "completeness_ratio": 1.0,
-                    "brokers_expected": 3,
-                    "brokers_reporting": 3,
-                    "mode": "propose",
-                    "skew_json": "{}",
-                    "state_json": "{}",
-                    **columns,
-                }
-            ],
-        )
+        row = {
+            "decision_id": f"{self.cluster}-{decided_ms}", "kafka_cluster": self.cluster,
+            "decided_at": tables.utc(decided_ms), "window_end": tables.utc(decided_ms - 30_000), "verdict": verdict,
+            "reason": reason, "detail": DETAILS.get(reason, f"{reason} for a test"), "resource": "bytes_in",
+            "max_over_mean": 1.1, "threshold_enter": 1.3, "threshold_exit": 1.15, "breached": False,
+            "completeness_ratio": 1.0, "brokers_expected": 3, "brokers_reporting": 3, "mode": "propose",
+            "skew_json": "{}", "state_json": "{}", **columns,
+        }  # fmt: skip
+        self.append("decision", [row])
 
     def plan(self, created_ms: int, plan_id: str = "a" * 64, **columns: Any) -> None:
-        figures = {}
-        for resource in ("bytes_in", "bytes_out", "disk", "leaders", "replicas"):
-            figures[f"{resource}_max_over_mean_before"] = 1.45
-            figures[f"{resource}_max_over_mean_after"] = 1.02
-            figures[f"{resource}_lower_bound"] = 1.0
-        self.append(
-            "plan",
-            [
-                {
-                    "plan_id": plan_id,
-                    "kafka_cluster": self.cluster,
-                    "created_at": tables.utc(created_ms),
-                    "expires_at": tables.utc(created_ms + 3_600_000),
-                    "mode": "apply",
-                    "movement_count": 6,
-                    "leader_movement_count": 2,
-                    "bytes_to_move": 123_000_000,
-                    "planning_ms": 420,
-                    "plan_json": "{}",
-                    **figures,
-                    **columns,
-                }
-            ],
-        )
+        figures = {"max_over_mean_before": 1.45, "max_over_mean_after": 1.02, "lower_bound": 1.0}
+        resources = ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
+        row = {
+            "plan_id": plan_id, "kafka_cluster": self.cluster, "created_at": tables.utc(created_ms),
+            "expires_at": tables.utc(created_ms + 3_600_000), "mode": "apply", "movement_count": 6,
+            "leader_movement_count": 2, "bytes_to_move": 123_000_000, "planning_ms": 420, "plan_json": "{}",
+            **{f"{resource}_{name}": value for resource in resources for name, value in figures.items()}, **columns,
+        }  # fmt: skip
+        self.append("plan", [row])
 
     def movements(
         self,
@@ -313,49 +194,27 @@ class Synthetic:
         per_wave: int | None = None,
     ) -> None:
         """Movements of a plan; rows are (topic, partition, old replicas, new replicas)."""
-        self.append(
-            "movement",
-            [
-                {
-                    "plan_id": plan_id,
-                    "sequence": sequence,
-                    "created_at": tables.utc(created_ms),
-                    "topic": topic,
-                    "partition": partition,
-                    "kind": "replica" if set(old) != set(new) else "leader",
-                    "old_replicas": old,
-                    "new_replicas": new,
-                    "bytes_to_move": 20_500_000 if set(old) != set(new) else 0,
-                    "reason": f"broker {old[0]} is over the mean of bytes in",
-                    "wave": None if per_wave is None else sequence // per_wave,
-                }
-                for sequence, (topic, partition, old, new) in enumerate(rows)
-            ],
-        )
+        written = []
+        for sequence, (topic, partition, old, new) in enumerate(rows):
+            copies = set(old) != set(new)
+            written.append({
+                "plan_id": plan_id, "sequence": sequence, "created_at": tables.utc(created_ms), "topic": topic,
+                "partition": partition, "kind": "replica" if copies else "leader", "old_replicas": old,
+                "new_replicas": new, "bytes_to_move": 20_500_000 if copies else 0,
+                "reason": f"broker {old[0]} is over the mean of bytes in",
+                "wave": None if per_wave is None else sequence // per_wave,
+            })  # fmt: skip
+        self.append("movement", written)
 
     def event(self, event_ms: int, sequence: int, event: str, execution_id: str = "e-1", **columns: Any) -> None:
-        self.append(
-            "execution",
-            [
-                {
-                    "execution_id": execution_id,
-                    "sequence": sequence,
-                    "plan_id": "a" * 64,
-                    "kafka_cluster": self.cluster,
-                    "event_time": tables.utc(event_ms),
-                    "event": event,
-                    "detail": DETAILS.get(event, f"{event} for a test"),
-                    "movements_total": 6,
-                    "movements_done": 0,
-                    "bytes_total": 123_000_000,
-                    "bytes_moved": 0,
-                    "bytes_in_max_over_mean_before": 1.45,
-                    "bytes_in_max_over_mean_predicted": 1.02,
-                    "owner": "host/1",
-                    **columns,
-                }
-            ],
-        )
+        row = {
+            "execution_id": execution_id, "sequence": sequence, "plan_id": "a" * 64, "kafka_cluster": self.cluster,
+            "event_time": tables.utc(event_ms), "event": event, "detail": DETAILS.get(event, f"{event} for a test"),
+            "movements_total": 6, "movements_done": 0, "bytes_total": 123_000_000, "bytes_moved": 0,
+            "bytes_in_max_over_mean_before": 1.45, "bytes_in_max_over_mean_predicted": 1.02, "owner": "host/1",
+            **columns,
+        }  # fmt: skip
+        self.append("execution", [row])
 
     def measured_plan(self, number: int, done_ms: int, *, factor: float | None) -> None:
         """A plan that was carried out, measured `factor` times the max/mean that it promised; None: within brokers."""

@@ -18,11 +18,6 @@ REPORT_MS = 10_000
 RAN = '{"addBatch": 900, "triggerExecution": 1500}'
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return settings_for(tmp_path)
-
-
 def queries(settings: Settings) -> dict[str, StreamQuery]:
     return {query.query: query for query in read_snapshot(settings, NOW_MS).streams.queries}
 
@@ -58,15 +53,16 @@ def test_a_query_that_fell_silent_stays_for_a_day_while_others_live(settings: Se
         assert [query.query for query in later.streams.queries] == ["byte_rate"]
 
 
-def test_one_process_has_one_first_batch_busy_or_idle(settings: Settings, synthetic: Synthetic) -> None:
-    rows = [(7, 1, RAN), (8, 2, RAN), (8, 2, RAN), (11, 5, RAN), (12, 5, idle(3)), (12, 5, idle(4)), (12, 6, RAN)]
-    assert set(first_batches(settings, synthetic, rows)) == {7}
-
-
-def test_totals_that_lack_the_batch_that_has_just_ended_are_no_new_process(
-    settings: Settings, synthetic: Synthetic
+@pytest.mark.parametrize(
+    "rows",
+    [[(7, 1, RAN), (8, 2, RAN), (8, 2, RAN), (11, 5, RAN), (12, 5, idle(3)), (12, 5, idle(4)), (12, 6, RAN)],
+     [(7, 1, RAN), (9, 2, RAN), (10, 4, RAN), (11, 5, RAN)]],
+    ids=["busy or idle", "totals lack the batch that has just ended"],
+)  # fmt: skip
+def test_one_process_has_one_first_batch(
+    settings: Settings, synthetic: Synthetic, rows: list[tuple[int, int, str]]
 ) -> None:
-    assert set(first_batches(settings, synthetic, [(7, 1, RAN), (9, 2, RAN), (10, 4, RAN), (11, 5, RAN)])) == {7}
+    assert set(first_batches(settings, synthetic, rows)) == {7}
 
 
 def test_lives_of_one_batch_and_one_report_differ(settings: Settings, synthetic: Synthetic) -> None:
@@ -87,8 +83,9 @@ def test_a_batch_that_hangs_changes_nothing_and_an_idle_query_does(settings: Set
     assert shown["consumer_lag"].changed_ms == NOW_MS + 5 * REPORT_MS
 
 
-def test_a_table_that_is_made_anew_begins_anew(settings: Settings, synthetic: Synthetic, tmp_path: Path) -> None:
-    reader = SnapshotReader(settings)
+def test_a_table_that_is_made_anew_begins_anew(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic, reader = Synthetic(settings.storage.tables), SnapshotReader(settings)
     synthetic.batch_row(NOW_MS)
     synthetic.batch_row(NOW_MS, "rejects")
     assert len(reader.read(NOW_MS).streams.queries) == 2

@@ -17,7 +17,7 @@ from streaming.serve.snapshot import Snapshot
 from streaming.settings import Settings
 from tests.serve.signed import PASSWORD, Signed
 from tests.serve.synthetic import NOW_MS, settings_for
-from tests.serve.test_page_in_browser import chromium, page
+from tests.serve.test_page_in_browser import chromium, give_password, page
 from tests.serve.test_several_clusters import app_of_all, snapshots
 from tests.waiting import until
 
@@ -48,8 +48,7 @@ def url(snapshots: list[Snapshot], skewed_tables: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def closed_url(snapshots: list[Snapshot], tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setitem(accounts.COST, "n", 2)  # nobody guesses passwords here
+def closed_url(snapshots: list[Snapshot], tmp_path: Path, root: str) -> Iterator[str]:
     settings = Signed(tmp_path, root).settings
     serve = settings.serve.model_copy(update={"reading": "signed_in"})
     yield from served(snapshots, settings.model_copy(update={"serve": serve}))
@@ -80,9 +79,7 @@ def test_names_of_others_become_text(page: Any, skewed_snapshot: Snapshot, skewe
 def test_who_signs_in_sees_the_clusters(page: Any, closed_url: str) -> None:
     page.goto(closed_url)
     page.get_by_text("Sign in to see the clusters.").wait_for()
-    page.get_by_label("Name").fill("ada")
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
+    give_password(page)
     page.locator("#clusters tbody tr").first.wait_for()
     page.get_by_role("link", name="east", exact=True).click()
     page.get_by_text("cluster east · mode").wait_for()
@@ -116,9 +113,8 @@ def bad_groups(snapshot: Snapshot) -> list[Any]:
 
 
 def test_the_page_of_a_cluster_offers_acts_to_those_who_may_act_there(
-    page: Any, snapshots: list[Snapshot], tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
+    page: Any, snapshots: list[Snapshot], tmp_path: Path, root: str
 ) -> None:
-    monkeypatch.setitem(accounts.COST, "n", 2)
     signed = Signed(tmp_path, root)
     roles = accounts.Roles.parsed(["east=operator", "west=viewer"])
     accounts.write_users(signed.users, [accounts.new_user("ada", roles, PASSWORD, now_ms=NOW_MS)])
@@ -126,9 +122,7 @@ def test_the_page_of_a_cluster_offers_acts_to_those_who_may_act_there(
     shown = [east, replace(east, kafka_cluster="west"), replace(east, kafka_cluster="north")]
     for address in served(shown, signed.settings):
         page.goto(address)
-        page.get_by_label("Name").fill("ada")
-        page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Sign in").click()
+        give_password(page)
         page.get_by_text("ada · operator of east, viewer of west").wait_for()
         for cluster, said in (
             ("east", "ada · operator"), ("west", "ada · viewer"), ("north", "ada · no role on this cluster"),

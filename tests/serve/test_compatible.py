@@ -29,10 +29,11 @@ def settings_of(folder: Path, *exporters: str, **serve: Any) -> Settings:
     return settings_for(folder, serve={"compatible_metrics": list(exporters), **serve})
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Group slow is behind on both partitions of a; group done on none; a third group has committed nothing on b."""
-    synthetic = Synthetic(str(tmp_path / "tables"))
+    folder = tmp_path_factory.mktemp("compatible")
+    synthetic = Synthetic(str(folder / "tables"))
     rows = [
         ("done", "a", 0, 1_000, 1_000),
         ("slow", "a", 0, 400, 1_000),
@@ -42,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
     with synthetic.together():
         for window in range(6):
             synthetic.group_lag(NOW_MS - (6 - window) * WINDOW_MS, rows, log_start_offset=7)
-    return tmp_path
+    return folder
 
 
 def rendered(settings: Settings, accept: str = "text/plain;version=0.0.4") -> str:
@@ -127,11 +128,11 @@ def test_they_share_the_limit_come_after_our_own_and_healthy_groups_are_cut_firs
     assert shown[dropped, "kafka_consumergroup_lag_sum", "test"] == 0
 
 
-def test_resources_have_one_spelling_and_their_earlier_one_besides_on_request(skewed_folder: Path) -> None:
+def test_resources_have_one_spelling_and_their_earlier_one_besides_on_request(skewed_tables: str) -> None:
     def of_resources(*wanted: str) -> dict[tuple[str, str], float]:
         return {
             (row.name, value): row.value
-            for family in text_string_to_metric_families(rendered(settings_of(skewed_folder, *wanted)))
+            for family in text_string_to_metric_families(rendered(settings_of(Path(skewed_tables).parent, *wanted)))
             for row in family.samples
             for label, value in row.labels.items()
             if label in ("resource", "trigger") and not row.labels.get("broker")

@@ -196,10 +196,15 @@ def held_by(stack: contextlib.ExitStack, address: tuple[str, int], client: str, 
         stack.enter_context(socket.create_connection(address, timeout=DEADLINE_S, source_address=(client, 0)))
 
 
-@pytest.mark.parametrize("held", [{"127.0.0.2": 600}, {f"127.0.0.{number}": 120 for number in range(2, 7)}])
+@pytest.mark.parametrize("held", [{"127.0.0.2": 60}, {f"127.0.0.{number}": 12 for number in range(2, 7)}])
 def test_idle_connections_of_some_addresses_keep_nobody_else_out(
-    address: tuple[str, int], held: dict[str, int]
+    address: tuple[str, int], held: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A tenth of the usual bounds."""
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 50)
+    monkeypatch.setattr(connections, "CONNECTIONS_OF_ADDRESS_MAX", 20)
+    monkeypatch.setattr(connections, "ROOM_FOR_OTHERS", 10)
+    monkeypatch.setattr(connections, "FEW_CONNECTIONS", 2)
     url = f"http://127.0.0.1:{address[1]}/metrics"
     with contextlib.ExitStack() as stack:
         for client, count in held.items():
@@ -244,26 +249,21 @@ def unread(connection: socket.socket) -> None:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1_000)
 
 
+@pytest.mark.long
 def test_clients_that_read_no_answer_lose_their_place(
-    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+    address: tuple[str, int], tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 3)
-    monkeypatch.setattr(connections, "ANSWER_WAIT_S", 0.1)
-    with contextlib.ExitStack() as held:
-        for _ in range(3):
-            unread(held.enter_context(connected(address)))
-        until("a place is free", lambda: is_answered(f"http://127.0.0.1:{address[1]}/healthz"), pause_s=0.05)
-
-
-def test_nor_do_those_of_tls_keep_it(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without TLS, and with it."""
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 1)
     monkeypatch.setattr(connections, "ANSWER_WAIT_S", 0.1)
-    certificate, key = made_key(tmp_path)
-    served = Served(tmp_path, root, tls_certificate_file=str(certificate), tls_key_file=str(key))
-    trusted = ssl.create_default_context(cafile=str(certificate))
-    with listening(served) as address, trusted.wrap_socket(connected(address), server_hostname="127.0.0.1") as one:
+    with connected(address) as one:
         unread(one)
-        url = f"https://127.0.0.1:{address[1]}/healthz"
+        until("a place is free", lambda: is_answered(f"http://127.0.0.1:{address[1]}/healthz"), pause_s=0.05)
+    served, certificate, _ = served_with_tls(tmp_path, root)
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    with listening(served) as where, trusted.wrap_socket(connected(where), server_hostname="127.0.0.1") as one:
+        unread(one)
+        url = f"https://127.0.0.1:{where[1]}/healthz"
         until("the place is free", lambda: is_answered(url, verify=trusted), pause_s=0.05)
 
 
@@ -308,6 +308,12 @@ def test_an_upgrade_is_a_request_like_others(tmp_path: Path, root: str) -> None:
         assert rest(connection).startswith(b"HTTP/1.1 401 ")
 
 
+def served_with_tls(folder: Path, root: str) -> tuple[Served, Path, Path]:
+    """The application, its certificate and its key."""
+    certificate, key = made_key(folder)
+    return Served(folder, root, tls_certificate_file=str(certificate), tls_key_file=str(key)), certificate, key
+
+
 def made_key(folder: Path, *options: str) -> tuple[Path, Path]:
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-days", "2"]
@@ -318,8 +324,7 @@ def made_key(folder: Path, *options: str) -> tuple[Path, Path]:
 
 
 def test_with_files_of_tls_it_speaks_tls_alone(tmp_path: Path, root: str) -> None:
-    certificate, key = made_key(tmp_path)
-    served = Served(tmp_path, root, tls_certificate_file=str(certificate), tls_key_file=str(key))
+    served, certificate, _ = served_with_tls(tmp_path, root)
     with listening(served) as (host, port):
         trusted = ssl.create_default_context(cafile=str(certificate))
         assert httpx.get(f"https://{host}:{port}/healthz", verify=trusted, timeout=DEADLINE_S).text == "ok\n"
@@ -333,12 +338,12 @@ def test_with_files_of_tls_it_speaks_tls_alone(tmp_path: Path, root: str) -> Non
         assert httpx.get(f"https://{host}:{port}/healthz", verify=old, timeout=DEADLINE_S).status_code == 200
 
 
+@pytest.mark.long
 def test_a_renewed_certificate_is_shown_without_a_restart_and_one_that_can_not_be_used_changes_nothing(
     tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "RENEWAL_INTERVAL_S", 0)
-    certificate, key = made_key(tmp_path)
-    served = Served(tmp_path, root, tls_certificate_file=str(certificate), tls_key_file=str(key))
+    served, certificate, key = served_with_tls(tmp_path, root)
     with listening(served) as address, capture_logs() as logs:
         url, first = f"https://127.0.0.1:{address[1]}/healthz", ssl.create_default_context(cafile=str(certificate))
         assert is_answered(url, verify=first)
@@ -367,6 +372,7 @@ def test_files_of_tls_that_are_missing_or_spoilt_are_one_clear_line(tmp_path: Pa
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.long
 def test_nobody_is_asked_for_the_password_of_a_key(tmp_path: Path) -> None:
     """The process could read it from its input, as OpenSSL does by itself; a service would wait for ever."""
     certificate, key = made_key(tmp_path, "-passout", "pass:secret")

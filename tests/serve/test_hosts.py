@@ -21,31 +21,36 @@ def serving(folder: Path, *allowed: str, host: str = "127.0.0.1") -> Starlette:
     return app_over(settings_for(folder, serve={"allowed_hosts": list(allowed), "host": host}))
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> Starlette:
+    """With no setting for hosts."""
+    return serving(tmp_path_factory.mktemp("hosts"))
+
+
 def status_of(app: Starlette, host: str, path: str = "/api/status") -> int:
     return ask(app, "GET", path, headers={"Host": host}).status_code
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_no_path_answers_a_name_of_others(path: str, tmp_path: Path) -> None:
-    app = serving(tmp_path)
-    assert status_of(app, EVIL, path) == 421
-    assert status_of(app, "127.0.0.1:9464", path) == 200
+def test_no_path_answers_a_name_of_others(path: str, usual: Starlette) -> None:
+    assert status_of(usual, EVIL, path) == 421
+    assert status_of(usual, "127.0.0.1:9464", path) == 200
 
 
 @pytest.mark.parametrize(
     "host",
     ["localhost", "LOCALHOST:9464", "127.0.0.1", "10.1.2.3:9464", "[::1]:9464", "[fe80::1]", socket.gethostname(), ""],
 )
-def test_operators_and_prometheus_need_no_setting(host: str, tmp_path: Path) -> None:
-    assert status_of(serving(tmp_path), host) == 200
+def test_operators_and_prometheus_need_no_setting(host: str, usual: Starlette) -> None:
+    assert status_of(usual, host) == 200
 
 
 @pytest.mark.parametrize(
     "host",
     [EVIL, f"{EVIL}:9464", "127.0.0.1.attacker.example", "localhost.attacker.example", "1.2.3", "[attacker.example]:1"],
 )
-def test_what_only_looks_like_an_address_is_a_name(host: str, tmp_path: Path) -> None:
-    assert status_of(serving(tmp_path), host) == 421
+def test_what_only_looks_like_an_address_is_a_name(host: str, usual: Starlette) -> None:
+    assert status_of(usual, host) == 421
 
 
 def test_names_of_the_settings(tmp_path: Path) -> None:

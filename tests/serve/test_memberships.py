@@ -16,11 +16,6 @@ WEEK_MS = NOW_MS - NOW_MS % spans.WEEK_MS
 """Start of the week of `NOW_MS`."""
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return settings_for(tmp_path)
-
-
 def membership(settings: Settings, group: str) -> GroupMembership:
     (row,) = [row for row in read_snapshot(settings, NOW_MS).memberships if row.group == group]
     return row
@@ -62,9 +57,10 @@ def test_what_goes_on_over_windows_is_one_in_length(settings: Settings, syntheti
     assert membership(settings, "h") == GroupMembership("h", 1, 2, WINDOW_MS), "the samples in between are missing"
 
 
-def test_totals_survive_a_restart_and_expiry_and_begin_anew_with_the_week(
-    settings: Settings, synthetic: Synthetic
-) -> None:
+@pytest.mark.long
+def test_totals_survive_a_restart_and_expiry_and_begin_anew_with_the_week(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
     reader = SnapshotReader(settings)
     last_week, this_week = WEEK_MS - WINDOW_MS, WEEK_MS
     synthetic.group_lag(last_week, [("g", "t", 0, 1, 2)])
@@ -84,8 +80,8 @@ def test_totals_survive_a_restart_and_expiry_and_begin_anew_with_the_week(
     assert _totals(settings, reader) == [4, 4]
 
 
-def test_where_retention_is_short_totals_begin_anew_before_rows_expire(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path, pipeline={"retention_ms": 20 * WINDOW_MS})
+def test_where_retention_is_short_totals_begin_anew_before_rows_expire(root: str) -> None:
+    settings = settings_for(root, pipeline={"retention_ms": 20 * WINDOW_MS})
     synthetic = Synthetic(settings.storage.tables)
     first = NOW_MS - NOW_MS % (10 * WINDOW_MS)
     for index in (-1, 0, 9):
@@ -99,7 +95,9 @@ def _totals(settings: Settings, running: SnapshotReader) -> list[int]:
     return [snapshot.memberships[0].rebalances_total for snapshot in snapshots]
 
 
-def test_events_that_can_not_be_read_hide_no_lag(settings: Settings, synthetic: Synthetic) -> None:
+def test_events_that_can_not_be_read_hide_no_lag(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
     synthetic.group_lag(START_MS, [("g", "t", 0, 1, 2)])
     synthetic.group_event(START_MS, "g")
     reader = SnapshotReader(settings)

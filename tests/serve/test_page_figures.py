@@ -3,6 +3,7 @@
 Skipped without Chromium on the path or without Playwright (`deploy/extras/browser-tests.lock`).
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,19 +25,17 @@ Show = Callable[..., Site]
 @pytest.fixture
 def shown(page: Any, tmp_path: Path, root: str) -> Iterator[Show]:
     """Opens the overview of a site with these settings over the tables of `root`."""
-    sites: list[Site] = []
+    with contextlib.ExitStack() as opened:
 
-    def show(**sections: Any) -> Site:
-        served = Served(tmp_path, root)
-        served.settings = Settings.model_validate(served.settings.model_dump() | sections)
-        sites.append(Site(served))
-        page.goto(sites[0].url)
-        page.locator("#brokers table").wait_for()
-        return sites[0]
+        def show(**sections: Any) -> Site:
+            served = Served(tmp_path, root)
+            served.settings = Settings.model_validate(served.settings.model_dump() | sections)
+            site = opened.enter_context(Site(served))
+            page.goto(site.url)
+            page.locator("#brokers table").wait_for()
+            return site
 
-    yield show
-    for site in sites:
-        site.stop()
+        yield show
 
 
 def start_ms() -> int:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from streaming.control.intents import note_intent
-from streaming.runtime import accounts
 from streaming.serve.api.audit import ActOutcome
 from streaming.views.intents import Intent
 from tests.serve.asking import Acted
@@ -63,15 +62,13 @@ def actions() -> NotedActions:
 
 
 @pytest.fixture
-def site(tmp_path: Path, root: str, actions: NotedActions, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def site(tmp_path: Path, root: str, actions: NotedActions) -> Iterator[Site]:
     """A cluster that has everything, as it is now; broker 3 is noted for drain, and broker 2 for demote."""
-    monkeypatch.setitem(accounts.COST, "n", 2)
     skewed_cluster(Synthetic(root), now_ms())
     note_intent(root, "test", 3, Intent.DRAIN, "a person", now_ms=now_ms())
     note_intent(root, "test", 2, Intent.DEMOTE, "a person", now_ms=now_ms())
-    made = Site(Signed(tmp_path, root), actions)
-    yield made
-    made.stop()
+    with Site(Signed(tmp_path, root), actions) as made:
+        yield made
 
 
 def act(section: Any, verb: str, typed: str, *, ticked: bool = False) -> None:
@@ -140,15 +137,15 @@ def test_addresses_replicas_out_of_sync_and_lags_in_offsets_are_shown(page: Any,
         synthetic.partition_load(start_ms, [(2, "events", 0, "leader", 1e6)], out_of_sync_replicas=0)
         synthetic.group_lag(start_ms, [("tables", "keys", 0, 5, 25)], cleanup_policy="compact")
         synthetic.group_lag(start_ms, [("readers", "events", 0, 5, 35)])
-    site = Site(Signed(tmp_path, root))
     view = page.locator("#view-body")
 
-    def row(address: str, region: str, name: str) -> str:
-        page.goto(f"{site.url}#{address}")
-        cells = view.get_by_role("region", name=region).locator("tr", has=page.get_by_role("link", name=name))
-        return str(cells.first.inner_text())
+    with Site(Signed(tmp_path, root)) as site:
 
-    try:
+        def row(address: str, region: str, name: str) -> str:
+            page.goto(f"{site.url}#{address}")
+            cells = view.get_by_role("region", name=region).locator("tr", has=page.get_by_role("link", name=name))
+            return str(cells.first.inner_text())
+
         page.goto(f"{site.url}#broker=1")
         view.get_by_text("kafka-1.example:9092").wait_for()
         assert row("topics", "Topics", "keys").split()[:5] == ["keys", "1", "1", "1", "1"]
@@ -159,8 +156,6 @@ def test_addresses_replicas_out_of_sync_and_lags_in_offsets_are_shown(page: Any,
         assert "30 records" in row("groups", "Consumer groups", "readers")
         assert "offsets" not in row("group=tables", "Topics", "keys")
         view.get_by_role("columnheader", name="lag, offsets").first.wait_for()
-    finally:
-        site.stop()
 
 
 def test_a_form_does_not_follow_to_another_page(page: Any, site: Site) -> None:
@@ -248,13 +243,10 @@ def test_the_address_keeps_the_time_of_decisions(page: Any, site: Site) -> None:
 def test_old_figures_are_called_old_on_every_page(page: Any, tmp_path: Path, root: str) -> None:
     synthetic, old_ms = Synthetic(root), now_ms() // WINDOW_MS * WINDOW_MS - 3 * 3_600_000
     synthetic.broker_load(old_ms, {1: 1e6, 2: 1e6})
-    site = Site(Signed(tmp_path, root))
-    try:
+    with Site(Signed(tmp_path, root)) as site:
         for address in ("overview", "broker=1", "topics", "decisions"):
             page.goto(f"{site.url}#{address}")
             page.locator("#stale").get_by_text("Old figures: the newest closed window ended 3 h ago").wait_for()
-    finally:
-        site.stop()
 
 
 def test_the_zone_of_times_is_shown(chromium: Any, site: Site) -> None:

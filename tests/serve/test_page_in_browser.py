@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import uvicorn
@@ -22,7 +22,6 @@ from assignor_core.roll import RollEvent, RollPolicy
 from streaming.commands.acting import JournalActions
 from streaming.control.rolls import RollJournal
 from streaming.control.wiring import journal_of
-from streaming.runtime import accounts
 from streaming.runtime.processes import free_port
 from streaming.serve.api.audit import Actions
 from streaming.serve.metrics import Exposition
@@ -76,25 +75,25 @@ class Site:
         self.server.should_exit = True
         self.thread.join()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
 
 @pytest.fixture
-def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setitem(accounts.COST, "n", 2)  # nobody guesses passwords here
-    yield from _served(Signed(tmp_path, root))
+def site(tmp_path: Path, root: str) -> Iterator[Site]:
+    with Site(Signed(tmp_path, root)) as made:
+        yield made
 
 
 @pytest.fixture
-def skewed_site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def skewed_site(tmp_path: Path, root: str) -> Iterator[Site]:
     """A cluster that has everything, as it is now, and a plan that waits."""
-    monkeypatch.setitem(accounts.COST, "n", 2)
     skewed_cluster(Synthetic(root), now_ms())
-    yield from _served(Signed(tmp_path, root))
-
-
-def _served(served: Served) -> Iterator[Site]:
-    made = Site(served)
-    yield made
-    made.stop()
+    with Site(Signed(tmp_path, root)) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -123,10 +122,15 @@ def page(chromium: Any) -> Iterator[Any]:
 
 def sign_in(page: Any, site: Site, name: str, plan_id: str = "") -> None:
     page.goto(site.url + (f"#plan={plan_id}" if plan_id else ""))
+    give_password(page, name)
+    page.get_by_text(f"{name} · ").wait_for()
+
+
+def give_password(page: Any, name: str = "ada") -> None:
+    """Fill in the form and send it."""
     page.get_by_label("Name").fill(name)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
-    page.get_by_text(f"{name} · ").wait_for()
 
 
 def test_an_operator_looks_types_and_approves(page: Any, site: Site) -> None:
@@ -321,11 +325,8 @@ def test_movements_come_in_pages_and_fit_the_screen(page: Any, site: Site, width
 
 
 def test_where_nobody_can_sign_in_the_page_says_how_to_turn_it_on(page: Any, tmp_path: Path, root: str) -> None:
-    site = Site(Served(tmp_path, root, tokens_file=None))
-    try:
+    with Site(Served(tmp_path, root, tokens_file=None)) as site:
         plan_id = site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0),)))
         page.goto(f"{site.url}#plan={plan_id}")
         page.locator("#plan-act").get_by_text("set serve.tokens_file").wait_for()
         assert page.locator("#plan-act button").count() == 0
-    finally:
-        site.stop()

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from assignor_core.planner import PlannerPolicy, propose
-from streaming.runtime import accounts
 from tests.core.planner.cases import founding
 from tests.serve.signed import Signed
 from tests.serve.synthetic import Synthetic, skewed_cluster
@@ -215,13 +214,11 @@ def test_a_page_older_than_serve_asks_to_be_loaded_again(page: Any, site: Site) 
 
 @pytest.mark.parametrize("reading", ["open", "signed_in"])
 def test_a_session_that_serve_knows_no_more_shows_the_form_again(
-    page: Any, tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch, reading: str
+    page: Any, tmp_path: Path, root: str, reading: str
 ) -> None:
     """A restart of serve ends all sessions; nobody has clicked since."""
-    monkeypatch.setitem(accounts.COST, "n", 2)
     skewed_cluster(Synthetic(root), now_ms())
-    made = Site(Signed(tmp_path, root, reading=reading))
-    try:
+    with Site(Signed(tmp_path, root, reading=reading)) as made:
         sign_in(page, made, "ada")
         page.locator("#brokers table").wait_for()
         page.context.clear_cookies()
@@ -230,5 +227,3 @@ def test_a_session_that_serve_knows_no_more_shows_the_form_again(
             page.get_by_text("This page needs a session.").wait_for()
         page.get_by_role("button", name="Sign in").wait_for()
         assert page.locator("#who").is_hidden()
-    finally:
-        made.stop()

@@ -12,12 +12,11 @@ from urllib.parse import quote
 import pytest
 
 from assignor_core.planner import PlannerPolicy, propose
-from streaming.runtime import accounts
 from tests.core.planner.cases import founding
 from tests.serve.served import Served
-from tests.serve.signed import PASSWORD, Signed
+from tests.serve.signed import Signed
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, skewed_cluster
-from tests.serve.test_page_in_browser import SCRIPT_NAME, Site, chromium, now_ms, page, sign_in
+from tests.serve.test_page_in_browser import SCRIPT_NAME, Site, chromium, give_password, now_ms, page, sign_in
 from tests.waiting import until
 
 __all__ = ["chromium", "page"]
@@ -36,16 +35,14 @@ window.EventSource = class extends EventTarget {
 
 
 @pytest.fixture
-def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def site(tmp_path: Path, root: str) -> Iterator[Site]:
     """A cluster that has everything, as it is now, and a group whose name is a script."""
-    monkeypatch.setitem(accounts.COST, "n", 2)
     synthetic, now = Synthetic(root), now_ms()
     skewed_cluster(synthetic, now)
     synthetic.group_lag(now - now % 60_000 - 2 * 60_000, [(SCRIPT_NAME, "topic-B", 0, 5_000, 9_000)])
     synthetic.group_event(now - 600_000, SCRIPT_NAME, cause=SCRIPT_NAME, members_in_json=f'["{SCRIPT_NAME}"]')
-    made = Site(Signed(tmp_path, root))
-    yield made
-    made.stop()
+    with Site(Signed(tmp_path, root)) as made:
+        yield made
 
 
 def fits(page: Any) -> bool:
@@ -73,8 +70,8 @@ def test_script_in_each_name_is_text_on_each_page(page: Any, tmp_path: Path, roo
     served = Served(tmp_path, root)
     kafka = served.settings.kafka.model_copy(update={"cluster_name": SCRIPT_NAME})
     served.settings = served.settings.model_copy(update={"kafka": kafka})
-    site, name = Site(served), quote(SCRIPT_NAME, safe="")
-    try:
+    name = quote(SCRIPT_NAME, safe="")
+    with Site(served) as site:
         for address, part in (
             ("overview", "#cluster"), ("overview", "#hot"), ("overview", "#groups"), ("overview", "#execution"),
             ("groups", "#view-body"), (f"group={name}", "#view-body ul, #view-body table"), ("broker=1", "#view-body"),
@@ -85,8 +82,6 @@ def test_script_in_each_name_is_text_on_each_page(page: Any, tmp_path: Path, roo
             page.locator(part).get_by_text(SCRIPT_NAME).first.wait_for()
             assert page.locator("img").count() == 0, address
             assert page.title() != "1", address
-    finally:
-        site.stop()
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -299,9 +294,7 @@ def test_what_is_refused_is_not_asked_again_at_each_event(page: Any, site: Site,
     page.go_back()
     page.locator("#view-body [role=alert]").wait_for()
     if address == "audit":
-        page.get_by_label("Name").fill("ada")
-        page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Sign in").click()
+        give_password(page)
         page.get_by_text("Nobody has asked for an act").wait_for()
 
 

@@ -103,24 +103,6 @@ def test_a_plan_made_again_after_its_rows_expired_has_its_movements_once(
     assert len(items(get(app_over(settings), "/api/v1/movements"))) == 3
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ({"partition": 1}, "400 topic: is missing: a partition is given with its topic"),
-        (
-            {"cursor": "WzEsImUiXQ"},
-            "400 cursor: this list has not given it: send the `next_cursor` of its last page unchanged",
-        ),
-        (
-            {"cursor": "Wy0xLCJlIiwwXQ"},
-            "400 cursor: this list has not given it: send the `next_cursor` of its last page unchanged",
-        ),
-    ],
-)
-def test_what_is_refused(settings: Settings, query: dict[str, Any], expected: str) -> None:
-    assert problem(get(app_over(settings), "/api/v1/movements", **query)) == expected
-
-
 @pytest.mark.long
 def test_hottest_partitions_of_a_broker_and_of_a_topic(skewed_folder: Path) -> None:
     own = settings_for(skewed_folder)
@@ -149,8 +131,8 @@ def test_hottest_partitions_of_a_broker_and_of_a_topic(skewed_folder: Path) -> N
     assert problem(refused) == "400 order: is not allowed together with from, to or step"
 
 
-def test_groups_that_read_a_topic(skewed_folder: Path) -> None:
-    served = app_over(settings_for(skewed_folder))
+def test_groups_that_read_a_topic(skewed_tables: str) -> None:
+    served = app_over(settings_for(Path(skewed_tables).parent))
     (group,) = items(get(served, "/api/v1/groups", topic="topic-A"))
     assert (group["group"], [row["topic"] for row in group["topics"]]) == ("billing", ["topic-A"])
     assert items(get(served, "/api/v1/groups", topic="none")) == []

@@ -92,6 +92,7 @@ def paths_of(deployment: Deployment, cluster: str) -> Iterator[tuple[str, str]]:
             yield method, f"/clusters/{cluster}{route.path.format(**OF_PATH)}"
 
 
+@pytest.mark.long
 def test_each_route_of_a_cluster_goes_by_the_role_on_this_cluster(closed: Deployment) -> None:
     async def seen() -> dict[tuple[str, str, str, str | None], int]:
         answers = {}
@@ -149,6 +150,8 @@ def test_what_is_of_all_clusters_has_those_that_one_may_see(closed: Deployment, 
     assert {name for name in CLUSTERS if f'kafka_cluster="{name}"' in metrics.text} == seen
     assert metrics.status_code == 200
     assert "process_cpu_seconds_total" in metrics.text
+    assert {closed.get(path, None).status_code for path in ("/api/v1/clusters", "/metrics")} == {401}
+    assert closed.get("/", None).status_code == 200, "the page has no figures"
 
 
 def test_answers_for_one_reader_are_not_given_to_another(closed: Deployment) -> None:
@@ -169,9 +172,6 @@ def test_a_session_names_the_role_on_the_cluster_at_whose_address_it_is_asked(cl
     assert session("/clusters/east/", "of-both")[1] == "operator"
     assert session("/clusters/west/", "raised")[1:3] == ("operator", {})
     assert session("/clusters/west/", "of-one")[1:] == (None, {}, "signed in, without a role on cluster west")
-
-
-def test_who_has_no_role_on_a_cluster_is_told_so(closed: Deployment) -> None:
     answer = closed.get("/clusters/west/api/status", "of-one")
     assert (answer.status_code, answer.json()["detail"]) == (403, "of-one has no role on cluster west, only east=admin")
 

@@ -14,13 +14,8 @@ from tests.serve.test_stored_json import WRONG
 
 START_MS = NOW_MS - NOW_MS % WINDOW_MS - 5 * WINDOW_MS
 END_MS = START_MS + WINDOW_MS
-SKEW = {
-    "bytes_in": {
-        "max_over_mean": 1.5,
-        "coefficient_of_variation": 0.5,
-        "deviation": {"1": 0.5, "2": -0.5},
-    }
-}
+RATIOS = {"max_over_mean": 1.5, "coefficient_of_variation": 0.5}
+SKEW = {"bytes_in": {**RATIOS, "deviation": {"1": 0.5, "2": -0.5}}}
 
 
 @pytest.fixture
@@ -41,12 +36,7 @@ def decide(synthetic: Synthetic, text: str = json.dumps(SKEW), **columns: Any) -
 
 
 def ask(synthetic: Synthetic, decision_id: str) -> Any:
-    settings = settings_for(synthetic.root)
-    answer = get(
-        app_over(settings),
-        "/api/v1/decisions/seen",
-        decision_id=decision_id,
-    )
+    answer = get(app_over(settings_for(synthetic.root)), "/api/v1/decisions/seen", decision_id=decision_id)
     assert answer.status_code == 200, answer.text
     assert len(answer.content) <= BODY_BYTES_MAX
     return answer.json()
@@ -55,44 +45,29 @@ def ask(synthetic: Synthetic, decision_id: str) -> Any:
 def test_a_decision_has_the_loads_of_its_own_window_and_its_plan(synthetic: Synthetic) -> None:
     synthetic.plan(END_MS + 20_000)
     seen = ask(synthetic, decide(synthetic))
-    assert [(row["broker"], row["rack"], row["load"]["bytes_in"]) for row in seen["brokers"]] == [
-        (1, "r1", 3e6),
-        (2, "r2", 1e6),
-        (3, "r0", 9e6),
+    shown = [
+        (row["broker"], row["rack"], row["load"]["bytes_in"], row["relative_load"], row["is_counted"])
+        for row in seen["brokers"]
     ]
-    assert [(row["relative_load"], row["is_counted"]) for row in seen["brokers"]] == [
-        ({"bytes_in": 1.5}, True),
-        ({"bytes_in": 0.5}, True),
-        ({}, False),
-    ]
+    assert shown == [
+        (1, "r1", 3e6, {"bytes_in": 1.5}, True), (2, "r2", 1e6, {"bytes_in": 0.5}, True), (3, "r0", 9e6, {}, False),
+    ]  # fmt: skip
     assert (seen["window_start_ms"], seen["window_end_ms"], seen["is_window_kept"]) == (START_MS, END_MS, True)
     assert (seen["verdict"], seen["reason"], seen["threshold_enter"]) == ("plan", "skewed", 1.3)
-    assert seen["skew"] == {"bytes_in": {"max_over_mean": 1.5, "coefficient_of_variation": 0.5}}
+    assert seen["skew"] == {"bytes_in": RATIOS}
     assert (seen["plan"]["movement_count"], seen["plan"]["bytes_in_max_over_mean_after"]) == (6, 1.02)
     assert not {"skew_json", "state_json", "plan_json"} & {*seen, *seen["plan"]}
 
 
 def test_a_decision_has_the_needs_that_it_looked_at(synthetic: Synthetic) -> None:
     assert ask(synthetic, decide(synthetic))["trace"] == [], "a row of an earlier version"
-    row = {
-        "need": "skewed",
-        "is_found": True,
-        "text": "hot",
-        "passed": ["low load"],
-        "held_by": "cooldown",
-        "why": "8 s",
-    }
+    row = {"need": "skewed", "is_found": True, "text": "hot", "passed": ["low load"], "held_by": "cooldown"}
+    row |= {"why": "8 s"}
     for later, text in enumerate((json.dumps([row, 7]), "{", "[[]]", '{"need": 1}'), start=1):
         synthetic.decision(NOW_MS + later, trace=text)
         assert ask(synthetic, f"{synthetic.cluster}-{NOW_MS + later}")["trace"] == ([row] if later == 1 else [])
-    assert not any("trace" in item for item in listed(synthetic))
-
-
-def listed(synthetic: Synthetic) -> list[dict[str, Any]]:
-    settings = settings_for(synthetic.root)
-    answer = get(app_over(settings), "/api/v1/decisions")
-    items: list[dict[str, Any]] = answer.json()["items"]
-    return items
+    listed = get(app_over(settings_for(synthetic.root)), "/api/v1/decisions").json()["items"]
+    assert not any("trace" in item for item in listed)
 
 
 def test_rows_that_have_expired_leave_what_the_decision_has_kept(root: str) -> None:
@@ -100,10 +75,8 @@ def test_rows_that_have_expired_leave_what_the_decision_has_kept(root: str) -> N
     synthetic.broker_load(END_MS + WINDOW_MS, {1: 7e6, 2: 7e6})
     seen = ask(synthetic, decide(synthetic))
     assert (seen["is_window_kept"], seen["window_start_ms"], seen["plan"]) == (False, None, None)
-    assert [(row["broker"], row["load"], row["relative_load"]["bytes_in"]) for row in seen["brokers"]] == [
-        (1, {}, 1.5),
-        (2, {}, 0.5),
-    ]
+    shown = [(row["broker"], row["load"], row["relative_load"]["bytes_in"]) for row in seen["brokers"]]
+    assert shown == [(1, {}, 1.5), (2, {}, 0.5)]
 
 
 def test_what_was_decided_before_comes_newest_first_and_is_of_this_cluster(synthetic: Synthetic) -> None:
@@ -124,8 +97,7 @@ def test_a_decision_before_any_window_saw_no_broker(root: str) -> None:
 
 def test_an_unknown_decision_and_that_of_another_cluster_are_not_there(synthetic: Synthetic) -> None:
     other = decide(Synthetic(synthetic.root, cluster="other", _commits=100))
-    settings = settings_for(synthetic.root)
-    app = app_over(settings)
+    app = app_over(settings_for(synthetic.root))
     for decision_id in (other, "test-7", "it's"):
         answer = get(app, "/api/v1/decisions/seen", decision_id=decision_id)
         assert (answer.status_code, answer.json()["detail"].partition(":")[0].endswith(" is unknown")) == (404, True)

@@ -31,8 +31,7 @@ IDLE_MS, SESSION_MS = ServeSettings().session_idle_ms, ServeSettings().session_m
 
 @pytest.fixture
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Salts of passwords that were hashed; hashing is made cheap, as nobody guesses here."""
-    monkeypatch.setitem(accounts.COST, "n", 2)
+    """Salts of passwords that were hashed."""
     salts: list[str] = []
     own = accounts._digest
 
@@ -51,7 +50,7 @@ def signed(tmp_path: Path, root: str, hashed: list[str]) -> Signed:
     return made
 
 
-def test_who_signs_in_acts_and_the_audit_says_how(signed: Signed) -> None:
+def test_who_signs_in_acts_as_the_role_allows_and_the_audit_says_how(signed: Signed) -> None:
     browser = Browser(signed)
     shown = browser.asks("GET", PATH).json()
     assert (shown["signed_in"], shown["name"], shown["role"]) == (True, "ada", "operator")
@@ -62,13 +61,10 @@ def test_who_signs_in_acts_and_the_audit_says_how(signed: Signed) -> None:
     assert shown["signed_in_by"].startswith("session ")
     assert shown["signed_in_by"].removeprefix("session ") not in browser.cookie
     assert browser.asks("GET", "/api/v1/audit").json()["items"][0]["actor"] == "ada"
-
-
-def test_a_viewer_reads_and_does_not_act(signed: Signed) -> None:
-    browser = Browser(signed, "vic")
-    assert browser.asks("GET", "/api/v1/audit").status_code == 200
-    assert refusal(browser.acts())[0] == 403
-    assert signed.acts() == []
+    viewer, acts = Browser(signed, "vic"), signed.acts()
+    assert viewer.asks("GET", "/api/v1/audit").status_code == 200
+    assert refusal(viewer.acts())[0] == 403
+    assert signed.acts() == acts
 
 
 def test_no_script_reads_the_cookie_and_no_other_site_makes_browsers_send_it(signed: Signed) -> None:
@@ -102,15 +98,12 @@ def test_an_act_of_another_origin_or_of_none_is_refused(signed: Signed, origin: 
     assert browser.is_signed_in()
 
 
-def test_over_tls_a_page_without_tls_is_another_origin(signed: Signed) -> None:
-    assert refusal(Browser(signed, site=HTTPS).acts(Origin=BASE_URL))[0] == 403
-    assert signed.acts() == []
-
-
-def test_a_cookie_that_was_set_without_tls_does_not_hold_over_tls(signed: Signed) -> None:
+def test_a_cookie_and_a_page_without_tls_do_not_hold_over_tls(signed: Signed) -> None:
     """Whoever answers for the name without TLS may set cookies of any name but those with the prefix."""
     cookie = Browser(signed).cookie
     assert not ask(signed.app, "GET", HTTPS + PATH, headers={"Cookie": cookie}).json()["signed_in"]
+    assert refusal(Browser(signed, site=HTTPS).acts(Origin=BASE_URL))[0] == 403, "another origin, too"
+    assert signed.acts() == []
 
 
 def test_a_token_needs_neither_origin_nor_csrf_token_and_goes_before_a_cookie(signed: Signed) -> None:
@@ -167,13 +160,9 @@ def test_a_user_who_is_removed_or_changed_is_signed_out(
     assert not browser.is_signed_in()
     assert other.is_signed_in()
     assert signed.acts() == []
-
-
-def test_who_gets_the_name_of_a_removed_user_does_not_get_their_session(signed: Signed) -> None:
-    browser = Browser(signed)
     others = [user for user in read_users(signed.users).values() if user.name != "ada"]
     write_users(signed.users, [*others, new_user("ada", Role.OPERATOR, PASSWORD, now_ms=NOW_MS)])
-    assert not browser.is_signed_in()
+    assert not browser.is_signed_in(), "nor for whoever gets the name"
 
 
 def test_a_session_that_is_not_used_ends_and_what_is_read_is_no_use(signed: Signed) -> None:
@@ -461,8 +450,9 @@ def test_a_command_waits_for_another_so_long_and_no_longer(
 
 
 @pytest.mark.long
-def test_the_hash_is_the_one_that_its_name_says() -> None:
-    """In full, once: tests above make it cheap. The same character typed in two ways is the same password."""
+def test_the_hash_is_the_one_that_its_name_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In full, once: other tests make it cheap. The same character typed in two ways is the same password."""
+    monkeypatch.setitem(accounts.COST, "n", 16_384)
     made = new_user("ada", Role.VIEWER, "caf\u00e9 caf\u00e9 caf\u00e9", now_ms=NOW_MS)
     content, salt = "caf\u00e9 caf\u00e9 caf\u00e9".encode(), bytes.fromhex(made.salt)
     assert made.hash == "scrypt n=16384 r=8 p=5"

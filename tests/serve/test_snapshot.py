@@ -19,7 +19,7 @@ from streaming.views import group_store
 from streaming.views.control import ControlPart
 from streaming.views.group_ranking import GroupPart
 from streaming.views.json_values import to_json
-from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 START_MS = NOW_MS - 10 * WINDOW_MS
 
@@ -40,7 +40,7 @@ def test_without_tables_everything_is_empty_and_no_total_is_known(tmp_path: Path
     assert snapshot.control == ControlPart(), "a volume may be yet to be mounted there"
 
 
-def test_a_folder_that_is_not_there_is_told_of_every_part_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_or_goes_away_is_told_of_every_part_in_one_line(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     reader = SnapshotReader(settings)
     with capture_logs() as logged:
@@ -50,20 +50,19 @@ def test_a_folder_that_is_not_there_is_told_of_every_part_in_one_line(tmp_path: 
     assert "is its volume mounted" in away.failures["load"]
     assert (away.control, away.brokers_expected) == (ControlPart(), None)
     assert [row["event"] for row in logged] == ["snapshot_part_failed"]
-    skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(START_MS, {1: 10.0})
+    synthetic.decision(NOW_MS)
+    synthetic.plan(NOW_MS)
+    synthetic.event(NOW_MS, 0, "approved")
     with capture_logs() as logged:
-        assert not reader.read(NOW_MS).failures
+        whole = reader.read(NOW_MS)
     assert [(row["event"], row["part"]) for row in logged] == [("snapshot_part_recovered", ", ".join(PARTS))]
-
-
-def test_a_folder_that_goes_away_is_told_and_its_figures_stay(skewed_folder: Path) -> None:
-    settings = settings_for(skewed_folder)
-    reader = SnapshotReader(settings)
-    whole = reader.read(NOW_MS)
-    (skewed_folder / "tables").rename(skewed_folder / "elsewhere")
-    away = reader.read(NOW_MS)
-    assert away.failures.keys() == set(PARTS)
-    assert (away.load, away.control, away.streams) == (whole.load, whole.control, whole.streams)
+    Path(settings.storage.tables).rename(tmp_path / "elsewhere")
+    again = reader.read(NOW_MS)
+    assert again.failures.keys() == set(PARTS)
+    assert whole.load.brokers, "figures stay"
+    assert (again.load, again.control, again.streams) == (whole.load, whole.control, whole.streams)
 
 
 @pytest.mark.long
@@ -163,40 +162,30 @@ def test_lag_is_summed_by_topic_worst_first_and_unknown_is_none(settings: Settin
     assert (unknown.group, unknown.lag_records, unknown.retention_ratio) == ("h", None, None)
 
 
-def test_of_retained_records_only_where_some_were_deleted(settings: Settings, synthetic: Synthetic) -> None:
-    """A group that has read nothing of a young topic has all of it to read, and loses none of it."""
-    synthetic.group_lag(START_MS, [("young", "t", 0, 0, 100)], log_start_offset=0)
-    synthetic.group_lag(START_MS, [("old", "u", 0, 60, 100), ("old", "u", 1, 90, 100)], log_start_offset=50)
-    synthetic.group_lag(START_MS, [("unknown", "v", 0, 60, 100)], log_start_offset=None)
-    ratios = {row.group: row.retention_ratio for row in read_snapshot(settings, NOW_MS).groups.topics}
-    assert ratios == {"young": None, "old": pytest.approx(40 / 50), "unknown": None}
-
-
-def test_when_retention_has_removed_all_that_was_unread_nothing_more_can_be_lost(
-    settings: Settings, synthetic: Synthetic
-) -> None:
-    """The loss is in the past, and the verdict reports it once; an alert on the ratio ends."""
-    rows = [("lost", "t", 0, 60, 100), ("in time", "t", 0, 100, 100), ("unknown", "t", 0, None, 100)]
-    synthetic.group_lag(START_MS, rows, log_start_offset=100)
-    synthetic.group_lag(START_MS, [("unused", "u", 0, 0, 0)], log_start_offset=0)
-    ratios = {row.group: row.retention_ratio for row in read_snapshot(settings, NOW_MS).groups.topics}
-    assert ratios == {"lost": 0.0, "in time": 0.0, "unknown": None, "unused": None}
-
-
-def test_a_streams_application_that_deletes_what_it_has_read_loses_none_of_the_rest(
-    settings: Settings, synthetic: Synthetic
-) -> None:
-    """Of its own repartition topics; other topics, and those of other applications, are retained as they are."""
-    names = [("app", "app-counts-repartition"), ("app", "orders"), ("other", "app-counts-repartition")]
-    rows = [(group, topic, 0, 60, 100) for group, topic in names]
-    synthetic.group_lag(START_MS, rows, log_start_offset=60)
+def test_lag_per_records_retained(settings: Settings, synthetic: Synthetic) -> None:
+    """Known only where some were deleted: a group that has read nothing of a young topic loses none of it. 0 where
+    retention has removed all that was unread: the loss is in the past, the verdict reports it once, and an alert on the
+    ratio ends. A streams application itself deletes what it has read of its repartition topics, and loses none.
+    """
+    written: list[tuple[int | None, list[tuple[str, str, int, int | None, int]]]] = [
+        (0, [("young", "t", 0, 0, 100), ("unused", "w", 0, 0, 0)]),
+        (50, [("old", "u", 0, 60, 100), ("old", "u", 1, 90, 100)]),
+        (None, [("unknown", "v", 0, 60, 100)]),
+        (100, [("lost", "x", 0, 60, 100), ("in time", "x", 0, 100, 100), ("no commit", "x", 0, None, 100)]),
+        (60, [("app", "app-a-repartition", 0, 60, 100), ("app", "orders", 0, 60, 100)]),
+        (60, [("other", "app-a-repartition", 0, 60, 100)]),
+    ]
+    for begin, rows in written:
+        synthetic.group_lag(START_MS, rows, log_start_offset=begin)
     ratios = {(row.group, row.topic): row.retention_ratio for row in read_snapshot(settings, NOW_MS).groups.topics}
-    assert ratios == {names[0]: None, names[1]: 1.0, names[2]: 1.0}
+    assert ratios == {
+        ("young", "t"): None, ("unused", "w"): None, ("old", "u"): pytest.approx(40 / 50), ("unknown", "v"): None,
+        ("lost", "x"): 0.0, ("in time", "x"): 0.0, ("no commit", "x"): None,
+        ("app", "app-a-repartition"): None, ("app", "orders"): 1.0, ("other", "app-a-repartition"): 1.0,
+    }  # fmt: skip
 
 
-def test_totals_are_counted_once_and_survive_a_restart(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
-    synthetic = Synthetic(settings.storage.tables)
+def test_totals_are_counted_once_and_survive_a_restart(settings: Settings, synthetic: Synthetic) -> None:
     reader = SnapshotReader(settings)
     synthetic.decision(NOW_MS)
     synthetic.rejected(NOW_MS, ["future"])
@@ -329,15 +318,9 @@ def test_tables_that_are_made_anew_are_read_anew(tmp_path: Path) -> None:
     assert len(snapshot.load.brokers) == 2
 
 
-def test_another_cluster_in_the_same_tables_is_not_ours(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
-    Synthetic(settings.storage.tables, cluster="other").broker_load(START_MS, {1: 10.0})
-    assert read_snapshot(settings, NOW_MS).load.brokers == ()
-
-
-def test_a_cluster_whose_windows_are_behind_those_of_another_is_shown_all_the_same(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
-    synthetic = Synthetic(settings.storage.tables)
+def test_another_cluster_in_the_same_tables_is_not_ours_however_new_its_windows_are(
+    settings: Settings, synthetic: Synthetic
+) -> None:
     synthetic.broker_load(START_MS, {1: 10.0})
     synthetic.group_lag(START_MS, [("g", "t", 0, 60, 100)])
     other = Synthetic(settings.storage.tables, cluster="other", _commits=10)
@@ -349,9 +332,7 @@ def test_a_cluster_whose_windows_are_behind_those_of_another_is_shown_all_the_sa
     assert [row.group for row in shown.groups.groups] == [row.group for row in shown.memberships] == ["g"]
 
 
-def test_the_snapshot_becomes_json_types_only(skewed_folder: Path) -> None:
-    settings = settings_for(skewed_folder)
-
+def test_the_snapshot_becomes_json_types_only(skewed_snapshot: Snapshot) -> None:
     def check(value: object) -> None:
         if isinstance(value, dict):
             assert all(isinstance(key, str) for key in value)
@@ -363,7 +344,7 @@ def test_the_snapshot_becomes_json_types_only(skewed_folder: Path) -> None:
         else:
             assert value is None or isinstance(value, str | int | float | bool), value
 
-    shown = to_json(read_snapshot(settings, NOW_MS))
+    shown = to_json(skewed_snapshot)
     check(shown)
     assert shown["control"]["decisions"]["plan/skewed/bytes_in"] == 1
     assert shown["load"]["skew"]["bytes_in"]["deviation"].keys() == {"1", "2", "3"}

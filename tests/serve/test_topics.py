@@ -1,6 +1,5 @@
 """Topics, brokers and partitions with their replicas, and what a search finds, by HTTP."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,17 +8,16 @@ from streaming.control.intents import note_intent
 from streaming.settings import Settings
 from streaming.tables import utc
 from streaming.views.intents import Intent
-from tests.serve.asking import app_over, ask
+from tests.serve.asking import app_over, get
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 START_MS = NOW_MS - NOW_MS % WINDOW_MS - 3 * WINDOW_MS
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(root: str) -> Settings:
     """Partition orders/1 has a replica less than the other; nobody leads returns/0 in the window."""
-    settings = settings_for(tmp_path)
-    synthetic = Synthetic(settings.storage.tables)
+    synthetic = Synthetic(root)
     synthetic.broker_load(START_MS, {1: 3e6, 2: 1e6, 3: 1e6}, rack="a")
     rows = [
         (1, "Orders", 0, "leader", 3e6), (2, "Orders", 0, "follower", 3e6), (3, "Orders", 0, "follower", 3e6),
@@ -29,12 +27,11 @@ def settings(tmp_path: Path) -> Settings:
     synthetic.partition_load(START_MS, rows)
     synthetic.partition_load(START_MS, [(3, "payments", 0, "leader", 0.0)], bytes_in_per_sec=None)
     synthetic.group_lag(START_MS, [("Orders-readers", "Orders", 0, 5, 9), ("audit", "payments", 0, 9, 9)])
-    return settings
+    return settings_for(root)
 
 
 def read(settings: Settings, path: str, **query: Any) -> Any:
-    app = app_over(settings)
-    answer = ask(app, "GET", f"/api/v1/{path}", params=query)
+    answer = get(app_over(settings), f"/api/v1/{path}", **query)
     assert answer.status_code == 200, answer.text
     return answer.json()["items"]
 

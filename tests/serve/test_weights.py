@@ -15,8 +15,9 @@ from streaming.views.broker_load import LoadPart
 from streaming.views.json_values import to_json
 from streaming.weights import WeightSource, endpoint_weights, table_weights
 from tests.http_environment import UNUSABLE
+from tests.serve.served import Served
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
-from tests.serve.test_server import start
+from tests.serve.test_connections import listening
 
 
 @pytest.fixture
@@ -55,21 +56,13 @@ def test_a_partition_number_that_no_topic_has_is_left_out(tables: str) -> None:
     assert table_weights(tables, "test")(["orders"]) == {"orders": [9e6, 2e6, 3e6]}
 
 
-@pytest.mark.long
 def test_the_endpoint_gives_the_newest_window_of_the_topics_asked_for(tables: str, tmp_path: Path) -> None:
-    port = free_port()
-    process = start(tmp_path, port)
-    try:
-        assert process.stderr is not None
-        assert "serve_started" in process.stderr.readline()
-        weights = endpoint_weights(f"http://127.0.0.1:{port}/")
+    with listening(Served(tmp_path, tables)) as (host, port):
+        weights = endpoint_weights(f"http://{host}:{port}/")
         assert weights(["orders", "unknown"]) == {"orders": [9e6, 4e6, 3e6]}
         gaps = weights(["gaps"])["gaps"]
-        assert gaps[2] == 1e6
-        assert all(math.isnan(rate) for rate in gaps[:2])
-    finally:
-        process.kill()
-        process.communicate()
+    assert gaps[2] == 1e6
+    assert all(math.isnan(rate) for rate in gaps[:2])
 
 
 @pytest.mark.parametrize(("variable", "value"), [row[:2] for row in UNUSABLE])

@@ -57,7 +57,8 @@ def to_issuer(endpoint: str, asked: Mapping[str, str]) -> RedirectResponse:
 
 
 def url_here(request: Request, path: str) -> str:
-    """The URL of a path of serve, by the scheme and host that the browser named."""
+    """The URL of a path of serve, by the scheme and host that the browser named; `CALLBACK` is registered so at the
+    issuer."""
     return f"{request.url.scheme}://{request.url.netloc}{path}"
 
 
@@ -94,7 +95,7 @@ class CodeFlow:
         secret = secrets.token_urlsafe(32)
         challenge = _base64(hashlib.sha256(derived(secret, "verifier").encode()).digest())
         asked = {
-            "response_type": "code", "client_id": self._client_id, "redirect_uri": callback_url(request),
+            "response_type": "code", "client_id": self._client_id, "redirect_uri": url_here(request, CALLBACK),
             "scope": "openid profile", "state": derived(secret, "state"), "nonce": derived(secret, "nonce"),
             "code_challenge": challenge, "code_challenge_method": "S256",
         }  # fmt: skip
@@ -167,7 +168,7 @@ class CodeFlow:
 
     async def _id_token(self, description: Description, request: Request, code: str, secret: str) -> str:
         form = {
-            "grant_type": "authorization_code", "code": code, "redirect_uri": callback_url(request),
+            "grant_type": "authorization_code", "code": code, "redirect_uri": url_here(request, CALLBACK),
             "code_verifier": derived(secret, "verifier"),
         }  # fmt: skip
         try:
@@ -221,15 +222,8 @@ class CodeFlow:
 
 
 def derived(secret: str, what: str) -> str:
-    """Returns one of the values that the secret stands for: who sees one of them learns neither the
-    secret nor another.
-    """
+    """One of the values that the secret stands for: who sees it learns neither the secret nor another value."""
     return _base64(hmac.digest(secret.encode(), what.encode(), "sha256"))
-
-
-def callback_url(request: Request) -> str:
-    """Returns the URL to which the issuer sends the browser back; the URL must be registered at the issuer."""
-    return url_here(request, CALLBACK)
 
 
 def flow_cookie(request: Request) -> str:

@@ -30,8 +30,6 @@ TOO_MANY = {"Retry-After": str(SPAN_MS // 1000)}
 OF_USER_MAX = 10
 OF_ADDRESS_MAX = 20
 """Attempts that an address may make, more than a user may: an address may be that of many people."""
-OTHER_LENGTH_MAX = 64
-"""A proxy may pass any text on as an address."""
 log = structlog.get_logger()
 PATH = "/api/v1/session"
 HOW_TO_SIGN_IN = (
@@ -76,7 +74,7 @@ def network_of(address: str) -> str:
     try:
         own = ipaddress.ip_address(address)
     except ValueError:
-        return address[:OTHER_LENGTH_MAX]
+        return address  # a socket of this machine, or whatever a proxy passes on
     if own.version == 4:
         return str(own)
     if own.ipv4_mapped is not None:
@@ -145,7 +143,9 @@ class Signing:
             self._sessions.end(request)
             log.info("signed_out", actor=session.name, session_id=session.session_id)
         answer = _answer(self._nobody())
-        _delete_cookie(request, answer)
+        answer.delete_cookie(
+            cookie_name(request), path="/", secure=is_secure(request), httponly=True, samesite="strict"
+        )
         return answer
 
     def _user(self, name: str, password: str) -> User | None:
@@ -232,7 +232,3 @@ def _given(body: Mapping[str, Any]) -> tuple[str, str]:
 def _answer(body: Mapping[str, Any]) -> Response:
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Cookie, Authorization"}
     return Response(as_json(body), headers=headers, media_type="application/json")
-
-
-def _delete_cookie(request: Request, answer: Response) -> None:
-    answer.delete_cookie(cookie_name(request), path="/", secure=is_secure(request), httponly=True, samesite="strict")

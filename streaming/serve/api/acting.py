@@ -16,7 +16,7 @@ from streaming.errors import RebalancerError, RefusedForSafety, UsageProblem
 from streaming.serve.access import HOW_TO_TURN_ON, Person, SignIn
 from streaming.serve.api.audit import Act, Actions, ActOutcome, Audit, Known
 from streaming.serve.api.pages import as_json
-from streaming.serve.api.parameters import OF_NAMES, TIME_MAX_MS, Parameter
+from streaming.serve.api.parameters import BROKER_ID, EXECUTION_ID, OF_NAMES, TIME_MAX_MS, Parameter
 from streaming.serve.api.problems import MEDIA_TYPE, ApiProblem, problem_body
 from streaming.serve.api.read_sources import ReadSources
 from streaming.serve.api.requests import TRY_AGAIN, Turns, check_origin, idempotency_key, read_body
@@ -43,8 +43,6 @@ class ActEndpoint:
 
 
 PLAN_ID = Parameter("plan_id", "The whole id of a plan, 64 characters", OF_NAMES, least=64, most=64, place="path")
-EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
-BROKER_ID = Parameter("broker", "Broker id", most=(1 << 31) - 1, place="path")
 BEGINS = {"begins_ms": "The execution begins no earlier; ms since 1970, at most 14 days ahead"}
 
 

@@ -8,7 +8,17 @@ from assignor_core.execution.seen_movements import MovementState
 from streaming.contract import AUDIT, DECISION, MOVEMENT, PLAN
 from streaming.serve.api import load, past, shapes
 from streaming.serve.api.load import Body, Values
-from streaming.serve.api.parameters import HISTORY, NO_CONTROLS, OF_NAMES, PAGED, PAST, Parameter
+from streaming.serve.api.parameters import (
+    BROKER_ID,
+    EXECUTION_ID,
+    HISTORY,
+    INT_MAX,
+    NO_CONTROLS,
+    OF_NAMES,
+    PAGED,
+    PAST,
+    Parameter,
+)
 from streaming.serve.api.read_sources import ReadSources
 from streaming.serve.api.shapes import of_table
 from streaming.views import history
@@ -18,11 +28,10 @@ PLAN_ID = Parameter(
     "plan_id", "The id of a plan, or a beginning of it that no other plan has", OF_NAMES,
     most=past.PLAN_ID_CHARACTERS, place="path",
 )  # fmt: skip
-EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
 DECISION_ID = Parameter("decision_id", "The whole id of a decision", NO_CONTROLS, most=1_000, is_needed=True)
-BROKER = Parameter("broker", "Only this broker", most=(1 << 31) - 1)
+BROKER = Parameter("broker", "Only this broker", most=INT_MAX)
 TOPIC = Parameter("topic", "Only this topic", OF_NAMES, most=249)
-PARTITION = Parameter("partition", "Only the partition with this number", most=(1 << 31) - 1)
+PARTITION = Parameter("partition", "Only the partition with this number", most=INT_MAX)
 TOPIC_PART = Parameter("topic", "Only topics whose name has this in it, in capitals or not", OF_NAMES, most=249)
 SEARCH = Parameter(
     "search", "Only names that have this in them, in capitals or not; without history", NO_CONTROLS, most=1_000
@@ -38,9 +47,6 @@ GROUP = Parameter(
     "group", "Only this consumer group; its topics come with it", NO_CONTROLS, most=1_000, may_be_empty=True
 )
 ONE_GROUP = replace(GROUP, meaning="The consumer group", is_needed=True)
-
-
-BROKER_ID = Parameter("broker", "Broker id", most=(1 << 31) - 1, place="path")
 ACCEPT_SINGLE = Parameter(
     "accept_single", "true: partitions without a second replica may be offline meanwhile", choices=("false", "true")
 )
@@ -70,11 +76,8 @@ class Endpoint:
 
 def _decision() -> dict[str, Any]:
     members = of_table(DECISION.name)
-    figures = {
-        "max_over_mean": shapes.number(),
-        "coefficient_of_variation": shapes.number(),
-        "deviation": {"type": "object", "additionalProperties": {"type": "number"}},
-    }
+    figures = {name: shapes.number() for name in ("max_over_mean", "coefficient_of_variation")}
+    figures["deviation"] = shapes.NAMES_AND_NUMBERS
     skew = {
         "type": "object",
         "description": "Skew figures of the newest window by resource",
@@ -86,21 +89,21 @@ def _decision() -> dict[str, Any]:
 def _seen() -> dict[str, Any]:
     members = _decision()
     figures = {name: shapes.number() for name in ("max_over_mean", "coefficient_of_variation")}
-    by_resource = {"type": "object", "additionalProperties": {"type": "number"}}
+    by_resource = shapes.NAMES_AND_NUMBERS
     broker = {
         "broker": shapes.integer(nullable=False),
         "rack": shapes.text(),
         "load": {**by_resource, "description": "bytes/s or bytes by resource; empty where its row is gone"},
         "relative_load": {**by_resource, "description": "Load per mean by resource, 1 is even"},
-        "is_counted": {"type": "boolean", "description": "Whether it was alive, and not being drained"},
+        "is_counted": shapes.boolean("Whether it was alive, and not being drained"),
     }
     traced: dict[str, dict[str, Any]] = {
-        "need": {"type": "string", "description": "Reason of the need, or waiting_plan"},
-        "is_found": {"type": "boolean", "description": "Whether the cluster had this need"},
-        "text": {"type": "string", "description": "What it was, with its figures"},
-        "passed": {"type": "array", "items": {"type": "string"}, "description": "Gates that let it pass, in order"},
+        "need": shapes.text("Reason of the need, or waiting_plan", nullable=False),
+        "is_found": shapes.boolean("Whether the cluster had this need"),
+        "text": shapes.text("What it was, with its figures", nullable=False),
+        "passed": shapes.texts("Gates that let it pass, in order"),
         "held_by": shapes.text("Gate that held it; null where none did"),
-        "why": {"type": "string", "description": "Why it was held, or why there was no such need"},
+        "why": shapes.text("Why it was held, or why there was no such need", nullable=False),
     }
     return members | {
         "skew": {**members["skew"], "additionalProperties": shapes.one(figures)},
@@ -108,7 +111,7 @@ def _seen() -> dict[str, Any]:
             traced, "Needs that were considered, the most urgent first; empty of earlier versions", tuple(traced)
         ),
         "window_start_ms": shapes.integer("Start of the window; ms since 1970; null where its rows are gone"),
-        "is_window_kept": {"type": "boolean", "description": "Whether the rows of the window are still there"},
+        "is_window_kept": shapes.boolean("Whether the rows of the window are still there"),
         "brokers": shapes.rows(broker, "The highest load per mean of the deciding resource first", tuple(broker)),
         "brokers_left_out": shapes.integer("Brokers with less load that are not shown", nullable=False),
         "plan": {**shapes.one(of_table(PLAN.name), "Plan that came of it"), "type": ["object", "null"]},
@@ -117,36 +120,30 @@ def _seen() -> dict[str, Any]:
 
 
 def _act() -> dict[str, Any]:
-    ended = {"type": ["integer", "null"], "description": "When it ended; ms since 1970; null if it has not"}
-    return of_table(AUDIT.name) | {"ended_ms": ended}
+    return of_table(AUDIT.name) | {"ended_ms": shapes.integer("When it ended; ms since 1970; null if it has not")}
 
 
 def _plan() -> dict[str, Any]:
-    texts = {"type": "array", "items": {"type": "string"}}
     load = {"type": "object", "description": "Load by resource; empty where it is not known"}
     broker = {"broker": {"type": "integer"}, "received_bytes": {"type": "number"}, "sent_bytes": {"type": "number"}}
     return of_table(PLAN.name) | {
-        "least_bytes": {
-            "type": ["number", "null"],
-            "description": "Any plan as good copies so much; null if not known",
-        },
-        "duration_ms": {"type": ["number", "null"], "description": "At the throttle; null if none was known"},
-        "throttle_bytes_per_sec": {
-            "type": ["number", "null"],
-            "description": "Of each broker, as it was planned with; null if none was known, or nothing is copied",
-        },
+        "least_bytes": shapes.number("Any plan as good copies so much; null if not known"),
+        "duration_ms": shapes.number("At the throttle; null if none was known"),
+        "throttle_bytes_per_sec": shapes.number(
+            "Of each broker, as it was planned with; null if none was known, or nothing is copied"
+        ),
         "cheaper": shapes.rows(shapes.CHEAPER, "Plans that bring part of the gain for fewer bytes"),
-        "diagnosis": {**texts, "description": "What moving can't help"},
-        "problems": {**texts, "description": "Hard rules that it can't satisfy"},
+        "diagnosis": shapes.texts("What moving can't help"),
+        "problems": shapes.texts("Hard rules that it can't satisfy"),
         "brokers": {
             "type": "array",
             "items": {"type": "object", "properties": broker | {"before": load, "after": load}},
         },
-        "brokers_left_out": {"type": "integer", "description": "Brokers that copy less and are not in the list"},
-        "is_readable": {"type": "boolean", "description": "Whether its row holds a plan; else it can't be approved"},
-        "waits": {"type": "boolean", "description": "Whether it may be approved, and nothing has begun since"},
+        "brokers_left_out": shapes.integer("Brokers that copy less and are not in the list", nullable=False),
+        "is_readable": shapes.boolean("Whether its row holds a plan; else it can't be approved"),
+        "waits": shapes.boolean("Whether it may be approved, and nothing has begun since"),
         "waits_for": shapes.text("What keeps its approved execution from beginning: approvals, or its time; else null"),
-        "execution_id": {"type": ["string", "null"], "description": "The newest execution of it"},
+        "execution_id": shapes.text("The newest execution of it"),
     }
 
 
@@ -155,12 +152,7 @@ ENDPOINTS = (
     CLUSTERS,
     Endpoint("/api/v1/brokers", load.brokers, (BROKER, *HISTORY), shapes.BROKER),
     Endpoint("/api/v1/topics", load.topics, (TOPIC, SEARCH, BY, *HISTORY), shapes.TOPIC),
-    Endpoint(
-        "/api/v1/partitions",
-        load.partitions,
-        (TOPIC, PARTITION, LEADER, BY, *HISTORY),
-        shapes.PARTITION,
-    ),
+    Endpoint("/api/v1/partitions", load.partitions, (TOPIC, PARTITION, LEADER, BY, *HISTORY), shapes.PARTITION),
     Endpoint(
         "/api/v1/groups", load.groups, (GROUP, TOPIC, PARTITION, SEARCH, *HISTORY), shapes.HISTORY_OF_LAG | shapes.GROUP
     ),
@@ -180,12 +172,7 @@ ENDPOINTS = (
         (PLAN_ID, TOPIC_PART, ORDER, *PAGED),
         of_table(MOVEMENT.name),
     ),
-    Endpoint(
-        "/api/v1/executions",
-        past.executions,
-        PAST,
-        shapes.EXECUTION_NOW,
-    ),
+    Endpoint("/api/v1/executions", past.executions, PAST, shapes.EXECUTION_NOW),
     Endpoint(
         "/api/v1/executions/{execution_id}",
         past.execution,

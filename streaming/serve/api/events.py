@@ -74,12 +74,12 @@ def written(name: str, snapshot: Snapshot) -> str:
 class Events:
     """Streams that are open, and how many more may be. All on the event loop of serve."""
 
-    def __init__(self, sources: ReadSources, sign_in: SignIn, open_streams: Counter[str] | None = None) -> None:
+    def __init__(self, sources: ReadSources, sign_in: SignIn, open_streams: Counter[str]) -> None:
         """`open_streams` counts the streams of each network; several clusters in one serve share it."""
         self._sources = sources
         self._sign_in = sign_in
         self._is_closed = False
-        self._open = Counter() if open_streams is None else open_streams
+        self._open = open_streams
 
     def routes(self) -> list[Route]:
         """Returns the route of the stream."""

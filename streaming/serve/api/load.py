@@ -127,8 +127,6 @@ def partitions(sources: ReadSources, given: Values) -> Body:
 def _hottest(sources: ReadSources, given: Values, where: Condition) -> Body:
     """The cursor is a place in the list of one window."""
     window_ms, first = unpack(given.get("cursor"), int, int) or (sources.snapshot().load.window_start_ms, 0)
-    if first < 0:
-        raise unknown_cursor()
     if window_ms is None:
         return _before_any_window()
     limit, column = given.get("limit", LIMIT_DEFAULT), history.ORDERS[given.get("order", "name")]
@@ -208,10 +206,7 @@ def _partitions(sources: ReadSources) -> int:
 
 def _numbered(rows: Sequence[T], shown: Callable[[T], dict[str, Any]], given: Values, **fields: Any) -> Body:
     """A page of what the snapshot holds; the cursor is a place in the list. Only rows of the page are made JSON of."""
-    cursor = unpack(given.get("cursor"), int)
-    first = cursor[0] if cursor else 0
-    if first < 0:
-        raise unknown_cursor()
+    (first,) = unpack(given.get("cursor"), int) or [0]
     listed = map(shown, rows[first:])
     return page(listed, given.get("limit"), lambda _item, number: [first + number + 1], **fields)
 
@@ -224,7 +219,7 @@ def _history(
     from_ms = given.get("from", max(0, until_ms - SPAN_DEFAULT_MS))
     if from_ms >= until_ms:
         raise ApiProblem(400, f"from: {from_ms} must be earlier than to, which is {until_ms}")
-    span = Span(from_ms, until_ms, given.get("step"), max(0, cursor[0]) if cursor else None)
+    span = Span(from_ms, until_ms, given.get("step"), cursor[0] if cursor else None)
     limit = given.get("limit", LIMIT_DEFAULT)
     with sources.tables() as reader:
         past = history.read_history(
@@ -251,10 +246,7 @@ def _history(
 def group_partitions(sources: ReadSources, given: Values) -> Body:
     """One consumer group: causes of its lag, advice, members, and its partitions, the worst first."""
     group_id = given["group"]
-    cursor = unpack(given.get("cursor"), int)
-    first = cursor[0] if cursor else 0
-    if first < 0:
-        raise unknown_cursor()
+    (first,) = unpack(given.get("cursor"), int) or [0]
     load, settings = sources.snapshot().load, sources.settings
     with sources.tables() as reader:
         picture = read_picture(
@@ -287,7 +279,7 @@ def group_partitions(sources: ReadSources, given: Values) -> Body:
 def group_rebalances(sources: ReadSources, given: Values) -> Body:
     """Rebalances of one consumer group, with why and who came and went."""
     limit, cursor = given.get("limit", LIMIT_DEFAULT), unpack(given.get("cursor"), int, str)
-    before = Before(given.get("from"), given.get("to"), (max(0, cursor[0]), cursor[1]) if cursor else None)
+    before = Before(given.get("from"), given.get("to"), (cursor[0], cursor[1]) if cursor else None)
     events = Past(GROUP_EVENT.name, "group_id", ("group_id", given["group"]))
     with sources.tables() as reader:
         rows = read_past(reader, events, sources.kafka_cluster, before, rows_max=limit + 1)

@@ -28,7 +28,8 @@ def pack(cursor: Cursor) -> str:
 
 
 def unpack(text: str | None, *types: type) -> Cursor | None:
-    """The cursor again, whose parts have these types; None of None. Raises ApiProblem for one that is not ours."""
+    """The cursor again, whose parts have these types, numbers from 0 on; None of None. Raises ApiProblem for one that
+    is not ours."""
     if text is None:
         return None
     try:
@@ -37,7 +38,7 @@ def unpack(text: str | None, *types: type) -> Cursor | None:
     except (binascii.Error, ValueError, RecursionError):
         cursor = None
     fits = isinstance(cursor, list) and [type(part) for part in cursor] == list(types)
-    if not fits or any(isinstance(part, int) and abs(part) >= 1 << 47 for part in cursor):
+    if not fits or any(isinstance(part, int) and not 0 <= part < 1 << 47 for part in cursor):
         raise unknown_cursor()
     own: Cursor = cursor
     return own
@@ -77,7 +78,7 @@ def as_json(body: Any) -> bytes:
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
 
 
-def answer(request: Request, body: Mapping[str, Any], status: int = 200) -> Response:
+def answer(request: Request, body: Mapping[str, Any]) -> Response:
     """JSON with an ETag; 304 without a body where the client has it already."""
     content = as_json(body)
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
@@ -85,4 +86,4 @@ def answer(request: Request, body: Mapping[str, Any], status: int = 200) -> Resp
     known = [text.strip().removeprefix("W/") for text in request.headers.get("if-none-match", "").split(",")]
     if tag in known or known == ["*"]:
         return Response(status_code=304, headers=headers)
-    return Response(content, status, headers, "application/json")
+    return Response(content, headers=headers, media_type="application/json")

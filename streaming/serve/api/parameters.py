@@ -15,6 +15,8 @@ TIME_MAX_MS = 253_402_300_799_000
 VALUE_SHOWN = 100
 """Characters of a refused value that the answer repeats."""
 INT_DIGITS_MAX = 15
+INT_MAX = (1 << 31) - 1
+"""The greatest id of a broker, or number of a partition, that Kafka's protocol has room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +113,13 @@ class Parameter:
         }
 
 
-LIMIT_MAX = 1_000
 LIMIT = Parameter("limit", "Most items of a page; fewer come where the answer would be too large", least=1, most=1000)
 CURSOR = Parameter("cursor", "`next_cursor` of the page before", OF_CURSORS, most=8_000)
 FROM = Parameter("from", "Start, inclusive, ms since 1970 UTC")
 TO = Parameter("to", "End, exclusive, ms since 1970 UTC")
 STEP = Parameter("step", "Length of a step, ms; where no table is as fine, steps are longer", least=1)
+EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
+BROKER_ID = Parameter("broker", "Broker id", most=INT_MAX, place="path")
 PAGED = (LIMIT, CURSOR)
 HISTORY = (FROM, TO, STEP, *PAGED)
 PAST = (FROM, TO, *PAGED)

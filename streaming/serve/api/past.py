@@ -5,8 +5,8 @@ from typing import Any
 
 from assignor_core.execution.life_cycle import Execution
 from streaming.serve.api.load import Body, Values
-from streaming.serve.api.pages import LIMIT_DEFAULT, pack, page, unknown_cursor, unpack
-from streaming.serve.api.parameters import VALUE_SHOWN
+from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, pack, page, unknown_cursor, unpack
+from streaming.serve.api.parameters import INT_MAX, VALUE_SHOWN
 from streaming.serve.api.problems import ApiProblem
 from streaming.serve.api.read_sources import ReadSources
 from streaming.tables import Row, TableReader, to_ms
@@ -89,9 +89,7 @@ def plan(sources: ReadSources, given: Values) -> Body:
 def movements(sources: ReadSources, given: Values) -> Body:
     """Movements of one plan, in its order or the largest first; `total` counts all that were asked for."""
     limit, is_by_bytes = given.get("limit", LIMIT_DEFAULT), given.get("order") == "bytes"
-    cursor = unpack(given.get("cursor"), *([int, int] if is_by_bytes else [int]))
-    if cursor and not -1 <= cursor[-1] < 1 << 31:
-        raise unknown_cursor()
+    cursor = _sequence_cursor(given, *([int, int] if is_by_bytes else [int]))
     with sources.tables() as reader:
         row = _known_plan(reader, sources.kafka_cluster, given["plan_id"])
         if not is_by_bytes and "topic" not in given:
@@ -110,6 +108,14 @@ def movements(sources: ReadSources, given: Values) -> Body:
         return [item["bytes_to_move"], item["sequence"]] if is_by_bytes else [item["sequence"]]
 
     return page(map(figures, rows), limit, cursor_of, total=total)
+
+
+def _sequence_cursor(given: Values, *types: type) -> Cursor | None:
+    """The cursor of a list of movements, which ends with the sequence of one."""
+    cursor = unpack(given.get("cursor"), *types)
+    if cursor and cursor[-1] > INT_MAX:
+        raise unknown_cursor()
+    return cursor
 
 
 def _known_plan(reader: TableReader, kafka_cluster: str, beginning: str) -> Row:
@@ -147,9 +153,7 @@ def execution(sources: ReadSources, given: Values) -> Body:
 def execution_movements(sources: ReadSources, given: Values) -> Body:
     """Movements of one execution in the plan's order, each with where it stands; `total` counts those asked for."""
     limit = given.get("limit", LIMIT_DEFAULT)
-    cursor = unpack(given.get("cursor"), int)
-    if cursor and not -1 <= cursor[0] < 1 << 31:
-        raise unknown_cursor()
+    cursor = _sequence_cursor(given, int)
     with sources.tables() as reader:
         known = _known(reader, sources.kafka_cluster, given["execution_id"])
         rows, total = read_states(
@@ -194,8 +198,6 @@ def _page(sources: ReadSources, given: Values, past: Past, shown: Any, completed
 
 def _before(given: Values) -> Before:
     cursor = unpack(given.get("cursor"), int, str)
-    if cursor and cursor[0] < 0:
-        raise unknown_cursor()
     return Before(given.get("from"), given.get("to"), (cursor[0], cursor[1]) if cursor else None)
 
 
@@ -212,8 +214,6 @@ def past_moves(sources: ReadSources, given: Values) -> Body:
     if wanted.partition is not None and wanted.topic is None:
         raise ApiProblem(400, "topic: is missing: a partition is given with its topic")
     cursor = unpack(given.get("cursor"), int, str, int)
-    if cursor and min(cursor[0], cursor[2]) < 0:
-        raise unknown_cursor()
     after = (cursor[0], cursor[1], cursor[2]) if cursor else None
     limit = given.get("limit", LIMIT_DEFAULT)
     before = Before(given.get("from"), given.get("to"))

@@ -38,6 +38,16 @@ def number(description: str = "", *, nullable: bool = True) -> Shape:
     return _shape("number", description, nullable=nullable)
 
 
+def boolean(description: str) -> Shape:
+    """Returns the shape of what is true or false, and always known."""
+    return _shape("boolean", description, nullable=False)
+
+
+def integers(description: str) -> Shape:
+    """A list of whole numbers."""
+    return {"type": "array", "items": {"type": "integer"}, "description": description}
+
+
 def _shape(kind: str, description: str, *, nullable: bool) -> Shape:
     shape: Shape = {"type": [kind, "null"] if nullable else kind}
     return shape | ({"description": description} if description else {})
@@ -79,7 +89,7 @@ CLUSTER: Shape = {
     "kafka_cluster": text(nullable=False),
     "mode": text("observe, propose, apply or paused", nullable=False),
     "window_end_ms": integer("End of the newest closed window; ms since 1970"),
-    "is_stale": {"type": "boolean", "description": "Whether there is no window, or it is too old to plan on"},
+    "is_stale": boolean("Whether there is no window, or it is too old to plan on"),
     "failures": texts("Parts of the snapshot that can't be read now; `snapshot` if serve makes no new one"),
     "brokers": integer("Brokers that were seen lately", nullable=False),
     "brokers_unreported": integer("Those without a sample in the window", nullable=False),
@@ -138,21 +148,17 @@ HISTORY_OF_LAG: Shape = {
     "log_end_offset": integer("With history of a topic: at the end of the step"),
     "lag_records_max": number("With history: highest lag of the step"),
 }
-_BROKER_LIST: Shape = {"type": "array", "items": {"type": "integer"}}
 ROLL: Shape = {
     "type": ["object", "null"],
     "properties": {
         "roll_id": text(nullable=False),
         "event": text("How it ended; null, as it has not"),
-        "brokers": {**_BROKER_LIST, "description": "All its brokers, in the order of their turns"},
-        "restarted": {**_BROKER_LIST, "description": "Brokers whose turn is over"},
+        "brokers": integers("All its brokers, in the order of their turns"),
+        "restarted": integers("Brokers whose turn is over"),
         "broker": integer("Broker whose turn it is or comes next"),
         "phase": text("demoting, restarting, away or undemoting; null between two turns"),
         "margin": integer("Replicas in sync that each partition keeps above min.insync.replicas", nullable=False),
-        "accepts_single": {
-            "type": "boolean",
-            "description": "Whether partitions without a second replica may be offline",
-        },
+        "accepts_single": boolean("Whether partitions without a second replica may be offline"),
         "event_ms": integer("Time of its newest event; ms since 1970", nullable=False),
         "detail": text("What the newest event says", nullable=False),
     },
@@ -168,9 +174,9 @@ _PARTITIONS: Shape = {
 }
 RESTART_CHECK: Shape = {
     "broker": integer(nullable=False),
-    "is_safe": {"type": "boolean", "description": "Whether the broker may be restarted now"},
+    "is_safe": boolean("Whether the broker may be restarted now"),
     "stops": texts("Why not, a line each"),
-    "is_alive": {"type": "boolean", "description": "Whether the cluster shows the broker"},
+    "is_alive": boolean("Whether the cluster shows the broker"),
     "offline": one(_PARTITIONS, "They would have no leader, or have none already"),
     "single": one(_PARTITIONS, "Those of `offline` that have no other replica at all"),
     "refusing": one(_PARTITIONS, "They would refuse writes with acks=all, or do so already"),
@@ -178,7 +184,7 @@ RESTART_CHECK: Shape = {
     "behind": one(_PARTITIONS, "Their replica on the broker is not in sync"),
     "moving": one(_PARTITIONS, "They are being reassigned"),
     "unknown": one(_PARTITIONS, "min.insync.replicas of their topic is hidden from serve's login"),
-    "is_blind": {"type": "boolean", "description": "Whether reassignments or topics are hidden from serve's login"},
+    "is_blind": boolean("Whether reassignments or topics are hidden from serve's login"),
     "replicas": integer("Replicas on the broker", nullable=False),
     "leaders": integer("Leaders that would move", nullable=False),
     "group_coordinators": integer("Partitions of __consumer_offsets that it leads", nullable=False),
@@ -238,11 +244,7 @@ PARTITION: Shape = {
     "topic": text(nullable=False),
     "partition": integer(nullable=False),
     "broker": integer("Without history: its leader"),
-    "replicas": {
-        "type": "array",
-        "items": {"type": "integer"},
-        "description": "Without history: brokers that reported a replica of it, the leader first",
-    },
+    "replicas": integers("Without history: brokers that reported a replica of it, the leader first"),
     "out_of_sync_replicas": integer("Without history: replicas that are not in sync; null where unknown"),
     **_OF_REPLICAS,
 }
@@ -328,7 +330,7 @@ EXECUTION_NOW: Shape = {
     "approved_ms": integer("When it was approved; ms since 1970", nullable=False),
     "started_ms": integer("When it began; ms since 1970"),
     "ended_ms": integer("When it ended; ms since 1970; null if it has not"),
-    "is_abort_requested": {"type": "boolean", "description": "Whether somebody has asked it to stop"},
+    "is_abort_requested": boolean("Whether somebody has asked it to stop"),
 }
 _OF_GROUP: Shape = {
     "movements": integer("How many", nullable=False),
