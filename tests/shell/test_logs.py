@@ -35,6 +35,7 @@ def written(log_format: str) -> list[str]:
     return ended.stderr.splitlines()
 
 
+@pytest.mark.long
 def test_with_json_each_line_is_an_object_also_of_child_processes_and_tracebacks() -> None:
     child, ours, *traceback = [json.loads(line) for line in written("json")]
     assert (child["line"], child["event"], child["level"]) == ("a child knows **********", "output", "warning")
@@ -43,6 +44,7 @@ def test_with_json_each_line_is_an_object_also_of_child_processes_and_tracebacks
     assert traceback[-1]["line"] == "ValueError: at the end"
 
 
+@pytest.mark.long
 def test_for_people_lines_stay_as_they_are_without_what_a_jvm_says_of_itself() -> None:
     child, ours, *traceback = written("console")
     assert (child, ours) == ("a child knows **********", '{"event": "started"}')

@@ -123,6 +123,7 @@ def simulated(root: Path, *options: str) -> int:
     return cli.run(["simulate", "--set", f"storage.tables={root}", *options])
 
 
+@pytest.mark.long
 def test_a_group_is_restarted_three_ways_and_its_scenario_can_be_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

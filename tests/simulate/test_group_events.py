@@ -62,6 +62,7 @@ def test_windows_that_can_still_change_wait(tmp_path: Path) -> None:
     assert keeper.keep() == 1
 
 
+@pytest.mark.long
 def test_a_cluster_whose_windows_are_ahead_makes_no_other_one_miss_rebalances(tmp_path: Path) -> None:
     keeper = keeper_of(tmp_path)
     for number in range(4):
@@ -108,6 +109,7 @@ def test_a_table_that_can_not_be_read_is_named(tmp_path: Path) -> None:
         keeper_of(tmp_path).keep()
 
 
+@pytest.mark.long
 def test_the_query_of_the_documentation_counts_them(tmp_path: Path) -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "groups.md").read_text(encoding="utf-8")
     (query,) = re.findall(r'rebalancer sql "(.*)"', text)
@@ -126,6 +128,7 @@ def status(root: Path, *options: str) -> int:
     return cli.run(["status", "--groups", "--set", f"storage.tables={root}", *options])
 
 
+@pytest.mark.long
 def test_groups_that_rebalance_are_named_with_what_would_help(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +163,7 @@ def settings_of(root: Path) -> Settings:
     return Settings.model_validate({"kafka": {"cluster_name": "main"}, "storage": {"tables": str(root)}})
 
 
+@pytest.mark.long
 def test_all_groups_are_shown_as_each_is_by_its_own_windows(tmp_path: Path) -> None:
     """Of all, events are those that the pipeline has kept; of one, they are told from its windows."""
     for number in range(5):
