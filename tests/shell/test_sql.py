@@ -283,14 +283,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", QUERIES, ids=lambda file: file.stem)
-@pytest.mark.parametrize(
-    "shared",
-    [
-        pytest.param(True, id="in the same tables"),
-        pytest.param(False, id="in a folder of its own", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize("shared", [True, False], ids=["in the same tables", "in a folder of its own"])
 def test_a_second_cluster_changes_no_row_of_the_first(filled: Path, file: Path, *, shared: bool) -> None:
     query = file.read_text(encoding="utf-8")
     unnamed = any("kafka_cluster" not in TABLES[name].column_names() for name in tables_of(query))

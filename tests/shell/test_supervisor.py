@@ -233,6 +233,7 @@ def test_each_of_several_clusters_has_a_collect_and_a_control_that_end_no_other(
     assert (ended["role"], ended["kafka_cluster"], ended["exit_code"]) == ("collect", "east", 2)
 
 
+@pytest.mark.long
 def test_clusters_come_go_and_change_while_the_processes_of_others_run_on(tmp_path: Path) -> None:
     old = of_clusters(south={}, west={}, main={})
     new = of_clusters(main={}, west={"trigger": {"enter_ratio": 3.0}}, xeno={})
@@ -256,6 +257,7 @@ def test_clusters_come_go_and_change_while_the_processes_of_others_run_on(tmp_pa
         supervised.stop()
 
 
+@pytest.mark.long
 def test_a_role_of_a_cluster_that_comes_back_while_it_still_ends_is_started_anew(tmp_path: Path) -> None:
     """With the grace over, it is killed."""
     both, west = of_clusters(north={}, west={}, main={}), of_clusters(west={}, main={})
@@ -282,6 +284,7 @@ def test_a_role_of_a_cluster_that_comes_back_while_it_still_ends_is_started_anew
         supervised.stop()
 
 
+@pytest.mark.long
 def test_a_role_that_waits_for_its_next_start_can_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "RESTART_WAIT_S", 3_600.0)
     old, new = of_clusters(east={}, west={}, main={}), of_clusters(west={}, main={})
