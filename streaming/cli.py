@@ -57,8 +57,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "streaming.commands.tables:tables",
         "Tables of an earlier release: add what they lack; register tables in a catalog.",
     ),
-    "token": ("streaming.commands.token:token", "API tokens: create, list, revoke."),
-    "user": ("streaming.commands.user:user", "People who sign in on the page: add, list, remove, role, password."),
+    "token": ("streaming.commands.sign_ins:token", "API tokens: create, list, revoke."),
+    "user": ("streaming.commands.sign_ins:user", "People who sign in on the page: add, list, remove, role, password."),
     "config": ("streaming.commands.config:config", "Effective settings and where each came from."),
 }
 

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from streaming.contract import TABLES, ColumnType
 from streaming.errors import TableUnavailable
@@ -182,6 +183,12 @@ def roots() -> list[str]:
 def forget(root: str) -> None:
     """Drop a store and all that it holds."""
     _STORES.pop(root, None)
+
+
+def given_to_commands(patch: pytest.MonkeyPatch, root: str) -> None:
+    """Lets commands that run in this process take tables in memory, which settings of users may not name."""
+    patch.setattr("streaming.config._check_tables_last", lambda _effective: None)
+    patch.setenv("REBALANCER_STORAGE__TABLES", root)
 
 
 class MemoryReader(TableReader):

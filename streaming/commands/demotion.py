@@ -4,7 +4,7 @@ Both make a plan that changes the order of replicas, show it, and with `--apply`
 as every plan. The row of a demoted broker lists the plans that have demoted it: they hold the order of before.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -146,7 +146,10 @@ def plan_undemotion(
     newest = newest_intents(TableReader(settings.storage.tables), settings.kafka.cluster_name)
     demoted = frozenset(broker for broker, row in newest.items() if row["intent"] == Intent.DEMOTE)
     listed = {broker: demotions_of(newest.get(broker)) for broker in brokers}
-    _check_demoted([broker for broker, plans in listed.items() if broker not in demoted and not plans], demoted)
+    for broker, plans in listed.items():
+        if broker not in demoted and not plans:  # never demoted, or it has all back
+            named = ", ".join(map(str, sorted(demoted))) or "none"
+            raise UsageProblem(f"broker {broker}: is not demoted, demoted are {named}")
     before = _orders_before(settings.storage.tables, {plan_id for plans in listed.values() for plan_id in plans})
     with live_cluster(settings) as cluster:
         live = cluster.describe()
@@ -158,13 +161,6 @@ def plan_undemotion(
         keep(proposed)
         orders = listed
     return BrokerAct("undemote", Intent.USE, brokers, proposed, _unfit("undemote", brokers, proposed), orders)
-
-
-def _check_demoted(never: Sequence[int], demoted: Collection[int]) -> None:
-    """Raises UsageProblem if there are brokers that were `never` demoted, or have all back."""
-    if never:
-        named = ", ".join(map(str, sorted(demoted))) or "none"
-        raise UsageProblem(f"broker {never[0]}: is not demoted, demoted are {named}")
 
 
 def _orders_before(root: str, plan_ids: Collection[str]) -> "dict[PartitionKey, tuple[int, ...]]":

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,6 @@ from click.core import ParameterSource
 
 from streaming.config import Effective, chosen, load_clusters
 from streaming.errors import UsageProblem
-from streaming.runtime.accounts import Role, Roles
 from streaming.runtime.own_process import restrict_new_files
 from streaming.runtime.secrets import Masking
 from streaming.settings import Settings
@@ -60,41 +59,6 @@ force_option = click.option(
     help="Plan even if the newest windows are older than the trigger accepts.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text for people.")
-
-
-def role_option(command: Command) -> Command:
-    """Adds --role, which may be repeated; the command takes `roles` as texts for `roles_from`."""
-    return click.option(
-        "--role",
-        "roles",
-        metavar="[CLUSTER=]ROLE",
-        multiple=True,
-        default=("viewer",),
-        show_default=True,
-        help=f"A role on all clusters, or on one; may be repeated. Roles: {', '.join(Role)}. A role on a named cluster "
-        "wins there.",
-    )(command)
-
-
-def roles_from(texts: Sequence[str], clusters: Iterable[str]) -> Roles:
-    """Returns the roles of the option --role; `clusters` are the known ones. Raises UsageProblem."""
-    try:
-        roles = Roles.parsed(texts)
-    except ValueError as error:
-        raise UsageProblem(f"--role: {error}") from None
-    known = list(clusters)
-    for cluster in roles.by_cluster:
-        if cluster not in known:
-            raise UsageProblem(f"--role: {cluster!r} is no cluster of the settings; known are {', '.join(known)}")
-    return roles
-
-
-def accounts_file(clusters: Mapping[str, Settings], setting: str, accounts: str) -> Path:
-    """The file of this setting of serve, which the clusters share; raises UsageProblem if it is not set."""
-    file: Path | None = getattr(next(iter(clusters.values())).serve, setting)
-    if file is None:
-        raise UsageProblem(f"serve.{setting}: is not set; name the file that is to hold the {accounts}")
-    return file
 
 
 def settings_options(command: Command) -> Command:
@@ -150,11 +114,6 @@ def settings_of_clusters(config_file: Path | None, assignments: tuple[str, ...] 
     settings = {name: effective.settings for name, effective in clusters.items()}
     _use_storage([*settings.values()])
     return settings
-
-
-def settings_of(clusters: Mapping[str, Settings]) -> Settings:
-    """Returns the settings of the cluster that the command line means, or of the only one; raises UsageProblem."""
-    return chosen(clusters, cluster_named())
 
 
 def _use_storage(settings: Sequence[Settings]) -> None:

@@ -239,12 +239,17 @@ def plan(
         return 0
     settings, now_ms = settings_from(config_file, assignments), clocks.now_ms()
     accuracy = None
-    if log_dirs:
-        result = _plan_log_dirs(settings, knobs, now_ms=now_ms)
-    elif asked is not None:
+    if asked is not None:
         result = _plan_asked(settings, asked, knobs, now_ms=now_ms)
     else:
-        result, accuracy = _plan_live(settings, knobs, now_ms=now_ms, on_old_windows=on_old_windows)
+        from streaming.views.accuracy import accuracy_beside_plan
+
+        with live_cluster(settings) as cluster:
+            if log_dirs:
+                result = plan_log_dirs_on(cluster, settings, frozenset(knobs["only_brokers"]), now_ms=now_ms)
+            else:
+                result = plan_on(cluster, settings, knobs, now_ms=now_ms, on_old_windows=on_old_windows)
+                accuracy = accuracy_beside_plan(settings)
     show(
         result,
         out_file=out_file,
@@ -357,11 +362,6 @@ def _given_options(knobs: Mapping[str, Any], *, but: Collection[str]) -> list[st
     return [options[name] for name, value in knobs.items() if name not in but and value not in (None, (), False)]
 
 
-def _plan_log_dirs(settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> ProposedPlan:
-    with live_cluster(settings) as cluster:
-        return plan_log_dirs_on(cluster, settings, frozenset(knobs["only_brokers"]), now_ms=now_ms)
-
-
 def plan_log_dirs_on(
     cluster: "ClusterReader", settings: Settings, only_brokers: frozenset[int], *, now_ms: int
 ) -> ProposedPlan:
@@ -389,17 +389,6 @@ def plan_log_dirs_on(
         return made
     nothing = "no broker shows more than one log dir: there is nothing to move between"
     return replace(made, plan=replace(made.plan, diagnosis=(*made.plan.diagnosis, nothing)))
-
-
-def _plan_live(
-    settings: Settings, knobs: dict[str, Any], *, now_ms: int, on_old_windows: bool
-) -> tuple[ProposedPlan, dict[str, Any] | None]:
-    """The plan, and how far the promises of earlier ones were off."""
-    from streaming.views.accuracy import accuracy_beside_plan
-
-    with live_cluster(settings) as cluster:
-        proposed = plan_on(cluster, settings, knobs, now_ms=now_ms, on_old_windows=on_old_windows)
-        return proposed, accuracy_beside_plan(settings)
 
 
 def plan_on(

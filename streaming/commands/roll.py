@@ -54,6 +54,15 @@ PAUSE_SHARE = 4
 REPEAT_INTERVAL_S = 10.0
 """Pause before a demotion, or its end, is tried again."""
 IN_SYNC_AGE_MAX_S = 30.0
+NOTED = {
+    RollAct.DEMOTE: RollEvent.DEMOTING,
+    RollAct.UNDEMOTE: RollEvent.UNDEMOTING,
+    RollAct.NOTE_AWAY: RollEvent.AWAY,
+    RollAct.NOTE_RESTARTED: RollEvent.RESTARTED,
+    RollAct.FINISH: RollEvent.DONE,
+    RollAct.ABORT: RollEvent.ABORTED,
+}
+REORDERED = {RollAct.DEMOTE: "demote", RollAct.UNDEMOTE: "undemote"}
 NAMED_MAX = 3
 
 
@@ -445,12 +454,6 @@ class _Rolling:
         self._told = ""
         self._has_reordered = False
         """Whether this process has carried out the demotion of this phase, or its end, before."""
-        self._acts = {
-            RollAct.DEMOTE: self._demote,
-            RollAct.RESTART: self._restart,
-            RollAct.UNDEMOTE: self._undemote,
-            RollAct.STOP: self._stop,
-        }
 
     def to_the_end(self) -> Roll:
         """The roll that has ended. Raises RefusedForSafety or RollStopped, and leaves the roll open, if a step waits
@@ -498,18 +501,17 @@ class _Rolling:
         return next_step(self._roll, seen, has_command=self._template is not None)
 
     def _take(self, step: RollStep) -> None:
-        noted = {
-            RollAct.NOTE_AWAY: RollEvent.AWAY,
-            RollAct.NOTE_RESTARTED: RollEvent.RESTARTED,
-            RollAct.FINISH: RollEvent.DONE,
-            RollAct.ABORT: RollEvent.ABORTED,
-        }
-        if step.act is RollAct.WAIT:
-            self._wait_for(step.detail)
-        elif step.act in noted:
-            self._note(noted[step.act], step.detail)
-        else:
-            self._acts[step.act](step.detail)
+        match step.act:
+            case RollAct.WAIT:
+                self._wait_for(step.detail)
+            case RollAct.RESTART:
+                self._restart(step.detail)
+            case RollAct.STOP:
+                raise RollStopped(f"broker {self._roll.next_broker}: {step.detail}{self._left_demoted()}")
+            case act:
+                self._note(NOTED[act], step.detail)
+                if act in REORDERED:
+                    self._reorder(REORDERED[act], step.detail)
 
     def _note(self, event: RollEvent, detail: str) -> None:
         """Store the event, unless the broker is in that phase already; a new step begins."""
@@ -535,14 +537,6 @@ class _Rolling:
 
     def _left_demoted(self) -> str:
         return "; it stays demoted" if self._roll.is_demoted_by_roll else ""
-
-    def _demote(self, detail: str) -> None:
-        self._note(RollEvent.DEMOTING, detail)
-        self._reorder("demote", detail)
-
-    def _undemote(self, detail: str) -> None:
-        self._note(RollEvent.UNDEMOTING, detail)
-        self._reorder("undemote", detail)
 
     def _reorder(self, action: str, detail: str) -> None:
         """Demote the broker in turn, or end its demotion. If something stands in the way, or the act has not brought
@@ -588,9 +582,6 @@ class _Rolling:
         words = filled(self._template, host, broker)
         echo(f"broker {broker}: runs {shlex.join(words)}", err=True)
         self._command = RestartCommand(words)
-
-    def _stop(self, detail: str) -> None:
-        raise RollStopped(f"broker {self._roll.next_broker}: {detail}{self._left_demoted()}")
 
 
 @contextmanager

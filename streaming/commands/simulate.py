@@ -12,7 +12,7 @@ from streaming.commands.console import echo, write_whole
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.simulate.scenario_file import Variant, load_scenarios, scenarios_from
-from streaming.simulate.summary import summary_json, summary_text
+from streaming.simulate.summary import page_of, summary_json, summary_text
 
 
 @click.command()
@@ -53,7 +53,6 @@ def simulate(
         if collecting:
             gc.enable()
     if html_file is not None or png_file is not None:
-        from streaming.simulate.page import page_of
         from streaming.simulate.plot import plot, png_of
 
         png = png_of(plot(runs, runs[0][0].title))

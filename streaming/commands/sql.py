@@ -24,7 +24,8 @@ from pyarrow.fs import FileType, PyFileSystem
 
 from streaming import tables
 from streaming.commands.console import echo
-from streaming.commands.options import cluster_named, settings_of, settings_of_clusters, settings_options
+from streaming.commands.options import cluster_named, settings_of_clusters, settings_options
+from streaming.config import chosen
 from streaming.contract import TABLES, Column, ColumnType, Table
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
@@ -116,7 +117,8 @@ def _sources(tables_dir: str | None, config_file: Path | None, assignments: tupl
     if tables_dir and local_folder(tables_dir) is not None:
         return [Source(tables_dir)]
     clusters = settings_of_clusters(config_file, assignments)
-    meant = [settings_of(clusters)] if cluster_named() is not None else [*clusters.values()]
+    name = cluster_named()
+    meant = [*clusters.values()] if name is None else [chosen(clusters, name)]
     if tables_dir:
         use_object_store(meant[0].storage.model_copy(update={"tables": tables_dir}))
         return [Source(tables_dir)]

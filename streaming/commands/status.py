@@ -187,7 +187,6 @@ def _load_of(load: "LoadPart", broker: int) -> dict[str, float | None]:
 
     1 is even, by capacity where all brokers have one.
     """
-
     skew = load.skew.get(Resource.BYTES_IN)
     deviation = skew.deviation.get(broker) if skew else None
     return {
@@ -226,7 +225,6 @@ def _waiting(executions: "Iterable[Execution]", now_ms: int) -> list[dict[str, A
 
 
 def _ratios(execution: "Execution") -> dict[str, dict[str, float | None]]:
-
     ratios = execution.shown.figures.max_over_mean
     return {resource.value: {when: row.get(resource) for when, row in ratios.items()} for resource in REPORTED}
 
@@ -298,7 +296,6 @@ def _age_text(status: dict[str, Any], at: datetime) -> str:
 
 def _collecting_lines(status: dict[str, Any]) -> list[str]:
     """Brokers of the newest window that not exactly one collector reports, or whose bytes out nobody knows."""
-
     lines = []
     if status["silent_brokers"]:
         lines.append(
@@ -482,10 +479,10 @@ class LoadTable:
 
         known = [row["bytes_in_per_mean"] or 0.0 for row in self.loads.values()]
         highest = max(known, default=0.0) or 1.0
-        return [Text(block * round(width * value / highest), style=self._style(value)) for value in known]
-
-    def _style(self, per_mean: float) -> str:
-        return "red" if per_mean > self.threshold else "green"
+        return [
+            Text(block * round(width * value / highest), style="red" if value > self.threshold else "green")
+            for value in known
+        ]
 
 
 def _number(value: float | None) -> str:

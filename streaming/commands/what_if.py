@@ -225,16 +225,7 @@ def replay_data(result: ReplayedHours) -> dict[str, Any]:
 
 def changes_data(changes: Changes) -> dict[str, Any]:
     """What is assumed."""
-    return {
-        "add_brokers": changes.add_brokers,
-        "racks_down": sorted(changes.racks_down),
-        "brokers_down": sorted(changes.brokers_down),
-        "drain": sorted(changes.drain),
-        "traffic": changes.traffic,
-        "topic_traffic": dict(changes.topic_traffic),
-        "grow": dict(changes.grow),
-        "drop_topics": sorted(changes.drop_topics),
-    }
+    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in asdict(changes).items()}
 
 
 def as_text(prediction: "Prediction", settings: Settings) -> Iterator[str]:

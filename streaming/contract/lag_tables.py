@@ -1,7 +1,18 @@
 """Tables of consumer groups: offsets and lag in windows and by the day, and rebalances."""
 
-from streaming.contract.columns import CLUSTER, Table, integer, long, number, text, timestamp
-from streaming.contract.periods import PERIOD, PERIOD_AUDIT, WINDOW, WINDOW_AUDIT
+from streaming.contract.columns import (
+    CLUSTER,
+    PERIOD,
+    PERIOD_AUDIT,
+    WINDOW,
+    WINDOW_AUDIT,
+    Table,
+    integer,
+    long,
+    number,
+    text,
+    timestamp,
+)
 from streaming.contract.records import (
     ASSIGNOR,
     CLEANUP_POLICY,

@@ -1,7 +1,6 @@
 """Tables of load: windows by replica and by broker, and the hours and days made of them."""
 
-from streaming.contract.columns import CLUSTER, Column, Table, long, number
-from streaming.contract.periods import PERIOD, PERIOD_AUDIT, WINDOW, WINDOW_AUDIT
+from streaming.contract.columns import CLUSTER, PERIOD, PERIOD_AUDIT, WINDOW, WINDOW_AUDIT, Column, Table, long, number
 from streaming.contract.rates import RATES, Rate
 from streaming.contract.records import (
     ADDRESS,

@@ -1,5 +1,6 @@
-"""What simulations led to, as text for people and as plain data for programs. Counts nothing itself."""
+"""What simulations led to, as text and as a page for people and as plain data for programs. Counts nothing itself."""
 
+import base64
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -94,3 +95,19 @@ def _rebalances(name: str, rebalances: Sequence[Rebalance]) -> "RenderableType":
 
 def _rebalance_json(rebalance: Rebalance) -> dict[str, Any]:
     return {**dataclasses.asdict(rebalance), "duration_ms": rebalance.duration_ms}
+
+
+def page_of(runs: Sequence[tuple[Variant, Run]], png: bytes) -> str:
+    """HTML with the picture inside; the same runs give the same text."""
+    import jinja2
+
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("streaming.simulate", "."), autoescape=True)
+    columns = [totals_rows(run.totals) for _, run in runs]
+    return environment.get_template("page.html.jinja").render(
+        title=runs[0][0].title,
+        about=runs[0][0].about,
+        image=base64.b64encode(png).decode(),
+        names=[variant.name or "total" for variant, _ in runs],
+        rows=[(label, [column[label] for column in columns]) for label in columns[0]],
+        runs=[(variant.name, run.rebalances) for variant, run in runs],
+    )

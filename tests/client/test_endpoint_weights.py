@@ -12,6 +12,7 @@ import pytest
 
 from assignor_core.assignors import GroupSpec, MemberSpec, assign
 from streaming.weights import endpoint_weights
+from tests.waiting import DEADLINE_S
 
 Answering = Callable[[BaseHTTPRequestHandler], None]
 
@@ -60,13 +61,13 @@ READER = "rb_reader"
 @pytest.mark.parametrize("body", OTHER, ids=lambda body: body[:30])
 def test_an_answer_of_something_else_leaves_the_group_to_counts(body: str) -> None:
     with serving(answer(body)) as host:
-        assert endpoint_weights(f"http://{host}")(["t"]) == {}
+        assert endpoint_weights(f"http://{host}", timeout_s=DEADLINE_S)(["t"]) == {}
 
 
 @pytest.mark.parametrize("value", NO_RATES)
 def test_a_value_that_is_no_rate_is_unknown(value: str) -> None:
     with serving(rates(f"[7, {value}, 0]")) as host:
-        weights = endpoint_weights(f"http://{host}")(["t"])
+        weights = endpoint_weights(f"http://{host}", timeout_s=DEADLINE_S)(["t"])
     first, spoilt, last = weights["t"]
     assert (first, last) == (7.0, 0.0)
     assert isnan(spoilt)
@@ -85,7 +86,7 @@ def test_many_topics_are_asked_for_in_requests_that_a_server_takes() -> None:
         answer(json.dumps({"bytes_in_per_sec": {topic: [5.0] for topic in named}}))(handler)
 
     with serving(answering) as host:
-        assert endpoint_weights(f"http://{host}")(topics) == {topic: [5.0] for topic in topics}
+        assert endpoint_weights(f"http://{host}", timeout_s=DEADLINE_S)(topics) == {topic: [5.0] for topic in topics}
     assert asked == topics
 
 
@@ -127,5 +128,5 @@ def test_a_token_signs_the_consumer_in() -> None:
         (rates("[1]") if signed_in else answer("", 401))(handler)
 
     with serving(answering) as host:
-        assert endpoint_weights(f"http://{host}")(["t"]) == {}
-        assert endpoint_weights(f"http://{host}", token=READER)(["t"]) == {"t": [1.0]}
+        assert endpoint_weights(f"http://{host}", timeout_s=DEADLINE_S)(["t"]) == {}
+        assert endpoint_weights(f"http://{host}", timeout_s=DEADLINE_S, token=READER)(["t"]) == {"t": [1.0]}

@@ -18,7 +18,6 @@ from tests.docs.pictures import (
     fingerprint,
     out_of_date,
     place,
-    stamp,
     stamp_of,
     stamped,
 )
@@ -73,12 +72,6 @@ def test_a_stamp_changes_nothing_else_and_replaces_the_one_before(tmp_path: Path
     assert [kind for kind, _ in chunks(again)] == [b"IHDR", b"tEXt", *[kind for kind, _ in chunks(plain)][1:]]
     (tmp_path / "again.png").write_bytes(again)
     assert (imread(tmp_path / "again.png") == imread(tmp_path / "drawing.png")).all()
-
-
-def test_a_picture_that_no_table_names_gets_no_stamp(tmp_path: Path) -> None:
-    drawing(tmp_path)
-    with pytest.raises(KeyError):
-        stamp(tmp_path / "drawing.png")
 
 
 def test_a_source_that_is_not_there_is_an_error() -> None:

@@ -90,6 +90,7 @@ def is_taken_as_it_is(content: Json) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("section", SECTIONS)
 def test_product_and_chart_judge_each_setting_alike(section: str) -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="`make setup` installs it, with kubernetes-validate")

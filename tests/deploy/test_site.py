@@ -135,6 +135,7 @@ def test_lists_get_the_indents_that_the_site_needs(script: dict[str, Any], writt
     assert script["with_indents"](written) == expected
 
 
+@pytest.mark.long
 def test_every_setting_and_every_command_has_its_place(script: dict[str, Any]) -> None:
     page = script["settings_page"]()
     assert [name for name in flatten(Settings()) if f"| `{name}` |" not in page] == []
@@ -149,6 +150,7 @@ def test_what_both_locks_hold_has_one_version(extra: str) -> None:
     assert {name for name in own.keys() & product.keys() if own[name] != product[name]} == set()
 
 
+@pytest.mark.long
 def test_programs_find_every_page_in_an_index_and_in_one_file(site: Path) -> None:
     index, whole = ((site / name).read_text(encoding="utf-8") for name in ("llms.txt", "documentation.md"))
     assert index.startswith("# Kafka load rebalancer\n\n> ")

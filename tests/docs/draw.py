@@ -8,9 +8,8 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
-from tests.docs.messages import files, messages
+from tests.docs.messages import docstrings, files, messages
 from tests.docs.prose import ROOT, Line, pages, prose_lines, sentences, words
-from tests.docs.test_docstrings import docstrings
 from tests.docs.texts import texts
 
 EACH = 5

@@ -1,12 +1,12 @@
-"""The texts that code gives to people at run time: what errors, logs and commands are handed as strings."""
+"""Texts within code: what errors, logs and commands are handed as strings, and docstrings."""
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
-from tests.docs.prose import ROOT, Line, avoided_words, sentences, words
+from tests.docs.prose import ROOT
 
-WORDS_MAX = 30
 CALLS = {"echo", "print", "print_text"}
 
 
@@ -20,10 +20,16 @@ def messages(source: str) -> Iterator[tuple[int, str]]:
     >>> list(messages('raise E(f"{name}: is " "unknown")'))
     [(1, 'Value: is unknown')]
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parsed(source)):
         is_raised = isinstance(node, ast.Raise) and node.exc is not None
         if is_raised or (isinstance(node, ast.Call) and _name(node.func) in CALLS):
             yield from _texts(node)
+
+
+@lru_cache(maxsize=1)
+def _parsed(source: str) -> ast.Module:
+    """The tree of a module, which is read for messages and then for docstrings."""
+    return ast.parse(source)
 
 
 def _name(function: ast.expr) -> str:
@@ -43,7 +49,21 @@ def _texts(node: ast.AST) -> Iterator[tuple[int, str]]:
         yield from _texts(child)
 
 
-def faults_of(text: str) -> list[str]:
-    block = [Line(1, line) for line in text.splitlines()]
-    long = [f"{words(one)} words: {one[:70]}" for one in sentences(block) if words(one) > WORDS_MAX]
-    return long + list(avoided_words(block))
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each docstring: of modules, classes and functions, and of what is assigned right above it.
+
+    >>> list(docstrings("X = 1\\n'Most of it.'\\ndef f():\\n    'Returns it.'"))
+    [(2, 'Most of it.'), (4, 'Returns it.')]
+    """
+    for node in ast.walk(_parsed(source)):
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+        is_documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        for place, statement in enumerate(body):
+            above = body[place - 1] if place else None
+            follows = isinstance(above, ast.Assign | ast.AnnAssign) or (place == 0 and is_documented)
+            if follows and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                text = statement.value.value
+                if isinstance(text, str):
+                    yield statement.lineno, text.strip()

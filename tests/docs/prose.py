@@ -96,6 +96,13 @@ def faults(page: str) -> list[str]:
     return result
 
 
+def faults_of(text: str, *, words_max: int = SENTENCE_WORDS_MAX) -> list[str]:
+    """Sentences of a text outside of pages that are too long, and words that have another in their place."""
+    block = [Line(1, line) for line in text.splitlines()]
+    long = [f"{words(one)} words: {one[:70]}" for one in sentences(block) if words(one) > words_max]
+    return long + list(avoided_words(block))
+
+
 def avoided_words(block: list[Line]) -> Iterator[str]:
     text = re.sub(r"`[^`]*`", "Code", " ".join(line.text.strip() for line in block))
     for pattern, instead in PATTERNS.items():

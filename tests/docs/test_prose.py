@@ -1,10 +1,18 @@
-"""Pages of the docs are plain English, by numbers."""
+"""Pages, settings, help, alerts, metrics, messages and docstrings are plain English, by numbers."""
+
+from collections.abc import Mapping
 
 import pytest
 
-from tests.docs.prose import LINE_CHARACTERS_MAX, ROOT, SENTENCE_WORDS_MAX, faults, pages
+from tests.docs.draw import EACH, WORDS_MIN, all_sentences, draw
+from tests.docs.messages import docstrings, files, messages
+from tests.docs.prose import LINE_CHARACTERS_MAX, ROOT, SENTENCE_WORDS_MAX, faults, faults_of, pages, words
+from tests.docs.texts import texts
 
 WORDS_MAX = 75_000
+MESSAGE_WORDS_MAX = 30
+FRAGMENTS = ("The same", "Those ", "Of ", "As ", "Its ", "So long", "Where ")
+"""Beginnings that go on from a sentence which the reader does not see."""
 
 
 @pytest.mark.parametrize("name", sorted(pages()))
@@ -76,3 +84,73 @@ def test_the_pages_are_those_of_the_root_and_of_docs() -> None:
     expected = {"README.md", "docs/lag.md", "docs/measurements/lag.md", "docs/runbooks/RebalancerAbsent.md"}
     assert expected <= set(pages())
     assert not [name for name in pages() if "decisions" in name]
+
+
+@pytest.fixture(scope="module")
+def all_texts() -> Mapping[str, str]:
+    return texts()
+
+
+def test_texts_are_plain_english(all_texts: Mapping[str, str]) -> None:
+    assert {place: faults_of(text) for place, text in all_texts.items() if faults_of(text)} == {}
+
+
+def test_each_setting_is_described_by_whole_sentences(all_texts: Mapping[str, str]) -> None:
+    """Whoever reads a setting alone, in a schema or in a file, knows what it does."""
+    settings = {place: text for place, text in all_texts.items() if place.startswith("setting ")}
+    fragments = (*FRAGMENTS, "Better ", "With ")
+    assert {place for place, text in settings.items() if not text.endswith(".") or text.startswith(fragments)} == set()
+
+
+def test_each_kind_of_text_is_read(all_texts: Mapping[str, str]) -> None:
+    expected = {
+        "setting kafka.cluster_name", "command rebalancer token create", "command rebalancer plan --json",
+        "alert RebalancerAbsent summary", "metric rebalancer_skew_breached",
+    }  # fmt: skip
+    assert expected <= set(all_texts)
+
+
+@pytest.mark.long
+def test_messages_and_docstrings_are_plain_english() -> None:
+    """What is printed has sentences of 30 words at most; a docstring stands alone, on hover or in `help`."""
+    faulty = []
+    for file in files():
+        place, source = file.relative_to(ROOT), file.read_text(encoding="utf-8")
+        for line, text in messages(source):
+            faulty += [f"{place}:{line}: {fault}" for fault in faults_of(text, words_max=MESSAGE_WORDS_MAX)]
+        faulty += [f"{place}:{line}: {text}" for line, text in docstrings(source) if text.startswith(FRAGMENTS)]
+    assert faulty == []
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ('raise E(f"{name} " "tells why")', "line 1: 'tells': write"),
+        ("click.echo('a' + ' says b')", "line 1: 'says': write"),
+        (f"raise E('{' w' * 31}')", "31 words"),
+        ("echo('Fine.\\nIt tells why.')", "line 1: 'tells': write"),
+    ],
+)
+def test_a_message_with_a_fault(source: str, fault: str) -> None:
+    found = [one for _, text in messages(source) for one in faults_of(text, words_max=MESSAGE_WORDS_MAX)]
+    assert [one for one in found if one.startswith(fault)]
+
+
+def test_what_nobody_reads_is_no_message_and_a_docstring_is_found() -> None:
+    source = 'def f():\n    """Its leader says."""\n    log.info("says")\n    x = "tells"'
+    assert list(messages(source)) == []
+    assert list(docstrings(source)) == [(2, "Its leader says.")]
+
+
+@pytest.mark.long
+def test_sentences_are_drawn_by_seed_whole_and_of_each_kind_of_text() -> None:
+    found = all_sentences()
+    every = [sentence for of_kind in found.values() for _, sentence in of_kind]
+    assert min(words(one) for one in every) >= WORDS_MIN
+    assert not [one for one in every if "\n" in one or ">>>" in one]
+    assert [one for one in every if "'rebalancer check'" in one], "code is shown as it is"
+    assert draw(found, 1) == draw(found, 1) != draw(found, 2)
+    kinds = {one: kind for kind, of_kind in found.items() for one in of_kind}
+    drawn = [kinds[one] for one in draw(found, 1)]
+    assert {kind: drawn.count(kind) for kind in found} == dict.fromkeys(("page", "docstring", "text", "message"), EACH)
+    assert all(len({sentence for _, sentence in of_kind}) == len(of_kind) for of_kind in found.values())

@@ -1,4 +1,5 @@
-"""Python in pages is run against the real library: indented and fenced snippets, and `python -c` in shell lines.
+"""Python in pages is run against the real library: indented and fenced snippets, and `python -c` in shell lines. YAML
+can be read, and queries in it name metrics that `serve` exports.
 
 Snippets of a page share their names, in the order of the page, as a reader would type them. What needs a cluster is
 listed in `NEEDS` with the reason, and runs up to the point where it asks for the cluster.
@@ -12,9 +13,11 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+import yaml
 from kafka import KafkaConsumer
 from kafka.errors import KafkaConfigurationError, KafkaTimeoutError
 
+from streaming.serve.families import FAMILIES
 from tests.docs.prose import ROOT
 from tests.docs.test_links import NAMES, NEW_OR_OLD, code
 
@@ -124,3 +127,41 @@ def test_every_module_and_script_for_python_is_there() -> None:
     assert {script for script in scripts if not (ROOT / script).is_file()} == set()
     assert "streaming.runtime.jars" in modules
     assert "deploy/grafana/pictures.py" in scripts
+
+
+METRIC = re.compile(r"\brebalancer_[a-z_]+\b")
+
+
+def examples(page: str) -> list[str]:
+    """The fenced blocks of a page that are YAML.
+
+    >>> examples("Set:\\n\\n```yaml\\na: 1\\n```\\n\\n```text\\nb\\n```")
+    ['a: 1\\n']
+    """
+    return [textwrap.dedent(match.group(3)) for match in FENCE.finditer(page) if match.group(2) in ("yaml", "yml")]
+
+
+YAML = {name: examples((ROOT / name).read_text(encoding="utf-8")) for name in sorted(set(NAMES) - NEW_OR_OLD)}
+
+
+@pytest.mark.parametrize("name", [name for name, texts in YAML.items() if texts])
+def test_the_yaml_of_a_page_can_be_read_and_names_metrics_that_exist(name: str) -> None:
+    known = {family.name for family in FAMILIES}
+    for text in YAML[name]:
+        assert [part for part in yaml.safe_load_all(text) if part is None or isinstance(part, str)] == []
+        assert set(METRIC.findall(text)) <= known
+
+
+def test_what_scales_consumers_counts_the_members_needed_and_holds_where_they_are_unknown() -> None:
+    keda, adapter = YAML["docs/lag.md"][-2:]
+    (trigger,) = yaml.safe_load(keda)["spec"]["triggers"]
+    rules, scaler = yaml.safe_load_all(adapter)
+    queries = [trigger["metadata"]["query"], rules["externalRules"][0]["metricsQuery"]]
+    for query in queries:
+        assert re.sub(r"{[^}]*}|\s+", "", query.replace("rebalancer_consumergroup_", "")) == (
+            "max(members_needed)or(max(members_needed_bound)>max(members))ormax(members)"
+        )
+    external = scaler["spec"]["metrics"][0]["external"]
+    assert external["metric"]["name"] == rules["externalRules"][0]["name"]["as"]
+    # A total is shared by the replicas: there are as many as are needed. A `Value` would multiply the replicas by it.
+    assert (trigger.get("metricType", "AverageValue"), external["target"]["type"]) == ("AverageValue", "AverageValue")

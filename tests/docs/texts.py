@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from streaming.cli import COMMANDS, rebalancer
 from streaming.serve.families import FAMILIES
 from streaming.settings import Settings
-from tests.docs.prose import SENTENCE_WORDS_MAX, Line, avoided_words, sentences, words
 
 ALERTS = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "alerts.yml"
 IN_BRACES = re.compile(r"\{\{.*?\}\}", re.DOTALL)
@@ -64,10 +63,3 @@ def annotations() -> Texts:
 def meanings() -> Texts:
     for family in FAMILIES:
         yield f"metric {family.name}", family.help
-
-
-def faults_of(text: str) -> list[str]:
-    """Sentences that are too long and words that have another in their place."""
-    block = [Line(1, line) for line in text.splitlines()]
-    long = [f"{words(one)} words: {one[:70]}" for one in sentences(block) if words(one) > SENTENCE_WORDS_MAX]
-    return long + list(avoided_words(block))

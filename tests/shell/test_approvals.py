@@ -5,7 +5,6 @@ import re
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +20,7 @@ from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.settings import Settings
 from streaming.views.approvals import instant_ms, instant_text
 from tests.control.noted_cluster import NotedCluster, plan
+from tests.tables_in_memory import given_to_commands
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
@@ -30,10 +30,11 @@ def now_ms() -> int:
 
 
 class Shell:
-    """Commands of several people over one folder of tables and a cluster that moves at once; no control runs."""
+    """Commands of several people over the same tables and a cluster that moves at once; no control runs."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.root = str(folder)
+    def __init__(self, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        given_to_commands(monkeypatch, root)
+        self.root = root
         self.settings = Settings.model_validate({"kafka": {"cluster_name": "c"}, "storage": {"tables": self.root}})
         self.cluster, self.user = NotedCluster(moves=True), "ann"
         self.journal = journal_of(self.settings)
@@ -47,7 +48,7 @@ class Shell:
         monkeypatch.setattr("streaming.commands.acting.os_user", lambda: self.user)
 
     def run(self, command: Any, *arguments: str, approvals: int = 1) -> Result:
-        given = [f"storage.tables={self.root}", "kafka.cluster_name=c", f"control.approvals={approvals}"]
+        given = ["kafka.cluster_name=c", f"control.approvals={approvals}"]
         sets = [part for row in given for part in ("--set", row)]
         return CliRunner().invoke(command, [*arguments, *sets], standalone_mode=False, catch_exceptions=False)
 
@@ -59,9 +60,9 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+def shell(tables_in_memory: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)}
-    yield Shell(tmp_path, monkeypatch)
+    yield Shell(tables_in_memory, monkeypatch)
     for number, handler in before.items():
         signal.signal(number, handler)
 

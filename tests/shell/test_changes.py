@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -165,14 +166,12 @@ def test_roles_after_a_change_are_those_that_a_start_with_the_new_settings_has(t
         of_clusters(east=with_key(EAST, paused=True), west=WEST, north=NORTH), {"kafka": {"cluster_name": "x"}},
         {**SHARED, **TWO},
     ]  # fmt: skip
-    for old in contents:
-        for new in contents:
-            before, after = loaded(old, tmp_path), loaded(new, tmp_path)
-            found = changes(before, after)
-            kept = [role for role in roles_of(before) if role not in found.ended]
-            assert {*kept, *found.started} == {*roles_of(after)}
-            assert not {*kept} & {*found.started}
-            assert {*found.restarted, *found.adjusted} <= {*kept}
+    for before, after in product([loaded(content, tmp_path) for content in contents], repeat=2):
+        found = changes(before, after)
+        kept = [role for role in roles_of(before) if role not in found.ended]
+        assert {*kept, *found.started} == {*roles_of(after)}
+        assert not {*kept} & {*found.started}
+        assert {*found.restarted, *found.adjusted} <= {*kept}
 
 
 def read_sections(folder: str) -> Iterator[str]:

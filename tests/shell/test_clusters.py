@@ -21,7 +21,7 @@ from streaming.commands.options import (
 from streaming.commands.reloading import check_places
 from streaming.config import Effective, load_clusters, load_effective
 from streaming.control.policies import planner_policy
-from streaming.errors import RefusedForSafety, SettingsRefused, UsageProblem
+from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.runtime.logs import configure_logging, mask_too
 from streaming.settings import LogSettings
 from streaming.settings.clusters import is_paused
@@ -140,6 +140,7 @@ def test_a_cluster_without_sections_is_of_the_shared_settings_alone(tmp_path: Pa
             PLAIN.replace("}}", "}, storage: {tables: /t}}", 1).replace("]}}", "]}, storage: {tables: /t/}}"),
             "clusters east, west: storage.tables is '/t' for each of them",
         ),
+        (PLAIN + "collect: {jmx_endpoints: {1: 'http://a-1:7071/metrics'}}", "jmx_endpoints"),
     ],
 )  # fmt: skip
 def test_what_can_not_be_is_refused_in_the_words_of_the_file(tmp_path: Path, text: str, words: str) -> None:
@@ -215,17 +216,15 @@ def test_config_shows_what_holds_for_a_cluster_and_where_it_came_from(tmp_path: 
     assert "control.mode" in rows
 
 
-def test_a_command_that_needs_a_cluster_ends_with_2_where_several_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["status", "--config", str(written(tmp_path, PLAIN))]) == 2
-    assert "choose one by --cluster; known are east, west" in capsys.readouterr().err
-
-
-def test_secrets_of_a_cluster_are_not_shown_where_they_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsRefused) as refused:
-        loaded(tmp_path, PLAIN.replace("}}", "}, collect: {prometheus_url: 'http://u:hunter2@p:port'}}", 1))
-    assert "hunter2" not in str(refused.value)
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN.replace("}}", "}, collect: {prometheus_url: 'http://u:hunter2@p:port'}}", 1),
+        "clusters: [{name: a, kafka: {sasl_password: hunter2}}]",
+    ],
+)
+def test_secrets_of_a_cluster_are_not_shown_where_they_are_refused(tmp_path: Path, text: str) -> None:
+    assert "hunter2" not in problems(tmp_path, text)
 
 
 def test_tables_of_a_deployment_of_one_cluster_are_given_to_a_cluster_or_refused(tmp_path: Path) -> None:
@@ -340,18 +339,6 @@ def test_patterns_of_a_cluster_count_before_shared_ones(tmp_path: Path) -> None:
     shared = "planner: {broker_sets: {'.*': {brokers: [1]}}}"
     planner = loaded(tmp_path, TWO_FILLED % (own, "lag: {}", shared))["a"].settings.planner
     assert [one.brokers for one in planner_policy(planner, ["orders"]).broker_sets if one.topics] == [{7, 8}]
-
-
-def test_a_list_of_clusters_shows_no_secret(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem) as refused:
-        loaded(tmp_path, "clusters: [{name: a, kafka: {sasl_password: geheim}}]")
-    assert "geheim" not in str(refused.value)
-
-
-def test_a_jmx_endpoint_is_of_one_cluster(tmp_path: Path) -> None:
-    shared = "collect: {jmx_endpoints: {1: 'http://a-1:7071/metrics'}}"
-    with pytest.raises(UsageProblem, match="jmx_endpoints"):
-        loaded(tmp_path, TWO_FILLED % ("lag: {}", "lag: {}", shared))
 
 
 def test_one_folder_is_one_folder_however_it_is_spelled(tmp_path: Path) -> None:

@@ -221,12 +221,17 @@ def test_what_is_meant_is_not_guessed(text: str, tmp_path: Path) -> None:
     assert "write" not in str(caught.value)
 
 
-def test_config_shows_only_what_was_changed(tmp_path: Path) -> None:
+def test_config_shows_where_values_came_from_and_only_what_was_changed_if_asked_to(tmp_path: Path) -> None:
     file = write(tmp_path, "serve: {port: 9999}")
-    shown = CliRunner().invoke(config, ["--config", str(file), "--set", "log.level=debug", "--changed", "--json"])
-    assert {row["key"]: row["origin"] for row in json.loads(shown.stdout)} == {
-        "serve.port": f"file {file}", "log.level": "flag"
-    }  # fmt: skip
+    given = ["--config", str(file), "--set", "log.level=debug", "--json"]
+    rows, changed = (json.loads(CliRunner().invoke(config, row).stdout) for row in (given, [*given, "--changed"]))
+    assert changed == [
+        {"key": "serve.port", "value": 9999, "origin": f"file {file}"},
+        {"key": "log.level", "value": "debug", "origin": "flag"},
+    ]
+    assert {row["key"] for row in rows if row["origin"] == "default"} == {row["key"] for row in rows} - {
+        row["key"] for row in changed
+    }
 
 
 def test_of_many_wrong_settings_the_first_ten_are_named(tmp_path: Path) -> None:
@@ -234,16 +239,6 @@ def test_of_many_wrong_settings_the_first_ten_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match=r"kafka\.x9: unknown key.*; and 3 more$") as caught:
         load_effective(file, None, {})
     assert "kafka.x10" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "text", ["sasl_oauthbearer_client_secret: [hunter2]", "[sasl_password=hunter2]", "hunter2@a:1"]
-)
-def test_no_message_shows_what_may_be_a_secret(tmp_path: Path, text: str) -> None:
-    whole = f"kafka: {{{text}}}" if text.startswith("sasl") else f"kafka: {text}"
-    with pytest.raises(UsageProblem) as caught:
-        load_effective(write(tmp_path, whole), None, {})
-    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -275,11 +270,6 @@ def test_no_setting_takes_true_for_a_number() -> None:
         except UsageProblem:
             continue
         assert value is True, f"{key} is {value}"
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match=r"no-such\.yaml: No such file"):
-        load_effective(tmp_path / "no-such.yaml", None, {})
 
 
 def test_a_mistyped_variable_is_refused() -> None:
@@ -374,6 +364,8 @@ def test_a_login_inside_a_url_is_never_shown() -> None:
         ("kafka: {sasl_oauthbearer_client_secret: [87654321]}", "kafka.sasl_oauthbearer_client_secret"),
         ("kafka: [{sasl_password: 87654321}]", "kafka"),
         ("kafka: 'sasl_password: 87654321'", "kafka"),
+        ("kafka: [sasl_password=87654321]", "kafka"),
+        ("kafka: 87654321@a:1", "kafka"),
         ("notify: {webhooks: {ops: {url: hooks.slack.com/services/87654321}}}", "notify.webhooks.ops.url"),
         ("notify: {webhooks: {ops: https://hooks.slack.com/services/87654321}}", "notify.webhooks.ops"),
         ("notify: {webhooks: https://hooks.slack.com/services/87654321}", "notify.webhooks"),

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import click
 import pytest
@@ -25,12 +24,13 @@ from streaming.tables import TableReader
 from streaming.views.intents import Intent, brokers_by_intent, demotions_of, newest_intents
 from tests.control.carried import ERRORS, MB
 from tests.simulated_cluster import SimulatedClient, SimulatedCluster
+from tests.tables_in_memory import given_to_commands
 
 REPLICAS = {0: (3, 1), 1: (1, 3), 2: (3, 4), 3: (2, 1), 4: (4, 2)}
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimulatedCluster:
+def cluster(monkeypatch: pytest.MonkeyPatch, tables_in_memory: str) -> SimulatedCluster:
     made = SimulatedCluster.of(dict.fromkeys(range(1, 5)))
     made.create_topic("t", REPLICAS, size_bytes=MB)
     made.create_topic("single", {0: (3,)}, size_bytes=MB)
@@ -40,7 +40,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimulatedCluster
         yield SimulatedClient(made, errors=ERRORS)
 
     monkeypatch.setattr(demotion, "live_cluster", connected)
-    monkeypatch.setenv("REBALANCER_STORAGE__TABLES", str(tmp_path / "tables"))
+    given_to_commands(monkeypatch, tables_in_memory)
     journal_of(settings_from(None, ())).make_tables()
     return made
 

@@ -1,5 +1,6 @@
-"""Commands that need no Spark start without what only Spark needs."""
+"""What a command loads: nothing that only Spark needs, and Arrow with the allocator that leaves no freed memory."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from streaming.cli import COMMANDS, WITHOUT_PANDAS
+from streaming.runtime.own_process import ARROW_POOL
 
 SHOWN = """
 from streaming.cli import leave_out
@@ -51,3 +53,28 @@ def test_lag_of_all_groups_loads_no_assignors(tmp_path: Path) -> None:
     """They come with the causes of one group's lag."""
     command = [sys.executable, "-c", LAGS, str(tmp_path)]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
+ROLE = """
+import sys, types
+from streaming.commands.roles import control
+
+def shown(*_arguments):
+    import pyarrow
+    print(pyarrow.default_memory_pool().backend_name)
+    return 0
+
+assert "pyarrow" not in sys.modules
+sys.modules["streaming.control.run"] = types.SimpleNamespace(run_control=shown, run_controls=shown)
+control.main([], standalone_mode=False)
+"""
+
+
+@pytest.mark.parametrize(("chosen", "used"), [(None, "system"), ("mimalloc", "mimalloc")])
+def test_arrow_uses_the_allocator_of_the_c_library_unless_another_is_chosen(chosen: str | None, used: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != ARROW_POOL}
+    if chosen:
+        environment[ARROW_POOL] = chosen
+    command = [sys.executable, "-c", ROLE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [used], done.stderr

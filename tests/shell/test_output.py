@@ -47,6 +47,7 @@ CALLS = [
     "sql SELECT(1)", "tables upgrade --dry-run", "tables register", "token create me", "token list", "user list",
     "config",
 ]  # fmt: skip
+LONG = {"status", "what-if", "what-if --keep", "backtest --plans"}
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,7 @@ def test_each_command_is_called_here() -> None:
 
 
 @pytest.mark.usefixtures("called_there")
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", [pytest.param(call, marks=[pytest.mark.long] * (call in LONG)) for call in CALLS])
 def test_a_pipe_gets_text_unless_json_is_asked_for(
     call: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,16 +156,12 @@ def _commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[t
 
 
 @pytest.mark.parametrize("words", list(_commands(rebalancer)), ids=" ".join)
-def test_help_fits_eighty_columns_and_cuts_nothing(
+def test_each_command_has_help_that_fits_eighty_columns_and_cuts_nothing(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert run([*words, "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Usage: rebalancer")
     assert [line for line in lines if len(line) > 80] == []
     assert [line for line in lines if line.startswith("  ") and line.endswith("...")] == []
-
-
-def test_sql_takes_json_like_other_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["sql", "SELECT 1 AS one", "--json", "--config", str(folder / "settings.json")]) == 0
-    assert json.loads(capsys.readouterr().out) == [{"one": 1}]

@@ -26,6 +26,7 @@ from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.settings import Settings
 from tests.control.test_deciding import crowded
 from tests.control.windows import write_windows
+from tests.tables_in_memory import given_to_commands
 
 HOUR_MS = 3_600_000
 MOVE = Movement("t", 0, (1, 2), (3, 2), 5.0)
@@ -39,8 +40,11 @@ def _brokers_that_allow_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Settings:
-    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+def own(tables_in_memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings of commands that run in a folder of the test's own."""
+    given_to_commands(monkeypatch, tables_in_memory)
+    monkeypatch.chdir(tmp_path)
+    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
 
 
 def written(*movements: Movement, cluster_id: str = "main", hash_version: int = 2, **besides: Any) -> dict[str, Any]:
@@ -54,20 +58,21 @@ def written(*movements: Movement, cluster_id: str = "main", hash_version: int = 
     return content
 
 
-def asked(own: Settings, content: object, *assignments: str) -> Result:
+def plan_file(content: object) -> str:
+    """The name of a file with this content, which is written as JSON unless it is text."""
+    Path("plan.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    return "plan.json"
+
+
+def asked(content: object, *assignments: str) -> Result:
     """`apply` of a file with this content; the answer is no, so that no cluster is needed."""
-    file = Path(own.storage.tables).with_name("plan.json")
-    file.write_text(content if isinstance(content, str) else json.dumps(content))
-    given = (f"storage.tables={own.storage.tables}", *assignments)
-    arguments = [str(file), *(part for row in given for part in ("--set", row))]
+    arguments = [plan_file(content), *(part for row in assignments for part in ("--set", row))]
     return CliRunner().invoke(apply, arguments, input="n\n", standalone_mode=False, catch_exceptions=False)
 
 
 def of_file(own: Settings, content: object) -> tuple[KeptPlan, bool]:
     """The plan of a file with this content, as `apply` takes it, and whether the tables have it."""
-    file = Path(own.storage.tables).with_name("plan.json")
-    file.write_text(json.dumps(content))
-    return _plan_of_file(str(file), journal_of(own), own)
+    return _plan_of_file(plan_file(content), journal_of(own), own)
 
 
 def kept(own: Settings) -> list[dict[str, Any]]:
@@ -78,7 +83,7 @@ def kept(own: Settings) -> list[dict[str, Any]]:
 def test_a_plan_of_the_core_alone_is_shown_and_nothing_of_it_is_kept_before_somebody_agrees(
     own: Settings, cluster_id: str
 ) -> None:
-    answer = asked(own, written(MOVE, cluster_id=cluster_id))
+    answer = asked(written(MOVE, cluster_id=cluster_id))
     assert answer.return_value == 3
     assert "1 movement, 5 B to copy, without its effect on the skew" in answer.output
     assert kept(own) == []
@@ -90,18 +95,16 @@ def test_who_may_not_carry_it_out_is_not_asked(own: Settings, monkeypatch: pytes
 
     monkeypatch.setattr("streaming.cluster.permissions.check_may_execute", refused)
     with pytest.raises(UsageProblem, match="may not carry out plans"):
-        asked(own, written(MOVE))
+        asked(written(MOVE))
 
 
 def test_each_movement_is_shown_before_the_question(own: Settings) -> None:
-    answer = asked(own, written(Movement("t", 0, (1, 2), (3, 2), 5.0, "empties broker 1")))
+    answer = asked(written(Movement("t", 0, (1, 2), (3, 2), 5.0, "empties broker 1")))
     assert answer.output.index("empties broker 1\n  t-0 1,2 -> 3,2 5 B\n") < answer.output.index("Carry out this plan")
 
 
 def test_with_json_all_that_is_for_people_stands_on_standard_error(own: Settings) -> None:
-    file = Path(own.storage.tables).with_name("plan.json")
-    file.write_text(json.dumps(written(MOVE)))
-    arguments = [str(file), "--set", f"storage.tables={own.storage.tables}", "--json"]
+    arguments = [plan_file(written(MOVE)), "--json"]
     answer = CliRunner().invoke(apply, arguments, input="n\n", standalone_mode=False, catch_exceptions=False)
     assert (answer.return_value, answer.stdout) == (3, "")
     assert answer.stderr.index("1 movement, 5 B") < answer.stderr.index("Carry out this plan")
@@ -109,7 +112,7 @@ def test_with_json_all_that_is_for_people_stands_on_standard_error(own: Settings
 
 def test_what_a_plan_promises_is_shown(own: Settings) -> None:
     before, after = ({"bytes_in": {"max_over_mean": ratio}} for ratio in (2.0, 1.25))
-    answer = asked(own, written(MOVE, skew_before=before, skew_after=after, elapsed_ms=1.5))
+    answer = asked(written(MOVE, skew_before=before, skew_after=after, elapsed_ms=1.5))
     assert "bytes_in max/mean 2.000 -> 1.250" in answer.output
 
 
@@ -151,7 +154,7 @@ def test_what_is_no_plan_for_this_cluster_is_named_and_nothing_of_it_is_kept(
     own: Settings, content: object, problem: str
 ) -> None:
     with pytest.raises((UsageProblem, CoreError)) as raised:
-        asked(own, content)
+        asked(content)
     assert problem in str(raised.value)
     assert "\n" not in str(raised.value)
     assert kept(own) == []
@@ -221,7 +224,7 @@ def test_an_edited_file_is_not_carried_out_under_the_id_of_a_stored_plan(
     journal_of(own).write_plan(ProposedPlan.from_json(content), decision=None, now_ms=now_ms)
     rows = kept(own)
     with pytest.raises(PlanTampered, match=r"the content hashes to|in the stored plan of that id"):
-        asked(own, edited(content, edit))
+        asked(edited(content, edit))
     assert kept(own) == rows
     assert of_file(own, content)[0].proposed.observed == Observed.from_json(FULL["observed"])
 
@@ -233,19 +236,19 @@ def test_an_edited_file_with_a_hash_of_its_own_is_another_plan(own: Settings) ->
     journal_of(own).write_plan(ProposedPlan.from_json(content), decision=None, now_ms=now_ms)
     rows = kept(own)
     assert changed["plan_id"][:12] != content["plan_id"][:12]
-    answer = asked(own, changed)
+    answer = asked(changed)
     assert f"plan {changed['plan_id'][:12]}: 2 movements" in answer.output
     assert kept(own) == rows
 
 
 def test_a_file_of_an_earlier_release_whose_plan_is_not_stored_is_refused(own: Settings) -> None:
     with pytest.raises(UsageProblem, match="an earlier release wrote it"):
-        asked(own, written(MOVE, hash_version=1, **FULL))
+        asked(written(MOVE, hash_version=1, **FULL))
 
 
 def test_a_file_of_a_later_release_is_refused(own: Settings) -> None:
     with pytest.raises(UsageProblem, match="hash_version: found 3, this release reads up to 2"):
-        asked(own, {**written(MOVE), "hash_version": 3})
+        asked({**written(MOVE), "hash_version": 3})
 
 
 def test_what_an_apply_waits_for_and_what_it_does_not_is_shown_before_it_asks(own: Settings) -> None:
@@ -254,7 +257,7 @@ def test_what_an_apply_waits_for_and_what_it_does_not_is_shown_before_it_asks(ow
     journal.write_plan(ProposedPlan(other), decision=None, now_ms=now_ms)
     execution = journal.approve(journal.plan(other.plan_id), "a test", now_ms=now_ms)
     day = time.strftime("%a", time.gmtime(now_ms / 1000 + 3 * 86_400))
-    answer = asked(own, written(MOVE), f"control.maintenance_windows=[{day} 01:00-02:00]")
+    answer = asked(written(MOVE), f"control.maintenance_windows=[{day} 01:00-02:00]")
     assert f"Execution {execution.execution_id} is open (approved: " in answer.output
     assert "this plan waits for its end, which rebalancer abort brings." in answer.output
     assert "No maintenance window is open: this plan does not wait for " in answer.output
@@ -275,11 +278,10 @@ def test_a_plan_that_was_carried_out_is_refused_until_it_is_made_anew(own: Setti
     content = written(MOVE, observed=OBSERVED, elapsed_ms=1.5)
     execution = ended(own, content, Event.DONE, made_ago_ms=2 * HOUR_MS, ended_ago_ms=HOUR_MS)
     for arguments in ([content["plan_id"]], [content["plan_id"][:12], "--yes"]):
-        given = [*arguments, "--set", f"storage.tables={own.storage.tables}"]
         with pytest.raises(RefusedForSafety, match=rf"was carried out by execution {execution}, which ended at 2\d"):
-            CliRunner().invoke(apply, given, standalone_mode=False, catch_exceptions=False)
+            CliRunner().invoke(apply, arguments, standalone_mode=False, catch_exceptions=False)
     journal_of(own).write_plan(ProposedPlan.from_json(content), decision=None, now_ms=time.time_ns() // 1_000_000)
-    answer = asked(own, content)
+    answer = asked(content)
     assert answer.return_value == 3
     assert f"was carried out by execution {execution}" in answer.output
     assert "made again since" in answer.output
@@ -288,14 +290,14 @@ def test_a_plan_that_was_carried_out_is_refused_until_it_is_made_anew(own: Setti
 def test_what_an_abort_has_left_of_a_plan_may_be_carried_out(own: Settings) -> None:
     content = written(MOVE, observed=OBSERVED, elapsed_ms=1.5)
     execution = ended(own, content, Event.ABORTED, made_ago_ms=2 * HOUR_MS, ended_ago_ms=HOUR_MS)
-    answer = asked(own, content)
+    answer = asked(content)
     assert f"Execution {execution} of this plan ended at " in answer.output
     assert "(aborted: so it ended)." in answer.output
     assert "Carry out this plan on the live cluster?" in answer.output
 
 
 def test_a_no_is_one_line_and_no_error(own: Settings) -> None:
-    answer = asked(own, written(MOVE))
+    answer = asked(written(MOVE))
     assert answer.return_value == 3
     assert answer.stderr == "not carried out: nothing was changed on the cluster\n"
 
@@ -310,7 +312,7 @@ def test_where_nobody_answers_the_option_is_named(
     monkeypatch.setattr(lifecycle, "plan_for_brokers", lambda *_, **_now: proposed)
     monkeypatch.setattr("sys.stdin", io.StringIO())
     arguments = {"apply": [content["plan_id"]], "drain": ["1", "--apply"]}[command]
-    assert run([command, *arguments, "--set", f"storage.tables={own.storage.tables}"]) == 2
+    assert run([command, *arguments]) == 2
     shown = capsys.readouterr()
     assert shown.err.splitlines()[-1] == "error: no terminal to ask on: use --yes"
     assert (shown.out + shown.err).count("?") == 1

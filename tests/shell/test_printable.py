@@ -23,10 +23,10 @@ from streaming.views.json_values import to_json
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 from tests.simulate.group_windows import member, window
 
-EVIL = "\x1b[2J\x1b]0;own\x07[red]x[/]\r\x9b31m\u202efake\u2028<b>&\x7f"
-"""Clears the screen, sets the title, is rich's markup, turns the direction of text, is HTML."""
+EVIL = "\x1b[2J\x1b]0;own\x07[red]x[/]:key:\r\x9b31m\u202efake\u2028<b>&\x7f"
+"""Clears the screen, sets the title, is rich's markup and emoji, turns the direction of text, is HTML."""
 TWO_LINES = "billing\nerror: all is lost"
-SHOWN = "\\x1b[2J\\x1b]0;own\\x07[red]x[/]\\r\\x9b31m\\u202efake\\u2028<b>&\\x7f"
+SHOWN = "\\x1b[2J\\x1b]0;own\\x07[red]x[/]:key:\\r\\x9b31m\\u202efake\\u2028<b>&\\x7f"
 
 
 def check_harmless(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Settings that change under roles that run: as processes, on SIGHUP."""
+"""Settings that change under roles that run: as processes, on SIGHUP, and in the file that `rebalancer run` polls."""
 
 import json
 import os
@@ -17,7 +17,7 @@ import yaml
 
 from streaming import tables
 from streaming.cli import run
-from streaming.commands.reloading import Reloading, RunSettings, SettingsSource
+from streaming.commands.reloading import Reloading, RunSettings, SettingsFile, SettingsSource
 from streaming.errors import RefusedForSafety
 from streaming.runtime import processes
 from streaming.runtime.locks import exclusive
@@ -87,6 +87,7 @@ def role(folder: Path, *arguments: str) -> Iterator[Role]:
         running.process.wait()
 
 
+@pytest.mark.long
 def test_serve_takes_and_gives_up_clusters_and_keeps_those_of_before_if_the_file_is_refused(tmp_path: Path) -> None:
     port = free_port()
     serve = {"port": port, "refresh_interval_ms": 100}
@@ -132,6 +133,7 @@ def test_serve_takes_and_gives_up_clusters_and_keeps_those_of_before_if_the_file
     assert len(running.events("serve_started")) == 1
 
 
+@pytest.mark.long
 def test_a_role_that_needs_other_settings_begins_anew_in_its_process(tmp_path: Path) -> None:
     """Settings of all clusters, one of them at the top: what supervises the process sees no end."""
     first, second = free_port(), free_port()
@@ -149,6 +151,7 @@ def test_a_role_that_needs_other_settings_begins_anew_in_its_process(tmp_path: P
     assert [row["restarted"] for row in running.events("settings_changed")] == [["serve"]]
 
 
+@pytest.mark.long
 def test_a_role_of_a_paused_cluster_waits_until_the_cluster_is_continued(tmp_path: Path) -> None:
     content = settings_for(tmp_path, "east", "west")
     content["clusters"]["east"]["paused"] = True
@@ -227,6 +230,7 @@ def test_a_stop_between_the_end_of_a_role_and_its_next_begin_is_not_lost() -> No
     assert {signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} == {signal.SIG_DFL}
 
 
+@pytest.mark.long
 def test_a_terminal_that_is_closed_ends_a_role_in_order(tmp_path: Path) -> None:
     """SIGHUP means that, too: a role that nobody sees any more must not go on."""
     write(tmp_path / "rebalancer.yaml", settings_for(tmp_path, serve={"port": free_port()}))
@@ -310,3 +314,94 @@ def test_a_check_asks_the_object_store_that_the_file_names(tmp_path: Path, monke
     finally:
         use_object_store(Settings().storage)
     assert set(asked) == {"https://store.example"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "rebalancer.yaml"
+    file.write_text("kafka: {cluster_name: east}\n")
+    return file
+
+
+def looks(watched: SettingsFile, count: int = 4) -> list[bool]:
+    return [watched.has_changed() for _ in range(count)]
+
+
+def test_a_change_counts_once_when_two_looks_have_found_the_same(file: Path) -> None:
+    watched = SettingsFile(file, interval_s=0.0)
+    assert looks(watched) == [False] * 4
+    file.write_text("kafka: {cluster_name: west}\n# more\n")
+    assert looks(watched) == [False, True, False, False]
+
+
+def test_a_file_that_is_being_written_has_not_changed_yet(file: Path) -> None:
+    watched = SettingsFile(file, interval_s=0.0)
+    for length in range(1, 6):
+        file.write_text("x" * length)
+        assert not watched.has_changed()
+    assert watched.has_changed()
+
+
+@pytest.mark.parametrize("content", [None, "", " \n"])
+def test_a_file_that_is_gone_or_empty_has_not_changed(file: Path, content: str | None) -> None:
+    watched = SettingsFile(file, interval_s=0.0)
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
+    assert looks(watched) == [False] * 4
+    file.write_text("kafka: {cluster_name: west}\n# back\n")
+    assert looks(watched) == [False, True, False, False]
+
+
+def test_a_file_that_may_be_read_only_later_is_a_change_then(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`install -m 600` by root, then chown: its rights change, its time and size do not."""
+    watched = SettingsFile(file, interval_s=0.0)
+    file.write_text("kafka: {cluster_name: west}\n# more\n")
+
+    def refused(_path: Path) -> bytes:
+        raise PermissionError
+
+    with monkeypatch.context() as patched:  # root, whom tests may run as, reads every file
+        patched.setattr(Path, "read_bytes", refused)
+        assert looks(watched) == [False] * 4
+    assert looks(watched) == [True, False, False, False]
+
+
+def test_a_folder_in_the_place_of_the_file_is_no_change(file: Path) -> None:
+    watched = SettingsFile(file, interval_s=0.0)
+    file.unlink()
+    file.mkdir()
+    assert looks(watched) == [False] * 4
+
+
+def test_another_time_of_the_same_content_is_no_change(file: Path) -> None:
+    watched = SettingsFile(file, interval_s=0.0)
+    os.utime(file, ns=(1, 1))
+    assert looks(watched) == [False] * 4
+
+
+def test_what_was_read_meanwhile_is_no_change_any_more(file: Path) -> None:
+    watched = SettingsFile(file, interval_s=0.0)
+    file.write_text("kafka: {cluster_name: west}\n# more\n")
+    watched.note_read()
+    assert looks(watched) == [False] * 4
+
+
+def test_a_link_to_another_file_is_a_change_as_in_a_config_map(file: Path, tmp_path: Path) -> None:
+    first, second, link = tmp_path / "..1", tmp_path / "..2", tmp_path / "link"
+    for folder, name in ((first, "east"), (second, "west")):
+        folder.mkdir()
+        (folder / "rebalancer.yaml").write_text(f"kafka: {{cluster_name: {name}}}\n")
+    link.symlink_to(first)
+    watched = SettingsFile(link / "rebalancer.yaml", interval_s=0.0)
+    (tmp_path / "new").symlink_to(second)
+    os.replace(tmp_path / "new", link)
+    assert looks(watched) == [False, True, False, False]
+
+
+def test_between_two_looks_and_without_a_file_nothing_changes(file: Path) -> None:
+    watched = SettingsFile(file, interval_s=3_600.0)
+    file.write_text("other: content\n")
+    assert looks(watched) == [False] * 4
+    assert looks(SettingsFile(None, interval_s=0.0)) == [False] * 4

@@ -26,6 +26,7 @@ from tests.shell.test_approvals import DAY_MS, Shell, now_ms, shell
 from tests.shell.test_demotion import carried_out, cluster, own, plans_of, run
 from tests.shell.test_roll import Rolled, rolled
 from tests.simulated_cluster import SimulatedClient, SimulatedCluster, controller
+from tests.tables_in_memory import given_to_commands
 
 
 def let_apply_act(monkeypatch: pytest.MonkeyPatch, cluster: SimulatedCluster, own: Settings) -> None:
@@ -49,7 +50,7 @@ def test_the_order_of_before_is_kept_until_the_second_person_has_approved(
     run("demote", "3", "--apply", "--yes")
     before = plans_of(own, 3)
     monkeypatch.undo()
-    monkeypatch.setenv("REBALANCER_STORAGE__TABLES", own.storage.tables)
+    given_to_commands(monkeypatch, own.storage.tables)
     monkeypatch.setenv("REBALANCER_CONTROL__APPROVALS", "2")
 
     @contextmanager

@@ -1,6 +1,8 @@
-"""The supervisor of `rebalancer run`: roles that fail, what becomes of the other roles, and the exit code."""
+"""Child processes and the supervisor of `rebalancer run`: how they start and end, and what becomes of the others."""
 
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,12 +11,15 @@ from typing import Any
 import pytest
 import structlog
 
-from streaming.runtime import supervisor
+from streaming.runtime import processes, supervisor
 from streaming.runtime.supervisor import Supervisor
 from streaming.settings import Settings
 from streaming.settings.changes import RoleChanges, RoleOf, changes, roles_of
 from streaming.settings.clusters import NamedClusterSettings
 from tests.waiting import DEADLINE_S, until
+
+PYTHON = (sys.executable, "-IS", "-c")
+"""Without what a start reads of the environment and of installed packages: it takes a third of the time."""
 
 
 class Failing(Supervisor):
@@ -26,7 +31,7 @@ class Failing(Supervisor):
 
     def _launch(self, supervised: supervisor.RoleProcess) -> None:
         script = self._script if supervised.role == "role" else "import signal; signal.pause()"
-        supervised.command = [sys.executable, "-c", script]
+        supervised.command = [*PYTHON, script]
         super()._launch(supervised)
 
 
@@ -95,7 +100,10 @@ def test_a_role_that_has_run_for_a_while_fails_no_more(tmp_path: Path, monkeypat
     ends, moment = tmp_path / "ends", tmp_path / "ended"
     ends.touch()
     monkeypatch.setattr(supervisor, "RESTART_WAIT_S", 0.0)
-    script = f"import os, signal; os.path.exists({str(ends)!r}) and exit(5); open({str(moment)!r}, 'w'); signal.pause()"
+    script = (
+        f"import os, signal, sys; os.path.exists({str(ends)!r}) and sys.exit(5); open({str(moment)!r}, 'w'); "
+        "signal.pause()"
+    )
     supervised = Failing(script, tmp_path)
     supervised.start()
 
@@ -115,28 +123,6 @@ def test_a_role_that_has_run_for_a_while_fails_no_more(tmp_path: Path, monkeypat
         monkeypatch.setattr(supervisor, "QUICK_DEATH_S", 0.0)
         assert supervised.poll() is None
         assert supervised.exit_code() == 0
-    finally:
-        supervised.stop()
-
-
-def test_a_role_that_ends_is_started_again_at_once_and_one_that_ends_again_soon_after_a_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supervisor, "RESTART_WAIT_S", 3_600.0)
-    supervised = Failing("pass", tmp_path)
-
-    def end() -> None:
-        process = supervised._running[0].process
-        assert process is not None
-        process.wait(DEADLINE_S)
-        assert supervised.poll() is None
-
-    supervised.start()
-    try:
-        end()
-        assert supervised._running[0].process is not None
-        end()
-        assert supervised._running[0].process is None
     finally:
         supervised.stop()
 
@@ -175,7 +161,7 @@ class OfClusters(Supervisor):
         is_deaf = str(supervised.of.cluster == "north")
         script = "raise SystemExit(2)" if supervised.name == "collect-east" else LIVES
         arguments = [str(self.folder / supervised.name), is_deaf]
-        supervised.command = [sys.executable, "-c", script, *arguments]
+        supervised.command = [*PYTHON, script, *arguments]
         super()._launch(supervised)
 
     def process_ids(self) -> dict[str, int]:
@@ -247,6 +233,7 @@ def test_each_of_several_clusters_has_a_collect_and_a_control_that_end_no_other(
     assert (ended["role"], ended["kafka_cluster"], ended["exit_code"]) == ("collect", "east", 2)
 
 
+@pytest.mark.long
 def test_clusters_come_go_and_change_while_the_processes_of_others_run_on(tmp_path: Path) -> None:
     old = of_clusters(south={}, west={}, main={})
     new = of_clusters(main={}, west={"trigger": {"enter_ratio": 3.0}}, xeno={})
@@ -270,6 +257,7 @@ def test_clusters_come_go_and_change_while_the_processes_of_others_run_on(tmp_pa
         supervised.stop()
 
 
+@pytest.mark.long
 def test_a_role_of_a_cluster_that_comes_back_while_it_still_ends_is_started_anew(tmp_path: Path) -> None:
     """With the grace over, it is killed."""
     both, west = of_clusters(north={}, west={}, main={}), of_clusters(west={}, main={})
@@ -296,6 +284,7 @@ def test_a_role_of_a_cluster_that_comes_back_while_it_still_ends_is_started_anew
         supervised.stop()
 
 
+@pytest.mark.long
 def test_a_role_that_waits_for_its_next_start_can_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "RESTART_WAIT_S", 3_600.0)
     old, new = of_clusters(east={}, west={}, main={}), of_clusters(west={}, main={})
@@ -333,3 +322,65 @@ def test_clusters_that_share_a_process_have_one_beside_those_of_the_others(
         ["--cluster", "east"],
         ["--cluster", "west"],
     ]
+
+
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+from streaming.runtime import processes
+
+def stop(number, frame):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGTERM, stop)
+os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGTERM))
+try:
+    processes.start([sys.executable, "-c", "pass"], log=Path(sys.argv[1]))
+except KeyboardInterrupt:
+    print("interrupted", signal.getsignal(signal.SIGTERM) is stop)
+"""
+
+
+def test_an_interrupt_while_python_forks_arrives(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "log")],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("interrupted True\n", "")
+
+
+def test_free_ports_are_none_of_outgoing_connections() -> None:
+    # Brokers knock at each other's ports before these listen: each attempt takes a port of the range for itself.
+    outgoing = range(*map(int, processes.OUTGOING_PORTS.read_text().split()))
+    ports = [port for _ in range(20) for port in processes.free_ports(9)]
+    assert len(set(ports)) == 180
+    assert not set(ports) & set(outgoing)
+
+
+def test_a_port_that_is_taken_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        taken = listener.getsockname()[1]
+        monkeypatch.setattr(processes, "PORTS_FROM", taken)
+        file = tmp_path / "range"
+        file.write_text(f"{taken + 1} 65535")  # no other is left
+        monkeypatch.setattr(processes, "OUTGOING_PORTS", file)
+        assert processes.free_port() not in (0, taken)
+
+
+@pytest.mark.parametrize("range_of_all", ["1024 65535", "nonsense"])
+def test_without_ports_outside_the_system_chooses(
+    range_of_all: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "range"
+    file.write_text(range_of_all)
+    monkeypatch.setattr(processes, "OUTGOING_PORTS", file)
+    assert len(set(processes.free_ports(3))) == 3
+
+
+def test_a_host_that_is_not_ours_is_an_error() -> None:
+    with pytest.raises(OSError, match="assign requested address"):
+        processes.free_port("192.0.2.1")

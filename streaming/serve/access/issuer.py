@@ -24,7 +24,7 @@ from streaming.errors import RebalancerError
 from streaming.runtime.http_answers import HTTP_ERRORS
 from streaming.serve.access.sign_in import TokenRefused, bearer_jwt
 from streaming.serve.api.problems import ApiProblem
-from streaming.settings.oidc import is_safe
+from streaming.settings.serve import is_safe
 
 LIMIT_S = 5.0
 """Time limit of one request to the issuer, seconds, with all that belongs to it: the name, the connection, the answer
