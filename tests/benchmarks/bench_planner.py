@@ -25,7 +25,7 @@ from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.resources import Resource
 from tests.benchmarks import bench_shapes, drawn_rules
 from tests.benchmarks.models import FURTHER, LARGEST, REFERENCE, Kind, generate
-from tests.benchmarks.rivals import PUBLISHED, by_count_figures
+from tests.benchmarks.rivals import by_count_figures
 
 BUILD = Path("build")
 BYTES = ("bytes_in", "bytes_out", "disk")
@@ -67,10 +67,6 @@ def main() -> None:
         rows.append(row)
         print(" ".join(f"{row[name]:>{width}{form}}" for _, name, width, form in COLUMNS), flush=True)
     print("\nby count, it moves: all topics placed anew as by kafka-reassign-partitions --generate, on the same model")
-    print("published by others, on clusters and machines of theirs:")
-    for figure in PUBLISHED:
-        size = f"{figure.brokers} brokers, {figure.replicas:,} replicas"
-        print(f"  {figure.planner:<36} {size:<33} {figure.minutes:>5.1f} min  ({figure.source})")
     BUILD.mkdir(exist_ok=True)
     (BUILD / "bench_planner.json").write_text(json.dumps(rows, indent=1) + "\n")
 

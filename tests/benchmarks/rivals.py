@@ -1,7 +1,7 @@
-"""What people use instead: the plan of Kafka's own tool, made in the same run, and published figures of others."""
+"""What people use instead: the plan of Kafka's own tool, made in the same run."""
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -10,28 +10,6 @@ from assignor_core.model import BrokerState, ClusterState, Partition
 from assignor_core.placement import PlacementBroker, PlacementStart, place_replicas
 from assignor_core.resources import Resource
 from assignor_core.skew import skew_of_arrays
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A figure that others have published: whose, on what, how long, and where it stands."""
-
-    planner: str
-    brokers: int
-    replicas: int
-    minutes: float
-    source: str
-
-
-PUBLISHED = (
-    Published("Cruise Control, 16 goals", 215, 2_800_000, 95.0, "linkedin/cruise-control issue 1592, 2021"),
-    Published("Cruise Control, 16 goals, fast mode", 215, 2_800_000, 18.2, "linkedin/cruise-control issue 1592, 2021"),
-    Published("Cruise Control, 16 goals", 270, 1_300_000, 17.0, "linkedin/cruise-control issue 1592, 2021"),
-    Published("Cruise Control, 16 goals, fast mode", 270, 1_300_000, 13.5, "linkedin/cruise-control issue 1592, 2021"),
-)
-"""Wall time of the analyzer on clusters and machines of others: how large and how skewed their loads were, and how even
-the plans ended, is not published. `--largest` plans a model of 270 brokers and 1.3 million
-replicas, too."""
 
 
 def placed_by_count(cluster: ClusterState, seed: int) -> ClusterState:

@@ -121,10 +121,7 @@ class ReliefStory:
         world.pass_time(AT_REST_MS)
         self._go_on(world.cluster.now_ms + SWEPT_MS, lambda: any(self._monitor.leftovers()))
         self._monitor.judge_end()
-        return PlayedStory(
-            self.seed, tuple(self._monitor.broken), tuple(world.trace), world.faults,
-            len(self._monitor.executions()), world.cluster.now_ms, kind=" --story relief",
-        )  # fmt: skip
+        return PlayedStory.of(self.seed, self._monitor, "relief")
 
     def _fail(self, broker: int) -> None:
         self.world.cluster.kill_broker(broker)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
@@ -72,6 +72,13 @@ class PlayedStory:
     ended_ms: int
     kind: str = " --story faults"
     """What makes the command tell a story of this kind."""
+
+    @classmethod
+    def of(cls, seed: int, monitor: Monitor, kind: str = "") -> Self:
+        """What a story showed that this monitor has watched."""
+        world, executions = monitor.world, len(monitor.executions())
+        shown = tuple(monitor.broken), tuple(world.trace), world.faults
+        return cls(seed, *shown, executions, world.cluster.now_ms, f" --story {kind or 'faults'}")
 
     @property
     def digest(self) -> str:
@@ -191,10 +198,7 @@ class Story:
             if self.world.cluster.now_ms - faults_ended_ms >= RATES_BACK_MS:
                 self.monitor.judge_rates()
         self.monitor.judge_end()
-        return PlayedStory(
-            self.seed, tuple(self.monitor.broken), tuple(self.world.trace), self.world.faults,
-            len(self.monitor.executions()), self.world.cluster.now_ms,
-        )  # fmt: skip
+        return PlayedStory.of(self.seed, self.monitor)
 
     def _pass_faults(self) -> None:
         """Until all faults are over; or until all that a person asked for is, as nothing is left to strike then."""

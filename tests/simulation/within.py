@@ -286,10 +286,7 @@ class WithinStory:
         while self._is_busy(world.cluster.now_ms < ends_ms) and world.cluster.now_ms < ends_ms + LONGER_MS:
             world.pass_time(LOOK_MS)
         self._monitor.judge_end()
-        return PlayedStory(
-            self.seed, tuple(self._monitor.broken), tuple(world.trace), world.faults,
-            len(self._monitor.executions()), world.cluster.now_ms, kind=" --story within",
-        )  # fmt: skip
+        return PlayedStory.of(self.seed, self._monitor, "within")
 
     def _is_busy(self, may_begin: bool) -> bool:
         """Whether something is under way, or is to be done and may begin yet."""
