@@ -19,8 +19,8 @@ from streaming.settings import Settings
 from tests.simulated_cluster import random_cluster
 from tests.simulation.control import Change, SimulatedControl, Watcher
 from tests.simulation.monitor import Broken
-from tests.simulation.story import CLUSTER, DEADLINE_MS, PlayedStory, random_plan
-from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.simulation.story import DEADLINE_MS, PlayedStory, random_plan
+from tests.simulation.world import Actor, Blow, Interruption, World, settings_of
 from tests.tables_in_memory import forget, in_memory, memory_store
 
 APART_MS = 10_000
@@ -199,6 +199,4 @@ def _settings(random: Random, root: str) -> Settings:
         "throttle_bytes_per_sec": random.choice((5_000_000, 20_000_000)),
         "execution_deadline_ms": DEADLINE_MS,
     }
-    return Settings.model_validate(
-        {"kafka": {"cluster_name": CLUSTER}, "storage": {"tables": root}, "control": control}
-    )
+    return settings_of(root, control=control)

@@ -7,10 +7,9 @@ from typing import Any, Self
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
 from streaming.control.wiring import journal_of
-from streaming.settings import Settings
 from tests.simulated_cluster import SimulatedCluster
 from tests.simulation.control import SimulatedControl, Watcher
-from tests.simulation.world import Actor, Interruption, World
+from tests.simulation.world import WINDOW_MS, Actor, Interruption, World, settings_of
 from tests.tables_in_memory import in_memory
 
 
@@ -26,17 +25,17 @@ def supervise(world: World, watcher: Watcher, supervisor: Actor) -> None:
     start_control()
 
 
-def begin(world: World, watcher: Watcher, supervisor: Actor, *, window_ms: int) -> None:
-    """Start the first control and write the first windows; one is closed every `window_ms` from now on."""
+def begin(world: World, watcher: Watcher, supervisor: Actor) -> None:
+    """Start the first control and write the first windows; one more is closed each minute."""
     pipeline = Actor("pipeline")
 
     def close_window() -> None:
         world.write_window()
-        world.plan(window_ms, pipeline, close_window)
+        world.plan(WINDOW_MS, pipeline, close_window)
 
     supervise(world, watcher, supervisor)
     world.write_window(windows=3)
-    world.plan(window_ms, pipeline, close_window)
+    world.plan(WINDOW_MS, pipeline, close_window)
 
 
 class StruckStory:
@@ -46,14 +45,7 @@ class StruckStory:
         self, cluster: SimulatedCluster, strikes: dict[int, Interruption], **sections: Mapping[str, Any]
     ) -> None:
         """`sections` of the settings replace those of a control that only observes."""
-        settings = Settings.model_validate(
-            {
-                "kafka": {"cluster_name": "simulated"},
-                "storage": {"tables": in_memory("struck")},
-                "control": {"mode": "observe"},
-                **sections,
-            }
-        )
+        settings = settings_of(in_memory("struck"), **{"control": {"mode": "observe"}, **sections})
         self.world = World(cluster, settings, interruptions=strikes)
         self.others = Actor("others")
         self.journal = journal_of(settings)

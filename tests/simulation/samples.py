@@ -21,8 +21,8 @@ from tests.control.windows import window_columns
 from tests.simulated_cluster import SimulatedCluster
 from tests.simulation.control import SimulatedControl
 from tests.simulation.monitor import Monitor
-from tests.simulation.story import CLUSTER, PlayedStory, played
-from tests.simulation.world import Actor, World
+from tests.simulation.story import PlayedStory, played
+from tests.simulation.world import CLUSTER, WINDOW_MS, Actor, World, settings_of
 from tests.tables_in_memory import in_memory
 
 BROKERS = range(1, 13)
@@ -34,7 +34,6 @@ FORGED_TIMES = (1.36, 1.42)
 below it with the weight of two windows beside the honest samples of one.
 """
 MONTH_MS = 30 * 86_400_000
-WINDOW_MS = 60_000
 SAMPLE_MS = 10_000
 STORY_MS = 900_000
 RATES = ("bytes_in_per_sec", "replication_bytes_in_per_sec", "bytes_out_per_sec")
@@ -153,16 +152,9 @@ def _changed(movement: Movement) -> set[int]:
 
 
 def _settings(root: str) -> Settings:
-    return Settings.model_validate(
-        {
-            "kafka": {"cluster_name": CLUSTER},
-            "storage": {"tables": root},
-            "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
-            "trigger": {
-                "windows_over": 2, "windows_considered": 3, "resources": ["bytes_in"], "cooldown_ms": 0,
-                "completeness_min": 0.9,
-            },
-            "planner": {"windows": 3},
-            "control": {"mode": "apply", "settle_windows": 1, "execution_deadline_ms": 300_000},
-        }
-    )  # fmt: skip
+    trigger = {
+        "windows_over": 2, "windows_considered": 3, "resources": ["bytes_in"], "cooldown_ms": 0,
+        "completeness_min": 0.9,
+    }  # fmt: skip
+    control = {"mode": "apply", "settle_windows": 1, "execution_deadline_ms": 300_000}
+    return settings_of(root, trigger=trigger, planner={"windows": 3}, control=control)
