@@ -36,7 +36,7 @@ from streaming.pipeline.run import stop_queries
 from streaming.pipeline.sources import BYTE_RATES, kafka_options, sums_of
 from streaming.runtime.jars import java_command
 from streaming.settings import Settings
-from tests.benchmarks.fleet_pipeline import _cpu_s
+from tests.benchmarks.fleet_pipeline import cpu_used_s
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
 from tests.pipeline.test_kill import kill_and_compare
 from tests.pipeline.test_windows import WINDOW_MS, load_record, make_topics, start
@@ -150,7 +150,7 @@ def cpu_seconds(work: Callable[[], object], without: set[int]) -> float:
     own = psutil.Process()
 
     def used_s() -> float:
-        return sum(own.cpu_times()[:4]) + sum(_cpu_s(child) for child in own.children() if child.pid not in without)
+        return sum(own.cpu_times()[:4]) + sum(cpu_used_s(child) for child in own.children() if child.pid not in without)
 
     before_s = used_s()
     work()

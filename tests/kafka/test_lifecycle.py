@@ -117,16 +117,12 @@ def ended(process: Process) -> None:
     assert code == 0, errors
 
 
-def restart_check(own: Settings, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return run(own, folder, "restart-check", *arguments)
-
-
 def test_a_broker_may_restart_unless_another_one_is_away_or_it_has_something_alone(
     own: Settings, brokers: EmbeddedCluster, admin: KafkaAdminClient, tmp_path: Path
 ) -> None:
     two_in_sync = {"min.insync.replicas": "2"}
     safe = {"assignments": {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}, "configs": two_in_sync}
-    asked = partial(restart_check, own, tmp_path)
+    asked = partial(run, own, tmp_path, "restart-check")
 
     def is_safe(broker: int) -> bool:
         return asked(str(broker)).returncode == SAFE
@@ -158,7 +154,7 @@ def test_a_broker_may_restart_unless_another_one_is_away_or_it_has_something_alo
 def test_a_restart_of_a_broker_that_is_not_there_or_no_duration_is_refused(
     own: Settings, admin: KafkaAdminClient, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    wrong = restart_check(own, tmp_path, *arguments)
+    wrong = run(own, tmp_path, "restart-check", *arguments)
     assert wrong.returncode == WRONG_USE
     assert arguments[-1].replace("9", "broker 9") in wrong.stderr
 
