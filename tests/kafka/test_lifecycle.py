@@ -148,6 +148,7 @@ def test_a_broker_may_restart_unless_another_one_is_away_or_it_has_something_alo
         assert refused.returncode == REFUSED
         assert "offline: no other replica at all (alone-0)" in refused.stdout
         assert "error: broker 3 should not be restarted now: 1 partition without a leader" in refused.stderr
+        wait_until_known(admin, ["safe"])  # a client that came first knows the brokers of then
 
 
 @pytest.mark.parametrize("arguments", [("9",), ("1", "--wait", "soon"), ("1", "--wait", "25h")])
