@@ -35,7 +35,15 @@ from streaming.runtime import processes
 from streaming.runtime.logs import configure_logging
 from streaming.settings import Settings
 from tests.benchmarks.fleet_measuring import Figures
-from tests.benchmarks.fleet_pipeline import Records, _cpu_s, _read, _records_of_a_look, _rss_mib, _send, _tree
+from tests.benchmarks.fleet_pipeline import (
+    Records,
+    cpu_used_s,
+    memory_mib,
+    processes_of,
+    records_of_a_look,
+    records_read,
+    send_look,
+)
 from tests.fleet.process import FleetProcess
 from tests.fleet.synthetic import FleetSize, synthetic_fleet
 from tests.pipeline.running import kill
@@ -114,14 +122,14 @@ def _settings_file(folder: Path, fleets: Mapping[str, FleetProcess], *, together
 def _cost(begun: list[subprocess.Popen[bytes]], name: str) -> Figures:
     watched = [psutil.Process(each.pid) for each in begun]
     time.sleep(WARM_UP_S)
-    before_s = sum(map(_cpu_s, watched))
+    before_s = sum(map(cpu_used_s, watched))
     began_s = time.monotonic()
     time.sleep(MINUTE_S)
-    used_s, took_s = sum(map(_cpu_s, watched)) - before_s, time.monotonic() - began_s
+    used_s, took_s = sum(map(cpu_used_s, watched)) - before_s, time.monotonic() - began_s
     return {
         f"{name}_cpu_s_per_min": round(used_s / took_s * MINUTE_S, 2),
         f"{name}_pss_mib": round(sum(each.memory_full_info().pss for each in watched) / MEBIBYTE, 1),
-        f"{name}_rss_mib": round(sum(each.memory_info().rss for each in watched) / MEBIBYTE, 1),
+        f"{name}memory_mib": round(sum(each.memory_info().rss for each in watched) / MEBIBYTE, 1),
     }
 
 
@@ -129,7 +137,7 @@ def pipeline(count: int, trigger_s: float, warm_up_looks: int) -> dict[str, Any]
     """CPU seconds a minute and memory of one Spark for so many clusters of 30 brokers and 3,000 partitions, after so
     many looks: Java compiles what runs often for many minutes.
     """
-    look_ms, records = _records_of_a_look(SIZE, LOOK_S)
+    look_ms, records = records_of_a_look(SIZE, LOOK_S)
     with tempfile.TemporaryDirectory() as home, EmbeddedCluster(Path(home) / "kafka", broker_count=1) as brokers:
         clusters = {f"c{number}": _settings(Path(home), brokers, f"c{number}", trigger_s) for number in range(count)}
         _make_topics(clusters)
@@ -193,20 +201,20 @@ def _measured(
     until("the pipelines have begun", lambda: tables.read(first.storage.tables, "partition_load") is not None)
     began_s, before_s, counted_s, rss, used = time.monotonic(), 0.0, 0.0, [0.0], list[float]()
     for look in range(warm_up_looks + LOOKS):
-        used.append(_cpu_s(running))
+        used.append(cpu_used_s(running))
         if look == warm_up_looks:
             before_s, counted_s = used[-1], time.monotonic()
         for rows in own.values():
-            assert not _send(sender, look_ms, rows), "records were not acknowledged"
-        rss.append(_rss_mib(running))
+            assert not send_look(sender, look_ms, rows), "records were not acknowledged"
+        rss.append(memory_mib(running))
         time.sleep(max(0.0, began_s + (look + 1) * LOOK_S - time.monotonic()))
-    used_s, took_s = _cpu_s(running) - before_s, time.monotonic() - counted_s
-    pss = sum(each.memory_full_info().pss for each in _tree(running)) / MEBIBYTE
+    used_s, took_s = cpu_used_s(running) - before_s, time.monotonic() - counted_s
+    pss = sum(each.memory_full_info().pss for each in processes_of(running)) / MEBIBYTE
     ended_s, total = time.monotonic(), (warm_up_looks + LOOKS) * of_a_look
-    left = {name for name, each in clusters.items() if _read(each) < total}
+    left = {name for name, each in clusters.items() if records_read(each) < total}
     while left and time.monotonic() < ended_s + CAUGHT_UP_S:
         time.sleep(1.0)
-        left = {name for name in left if _read(clusters[name]) < total}
+        left = {name for name in left if records_read(clusters[name]) < total}
     return {
         "records_per_look": of_a_look,
         "stretched": round(took_s / (LOOKS * LOOK_S), 2),

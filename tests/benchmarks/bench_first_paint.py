@@ -10,12 +10,9 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -26,6 +23,7 @@ import psutil
 import yaml
 
 from streaming.runtime.processes import free_port
+from tests.benchmarks.scraping import serving
 from tests.serve.synthetic import WINDOW_MS, Synthetic
 from tests.waiting import until
 
@@ -50,7 +48,11 @@ def main() -> None:
         synthetic = Synthetic(str(tables))
         start_ms = (time.time_ns() // 1_000_000 // WINDOW_MS - windows - 3) * WINDOW_MS
         write_window(synthetic, start_ms)
-        with serving(Path(folder), tables) as (process, url):
+        port, config = free_port(), Path(folder) / "rebalancer.yaml"
+        url = f"http://127.0.0.1:{port}/"
+        settings = {"kafka": {"cluster_name": "test"}, "storage": {"tables": str(tables)}, "serve": {"port": port}}
+        config.write_text(yaml.safe_dump(settings))
+        with serving(config, port) as process:
             rounds = []
             for number in range(1, windows + 1):
                 window_ms = start_ms + number * WINDOW_MS
@@ -76,30 +78,6 @@ def write_window(synthetic: Synthetic, start_ms: int) -> None:
     synthetic.partition_load(start_ms, leaders)
     read = [(f"group-{n:05d}", *places[n * 7 % PARTITIONS], 1_000 + n, 2_000 + n) for n in range(GROUPS)]
     synthetic.group_lag(start_ms, read)
-
-
-@contextmanager
-def serving(folder: Path, tables: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """serve as a process of its own, as operators run it."""
-    port = free_port()
-    file = folder / "rebalancer.yaml"
-    settings = {"kafka": {"cluster_name": "test"}, "storage": {"tables": str(tables)}, "serve": {"port": port}}
-    file.write_text(yaml.safe_dump(settings))
-    command = [sys.executable, "-m", "streaming", "serve", "--config", str(file)]
-    with (folder / "serve.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        url = f"http://127.0.0.1:{port}/"
-        try:
-            until("serve answers", lambda: _is_up(url), WAIT_S)
-            yield psutil.Process(process.pid), url
-        finally:
-            process.terminate()
-
-
-def _is_up(url: str) -> bool:
-    try:
-        return httpx.get(url + "healthz", timeout=WAIT_S).status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def one_round(process: psutil.Process, url: str) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """Pipeline benchmark: drain rate, latency from append to readable, recovery after kill -9, a soak, and a kill test.
 
-Beside the drain stand, in the same run on the same topic: Spark reading and parsing into nothing (the limit of any
-Spark job here), a plain Spark job that parses, sums by window and appends closed windows to a Delta table, a bare loop
-of confluent-kafka, json and a dict with neither durability nor restart, and kafka-python with a table written by
-deltalake now and then. Prints one JSON object; figures hold for the machine and its load at that time, which are
-printed with them.
+Beside the drain stand, in the same run on the same topic: Spark reading into nothing (the limit of any Spark job here),
+a plain Spark job that parses, sums by window and appends closed windows to a Delta table, and a bare loop of
+confluent-kafka, json and a dict with neither durability nor restart. Prints one JSON object; figures hold for the
+machine and its load at that time, which are printed with them.
 
     make bench-pipeline ARGS="--records 1000000"
     make bench-pipeline ARGS="--kills 25 --records 500000"
@@ -27,23 +26,17 @@ from typing import Any
 
 import numpy as np
 import psutil
-import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
-from deltalake import write_deltalake
-from kafka import TopicPartition as AssignedPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from streaming import tables
-from streaming.cluster import clients as kafka_clients
-from streaming.contract.records import BYTE_RATE
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.pipeline.records import accepted, judged
 from streaming.pipeline.run import stop_queries
 from streaming.pipeline.sources import BYTE_RATES, kafka_options, sums_of
 from streaming.runtime.jars import java_command
 from streaming.settings import Settings
-from tests.benchmarks.fleet_pipeline import _cpu_s
+from tests.benchmarks.fleet_pipeline import cpu_used_s
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
 from tests.pipeline.test_kill import kill_and_compare
 from tests.pipeline.test_windows import WINDOW_MS, load_record, make_topics, start
@@ -54,7 +47,6 @@ WARM_UP_RECORDS = 2_000_000
 """Until HotSpot has compiled what a batch needs, it takes a third of two cores."""
 RECOVERY_RECORDS = 50_000
 LATENCY_RATE = 500
-PEER_COMMIT_RECORDS = 100_000
 SOAK = {"driver_memory": "1g", "trigger_interval_ms": 100, "maintenance_interval_ms": 30_000, "retention_ms": 600_000}
 SOAK_HEAP = "-Xms1g -XX:+AlwaysPreTouch"
 """All of the heap is resident from the start: else how much of it the collector happens to use hides what grows."""
@@ -124,7 +116,6 @@ def measure(cluster: EmbeddedCluster, folder: Path, records: int, latency_second
     fill(own, records)
     result: dict[str, Any] = {"records": records}
     result["spark_raw_read_per_s"] = records / seconds(lambda: to_nothing(raw(session, own)))
-    result["spark_read_and_parse_per_s"] = records / seconds(lambda: to_nothing(parsed(session, own)))
     result["read_and_summed_per_s"] = records / seconds(lambda: to_nothing(summed(session, own)))
     brokers = set(cluster.process_ids().values())
     result["drain_per_s"] = records / seconds(lambda: drain(session, own, records))
@@ -141,7 +132,6 @@ def measure(cluster: EmbeddedCluster, folder: Path, records: int, latency_second
     fill(tenfold, records, partitions_of_a_broker=500)
     result["drain_of_10_x_keys_per_s"] = records / seconds(lambda: drain(session, tenfold, records))
     result["bare_python_loop_per_s"] = records / seconds(lambda: bare_loop(own, records))
-    result["kafka_python_and_deltalake_per_s"] = records / seconds(lambda: peer(own, folder / "peer", records))
     result["append_to_readable_s"] = latency(session, settings_of(cluster, folder, "latency"), latency_seconds)
     session.stop()
     result["recovery_s"] = recovery(settings_of(cluster, folder, "recovery"), folder)
@@ -160,7 +150,7 @@ def cpu_seconds(work: Callable[[], object], without: set[int]) -> float:
     own = psutil.Process()
 
     def used_s() -> float:
-        return sum(own.cpu_times()[:4]) + sum(_cpu_s(child) for child in own.children() if child.pid not in without)
+        return sum(own.cpu_times()[:4]) + sum(cpu_used_s(child) for child in own.children() if child.pid not in without)
 
     before_s = used_s()
     work()
@@ -204,14 +194,8 @@ def raw(session: SparkSession, settings: Settings) -> DataFrame:
     return session.read.format("kafka").options(**kafka_options(settings.kafka, settings.topics.byte_rate)).load()
 
 
-def parsed(session: SparkSession, settings: Settings) -> DataFrame:
-    """The same, parsed and judged by Spark."""
-    skew = settings.pipeline.skew_max_ms
-    return accepted(judged(raw(session, settings), BYTE_RATE, clock_skew_max_ms=skew))
-
-
 def summed(session: SparkSession, settings: Settings) -> DataFrame:
-    """The same, summed as the pipeline does it, without windows over batches and without tables."""
+    """The topic, summed as the pipeline does it, without windows over batches and without tables."""
     return sums_of(raw(session, settings), settings.pipeline, BYTE_RATES)
 
 
@@ -259,25 +243,6 @@ def bare_loop(settings: Settings, records: int) -> None:
             assert value is not None, "no test writes a tombstone"
             count(sums, value)
     consumer.close()
-
-
-def peer(settings: Settings, folder: Path, records: int) -> None:
-    """kafka-python with the same sums, and all of them put into a table every 100,000 records."""
-    from_start = kafka_clients.consumer(settings.kafka, auto_offset_reset="earliest", enable_auto_commit=False)
-    from_start.assign([AssignedPartition(settings.topics.byte_rate, partition) for partition in range(PARTITIONS)])
-    sums: Sums = {}
-    seen = written = 0
-    while seen < records:
-        for messages in from_start.poll(timeout_ms=1_000, max_records=10_000).values():
-            seen += len(messages)
-            for message in messages:
-                count(sums, message.value)
-        if seen - written >= PEER_COMMIT_RECORDS:
-            written = seen
-            names = ("window", "broker", "topic", "partition")
-            rows = [{**dict(zip(names, key, strict=True)), "rate": sums[key][0] / sums[key][1]} for key in sums]
-            write_deltalake(str(folder), pa.Table.from_pylist(rows), mode="overwrite")
-    from_start.close()
 
 
 def count(sums: Sums, value: bytes) -> None:

@@ -1,4 +1,4 @@
-"""How good, how cheap and how fast plans are: a table, and a plot of time against size.
+"""How good, how cheap and how fast plans are: a table.
 
     python -m tests.benchmarks.bench_planner [--quick | --largest | --only TEXT | --shapes N | --rules N]
         [--seed N] [--band B]
@@ -25,26 +25,19 @@ from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.resources import Resource
 from tests.benchmarks import bench_shapes, drawn_rules
 from tests.benchmarks.models import FURTHER, LARGEST, REFERENCE, Kind, generate
-from tests.benchmarks.rivals import PUBLISHED, by_count_figures
+from tests.benchmarks.rivals import by_count_figures
 
 BUILD = Path("build")
 BYTES = ("bytes_in", "bytes_out", "disk")
 QUICK_PARTITIONS_MAX = 20_000
 COLUMNS = (
-    ("model", "{name:<24}"),
-    ("before", "{before:>7.3f}"),
-    ("after", "{after:>7.3f}"),
-    ("leader", "{leader:>7.3f}"),
-    ("bound", "{bound:>7.3f}"),
-    ("moved", "{moved:>7.1%}"),
-    ("least", "{least:>7.1%}"),
-    ("by count", "{by_count_after:>8.3f}"),
-    ("it moves", "{by_count_moved:>8.1%}"),
-    ("replicas", "{replicas:>9,}"),
-    ("seconds", "{seconds:>8.2f}"),
-    ("movements", "{movements:>9,}"),
-    ("MiB", "{memory_mib:>7,.0f}"),
-)
+    ("model", "name", 24, ""), ("before", "before", 7, ".3f"), ("after", "after", 7, ".3f"),
+    ("leader", "leader", 7, ".3f"), ("bound", "bound", 7, ".3f"), ("moved", "moved", 7, ".1%"),
+    ("least", "least", 7, ".1%"), ("by count", "by_count_after", 8, ".3f"), ("it moves", "by_count_moved", 8, ".1%"),
+    ("replicas", "replicas", 9, ","), ("seconds", "seconds", 8, ".2f"), ("movements", "movements", 9, ","),
+    ("MiB", "memory_mib", 7, ",.0f"),
+)  # fmt: skip
+"""Of each column its heading, the figure of a row, its width and its format."""
 
 
 def main() -> None:
@@ -67,27 +60,15 @@ def main() -> None:
     if arguments.quick:
         kinds = {name: kind for name, kind in kinds.items() if kind.partitions <= QUICK_PARTITIONS_MAX}
     kinds = {name: kind for name, kind in kinds.items() if arguments.only in name}
-    print(" ".join(f"{heading:>{len(form.format(**EXAMPLE))}}" for heading, form in COLUMNS))
+    print(" ".join(f"{heading:>{width}}" for heading, _, width, _ in COLUMNS))
     rows = []
     for name, kind in kinds.items():
         row = _in_own_process(name, kind, arguments.seed, arguments.band)
         rows.append(row)
-        print(" ".join(form.format(**row) for _, form in COLUMNS), flush=True)
+        print(" ".join(f"{row[name]:>{width}{form}}" for _, name, width, form in COLUMNS), flush=True)
     print("\nby count, it moves: all topics placed anew as by kafka-reassign-partitions --generate, on the same model")
-    print("published by others, on clusters and machines of theirs:")
-    for figure in PUBLISHED:
-        size = f"{figure.brokers} brokers, {figure.replicas:,} replicas"
-        print(f"  {figure.planner:<36} {size:<33} {figure.minutes:>5.1f} min  ({figure.source})")
     BUILD.mkdir(exist_ok=True)
     (BUILD / "bench_planner.json").write_text(json.dumps(rows, indent=1) + "\n")
-    _plot(rows, BUILD / "bench_planner.png")
-
-
-EXAMPLE: dict[str, Any] = {
-    "name": "", "before": 1.0, "after": 1.0, "leader": 1.0, "bound": 1.0, "moved": 0.1, "least": 0.1,
-    "by_count_after": 1.0, "by_count_moved": 0.1,
-    "replicas": 1, "seconds": 1.0, "movements": 1, "memory_mib": 1.0,
-}  # fmt: skip
 
 
 def measure(name: str, kind: Kind, seed: int, band: float) -> dict[str, Any]:
@@ -137,27 +118,6 @@ def least_bytes(cluster: ClusterState, band: float) -> float:
 def _in_own_process(name: str, kind: Kind, seed: int, band: float) -> dict[str, Any]:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(measure, (name, kind, seed, band))
-
-
-def _plot(rows: list[dict[str, Any]], file: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (growth, bytes_moved) = plt.subplots(1, 2, figsize=(12, 5))
-    growth.loglog([row["partitions"] for row in rows], [row["seconds"] for row in rows], "o")
-    for row in rows:
-        growth.annotate(row["name"], (row["partitions"], row["seconds"]), fontsize=7)
-    growth.set(xlabel="partitions", ylabel="processor seconds to plan", title="Time against size")
-    places = range(len(rows))
-    bytes_moved.bar(places, [row["moved"] for row in rows], label="moved")
-    bytes_moved.bar(places, [row["least"] for row in rows], width=0.4, label="least possible")
-    bytes_moved.set(ylabel="share of all bytes", title="Bytes moved")
-    bytes_moved.set_xticks(list(places), [row["name"] for row in rows], rotation=60, ha="right", fontsize=7)
-    bytes_moved.legend()
-    figure.tight_layout()
-    figure.savefig(file, dpi=120)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def keep_up(
     trigger_s: float = TRIGGER_S,
 ) -> Figures:
     """Fifteen looks, one each `interval_s`, read each `trigger_s`; the other arguments but the size change nothing."""
-    look_ms, records = _records_of_a_look(size, interval_s)
+    look_ms, records = records_of_a_look(size, interval_s)
     window_ms = max(PipelineSettings().window_ms, round(1000 * LOOKS_PER_WINDOW * interval_s))
     with tempfile.TemporaryDirectory() as home, EmbeddedCluster(Path(home) / "kafka", broker_count=1) as brokers:
         settings = Settings.model_validate(
@@ -91,7 +91,7 @@ def keep_up(
             kill(process)
 
 
-def _records_of_a_look(size: FleetSize, interval_s: float) -> tuple[int, dict[str, Records]]:
+def records_of_a_look(size: FleetSize, interval_s: float) -> tuple[int, dict[str, Records]]:
     """(Its time, all records by topic.)"""
     with FleetProcess(partial(synthetic_fleet, size)) as fleet:
         settings = Settings.model_validate(
@@ -124,18 +124,18 @@ def _measured(
     began_s, cpu_s, counted_s, rss_mib, lags = time.monotonic(), 0.0, 0.0, [0.0], [0]
     for look in range(WARM_UP_LOOKS + LOOKS):
         if look == WARM_UP_LOOKS:
-            cpu_s, counted_s = _cpu_s(pipeline), time.monotonic()
+            cpu_s, counted_s = cpu_used_s(pipeline), time.monotonic()
             lags.clear()
-        failed = _send(sender, look_ms, records)
+        failed = send_look(sender, look_ms, records)
         assert not failed, f"{failed} records were not acknowledged"
         while time.monotonic() < began_s + (look + 1) * interval_s:
-            rss_mib.append(_rss_mib(pipeline))
+            rss_mib.append(memory_mib(pipeline))
             time.sleep(SAMPLE_S)
-        lags.append((look + 1) * of_a_look - _read(settings))
+        lags.append((look + 1) * of_a_look - records_read(settings))
         click.echo(f"look {look}: {lags[-1]:,} records not read, {rss_mib[-1]:,.0f} MiB")
-    used_s, took_s = _cpu_s(pipeline) - cpu_s, time.monotonic() - counted_s
+    used_s, took_s = cpu_used_s(pipeline) - cpu_s, time.monotonic() - counted_s
     ended_s = time.monotonic()
-    while _read(settings) < (WARM_UP_LOOKS + LOOKS) * of_a_look and time.monotonic() < ended_s + CAUGHT_UP_S:
+    while records_read(settings) < (WARM_UP_LOOKS + LOOKS) * of_a_look and time.monotonic() < ended_s + CAUGHT_UP_S:
         time.sleep(SAMPLE_S)
     return {
         "pipeline_records_per_s": of_a_look / interval_s,
@@ -147,7 +147,7 @@ def _measured(
     }
 
 
-def _send(sender: RecordSender, look_ms: int, records: dict[str, Records]) -> int:
+def send_look(sender: RecordSender, look_ms: int, records: dict[str, Records]) -> int:
     """A look of now; returns how many records were not acknowledged."""
     before, now = f'"event_time_ms":{look_ms}'.encode(), f'"event_time_ms":{time.time_ns() // 1_000_000}'.encode()
     for topic, rows in records.items():
@@ -155,7 +155,7 @@ def _send(sender: RecordSender, look_ms: int, records: dict[str, Records]) -> in
     return sender.flush()
 
 
-def _read(settings: Settings) -> int:
+def records_read(settings: Settings) -> int:
     """Records that the queries have read so far."""
     columns = ["query_name", "input_rows_total"]
     rows = tables.read(settings.storage.tables, "pipeline_batch", columns=columns)
@@ -164,23 +164,25 @@ def _read(settings: Settings) -> int:
     )
 
 
-def _tree(pipeline: psutil.Process) -> list[psutil.Process]:
+def processes_of(pipeline: psutil.Process) -> list[psutil.Process]:
+    """The driver and all that it has started."""
     return [pipeline, *pipeline.children(recursive=True)]
 
 
-def _cpu_s(pipeline: psutil.Process) -> float:
+def cpu_used_s(pipeline: psutil.Process) -> float:
     """Of all its processes, those that have ended included."""
     used = 0.0
-    for process in _tree(pipeline):
+    for process in processes_of(pipeline):
         with suppress(psutil.NoSuchProcess):
             times = process.cpu_times()
             used += times.user + times.system + times.children_user + times.children_system
     return used
 
 
-def _rss_mib(pipeline: psutil.Process) -> float:
+def memory_mib(pipeline: psutil.Process) -> float:
+    """Resident memory of all its processes now."""
     used = 0
-    for process in _tree(pipeline):
+    for process in processes_of(pipeline):
         with suppress(psutil.NoSuchProcess):
             used += process.memory_info().rss
     return used / MEBIBYTE

@@ -1,8 +1,7 @@
-"""What people use instead: the plan of Kafka's own tool, made in the same run, and published figures of others."""
+"""What people use instead: the plan of Kafka's own tool, made in the same run."""
 
 import random
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -11,28 +10,6 @@ from assignor_core.model import BrokerState, ClusterState, Partition
 from assignor_core.placement import PlacementBroker, PlacementStart, place_replicas
 from assignor_core.resources import Resource
 from assignor_core.skew import skew_of_arrays
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A figure that others have published: whose, on what, how long, and where it stands."""
-
-    planner: str
-    brokers: int
-    replicas: int
-    minutes: float
-    source: str
-
-
-PUBLISHED = (
-    Published("Cruise Control, 16 goals", 215, 2_800_000, 95.0, "linkedin/cruise-control issue 1592, 2021"),
-    Published("Cruise Control, 16 goals, fast mode", 215, 2_800_000, 18.2, "linkedin/cruise-control issue 1592, 2021"),
-    Published("Cruise Control, 16 goals", 270, 1_300_000, 17.0, "linkedin/cruise-control issue 1592, 2021"),
-    Published("Cruise Control, 16 goals, fast mode", 270, 1_300_000, 13.5, "linkedin/cruise-control issue 1592, 2021"),
-)
-"""Wall time of the analyzer on clusters and machines of others: how large and how skewed their loads were, and how even
-the plans ended, is not published. `--largest` plans a model of 270 brokers and 1.3 million
-replicas, too."""
 
 
 def placed_by_count(cluster: ClusterState, seed: int) -> ClusterState:
@@ -56,17 +33,13 @@ def placed_by_count(cluster: ClusterState, seed: int) -> ClusterState:
 
 
 def by_count_figures(cluster: ClusterState, seed: int, resources: tuple[str, ...]) -> dict[str, Any]:
-    """How even a placement by count ends in these resources, its share of all bytes that it copies, and its time."""
-    began = time.process_time()
-    placed = placed_by_count(cluster, seed)
-    seconds = time.process_time() - began
-    arrays = cluster_arrays(placed)
+    """How even a placement by count ends in these resources, and the share of all bytes that it copies."""
+    arrays = cluster_arrays(placed_by_count(cluster, seed))
     (column,) = arrays.columns.of(Resource.DISK)
     skew = skew_of_arrays(arrays)
     return {
         "by_count_after": max(skew[resource].max_over_mean for resource in resources),
         "by_count_moved": _bytes_copied(cluster_arrays(cluster), arrays) / broker_loads(arrays)[:, column].sum(),
-        "by_count_seconds": seconds,
     }
 
 

@@ -4,7 +4,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -22,17 +23,11 @@ Figures = dict[str, float]
 
 def scraped(config: Path, port: int, *, seconds: float, change: Callable[[int], None], changes: int) -> Figures:
     """Figures of four scrapers over so many seconds, in which the tables are changed so many times, evenly."""
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "streaming", "serve", "--config", str(config)]
-    serve = processes.start(command, log=config.parent / "serve.log")
-    try:
-        wait_until_healthy(url, serve)
-        process = psutil.Process(serve.pid)
-        waits_s, cpu_share = _scrape(url, process, seconds=seconds, change=change, changes=changes)
-        peak_mib = peak_rss_mib(serve.pid)
-    finally:
-        serve.terminate()
-        serve.wait()
+    with serving(config, port) as process:
+        waits_s, cpu_share = _scrape(
+            f"http://127.0.0.1:{port}", process, seconds=seconds, change=change, changes=changes
+        )
+        peak_mib = peak_rss_mib(process.pid)
     ordered = sorted(waits_s)
     return {
         "scrapes": len(ordered),
@@ -41,6 +36,19 @@ def scraped(config: Path, port: int, *, seconds: float, change: Callable[[int], 
         "serve_cpu_share": cpu_share,
         "serve_rss_mib": peak_mib,
     }
+
+
+@contextmanager
+def serving(config: Path, port: int) -> Iterator[psutil.Process]:
+    """serve as a process of its own, as operators run it, from its first answer on."""
+    command = [sys.executable, "-m", "streaming", "serve", "--config", str(config)]
+    serve = processes.start(command, log=config.parent / "serve.log")
+    try:
+        _wait_until_healthy(f"http://127.0.0.1:{port}", serve)
+        yield psutil.Process(serve.pid)
+    finally:
+        serve.terminate()
+        serve.wait()
 
 
 def _scrape(
@@ -72,7 +80,7 @@ def _scrape(
     return waits_s, (after.user + after.system - before.user - before.system) / took_s
 
 
-def wait_until_healthy(url: str, serve: subprocess.Popen[bytes]) -> None:
+def _wait_until_healthy(url: str, serve: subprocess.Popen[bytes]) -> None:
     """Until it answers; ends the benchmark where it never does."""
     deadline = time.monotonic() + HEALTHY_S
     while serve.poll() is None and time.monotonic() < deadline:

@@ -2,21 +2,17 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from assignor_core.live import LivePartition
 from streaming.cluster.admin import Cluster
-from streaming.control.sweeping import Sweeper
-from streaming.control.wiring import executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.errors import RebalancerError
 from tests.chaos.faults import Expectation
 from tests.chaos.harness import BROKERS, Run, run_once
-from tests.waiting import DEADLINE_S, until
+from tests.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.e2e, pytest.mark.long, pytest.mark.story]
 
@@ -75,49 +71,3 @@ def test_staged_moves_go_on_after_a_kill_and_are_never_below_or_far_above_the_re
     by_turns = [((3,), (2,)), ((4,), (1,))]
     # A step may be over between two looks.
     assert list(dict.fromkeys(steps)) in (by_turns, by_turns[1:])
-
-
-def test_a_broker_that_is_down_at_the_end_loses_its_throttle_once_it_is_back(
-    four_brokers: EmbeddedCluster, tmp_path: Path
-) -> None:
-    run = Run(four_brokers, tmp_path, random.Random(7), "chaos-swept", {0: (1, 3)}, {"throttle_bytes_per_sec": 300_000})
-    with run.begun() as record:
-        run.control.kill()  # so that the test itself says when the end is
-        run.control.wait()
-        run.read(record)
-        cluster, journal = Cluster(run.admin), journal_of(run.settings)
-        executor, approved = executor_of(cluster, journal, run.settings), journal.plan(record.execution.plan_id)
-        if record.execution.last_event == "approved":
-            assert executor.begin(record, approved, now_ms=_now_ms())
-        executor.resume()
-        assert not executor.tick(record, approved.plan, now_ms=_now_ms())
-        until("moved", once_asked(lambda: cluster.describe().partitions[(run.topic, 0)].replicas == (1, 3)))
-        four_brokers.kill_broker(2)
-        until("the end", once_asked(lambda: executor.tick(record, approved.plan, now_ms=_now_ms())))
-        assert (record.execution.last_event, record.execution.throttled_brokers, record.execution.owes) == (
-            "done",
-            (2,),
-            True,
-        )
-        sweeper = Sweeper(cluster, journal)
-        assert not sweeper.sweep(record, now_ms=_now_ms())
-        four_brokers.start_broker(2)
-        until("the rate left on the broker", once_asked(lambda: cluster.throttle_rates().keys() == {2}))
-        until("swept", once_asked(lambda: sweeper.sweep(record, now_ms=_now_ms())))
-        assert (record.execution.last_event, record.execution.owes) == ("swept", False)
-        run.check(record, Expectation())
-
-
-def once_asked(condition: Callable[[], bool]) -> Callable[[], bool]:
-    """A broker that has just died refuses requests until the others know."""
-
-    def holds() -> bool:
-        with suppress(RebalancerError):
-            return condition()
-        return False
-
-    return holds
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

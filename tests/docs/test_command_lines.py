@@ -32,7 +32,7 @@ ASKS = {
     "demote": "a cluster", "undemote": "a cluster",
     "demo": "brokers of its own; tests/e2e runs it",
     "pipeline": "Spark", "run": "a cluster", "serve": "an end; tests/serve runs it", "undrain": "a cluster",
-    "restart-check": "a cluster; tests/kafka/test_restart_check.py runs it",
+    "restart-check": "a cluster; tests/kafka/test_lifecycle.py runs it",
     "roll": "a cluster; tests/kafka/test_roll.py runs it",
     "token": "a file of tokens; tests/serve/test_api_acting.py runs it", "user": "a person at a terminal",
 }  # fmt: skip

@@ -1,20 +1,17 @@
 """Groups of the newer protocols on real brokers: members in Java, Kafka's own tools, and what ours show of them."""
 
 import re
-import subprocess
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from streaming.commands.lag import read_lag
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
-from tests.java_programs import program
-from tests.kafka.real_groups import HEARTBEAT_MS, SESSION_MS
-from tests.waiting import DEADLINE_S
+from tests.kafka.real_groups import HEARTBEAT_MS, SESSION_MS, JavaProcess
 
 KINDS = ("consumer", "share", "streams")
 END = "---"
+WITH_TOOLS: dict[str, Any] = {"heap": "400m", "jars_of": ("broker", "tools")}
+"""A JVM with Kafka's tools and streams beside its clients."""
 Table = list[dict[str, str]]
 Row = dict[str, Any]
 
@@ -32,63 +29,26 @@ def broker_settings() -> dict[str, str]:
     }
 
 
-class JavaProcess:
-    """A program of one source file that is told what to do by lines; a context manager that ends it."""
+class GroupTools(JavaProcess):
+    """Kafka's kafka-consumer-groups, kafka-share-groups and kafka-streams-groups."""
 
-    def __init__(self, source: str, *arguments: str) -> None:
-        path = Path(__file__).with_name(source)
-        self._process = subprocess.Popen(
-            program(path, *arguments, heap="400m", jars_of=("broker", "tools")),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        super().__init__("GroupTools.java", **WITH_TOOLS)
+        self._servers = ",".join(cluster.bootstrap_servers)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._process.stdout.close()
-
-    def send(self, *words: str) -> None:
-        """One line."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(" ".join(words) + "\n")
-        self._process.stdin.flush()
-
-    def kill(self) -> None:
-        """It crashes."""
-        self._process.kill()
-        self._process.wait(DEADLINE_S)
-
-    def lines(self) -> list[str]:
-        """Of the standard output up to the end of an answer."""
-        assert self._process.stdout is not None
+    def answer(self) -> list[str]:
+        """Lines of the standard output up to the end of an answer."""
         answer: list[str] = []
-        for line in self._process.stdout:
+        for line in self.lines:
             if line.strip() == END:
                 return answer
             answer.append(line.rstrip("\n"))
         raise AssertionError(f"the process ended: {answer}")
 
-
-class GroupTools(JavaProcess):
-    """Kafka's kafka-consumer-groups, kafka-share-groups and kafka-streams-groups."""
-
-    def __init__(self, cluster: EmbeddedCluster) -> None:
-        super().__init__("GroupTools.java")
-        self._servers = ",".join(cluster.bootstrap_servers)
-
     def describe(self, kind: str, group: str, *options: str) -> Table:
         """Rows of the table by the names of its columns; empty cells are left out of their row."""
         self.send(kind, "--bootstrap-server", self._servers, "--describe", "--group", group, *options)
-        lines = [line for line in self.lines() if line.strip()]
+        lines = [line for line in self.answer() if line.strip()]
         heads = [number for number, line in enumerate(lines) if line.startswith("GROUP ")]
         if not heads:
             return []

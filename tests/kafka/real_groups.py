@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any, Self
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -44,41 +45,42 @@ class MemberEvent:
     partitions: tuple[int, ...]
 
 
-class JavaMembers:
-    """A JVM with members of any groups."""
+class JavaProcess:
+    """A program of one source file that is told what to do by lines; a context manager that ends it."""
 
-    def __init__(self, servers: list[str], events: list[MemberEvent]) -> None:
-        self._events = events
+    def __init__(self, source: str, *arguments: str, **how: Any) -> None:
+        """`how` are arguments of `program`."""
         self._process = subprocess.Popen(
-            program(Path(__file__).with_name("GroupMembers.java"), servers[0]),
+            program(Path(__file__).with_name(source), *arguments, **how),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
 
-    def start(self, group: str, name: str, topic: str, strategy: str, instance: str | None, *settings: str) -> None:
-        """`settings`: NAME=VALUE of the consumer, or commit=true, or revoke.ms=N."""
-        words = (group, name, topic, instance or "-", ASSIGNORS[strategy], SESSION_MS, HEARTBEAT_MS, *settings)
-        self._send("start", *map(str, words))
+    def __enter__(self) -> Self:
+        return self
 
-    def trouble(self, kind: str, group: str, name: str) -> None:
-        """Of a member that commits: `hang`, `slow` or `rewind`."""
-        self._send(kind, group, name)
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
-    def subscribe(self, group: str, name: str, topic: str) -> None:
-        """Read this topic instead of the one before."""
-        self._send("subscribe", group, name, topic)
+    def send(self, *words: str) -> None:
+        """One line."""
+        assert self._process.stdin is not None
+        assert self._process.poll() is None, "the JVM has ended"
+        self._process.stdin.write(" ".join(words) + "\n")
+        self._process.stdin.flush()
 
-    def stop(self, group: str, name: str) -> None:
-        self._send("stop", group, name)
+    @property
+    def lines(self) -> IO[str]:
+        """Its standard output."""
+        assert self._process.stdout is not None
+        return self._process.stdout
 
     def kill(self) -> None:
-        """All its members crash."""
+        """It crashes."""
         self._process.kill()
         self._finish()
 
     def close(self) -> None:
-        """All its members close; nothing is left."""
+        """It ends by itself, with all that it does."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
@@ -90,21 +92,44 @@ class JavaMembers:
 
     def _finish(self) -> None:
         self._process.wait(DEADLINE_S)
-        self._reader.join(DEADLINE_S)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             with suppress(OSError):
                 stream.close()
 
-    def _send(self, *words: str) -> None:
-        assert self._process.stdin is not None
-        assert self._process.poll() is None, "the JVM with the members has ended"
-        self._process.stdin.write(" ".join(words) + "\n")
-        self._process.stdin.flush()
+
+class JavaMembers(JavaProcess):
+    """A JVM with members of any groups."""
+
+    def __init__(self, servers: list[str], events: list[MemberEvent]) -> None:
+        super().__init__("GroupMembers.java", servers[0])
+        self._events = events
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def start(self, group: str, name: str, topic: str, strategy: str, instance: str | None, *settings: str) -> None:
+        """`settings`: NAME=VALUE of the consumer, or commit=true, or revoke.ms=N."""
+        words = (group, name, topic, instance or "-", ASSIGNORS[strategy], SESSION_MS, HEARTBEAT_MS, *settings)
+        self.send("start", *map(str, words))
+
+    def trouble(self, kind: str, group: str, name: str) -> None:
+        """Of a member that commits: `hang`, `slow` or `rewind`."""
+        self.send(kind, group, name)
+
+    def subscribe(self, group: str, name: str, topic: str) -> None:
+        """Read this topic instead of the one before."""
+        self.send("subscribe", group, name, topic)
+
+    def stop(self, group: str, name: str) -> None:
+        self.send("stop", group, name)
+
+    def _finish(self) -> None:
+        self._process.wait(DEADLINE_S)
+        self._reader.join(DEADLINE_S)
+        super()._finish()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self.lines:
             if not line[:1].isdigit() or "T" in line[:20]:
                 continue  # log4j says on standard output that it has no configuration
             at_ms, group, name, what, generation, *partitions = line.split()

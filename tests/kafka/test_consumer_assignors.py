@@ -1,7 +1,6 @@
 """Python members with our assignors and a Java member with Kafka's in one group on real brokers."""
 
 import queue
-import subprocess
 import threading
 import time
 import uuid
@@ -9,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import pytest
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, TopicPartition
@@ -21,7 +19,7 @@ from streaming.client.claims import keep_joining
 from streaming.consumer import CooperativeLoadAware, CooperativeSticky, LoadAware, Sticky
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.weights import WeightSource
-from tests.java_programs import program
+from tests.kafka.real_groups import JavaProcess
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
@@ -115,33 +113,28 @@ class PythonMember:
             consumer.close()
 
 
-class JavaMember:
+class JavaMember(JavaProcess):
     """Kafka's consumer with Kafka's assignor in a JVM."""
 
     def __init__(self, servers: list[str], group: str, topic: str, assignor: str) -> None:
+        super().__init__("MixedConsumer.java", servers[0], group, topic, f"{JAVA_PACKAGE}.{assignor}", heap="200m")
         self.owned: set[int] = set()
         self.changes: Changes = []
-        source = Path(__file__).with_name("MixedConsumer.java")
-        self._process = subprocess.Popen(
-            program(source, servers[0], group, topic, f"{JAVA_PACKAGE}.{assignor}", heap="200m"),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
 
     def leave(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.close()
-        self._process.wait(DEADLINE_S)
-        self._thread.join(DEADLINE_S)
-        self._process.stdout.close()
+        self.send()
+        self.close()
         self.owned = set()
 
+    def _finish(self) -> None:
+        self._process.wait(DEADLINE_S)
+        self._thread.join(DEADLINE_S)
+        super()._finish()
+
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self.lines:
             words = line.split()
             if words[:1] in (["+"], ["-"]):
                 self.changes += [(int(words[1]), words[0], int(word)) for word in words[2:]]

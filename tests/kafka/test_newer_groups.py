@@ -24,8 +24,8 @@ from streaming.errors import UsageProblem
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from tests.kafka.newer_groups import (
+    WITH_TOOLS,
     GroupTools,
-    JavaProcess,
     Row,
     broker_settings,
     number,
@@ -33,7 +33,7 @@ from tests.kafka.newer_groups import (
     shown,
     tasks_in,
 )
-from tests.kafka.real_groups import JavaMembers, MemberEvent
+from tests.kafka.real_groups import JavaMembers, JavaProcess, MemberEvent
 from tests.lag.watch import Watch
 from tests.topics import wait_until_known
 from tests.waiting import until
@@ -266,16 +266,19 @@ def member_ids(report: Row) -> set[str]:
 
 @pytest.fixture
 def java(newer_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[JavaProcess]:
-    with JavaProcess("NewerMembers.java", newer_cluster.bootstrap_servers[0], str(tmp_path / "state")) as running:
+    with newer_members(newer_cluster, tmp_path / "state") as running:
         yield running
 
 
 @pytest.fixture
 def crashing(newer_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[JavaProcess]:
     """A process beside `java`, to be killed."""
-    state = str(tmp_path / "state-of-crashing")
-    with JavaProcess("NewerMembers.java", newer_cluster.bootstrap_servers[0], state) as running:
+    with newer_members(newer_cluster, tmp_path / "state-of-crashing") as running:
         yield running
+
+
+def newer_members(cluster: EmbeddedCluster, state: Path) -> JavaProcess:
+    return JavaProcess("NewerMembers.java", cluster.bootstrap_servers[0], str(state), **WITH_TOOLS)
 
 
 def test_a_share_group_is_shown_as_kafkas_tool_shows_it(

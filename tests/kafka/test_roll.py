@@ -28,7 +28,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
-DONE, FAILED, REFUSED = 0, 1, 3
+DONE, REFUSED = 0, 3
 PARTITIONS = 16
 ROWS = ([1, 2, 3], [2, 3, 4], [3, 4, 5], [4, 5, 3], [5, 1, 3])
 SLOW_S = 15.0
@@ -114,10 +114,6 @@ class Commands:
         self._started.append(start(self._own, self._folder, *arguments))
         return self._started[-1]
 
-    def run(self, *arguments: str) -> tuple[int, str, str]:
-        """Exit code, standard output, standard error."""
-        return ended(self.start(*arguments))
-
     def kill(self, process: Process) -> None:
         process.kill()
         _, errors = process.communicate()
@@ -183,30 +179,6 @@ def wait_until_preferred(admin: KafkaAdminClient) -> Placement:
 
     until("preferred replicas lead", is_preferred)
     return placement(admin)
-
-
-def test_a_command_that_fails_leaves_the_broker_demoted_until_the_roll_is_aborted(
-    own: Settings, admin: KafkaAdminClient, commands: Commands
-) -> None:
-    before = wait_until_preferred(admin)
-    code, output, errors = commands.run("roll", "4", "1", "--dry-run")
-    assert code == DONE, errors
-    assert "broker 1 on 127.0.0.1, rack rack-1: " in output
-    code, _, errors = commands.run("roll", "4", "--yes", "--exec", "false {host} {broker}")
-    assert code == FAILED, errors
-    assert "broker 4: runs false 127.0.0.1 4" in errors
-    assert "error: broker 4: the command ended with 1; it stays demoted" in errors
-    assert demoted(own) == {4}
-    assert not [key for key, (_, leader) in placement(admin).items() if leader == 4]
-    code, _, errors = commands.run("roll", "5", "--yes")
-    assert (code, "of brokers 4 is open" in errors) == (REFUSED, True), errors
-    code, output, errors = commands.run("roll", "--abort")
-    assert code == DONE, errors
-    assert ": aborted" in output
-    assert demoted(own) == frozenset()
-    until_led(admin, before)
-    code, output, _ = commands.run("roll", "--status")
-    assert (code, output) == (DONE, "no roll is open\n")
 
 
 def test_five_brokers_are_rolled_though_roll_and_control_are_killed_and_one_broker_is_slow(

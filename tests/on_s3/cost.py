@@ -19,8 +19,8 @@ from streaming.pipeline.delta_tables import DRIVER_ROWS_MAX, WindowTable, create
 from streaming.settings import DAY_MS, Settings
 from streaming.tables import table_uri, utc
 from streaming.tables.object_stores import use_object_store
+from tests.benchmarks.fleet_soak import Role, RoleProcess, Serving
 from tests.benchmarks.generated import CLUSTER, NOW_MS, WINDOW_MS, GeneratedCluster, Size, open_window
-from tests.benchmarks.soak_roles import Role, RoleProcess, Serving
 from tests.pipeline.table_upkeep import TableUpkeep
 from tests.s3 import BUCKET, CREDENTIALS, proxy, s3_server
 

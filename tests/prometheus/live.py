@@ -26,7 +26,7 @@ from streaming.runtime import processes
 from streaming.settings import DAY_MS
 from tests.prometheus.scraping import until_ready
 from tests.prometheus.test_rules import ALERTMANAGER, RULES
-from tests.serve.synthetic import WINDOW_MS, Synthetic, skewed_cluster
+from tests.serve.synthetic import Synthetic, skewed_cluster
 from tests.waiting import DEADLINE_S
 
 STALLED_AFTER_S = 8
@@ -93,7 +93,6 @@ class Live:
 
     synthetic: Synthetic
     watch: Watch
-    _window_ms: int = 0
     _reported_ms: int = 0
 
     def batch_rows(self) -> None:
@@ -102,11 +101,6 @@ class Live:
             self._reported_ms = now_ms()
             for query in ("byte_rate", "consumer_lag", "rejects"):
                 self.synthetic.batch_row(self._reported_ms, query, trigger_interval_ms=REPORT_MS)
-
-    def window(self, hot: float) -> None:
-        """One more closed window, with broker 1 at `hot` bytes/s and the others at 3 MB/s."""
-        self._window_ms = max(self._window_ms + WINDOW_MS, now_ms() - now_ms() % WINDOW_MS)
-        self.synthetic.broker_load(self._window_ms, {1: hot, 2: 3.0e6, 3: 3.0e6})
 
 
 @contextmanager

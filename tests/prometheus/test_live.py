@@ -1,22 +1,25 @@
-"""Real Prometheus and Alertmanager: an alert reaches a person and ends, a stall silences the rest, boards show data."""
+"""Boards and rules on a real Prometheus: each panel shows data, and each expression can be evaluated.
+
+How alerts reach a person: `test_demo`.
+"""
 
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from tests.prometheus.boards import BOARDS, GRAFANA, load, panels, without_numbers
 from tests.prometheus.live import Live, live, needs_servers
+from tests.prometheus.test_rules import rules
 from tests.waiting import DEADLINE_S, until
 
 ROOT = Path(__file__).parents[2]
-SKEWED = "RebalancerBrokerLoadSkewed"
-STALLED = "RebalancerStreamStalled"
+ADDING = re.compile(r"\b(?:sum|count)\b(?: by \([^)]*\))? ?\(\s*(.{12})")
+"""What PromQL adds up, as far as it shows what kind of expression that is."""
 
 pytestmark = [pytest.mark.prometheus, needs_servers]
 
@@ -45,37 +48,6 @@ def test_every_alert_expression_is_evaluated_without_error(running: Live) -> Non
     groups = httpx.get(f"{running.watch.prometheus_url}/api/v1/rules", timeout=DEADLINE_S).json()["data"]["groups"]
     for rule in (rule for group in groups for rule in group["rules"]):
         assert rule["health"] == "ok", rule
-
-
-def test_skew_is_told_ends_and_a_stall_silences_it(tmp_path: Path) -> None:
-    with live(tmp_path) as running:
-        _skew_fires_and_ends(running)
-        _stall_silences_skew(running)
-
-
-def _alert_of_live_streams(running: Live, alert: str, status: str) -> dict[str, Any] | None:
-    running.batch_rows()
-    return running.watch.notification(alert, status)
-
-
-def _skew_fires_and_ends(running: Live) -> None:
-    until("skew told to the webhook", lambda: _alert_of_live_streams(running, SKEWED, "firing"))
-    page = next(row for row in running.watch.received if row["labels"]["alertname"] == SKEWED)
-    assert page["path"] == "/ticket"
-    assert "broker 1, " in page["annotations"]["description"]
-    running.window(3.0e6)
-    until("the end told to the webhook", lambda: _alert_of_live_streams(running, SKEWED, "resolved"))
-
-
-def _stall_silences_skew(running: Live) -> None:
-    running.watch.received.clear()
-    # No heartbeat from here on. The stall is there before the skew, so the skew must never reach anybody.
-    until("the stall told to the webhook", lambda: running.watch.notification(STALLED, "firing"))
-    assert next(row for row in running.watch.received if row["labels"]["alertname"] == STALLED)["path"] == "/page"
-    running.window(9.0e6)
-    until("skew held by Alertmanager", lambda: running.watch.alerts().get(SKEWED))
-    until("inhibition", lambda: all(row["status"]["inhibitedBy"] for row in running.watch.alerts()[SKEWED]))
-    assert not running.watch.notification(SKEWED, "firing")
 
 
 def test_boards_are_what_the_script_writes(tmp_path: Path) -> None:
@@ -112,6 +84,14 @@ def test_the_page_of_boards_has_every_board_with_its_picture() -> None:
         heading = board["title"].rpartition(" · ")[2].capitalize()
         assert f"## {heading}\n\n{board['description']}\n\n![{heading}](images/{file.stem}.png)" in page
         assert (ROOT / "docs" / "images" / f"{file.stem}.png").is_file()
+
+
+def test_no_rule_and_no_panel_adds_up_over_serve_processes_of_one_cluster() -> None:
+    asked = [rule["expr"] for rule in (*rules("alerts.yml"), *rules("recordings.yml"))]
+    asked += [target["expr"] for file in BOARDS for panel in panels(load(file)) for target in panel["targets"]]
+    added = [(found, expr) for expr in asked for found in ADDING.findall(expr)]
+    assert len(added) > 5
+    assert [expr for found, expr in added if not re.match(r"(?:max|min) by \(", found)] == []
 
 
 def _check_query(expr: str) -> None:

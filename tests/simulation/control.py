@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from assignor_core.disks import LogDirDescription
 from assignor_core.live import LiveCluster, PartitionKey, ReplicaKey, replica_name
@@ -39,8 +39,8 @@ class Change:
     """How much later than it was sent it is carried out."""
 
 
-class Watcher(Protocol):
-    """Who judges what a control does."""
+class Watcher:
+    """Who judges what a control does; by itself it judges nothing."""
 
     def asked(self, who: "SimulatedControl", topics: Collection[str] | None) -> None:
         """It has looked at these topics of the cluster, or at all."""

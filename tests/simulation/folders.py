@@ -8,7 +8,6 @@ the middle of a turn, as in the other stories; nothing else goes wrong, so all t
 6. Each execution of both folders ends within a bound, no throttle and no reassignment is left.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -18,10 +17,10 @@ from streaming.control.lease import LOOP_SILENT_MAX_MS
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.simulated_cluster import random_cluster
-from tests.simulation.control import Change, SimulatedControl
+from tests.simulation.control import Change, SimulatedControl, Watcher
 from tests.simulation.monitor import Broken
-from tests.simulation.story import CLUSTER, DEADLINE_MS, PlayedStory, random_plan
-from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.simulation.story import DEADLINE_MS, PlayedStory, random_plan
+from tests.simulation.world import Actor, Blow, Interruption, World, settings_of
 from tests.tables_in_memory import forget, in_memory, memory_store
 
 APART_MS = 10_000
@@ -56,7 +55,7 @@ def run_folder_story(seed: int) -> PlayedStory:
         story.end()
 
 
-class FolderStory:
+class FolderStory(Watcher):
     """Two folders, their controls, and what is judged: it watches the controls itself."""
 
     def __init__(self, seed: int) -> None:
@@ -110,12 +109,6 @@ class FolderStory:
 
     # What the controls show.
 
-    def asked(self, who: SimulatedControl, topics: Collection[str] | None) -> None:
-        """It has looked at the cluster."""
-
-    def looked_at_disks(self, who: SimulatedControl) -> None:
-        """It has looked at log dirs."""
-
     def changing(self, who: SimulatedControl, change: Change) -> None:
         """It is about to change the cluster."""
         if change.text.startswith(MARKS):
@@ -132,12 +125,6 @@ class FolderStory:
                 "5 one folder at a time",
                 f"{who.name} of {folder.name}: {change.text}, {now_ms - before[1]} ms after {before[0].name}",
             )
-
-    def arriving_late(self, who: SimulatedControl, change: Change) -> None:
-        """No request is late in these stories."""
-
-    def changed(self, who: SimulatedControl) -> None:
-        """The request has come back."""
 
     def crashed(self, who: SimulatedControl, reason: str) -> None:
         """It has ended by itself."""
@@ -212,6 +199,4 @@ def _settings(random: Random, root: str) -> Settings:
         "throttle_bytes_per_sec": random.choice((5_000_000, 20_000_000)),
         "execution_deadline_ms": DEADLINE_MS,
     }
-    return Settings.model_validate(
-        {"kafka": {"cluster_name": CLUSTER}, "storage": {"tables": root}, "control": control}
-    )
+    return settings_of(root, control=control)

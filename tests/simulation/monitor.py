@@ -53,7 +53,7 @@ from streaming.control.wiring import journal_of
 from streaming.views.executions import by_age, grown
 from tests.simulated_cluster.state import SimulatedPartition
 from tests.simulation import disks
-from tests.simulation.control import Change, SimulatedControl, Targets
+from tests.simulation.control import Change, SimulatedControl, Targets, Watcher
 from tests.simulation.promises import bad_in_a_row, broken_promise, is_automatic
 from tests.simulation.world import Actor, World
 from tests.tables_in_memory import MemoryTable
@@ -84,7 +84,7 @@ class Owner:
 
 
 @dataclass
-class Monitor:
+class Monitor(Watcher):
     """Watches one story."""
 
     world: World

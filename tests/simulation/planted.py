@@ -256,12 +256,8 @@ PLANTED = (
     Planted("a request without an answer ends control", "6", run, "RETRIED_ERRORS", lambda _: (), 2),
     Planted("elections are not capped", "7 elections at a time", replica_moves, "limits", _unlimited_elections, 18),
     Planted(
-        "who sends is not counted",
-        "7 caps of those who send",
-        reconcile,
-        "_busy_brokers",
-        lambda _: lambda _live, receiving: tuple(sorted(receiving)),
-        30,
+        "who sends is not counted", "7 caps of those who send", reconcile, "_busy_brokers",
+        lambda _: lambda _live, receiving: tuple(sorted(receiving)), 30,
     ),
     Planted(
         "a move ends before its replicas are in sync", "2 replicas in sync", controller, "_complete", _ends_at_once, 17
@@ -312,21 +308,12 @@ PLANTED = (
     ),
     Planted("late requests are not checked for", "6", late_requests.LateRequests, "_check", _nothing_late, 83),
     Planted(
-        "plans rest on the load of other partitions",
-        "8 no broker is made worse than the plan said",
-        load_planning,
-        "partition_loads",
-        _of_other_partitions,
-        94,
+        "plans rest on the load of other partitions", "8 no broker is made worse than the plan said", load_planning,
+        "partition_loads", _of_other_partitions, 94,
     ),
     Planted(
-        "automatic mode trusts every plan",
-        "8 automatic mode stops",
-        automatic.AutomaticPlans,
-        "_distrust",
-        lambda _: lambda _self, _now_ms: None,
-        5,
-        story=partial(run_story, unfaithful=True),
+        "automatic mode trusts every plan", "8 automatic mode stops", automatic.AutomaticPlans, "_distrust",
+        lambda _: lambda _self, _now_ms: None, 5, story=partial(run_story, unfaithful=True),
     ),
     Planted(
         "a copy of the tables is taken for ours", "5 one folder at a time", marker.Holder, "silent_max_ms",

@@ -22,11 +22,10 @@ from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.disks import lacking_bytes
 from tests.simulation.monitor import Monitor
 from tests.simulation.roles import begin
-from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory, played
-from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.simulation.story import LOOK_MS, PlayedStory, played
+from tests.simulation.world import WINDOW_MS, Actor, Blow, Interruption, World, settings_of
 from tests.tables_in_memory import in_memory
 
-WINDOW_MS = 60_000
 GRACE_MS = 120_000
 FAILS_MS = 70_000
 STORY_MS = 1_800_000
@@ -102,7 +101,7 @@ class ReliefStory:
         for _ in range(random.choice((0, 0, 1, 2))):
             blow = random.choice((Blow.KILL_BEFORE, Blow.KILL_AFTER))
             world.interruptions[random.randrange(1, CALLS_STRUCK)] = Interruption(blow, random.choice((100, 20_000)))
-        begin(world, self._monitor, self._others, window_ms=WINDOW_MS)
+        begin(world, self._monitor, self._others)
         for broker in self._failing:
             fails_ms = random.randrange(1_000, FAILS_MS)
             world.plan(fails_ms, self._others, partial(self._fail, broker))
@@ -121,10 +120,7 @@ class ReliefStory:
         world.pass_time(AT_REST_MS)
         self._go_on(world.cluster.now_ms + SWEPT_MS, lambda: any(self._monitor.leftovers()))
         self._monitor.judge_end()
-        return PlayedStory(
-            self.seed, tuple(self._monitor.broken), tuple(world.trace), world.faults,
-            len(self._monitor.executions()), world.cluster.now_ms, kind=" --story relief",
-        )  # fmt: skip
+        return PlayedStory.of(self.seed, self._monitor, "relief")
 
     def _fail(self, broker: int) -> None:
         self.world.cluster.kill_broker(broker)
@@ -179,23 +175,16 @@ class ReliefStory:
 
 
 def _settings(random: Random, root: str) -> Settings:
-    return Settings.model_validate(
-        {
-            "kafka": {"cluster_name": CLUSTER},
-            "storage": {"tables": root},
-            "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
-            "trigger": {
-                "windows_over": 2, "windows_considered": 3, "resources": ["bytes_in"], "cooldown_ms": 0,
-                "broker_failure_grace_ms": GRACE_MS,
-            },
-            "planner": {"windows": 3},
-            "control": {
-                "mode": "apply",
-                "execution_deadline_ms": 900_000,
-                "movements_in_flight_max": random.choice((1, 1, 2, 50)),
-                "throttle_bytes_per_sec": random.choice((10_000_000, 50_000_000)),
-                "staged_moves": random.random() < 0.3,
-                "bad_plans_max": 10,
-            },
-        }
-    )  # fmt: skip
+    trigger = {
+        "windows_over": 2, "windows_considered": 3, "resources": ["bytes_in"], "cooldown_ms": 0,
+        "broker_failure_grace_ms": GRACE_MS,
+    }  # fmt: skip
+    control = {
+        "mode": "apply",
+        "execution_deadline_ms": 900_000,
+        "movements_in_flight_max": random.choice((1, 1, 2, 50)),
+        "throttle_bytes_per_sec": random.choice((10_000_000, 50_000_000)),
+        "staged_moves": random.random() < 0.3,
+        "bad_plans_max": 10,
+    }
+    return settings_of(root, trigger=trigger, planner={"windows": 3}, control=control)

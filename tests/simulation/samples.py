@@ -21,8 +21,8 @@ from tests.control.windows import window_columns
 from tests.simulated_cluster import SimulatedCluster
 from tests.simulation.control import SimulatedControl
 from tests.simulation.monitor import Monitor
-from tests.simulation.story import CLUSTER, PlayedStory
-from tests.simulation.world import Actor, World
+from tests.simulation.story import PlayedStory, played
+from tests.simulation.world import CLUSTER, WINDOW_MS, Actor, World, settings_of
 from tests.tables_in_memory import in_memory
 
 BROKERS = range(1, 13)
@@ -34,7 +34,6 @@ FORGED_TIMES = (1.36, 1.42)
 below it with the weight of two windows beside the honest samples of one.
 """
 MONTH_MS = 30 * 86_400_000
-WINDOW_MS = 60_000
 SAMPLE_MS = 10_000
 STORY_MS = 900_000
 RATES = ("bytes_in_per_sec", "replication_bytes_in_per_sec", "bytes_out_per_sec")
@@ -49,11 +48,7 @@ Key = tuple[int, str | None, int | None]
 
 def run_sample_story(seed: int) -> PlayedStory:
     """The story of a seed from beginning to end."""
-    story = SampleStory(seed)
-    try:
-        return story.run()
-    finally:
-        story.end()
+    return played(SampleStory(seed))
 
 
 class SampleStory:
@@ -71,31 +66,24 @@ class SampleStory:
         if not self._is_forged:
             for _, row in cluster.contents.partitions():
                 row.bytes_in_per_sec = round(RATE * (SKEWED_TIMES if row.leader == skewed else 1))
-        self._world = World(cluster, _settings(in_memory(f"samples-{seed}")))
-        self._world.draw_release(seed)
-        self._world.faults["a record is forged" if self._is_forged else "a broker is silent"] += 1
-        self._monitor = Monitor(self._world, undisturbed=True)
+        self.world = World(cluster, _settings(in_memory(f"samples-{seed}")))
+        self.world.draw_release(seed)
+        self.world.faults["a record is forged" if self._is_forged else "a broker is silent"] += 1
+        self._monitor = Monitor(self.world, undisturbed=True)
         self._pipeline = Actor("pipeline")
 
     def run(self) -> PlayedStory:
         """For as long as several plans take."""
-        world = self._world
+        world = self.world
         SimulatedControl("control 1", world, self._monitor).start()
         self._close_window()
         world.pass_time(STORY_MS)
         self._monitor.judge_end()
         self._judge_plans()
-        return PlayedStory(
-            self.seed, tuple(self._monitor.broken), tuple(world.trace), world.faults,
-            len(self._monitor.executions()), world.cluster.now_ms, kind=" --story samples",
-        )  # fmt: skip
-
-    def end(self) -> None:
-        """Give the memory back."""
-        self._world.end()
+        return PlayedStory.of(self.seed, self._monitor, "samples")
 
     def _judge_plans(self) -> None:
-        table = self._world.store.tables.get("plan")
+        table = self.world.store.tables.get("plan")
         for row in table.rows if table else ():
             movements = plan_from_json(json.loads(row["plan_json"])).movements
             if self._is_forged:
@@ -106,11 +94,11 @@ class SampleStory:
 
     def _close_window(self) -> None:
         self._write_window()
-        self._world.plan(WINDOW_MS, self._pipeline, self._close_window)
+        self.world.plan(WINDOW_MS, self._pipeline, self._close_window)
 
     def _write_window(self) -> None:
         """Rows of the window that has just ended, as the samples make it."""
-        world, end_ms = self._world, self._world.now_ms
+        world, end_ms = self.world, self.world.now_ms
         start_ms = end_ms - WINDOW_MS
         rows = sums.windows(self._samples(start_ms), SUMS, WINDOW_MS).to_pylist()
         common = window_columns(CLUSTER, start_ms, WINDOW_MS)
@@ -148,7 +136,7 @@ class SampleStory:
     def _true_rates(self) -> dict[Key, tuple[float, float, float]]:
         led, replicated = dict.fromkeys(BROKERS, 0.0), dict.fromkeys(BROKERS, 0.0)
         rates: dict[Key, tuple[float, float, float]] = {}
-        for (topic, number), row in self._world.cluster.placement.partitions():
+        for (topic, number), row in self.world.cluster.placement.partitions():
             rate = float(row.bytes_in_per_sec)
             led[row.leader] += rate
             for broker in set(row.isr) - {row.leader}:
@@ -164,16 +152,9 @@ def _changed(movement: Movement) -> set[int]:
 
 
 def _settings(root: str) -> Settings:
-    return Settings.model_validate(
-        {
-            "kafka": {"cluster_name": CLUSTER},
-            "storage": {"tables": root},
-            "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
-            "trigger": {
-                "windows_over": 2, "windows_considered": 3, "resources": ["bytes_in"], "cooldown_ms": 0,
-                "completeness_min": 0.9,
-            },
-            "planner": {"windows": 3},
-            "control": {"mode": "apply", "settle_windows": 1, "execution_deadline_ms": 300_000},
-        }
-    )  # fmt: skip
+    trigger = {
+        "windows_over": 2, "windows_considered": 3, "resources": ["bytes_in"], "cooldown_ms": 0,
+        "completeness_min": 0.9,
+    }  # fmt: skip
+    control = {"mode": "apply", "settle_windows": 1, "execution_deadline_ms": 300_000}
+    return settings_of(root, trigger=trigger, planner={"windows": 3}, control=control)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
@@ -20,12 +20,9 @@ from streaming.settings import Settings
 from tests.simulated_cluster import Fate, Fault, PlannedFault, SimulatedCluster, random_cluster, random_faults
 from tests.simulation.control import SimulatedControl
 from tests.simulation.disks import make_room, tighten
-from tests.simulation.identity_faults import IdentityFaults
-from tests.simulation.list_faults import ListFaults
 from tests.simulation.monitor import Broken, Monitor
-from tests.simulation.operator_faults import OperatorFaults
-from tests.simulation.rate_faults import RateFaults, TableFaults
-from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.simulation.others import IdentityFaults, ListFaults, OperatorFaults, RateFaults, TableFaults
+from tests.simulation.world import WINDOW_MS, Actor, Blow, Interruption, World, settings_of
 from tests.tables_in_memory import in_memory
 
 FAULTS_MS = 150_000
@@ -46,7 +43,6 @@ RATES_BACK_MS = 60_000
 STRAYS_MS = 2 * ENDED_READ_INTERVAL_MS
 """After this time control has removed what an execution left that the tables no longer know."""
 LOOK_MS = 10_000
-WINDOW_MS = 60_000
 CALLS_STRUCK = 400
 """Blows strike one of so many first calls."""
 REFUSED_MAX_MS = 30_000
@@ -54,7 +50,6 @@ REFUSED_MAX_MS = 30_000
 TEMPORARY_ERROR = "UnknownError"
 MOVEMENTS_MAX = 8
 MOVEMENTS_OF_WAVE = 3
-CLUSTER = "simulated"
 Alterations = Mapping[str, dict[str, object]]
 NONE_ALTERED: Alterations = MappingProxyType({})
 Refused = TypeVar("Refused", PartitionKey, int)
@@ -72,6 +67,13 @@ class PlayedStory:
     ended_ms: int
     kind: str = " --story faults"
     """What makes the command tell a story of this kind."""
+
+    @classmethod
+    def of(cls, seed: int, monitor: Monitor, kind: str = "") -> Self:
+        """What a story showed that this monitor has watched."""
+        world, executions = monitor.world, len(monitor.executions())
+        shown = tuple(monitor.broken), tuple(world.trace), world.faults
+        return cls(seed, *shown, executions, world.cluster.now_ms, f" --story {kind or 'faults'}")
 
     @property
     def digest(self) -> str:
@@ -144,7 +146,7 @@ class Story:
         self._lists = ListFaults(seed, self.world, self._others, FAULTS_MS // 2)
         self._operator = OperatorFaults(seed, self.world, self.monitor, self._others, FAULTS_MS)
         self._rates = RateFaults(seed, self.world, self._others, FAULTS_MS)
-        self._tables = TableFaults(seed, self.world, self.monitor, self._others)
+        self._tables = TableFaults(seed, self.world, self.monitor, self._others, FAULTS_MS)
         self._longer_ms = 0
         """How much longer the story goes on after its faults: automatic mode needs the time of several plans."""
 
@@ -191,10 +193,7 @@ class Story:
             if self.world.cluster.now_ms - faults_ended_ms >= RATES_BACK_MS:
                 self.monitor.judge_rates()
         self.monitor.judge_end()
-        return PlayedStory(
-            self.seed, tuple(self.monitor.broken), tuple(self.world.trace), self.world.faults,
-            len(self.monitor.executions()), self.world.cluster.now_ms,
-        )  # fmt: skip
+        return PlayedStory.of(self.seed, self.monitor)
 
     def _pass_faults(self) -> None:
         """Until all faults are over; or until all that a person asked for is, as nothing is left to strike then."""
@@ -413,22 +412,14 @@ def _settings(random: Random, root: str) -> Settings:
         "elections_at_once_max": random.choice((1, 3, 100)),
         "bad_plans_max": random.choice((1, 1, 2)),
     }
-    return Settings.model_validate(
-        {
-            "kafka": {"cluster_name": CLUSTER},
-            "storage": {"tables": root},
-            "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
-            "trigger": {
-                "windows_over": 2,
-                "windows_considered": 3,
-                "resources": ["bytes_in"],
-                "cooldown_ms": random.choice((0, 300_000)),
-                "load_min_bytes_per_sec": 1_000,
-            },
-            "planner": {"windows": 3},
-            "control": control,
-        }
-    )
+    trigger = {
+        "windows_over": 2,
+        "windows_considered": 3,
+        "resources": ["bytes_in"],
+        "cooldown_ms": random.choice((0, 300_000)),
+        "load_min_bytes_per_sec": 1_000,
+    }
+    return settings_of(root, trigger=trigger, planner={"windows": 3}, control=control)
 
 
 def _altered(settings: Settings, **sections: dict[str, object]) -> Settings:

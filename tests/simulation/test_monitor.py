@@ -7,20 +7,16 @@ import pytest
 
 from assignor_core.execution.events import Event
 from streaming.control.journal import TABLES_WRITTEN
-from streaming.settings import Settings
 from streaming.tables import utc
 from tests.simulated_cluster import SimulatedCluster
 from tests.simulation.monitor import Monitor
-from tests.simulation.world import World
+from tests.simulation.world import World, settings_of
 from tests.tables_in_memory import in_memory
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    settings = Settings.model_validate(
-        {"kafka": {"cluster_name": "simulated"}, "storage": {"tables": in_memory("monitor")}}
-    )
-    world = World(SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="c"), settings)
+    world = World(SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="c"), settings_of(in_memory("monitor")))
     yield world
     world.end()
 

@@ -81,6 +81,7 @@ def test_controls_of_two_clusters_share_nothing_that_changes() -> None:
     assert shared_of_two_clusters() == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("where", "name", "shown"),
     [

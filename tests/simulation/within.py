@@ -40,17 +40,16 @@ from tests.simulated_cluster.replication import used_bytes
 from tests.simulated_cluster.state import Replica
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.monitor import Monitor
-from tests.simulation.rate_faults import RateFaults
+from tests.simulation.others import RateFaults
 from tests.simulation.roles import begin
-from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory, played
-from tests.simulation.world import Actor, Blow, Interruption, World
+from tests.simulation.story import LOOK_MS, PlayedStory, played
+from tests.simulation.world import Actor, Blow, Interruption, World, settings_of
 from tests.tables_in_memory import in_memory
 
 MB = 10**6
 DISK = 200 * MB
 FILL_MAX, GOAL, RESERVE = 0.85, 0.80, 0.10
 SIZES = (6 * MB, 15 * MB)
-WINDOW_MS = 60_000
 FAULTS_MS = (15_000, 60_000, 150_000)
 AT_REST_MS = 300_000
 STORY_MS = 1_500_000
@@ -269,7 +268,7 @@ class WithinStory:
             world.interruptions[random.randrange(1, CALLS_STRUCK)] = Interruption(
                 random.choice(list(Blow)), duration_ms
             )
-        begin(world, self._monitor, self._others, window_ms=WINDOW_MS)
+        begin(world, self._monitor, self._others)
         kinds = (
             self._broker_dies, self._target_fills, self._log_dir_fails, self._another_moves, self._refused, self._lost,
             self._stopped,
@@ -286,10 +285,7 @@ class WithinStory:
         while self._is_busy(world.cluster.now_ms < ends_ms) and world.cluster.now_ms < ends_ms + LONGER_MS:
             world.pass_time(LOOK_MS)
         self._monitor.judge_end()
-        return PlayedStory(
-            self.seed, tuple(self._monitor.broken), tuple(world.trace), world.faults,
-            len(self._monitor.executions()), world.cluster.now_ms, kind=" --story within",
-        )  # fmt: skip
+        return PlayedStory.of(self.seed, self._monitor, "within")
 
     def _is_busy(self, may_begin: bool) -> bool:
         """Whether something is under way, or is to be done and may begin yet."""
@@ -421,27 +417,16 @@ class WithinStory:
 
 def _settings(random: Random, root: str) -> Settings:
     rate = random.choice((300_000, 1_000_000, 3_000_000))
-    return Settings.model_validate(
-        {
-            "kafka": {"cluster_name": CLUSTER},
-            "storage": {"tables": root},
-            "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
-            "trigger": {
-                "cooldown_ms": 0,
-                "log_dir_fill_max": FILL_MAX,
-                "enter_ratio": 3.0,
-                "exit_ratio": 2.0,
-                "placement_reasons": [],
-            },
-            "planner": {"disk_reserve": RESERVE},
-            "control": {
-                "mode": "apply",
-                "execution_deadline_ms": random.choice((300_000, 600_000)),
-                "movements_in_flight_max": random.choice((1, 2, 50)),
-                "movements_per_broker_max": random.choice((1, 2, 5)),
-                "log_dir_throttle_bytes_per_sec": rate,
-                "throttle_min_bytes_per_sec": rate,
-                "settle_windows": 1,
-            },
-        }
-    )
+    trigger = {
+        "cooldown_ms": 0, "log_dir_fill_max": FILL_MAX, "enter_ratio": 3.0, "exit_ratio": 2.0, "placement_reasons": [],
+    }  # fmt: skip
+    control = {
+        "mode": "apply",
+        "execution_deadline_ms": random.choice((300_000, 600_000)),
+        "movements_in_flight_max": random.choice((1, 2, 50)),
+        "movements_per_broker_max": random.choice((1, 2, 5)),
+        "log_dir_throttle_bytes_per_sec": rate,
+        "throttle_min_bytes_per_sec": rate,
+        "settle_windows": 1,
+    }
+    return settings_of(root, trigger=trigger, planner={"disk_reserve": RESERVE}, control=control)

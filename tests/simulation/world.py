@@ -7,7 +7,7 @@ controls interleave at the call outs of both.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -49,6 +49,22 @@ ERRORS = ClientErrors(
     AnotherCluster,
     LogDirMovesRefused,
 )
+
+
+CLUSTER = "simulated"
+WINDOW_MS = 60_000
+
+
+def settings_of(root: str, **sections: Mapping[str, object]) -> Settings:
+    """Settings of a story whose tables are below `root`, with windows of a minute."""
+    return Settings.model_validate(
+        {
+            "kafka": {"cluster_name": CLUSTER},
+            "storage": {"tables": root},
+            "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
+            **sections,
+        }
+    )
 
 
 class Killed(BaseException):
@@ -139,8 +155,8 @@ class World:
     """Call outs so far."""
     _planned: int = 0
     _ids: int = 0
-    _events: list[tuple[int, int, Actor, Callable[[], None]]] = field(default_factory=list)
-    _waiting: list[tuple[int, int, Actor, Callable[[], None]]] = field(default_factory=list)
+    _events: list[tuple[int, int, Actor, Callable[[], object]]] = field(default_factory=list)
+    _waiting: list[tuple[int, int, Actor, Callable[[], object]]] = field(default_factory=list)
     """Of those who are away."""
 
     def new_id(self) -> str:
@@ -187,7 +203,7 @@ class World:
         """One line of the trace."""
         self.trace.append(f"{self.cluster.now_ms / 1000:>10.3f} s  {who:<10} {what}")
 
-    def plan(self, delay_ms: int, actor: Actor, action: Callable[[], None]) -> None:
+    def plan(self, delay_ms: int, actor: Actor, action: Callable[[], object]) -> None:
         """Let `actor` do something later."""
         self._planned += 1
         heappush(self._events, (self.cluster.now_ms + delay_ms, self._planned, actor, action))

@@ -1,11 +1,13 @@
-"""One deployment of three clusters of different kinds: skew in two of them is fixed while the third one is killed."""
+"""Deployments of several clusters: clusters that come and go; skew in two of three while the third one is killed."""
 
+import json
+import os
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,9 +29,9 @@ from streaming.settings import KafkaSettings
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.long, pytest.mark.story]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
-STORY_DEADLINE_S = 600.0
+STORY_DEADLINE_S = 900.0
 RECORD = b"x" * 2_000
 SAMPLE_INTERVAL_MS = 1_000
 TOPIC, PARTITIONS, GROUP = "orders", 6, "readers"
@@ -40,6 +42,98 @@ BY_PASSWORD = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} user_rebalancer="{PASSWORD}";',
 }
+
+
+def write_settings(
+    home: Path, clusters: Mapping[str, Mapping[str, Any]], port: int, control: Mapping[str, object]
+) -> Path:
+    """The settings of a deployment of these clusters, which may be running."""
+    settings: dict[str, Any] = {
+        **SHORT_STORY,
+        "storage": {"tables": str(home / "tables"), "checkpoints": str(home / "checkpoints")},
+        "control": {**SHORT_STORY["control"], **control},
+        "collect": {"sample_interval_ms": SAMPLE_INTERVAL_MS},
+        "serve": {"port": port},
+        "log": {"format": "json"},
+        "clusters": clusters,
+    }
+    file, fresh = home / "rebalancer.yaml", home / "new.yaml"
+    fresh.write_text(yaml.safe_dump(settings, sort_keys=False))
+    os.replace(fresh, file)
+    return file
+
+
+def roles_of(process: subprocess.Popen[bytes]) -> dict[tuple[str, str], int]:
+    """Process ids by role and cluster."""
+    found = {}
+    for child in psutil.Process(process.pid).children():
+        words: list[str] = []
+        with suppress(psutil.NoSuchProcess):  # nor one that has ended, and that its parent has not seen yet
+            words = child.cmdline()
+        if len(words) > 3:  # not between fork and exec
+            found[words[3], words[-1] if "--cluster" in words else ""] = child.pid
+    return found
+
+
+def test_a_cluster_comes_and_one_goes_while_the_processes_of_the_third_run_on(tmp_path: Path) -> None:
+    port, log_file = processes.free_port(), tmp_path / "run.log"
+    with (
+        EmbeddedCluster(tmp_path / "east", broker_count=1) as east,
+        EmbeddedCluster(tmp_path / "west", broker_count=1) as west,
+        EmbeddedCluster(tmp_path / "north", broker_count=1) as north,
+    ):
+
+        def write(**clusters: EmbeddedCluster) -> Path:
+            reached = {name: {"kafka": {"bootstrap_servers": row.bootstrap_servers}} for name, row in clusters.items()}
+            return write_settings(tmp_path, reached, port, {"mode": "observe"})
+
+        settings = write(east=east, west=west)
+        running = processes.start([sys.executable, "-m", "streaming", "run", "--config", str(settings)], log=log_file)
+
+        def versions(name: str) -> int:
+            root = str(tmp_path / "tables" / "clusters" / name)
+            table = tables.open_table(root, "broker_load")
+            return -1 if table is None else table.version()
+
+        def wait_for(what: str, found: Any) -> None:
+            def checked() -> Any:
+                assert running.poll() is None, log_file.read_text()[-10_000:]
+                return found()
+
+            until(what, checked, STORY_DEADLINE_S, state=lambda: log_file.read_text()[-10_000:])
+
+        def events(name: str) -> list[dict[str, Any]]:
+            lines = [json.loads(line) for line in log_file.read_text().splitlines() if line.endswith("}")]
+            return [line for line in lines if line.get("event") == name]
+
+        try:
+            wait_for("east and west have windows", lambda: min(versions("east"), versions("west")) > 0)
+            before = roles_of(running)
+
+            write(east=east, west=west, north=north)
+            running.send_signal(1)
+            wait_for("north has windows", lambda: versions("north") > 0)
+            assert roles_of(running) == before | {
+                role: pid for role, pid in roles_of(running).items() if role[1] == "north"
+            }
+
+            (tmp_path / "rebalancer.yaml").write_text("clusters: {east: {")
+            wait_for("the file is refused", lambda: events("settings_refused"))
+            write(east=east, north=north)  # found without a signal
+            wait_for("west is gone", lambda: not any(name == "west" for _, name in roles_of(running)))
+            wait_for("its pipeline has ended", lambda: events("pipeline_stopped"))
+            kept = {"east": versions("east"), "north": versions("north")}
+            wait_for("the others' windows go on", lambda: all(versions(name) > kept[name] for name in kept))
+            after = roles_of(running)
+            untouched = {("collect", "east"), ("control", "east"), ("pipeline", ""), ("serve", "")}
+            assert {role: after.get(role) for role in untouched} == {role: before[role] for role in untouched}
+            assert versions("west") > 0, "its tables stay"
+            assert {row["kafka_cluster"] for row in events("pipeline_stopped")} == {"west"}
+            assert not events("role_ended")
+            assert not events("cluster_failed")
+        finally:
+            running.terminate()
+            assert running.wait(timeout=STORY_DEADLINE_S) == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +169,6 @@ def three_clusters(home: Path) -> Iterator[dict[str, Deployed]]:
             "secured": Deployed(secured, login),
             "newest": Deployed(newest, {"bootstrap_servers": newest.bootstrap_servers}),
         }
-
-
-def write_settings(home: Path, clusters: dict[str, Deployed], port: int) -> Path:
-    """One control process for all clusters, a collect process for each."""
-    settings: dict[str, Any] = {
-        **SHORT_STORY,
-        "storage": {"tables": str(home / "tables"), "checkpoints": str(home / "checkpoints")},
-        "control": {**SHORT_STORY["control"], "own_process": False},
-        "collect": {"sample_interval_ms": SAMPLE_INTERVAL_MS},
-        "serve": {"port": port},
-        "clusters": {
-            name: {"kafka": cluster.kafka, "collect": {"jmx_endpoints": cluster.brokers.jmx_endpoints}}
-            for name, cluster in clusters.items()
-        },
-    }
-    file = home / "rebalancer.yaml"
-    file.write_text(yaml.safe_dump(settings))
-    return file
 
 
 def make_topic(cluster: EmbeddedCluster, name: str, partitions: int) -> None:
@@ -160,23 +236,21 @@ def record_counts(cluster: EmbeddedCluster) -> Counter[int]:
     return Counter({row.partition: ends[row] - begins[row] for row in partitions})
 
 
-def roles_of(process: subprocess.Popen[bytes]) -> dict[tuple[str, str], int]:
-    """Process ids by role and cluster."""
-    found = {}
-    for child in psutil.Process(process.pid).children():
-        words = child.cmdline()
-        found[words[3], words[-1] if "--cluster" in words else ""] = child.pid
-    return found
-
-
 def phases(home: Path, cluster: str) -> set[str]:
     return {row["event"] for row in rows(home, cluster, "execution")}
 
 
+@pytest.mark.long
+@pytest.mark.story
 def test_skew_in_two_clusters_is_fixed_while_the_third_one_is_killed(tmp_path: Path) -> None:
     port = processes.free_port()
     with three_clusters(tmp_path) as clusters:
-        settings = write_settings(tmp_path, clusters, port)
+        reached = {
+            name: {"kafka": cluster.kafka, "collect": {"jmx_endpoints": cluster.brokers.jmx_endpoints}}
+            for name, cluster in clusters.items()
+        }
+        # One control process for all clusters, a collect process for each.
+        settings = write_settings(tmp_path, reached, port, {"own_process": False})
         command = [sys.executable, "-m", "streaming", "run", "--config", str(settings)]
         running = processes.start(command, log=tmp_path / "run.log")
         try:
