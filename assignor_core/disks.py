@@ -143,7 +143,7 @@ def rooms(
         expected = [key for key in behind[broker] if is_whole or broker in live.partitions[key].adding_replicas]
         full_bytes = {key: largest.get(key, 0) for key in expected}
         unknown = any(_holders_silent(live, log_dirs, key) for key in expected)
-        rooms_bytes[broker] = None if unknown else _room_of(rows, full_bytes, reserve)
+        rooms_bytes[broker] = None if unknown else least_room(rows, full_bytes, reserve)
     return rooms_bytes
 
 
@@ -169,8 +169,13 @@ def _holders_silent(live: LiveCluster, log_dirs: LogDirs, key: PartitionKey) -> 
     return bool(whole) and not whole & log_dirs.keys()
 
 
-def _room_of(rows: Sequence[LogDirDescription], full_bytes: Mapping[PartitionKey, int], reserve: float) -> float | None:
-    """The least room of a log dir that Kafka may choose; `full_bytes` is what replicas that catch up will hold."""
+def least_room(
+    rows: Sequence[LogDirDescription], full_bytes: Mapping[PartitionKey, int], reserve: float
+) -> float | None:
+    """The least room of a log dir that Kafka may choose, in bytes; None where one does not show what is free.
+
+    `full_bytes` is what replicas that catch up will hold.
+    """
     if not rows:
         return None
     rooms_bytes = log_dir_rooms(rows, full_bytes, reserve=reserve)

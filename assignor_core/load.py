@@ -1,20 +1,26 @@
 """Placement x load -> load of each broker, as arrays.
 
 Owns the load model: a leader takes what clients write, sends it to each follower and serves consumers; a follower takes
-and stores what the leader does, and serves the consumers of its rack where brokers let it. `columns` names what each
-column of a load matrix holds. The module knows no balance: what is even is `skew`'s.
+and stores what the leader does, and serves the consumers of its rack where brokers let it. The module knows no
+balance: what is even is `skew`'s.
+
+A measured load may change over time and has one column per window. A count does not, and has a single column that
+stands for every window. The columns of a resource lie side by side, in the order of `PLANNED` and then of windows.
+
+With Kafka's RackAwareReplicaSelector (KIP-392) a consumer that names its rack (`client.rack`) reads from a replica in
+that rack: from the leader if that stands there, else from a follower. Of several followers in one rack the most caught
+up serves, so each is taken to serve the same part. All others read from the leader, wherever it is. So what consumers
+of a rack read stays in their rack, whoever leads, and all else goes with the leadership.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assignor_core.broker_sets import SetArrays
-from assignor_core.columns import Columns
-from assignor_core.follower_reads import RackReads
 from assignor_core.model import CAPACITY_KEYS, LOAD_KEYS, BrokerState, ClusterState, Partition
 from assignor_core.resources import ONE, PLANNED, Resource
 
@@ -25,6 +31,72 @@ NO_BROKER = -1
 
 NEGLIGIBLE = 1e-30
 """A total below is no load: rates of meters that decay never reach 0, and dividing by the smallest floats overflows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """The C columns of a load matrix over `windows` windows.
+
+    >>> columns = Columns(windows=2)
+    >>> columns.of(Resource.DISK).tolist(), columns.of(Resource.LEADERS).tolist()
+    ([4, 5], [8])
+    >>> columns.of(Resource.DISK, Resource.LEADERS).tolist()
+    [4, 5, 8]
+    >>> columns.resources[5].words
+    'disk'
+    """
+
+    windows: int
+    resources: tuple[Resource, ...] = field(init=False)
+    """Resource of each column."""
+    counts: NDArray[np.bool_] = field(init=False)
+    """C: the column counts leaders or replicas and measures no load."""
+
+    def __post_init__(self) -> None:
+        resources = tuple(r for r in PLANNED for _ in range(1 if r.is_count else self.windows))
+        object.__setattr__(self, "resources", resources)
+        object.__setattr__(self, "counts", np.array([resource.is_count for resource in resources]))
+
+    def __len__(self) -> int:
+        return len(self.resources)
+
+    def of(self, *resources: Resource) -> NDArray[np.int64]:
+        """Indices of the columns of these resources, ascending."""
+        return np.flatnonzero([resource in resources for resource in self.resources])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RackReads:
+    """What consumers of racks read, as arrays: N pairs of a partition and a rack, over W windows.
+
+    Only of partitions that followers can serve, and of racks with a broker; leaders' loads have all else.
+    """
+
+    partitions: NDArray[np.int64]
+    """Rows of the partitions that have pairs, ascending: M."""
+    begin: NDArray[np.int64]
+    """Pairs of partition m are `begin[m]` to `begin[m + 1]`."""
+    racks: Ints
+    """Index of the rack of each pair."""
+    rates: Floats
+    """N x W bytes/s."""
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The place of each pair's partition in `partitions`."""
+        return np.repeat(np.arange(len(self.partitions)), np.diff(self.begin))
+
+    def by_slot(
+        self, replicas: Ints, racks_of_brokers: Ints, rounded: Callable[[Floats], Floats] = np.asarray
+    ) -> Floats:
+        """M x R x W bytes/s that each replica serves, if the partitions have these `replicas` (M x R, leader first);
+        what each pair brings to a replica is `rounded`.
+        """
+        rows = self.rows
+        parts = parts_by_slot(replicas[rows], self.racks, racks_of_brokers)
+        served = np.zeros((*replicas.shape, self.rates.shape[1]))
+        np.add.at(served, rows, rounded(parts[:, :, None] * self.rates[:, None, :]))
+        return served
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +139,7 @@ class ClusterArrays:
 def cluster_arrays(cluster: ClusterState) -> ClusterArrays:
     """The columns of `cluster`, in an order that does not depend on the order in the model."""
     brokers = sorted(cluster.brokers, key=lambda broker: broker.broker_id)
-    partitions = tuple(sorted(cluster.partitions, key=lambda partition: (partition.topic, partition.partition)))
+    partitions = tuple(sorted(cluster.partitions, key=lambda partition: partition.key))
     rack_names = tuple(f"broker {b.broker_id}" if b.rack is None else f"rack {b.rack}" for b in brokers)
     names = tuple(dict.fromkeys(rack_names))
     rack_index = {name: index for index, name in enumerate(names)}
@@ -131,6 +203,23 @@ def add_reads(loads: Floats, arrays: ClusterArrays, replicas: Ints, served: Floa
         for window, column in enumerate(arrays.columns.of(Resource.BYTES_OUT)):
             rates = served[held, slot, window]
             loads[:, column] += np.bincount(replicas[held, slot], weights=rates, minlength=len(loads))
+
+
+def in_rack(replicas: Ints, racks: Ints, racks_of_brokers: Ints) -> NDArray[np.bool_]:
+    """N x R: whether each of `replicas` stands in the rack of its pair (N); none does behind the last replica."""
+    there: NDArray[np.bool_] = (replicas >= 0) & (racks_of_brokers[replicas] == racks[:, None])
+    return there
+
+
+def parts_by_slot(replicas: Ints, racks: Ints, racks_of_brokers: Ints) -> Floats:
+    """N x R part of what each pair's rack reads that each of its partition's replicas serves."""
+    here = in_rack(replicas, racks, racks_of_brokers)
+    count = here.sum(axis=1)
+    parts: Floats = here / np.maximum(count, 1)[:, None]
+    by_leader = here[:, 0] | (count == 0)
+    parts[by_leader] = 0.0
+    parts[by_leader, 0] = 1.0
+    return parts
 
 
 def has_source(arrays: ClusterArrays) -> NDArray[np.bool_]:

@@ -1,27 +1,41 @@
 """The cluster as the planner sees it: brokers, partitions, placement and load, validated once.
 
 A `ClusterState` that exists is sound: every replica is on a broker of the model, no partition occurs twice, no load is
-negative or unknown. The module knows no planner, no skew and no wire format but the JSON cluster model.
+negative or unknown. The module knows no planner, no skew and no wire format but the JSON cluster model, in which log
+dirs stand for the room that they leave (`disks`), and bytes/s by replica for the racks that read from followers.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
+from assignor_core.disks import LogDirDescription, least_room
 from assignor_core.errors import InputError
-from assignor_core.log_dir_model import room_of_log_dirs
-from assignor_core.model_values import FIGURE_MAX, misfit
+from assignor_core.live import partition_name
 from assignor_core.policies import knob
-from assignor_core.reader_rack_model import BY_RACK, BY_REPLICA, checked_parts, read_by_racks
-from assignor_core.reader_racks import NO_READERS, ReaderRacks
 from assignor_core.wording import many
 
 Load = float | tuple[float, ...]
 """One figure, or one per window."""
+Rack = str | None
+ReaderRacks = tuple[tuple[str, float], ...]
+"""Racks of consumers, in order of their names, each with its part of a partition's bytes out (KIP-392). The rest of
+them name no rack. Empty where followers serve nobody.
+"""
 
+FIGURE_MAX = 1e30
+"""Largest load and capacity: beyond any cluster's, and small enough that sums and products stay finite."""
+SHOWN_MAX = 80
+"""Characters of a value that an error shows."""
+BY_RACK, BY_REPLICA = "reader_racks", "bytes_out_per_sec_by_replica"
+"""Optional keys of a partition. With the second `load` has the leader's bytes out, else those of all replicas."""
+LOG_DIR_STATES = ("online", "cordoned", "offline")
+DISK_RESERVE = 0.10
+"""Share of each volume that plans for a model leave free: the default of `planner.disk_reserve`."""
+ROUNDING = 1e-9
 INT32_MAX = 2**31 - 1
 """Kafka's largest broker id and partition number."""
 INT64_MAX = 2**63 - 1
@@ -89,8 +103,13 @@ class Partition:
     """Replicas in sync; None where not known. The fewer it has, the sooner a lost replica is re-created."""
     is_load_known: bool = True
     """Whether the partition's load is known. Without a known load it is never moved for load; `load` is zero then."""
-    reader_racks: ReaderRacks = NO_READERS
+    reader_racks: ReaderRacks = ()
     """Parts of its bytes out that consumers read in their own rack, from a follower too; the rest is the leader's."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """(topic, partition)."""
+        return (self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +238,8 @@ def _partition(item: object, index: int, racks: Mapping[int, str | None]) -> Par
     loads = NO_LOAD if load is None else _loads(load, topic, number)
     given = fields.get("in_sync")
     in_sync = None if given is None else _integer(given, f"partition {topic}-{number}: in_sync", most=len(replicas))
-    by_rack, by_replica, readers = fields.get(BY_RACK), fields.get(BY_REPLICA), NO_READERS
+    by_rack, by_replica = fields.get(BY_RACK), fields.get(BY_REPLICA)
+    readers: ReaderRacks = ()
     if replicas and (by_rack is not None or by_replica is not None):
         own = [racks.get(broker) for broker in replicas]
         out, name = loads.bytes_out_per_sec, f"partition {topic}-{number}"
@@ -271,14 +291,14 @@ def _check_brokers(brokers: tuple[Broker, ...]) -> None:
 def _check_placement(partitions: Iterable[Partition], broker_ids: frozenset[int]) -> None:
     seen: set[tuple[str, int]] = set()
     for partition in partitions:
-        key = (partition.topic, partition.partition)
+        key = partition.key
         if key in seen:
-            raise InputError(f"partition {_name(partition)}: found twice in partitions, allowed once")
+            raise InputError(f"partition {partition_name(partition.key)}: found twice in partitions, allowed once")
         seen.add(key)
         replicas = set(partition.replicas)
         sound = replicas <= broker_ids and len(replicas) == len(partition.replicas) > 0 and partition.partition >= 0
         if not sound:
-            raise InputError(f"partition {_name(partition)}: {_misplacement(partition, broker_ids)}")
+            raise InputError(f"partition {partition_name(partition.key)}: {_misplacement(partition, broker_ids)}")
 
 
 def _misplacement(partition: Partition, broker_ids: frozenset[int]) -> str:
@@ -300,7 +320,7 @@ def _check_loads(partitions: tuple[Partition, ...]) -> None:
     windows = _windows_of(partitions)
     for partition in partitions:
         if partition.reader_racks:
-            checked_parts(partition.reader_racks, f"partition {_name(partition)}")
+            checked_parts(partition.reader_racks, f"partition {partition_name(partition.key)}")
         for key, figure in zip(LOAD_KEYS, figures_of(partition.load), strict=True):
             if type(figure) is float and 0.0 <= figure <= FIGURE_MAX:
                 continue
@@ -308,7 +328,10 @@ def _check_loads(partitions: tuple[Partition, ...]) -> None:
 
 
 def _check_figure(partition: Partition, key: str, figure: Load, windows: int) -> None:
-    figures, name = figure if isinstance(figure, tuple) else (figure,), f"partition {_name(partition)}: load.{key}"
+    figures, name = (
+        figure if isinstance(figure, tuple) else (figure,),
+        f"partition {partition_name(partition.key)}: load.{key}",
+    )
     if isinstance(figure, tuple) and len(figures) != windows:
         raise InputError(f"{name}: found {many(len(figures), 'window')}, allowed is {windows} as in other loads")
     for value in figures:
@@ -330,16 +353,130 @@ def first_window(cluster: ClusterState) -> ClusterState:
     return replace(cluster, partitions=tuple(replace(row, load=first(row.load)) for row in cluster.partitions))
 
 
+def reader_racks(
+    leader: tuple[Rack, float], followers: Iterable[tuple[Rack, float]], read: Mapping[Rack, float]
+) -> ReaderRacks:
+    """Parts by rack, of what a leader and its followers were seen to serve: each the rack of its broker, and bytes/s.
+
+    What a follower serves is read in its rack. `read` is what groups read by rack, None for those that name none, in
+    any unit: it divides what the leader serves among its own rack, racks without a replica, and all others. Without
+    it nobody knows who reads from the leader: it all goes with the leadership.
+
+    >>> reader_racks(("a", 60.0), [("b", 30.0), ("c", 10.0)], {"a": 2.0, None: 4.0, "b": 3.0})
+    (('a', 0.2), ('b', 0.3), ('c', 0.1))
+    """
+    rack, rate = leader
+    amounts: dict[str, float] = {}
+    total, others = rate, {rack}
+    for name, of_follower in followers:
+        total += of_follower
+        others.add(name)
+        if name is not None and of_follower > 0:
+            amounts[name] = amounts.get(name, 0.0) + of_follower
+    if not amounts or total <= 0:
+        return ()
+    at_leader = {name: amount for name, amount in read.items() if name == rack or name not in others or name is None}
+    whole = sum(at_leader.values())
+    for name, amount in at_leader.items():
+        if name is not None and amount > 0:
+            amounts[name] = amounts.get(name, 0.0) + rate * amount / whole
+    return tuple((name, min(1.0, amount / total)) for name, amount in sorted(amounts.items()) if amount > 0)
+
+
+def read_by_racks(
+    by_rack: object, by_replica: object, bytes_out: Load, racks: Sequence[str | None], name: str
+) -> tuple[Load, ReaderRacks]:
+    """(Bytes/s that consumers read from all replicas, who reads them) of a partition; raises InputError.
+
+    `by_rack` or `by_replica` is given, `bytes_out` is its load's, `racks` are those of its replicas.
+
+    >>> read_by_racks(None, [6.0, 2.0], 6.0, ["a", "b"], "partition t-0")
+    (8.0, (('b', 0.25),))
+    """
+    if by_rack is not None and by_replica is not None:
+        raise InputError(f"{name}: found both {BY_RACK} and {BY_REPLICA}, allowed is one of them")
+    if by_replica is not None:
+        return _by_replica(by_replica, bytes_out, racks, name)
+    return bytes_out, _by_rack(by_rack, name)
+
+
+def checked_parts(parts: ReaderRacks, name: str) -> None:
+    """Raises InputError unless each part is above 0 and all are no more than the whole."""
+    if any(not 0.0 < part <= 1.0 for _, part in parts) or sum(part for _, part in parts) > 1.0 + ROUNDING:
+        raise misfit(f"{name}: {BY_RACK}", dict(parts), "an object of parts above 0 that add up to 1 at most")
+
+
+def _by_rack(given: object, name: str) -> ReaderRacks:
+    if not isinstance(given, Mapping) or not all(
+        isinstance(rack, str) and is_figure(part) for rack, part in given.items()
+    ):
+        raise misfit(f"{name}: {BY_RACK}", given, "an object of parts above 0 by rack")
+    parts = tuple((rack, float(part)) for rack, part in sorted(given.items()))
+    checked_parts(parts, name)
+    return parts
+
+
+def _by_replica(given: object, bytes_out: Load, racks: Sequence[str | None], name: str) -> tuple[Load, ReaderRacks]:
+    if not isinstance(given, list) or len(given) != len(racks) or not all(map(is_figure, given)):
+        allowed = f"a list with a number from 0 to {FIGURE_MAX:g} for each of {many(len(racks), 'replica')}"
+        raise misfit(f"{name}: {BY_REPLICA}", given, allowed)
+    leader, *followers = map(float, given)
+    total = leader + sum(followers)
+    readers = reader_racks((racks[0], leader), zip(racks[1:], followers, strict=True), {})
+    if not isinstance(bytes_out, tuple):
+        return total, readers
+    if leader == 0 < total:
+        raise InputError(f"{name}: {BY_REPLICA}: found 0 of the leader beside a load by window, allowed is more than 0")
+    return tuple(rate * total / leader if leader else rate for rate in bytes_out), readers
+
+
+def room_of_log_dirs(rows: object, name: str) -> float | None:
+    """Bytes that may be copied to the broker `name`; None where its log dirs do not show what is free.
+
+    Raises InputError that names what does not fit.
+
+    >>> rows = [{"path": "/a", "total_bytes": 1000, "usable_bytes": 300}, {"path": "/b", "state": "offline"}]
+    >>> room_of_log_dirs(rows, "broker 1")
+    200.0
+    """
+    if not isinstance(rows, list) or not rows:
+        raise misfit(f"{name}: log_dirs", rows, "a list with at least one log dir")
+    described = [_log_dir(row, f"{name}: log_dirs[{index}]") for index, row in enumerate(rows)]
+    paths = [row.path for row in described]
+    if len(set(paths)) < len(paths):
+        raise misfit(f"{name}: log_dirs", paths, "each path once")
+    return least_room(described, {}, DISK_RESERVE)
+
+
+def _log_dir(row: object, name: str) -> LogDirDescription:
+    if not isinstance(row, Mapping):
+        raise misfit(name, row, "an object")
+    path, state = row.get("path"), row.get("state", "online")
+    if not isinstance(path, str) or not path:
+        raise misfit(f"{name}: path", path, "a string that is not empty")
+    if state not in LOG_DIR_STATES:
+        raise misfit(f"{name}: state", state, "online, cordoned or offline")
+    total, usable = (_bytes(row, key, name) for key in ("total_bytes", "usable_bytes"))
+    if total is not None and usable is not None and usable > total:
+        raise misfit(f"{name}: usable_bytes", usable, f"at most total_bytes, {total}")
+    return LogDirDescription(path, total, usable, is_offline=state == "offline", is_cordoned=state == "cordoned")
+
+
+def _bytes(row: Mapping[str, Any], key: str, name: str) -> int | None:
+    value = row.get(key)
+    if value is None:
+        return None
+    if not is_figure(value):
+        raise misfit(f"{name}: {key}", value, f"a number from 0 to {FIGURE_MAX:g}, or null")
+    return int(value)
+
+
 def _windows_of(partitions: Iterable[Partition]) -> int:
     for partition in partitions:
         for figure in figures_of(partition.load):
             if isinstance(figure, tuple):
                 return max(1, len(figure))
     return 1
-
-
-def _name(partition: Partition) -> str:
-    return f"{partition.topic}-{partition.partition}"
 
 
 def _mapping(obj: object, name: str) -> Mapping[str, Any]:
@@ -358,3 +495,24 @@ def _integer(obj: object, name: str, *, most: int) -> int:
     if type(obj) is not int or not 0 <= obj <= most:
         raise misfit(name, obj, f"an integer from 0 to {most}")
     return obj
+
+
+def misfit(name: str, value: object, allowed: str) -> InputError:
+    """The error that names a field, the start of the value found, and the values allowed.
+
+    >>> str(misfit("broker 1: rack", 7, "a string or null"))
+    'broker 1: rack: found 7, allowed is a string or null'
+    """
+    shown = repr(value)
+    return InputError(
+        f"{name}: found {shown if len(shown) <= SHOWN_MAX else shown[: SHOWN_MAX - 3] + '...'}, allowed is {allowed}"
+    )
+
+
+def is_figure(value: object) -> bool:
+    """Whether a JSON value is a number that a load may have.
+
+    >>> [is_figure(value) for value in (0, 2.5, True, -1, float("nan"), 10**400, "1")]
+    [True, True, False, False, False, False, False]
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= FIGURE_MAX

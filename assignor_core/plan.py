@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from assignor_core.errors import InputError, PlanTampered
-from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.log_dir_movement import LogDirMovement, misplanned
 from assignor_core.model import BrokerState, ClusterState
 
@@ -170,7 +170,7 @@ class Observed:
     def of(cls, plan: Plan, cluster: LiveCluster) -> Self:
         """What `cluster` shows of the partitions of `plan`."""
         counts = Counter(topic for topic, _ in cluster.partitions)
-        keys = [(movement.topic, movement.partition) for movement in plan.movements]
+        keys = [movement.key for movement in plan.movements]
         left = {broker for row in plan.movements for broker in set(row.old_replicas) - set(row.new_replicas)}
         topics = sorted({topic for topic, _ in keys})
         named = sorted(plan.topics)
@@ -218,16 +218,16 @@ def validate(plan: Plan, cluster: ClusterState) -> list[str]:
     ['t-0: new replica on unknown broker 3']
     """
     states = {broker.broker_id: broker.state for broker in cluster.brokers}
-    current = {(partition.topic, partition.partition): partition.replicas for partition in cluster.partitions}
+    current = {partition.key: partition.replicas for partition in cluster.partitions}
     problems = []
     if plan.cluster_id != cluster.cluster_id:
         problems.append(f"plan is for cluster {plan.cluster_id!r}, found cluster {cluster.cluster_id!r}")
-    planned = Counter((movement.topic, movement.partition) for movement in plan.movements)
-    problems += [f"{key[0]}-{key[1]}: planned {count} times" for key, count in sorted(planned.items()) if count > 1]
+    planned = Counter(movement.key for movement in plan.movements)
+    problems += [f"{partition_name(key)}: planned {count} times" for key, count in sorted(planned.items()) if count > 1]
     for movement in plan.movements:
-        problem = _misfit(movement, current.get((movement.topic, movement.partition)), states)
+        problem = _misfit(movement, current.get(movement.key), states)
         if problem:
-            problems.append(f"{movement.topic}-{movement.partition}: {problem}")
+            problems.append(f"{partition_name(movement.key)}: {problem}")
     return problems
 
 
@@ -255,11 +255,9 @@ def apply_to(cluster: ClusterState, plan: Plan) -> ClusterState:
     problems = validate(plan, cluster)
     if problems:
         raise InputError(f"plan {plan.plan_id[:12]} does not fit the cluster: {problems[0]}")
-    new = {(movement.topic, movement.partition): movement.new_replicas for movement in plan.movements}
+    new = {movement.key: movement.new_replicas for movement in plan.movements}
     moved = tuple(
-        replace(partition, replicas=new[partition.topic, partition.partition])
-        if (partition.topic, partition.partition) in new
-        else partition
+        replace(partition, replicas=new[partition.key]) if partition.key in new else partition
         for partition in cluster.partitions
     )
     return replace(cluster, partitions=moved)

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.load import NEGLIGIBLE, Floats
 from assignor_core.load_history.windows import ClosedWindow
-from assignor_core.model import RATE_KEYS, Load, Partition
-from assignor_core.reader_racks import Rack, reader_racks
+from assignor_core.model import RATE_KEYS, Load, Partition, Rack, reader_racks
 
 DAY_HOURS = 24
 CELLS_MAX = 500_000

@@ -15,7 +15,7 @@
     changed partitions
       │  waves                    what may run together, and what fits into no wave
       │  explain                  order, reason and gain of each movement
-      │  bounds, heaviest, proportions, two_loads, read_levels     how even it could be
+      │  bounds, proportions, two_loads, read_levels     how even it could be
       │  diagnose, obstacles      what stands in the way
       │  least_bytes              what any plan must copy
       ▼
@@ -27,7 +27,7 @@ Words. A *trial* is what the search tries: to hand a leadership over, to move a 
 from the first placement in the end is planned: one *movement* for each partition, however many trials led to it; until
 it has its wave it is a *pending* movement.
 
-Loads are fractions of the cluster's total, in columns by resource and window (`assignor_core.columns`). B are brokers,
+Loads are fractions of the cluster's total, in columns by resource and window (`assignor_core.load`). B are brokers,
 P partitions, C columns, R replicas of a partition; N, M, T and K count what a function is handed.
 
 In worked examples `state_of((1, 2), (1, 2))` is a cluster of brokers 1 and 2, which are indices 0 and 1, with two

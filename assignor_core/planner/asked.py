@@ -64,7 +64,7 @@ def plan_as_asked(cluster: ClusterState, policy: PlannerPolicy, wanted: ReplicaL
 def _check_fits(cluster: ClusterState, wanted: ReplicaLists) -> None:
     """Raises InputError for a partition that is not there, and for a new replica on a broker that can't take one."""
     states = {broker.broker_id: broker.state for broker in cluster.brokers}
-    replicas = {(row.topic, row.partition): row.replicas for row in cluster.partitions}
+    replicas = {row.key: row.replicas for row in cluster.partitions}
     topics = {topic for topic, _ in replicas}
     for key, brokers in wanted.items():
         if key not in replicas:
@@ -91,7 +91,7 @@ def _with_slots(arrays: ClusterArrays, slots: int) -> ClusterArrays:
 def _rows(arrays: ClusterArrays, wanted: ReplicaLists) -> np.ndarray:
     """P x R replica lists as they are to be."""
     index: Mapping[int, int] = {broker: place for place, broker in enumerate(arrays.broker_ids)}
-    at: Mapping[PartitionKey, int] = {(row.topic, row.partition): place for place, row in enumerate(arrays.partitions)}
+    at: Mapping[PartitionKey, int] = {row.key: place for place, row in enumerate(arrays.partitions)}
     rows = arrays.replicas.copy()
     for key, brokers in wanted.items():
         rows[at[key]] = NO_BROKER
@@ -102,19 +102,19 @@ def _rows(arrays: ClusterArrays, wanted: ReplicaLists) -> np.ndarray:
 def _broken(problem: Problem, placed: Placement, plan: Plan) -> tuple[str, ...]:
     """Hard rules that `placed`, the cluster after the plan, does not keep where the plan has changed it, in words."""
     arrays, changed = problem.arrays, {row.key for row in plan.movements}
-    is_changed = np.array([(row.topic, row.partition) in changed for row in arrays.partitions], dtype=np.bool_)
+    is_changed = np.array([row.key in changed for row in arrays.partitions], dtype=np.bool_)
     crowded = np.flatnonzero(problem.crowded(placed.replicas) & is_changed)
     gaining = {broker for row in plan.movements for broker in row.new_replicas}
     outside = np.flatnonzero(problem.misplaced(placed.replicas) & is_changed)
     over = (placed.loads > problem.ceiling * (1 + ROUNDING)).any(axis=1) & np.isin(arrays.broker_ids, sorted(gaining))
     lines = []
     if len(crowded):
-        keys = [(arrays.partitions[row].topic, arrays.partitions[row].partition) for row in crowded]
+        keys = [arrays.partitions[row].key for row in crowded]
         have = counted(len(keys), "partition has", "partitions have")
         named = first_named(keys, NAMED_MAX, partition_name)
         lines.append(f"{have} more replicas in one rack than the racks make necessary: {named}")
     if len(outside):
-        keys = [(arrays.partitions[row].topic, arrays.partitions[row].partition) for row in outside]
+        keys = [arrays.partitions[row].key for row in outside]
         have = counted(len(keys), "partition has replicas", "partitions have replicas")
         lines.append(f"{have} outside the set of brokers of its topic: {first_named(keys, NAMED_MAX, partition_name)}")
     if over.any():
@@ -125,7 +125,7 @@ def _broken(problem: Problem, placed: Placement, plan: Plan) -> tuple[str, ...]:
 
 def _without_source(problem: Problem, plan: Plan) -> list[str]:
     """Returns a line if new replicas have nothing to copy from: what is in sync is on dead brokers, if anything is."""
-    lacking = {(row.topic, row.partition) for row in compress(problem.arrays.partitions, ~problem.has_source)}
+    lacking = {row.key for row in compress(problem.arrays.partitions, ~problem.has_source)}
     keys = [row.key for row in plan.movements if row.key in lacking and set(row.new_replicas) - set(row.old_replicas)]
     if not keys:
         return []

@@ -4,20 +4,22 @@ Six arguments, and the highest wins. A replica can't be split, so some broker ca
 equal brokers and the n + 1 heaviest replicas two share a broker, by pigeonhole; likewise where brokers are unequal, and
 for any number of the heaviest (`level_of_heaviest`). And racks have to spread, so those with
 few brokers carry more than their share (`forced_share`). On few brokers the heaviest partition leaves less room for the
-others than these need (`heaviest`). What consumers read in their racks stays there (`read_levels`). What lives in a set
-of brokers loads these (`set_shares`). The bounds are cheap and not tight: a small gap proves that a plan is good, a
-large one does not prove that a better one exists.
+others than these need (`level_beside_heaviest`). What consumers read in their racks stays there (`read_levels`). What
+lives in a set of brokers loads these (`set_shares`). The bounds are cheap and not tight: a small gap proves that a plan
+is good, a large one does not prove that a better one exists.
 
 Invariants: each bound holds for every placement that keeps the hard rules, whatever the search does. Where a rule can't
 be kept, what rests on it is not claimed: a bound too low is useless, one too high is a lie. The module moves nothing.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.load import NO_BROKER, ClusterArrays, Floats, has_source
-from assignor_core.planner.heaviest import level_beside_heaviest
+from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, has_source
 from assignor_core.planner.placement import Flags, Placement
+from assignor_core.planner.proportions import least_that_suffices
 from assignor_core.planner.rack_replicas import RackReplicas, replicas_by_rack
 from assignor_core.planner.read_levels import levels_alone
 from assignor_core.planner.set_shares import levels_of_sets
@@ -30,6 +32,12 @@ COPIED = (Resource.BYTES_IN, Resource.DISK)
 HEAVIEST_PER_BROKER = 32
 """Heaviest replicas that are looked at for each broker. Of n places for equal replicas one more weighs 1 / n,
 which beyond 32 is less than the usual band."""
+HEAVY = 0.25
+"""A partition is heavy if one replica takes this part of what the largest broker should carry."""
+BROKERS_MAX = 64
+"""With more brokers one partition forces little on the others."""
+STEPS = 80
+"""Halvings of the interval of the level beside the heaviest, which reaches to 1 / the least share of a broker."""
 
 
 def forced_share(arrays: ClusterArrays, placement: Placement, share: Floats) -> Floats:
@@ -156,3 +164,90 @@ def _replica_loads(arrays: ClusterArrays, placement: Placement, column: int) -> 
 def _from_racks(forced: Floats, share: Floats, column: int) -> float:
     given = share[:, column] > 0
     return float((forced[given, column] / share[given, column]).max(initial=1.0))
+
+
+def level_beside_heaviest(arrays: ClusterArrays, placement: Placement, share: Floats, column: int) -> float:
+    """The least max over mean of a load that comes with every replica, beside the partition that is heaviest in it.
+
+    On few brokers one partition may take most of what several of them can carry. What is left must fit on the others;
+    but these hold at most one replica of each partition, and their racks at most their part of it. So the brokers of
+    the heavy partition may have to carry more than its replica, and what is least follows from where it lies at best.
+    Whole replicas and the choice of each rack's brokers are relaxed, which makes the level lower.
+
+    Four brokers without racks, and two partitions on two of them each. Partition 0 is 8 of 10 parts: a broker with it
+    carries 4 tenths of the load, 1.6 fair shares, and the other two take all of partition 1.
+
+    >>> state = state_of((1, 2), (1, 2), loads=(8.0, 2.0), brokers=4)
+    >>> disk = int(state.placement.arrays.columns.of(Resource.DISK)[0])
+    >>> round(level_beside_heaviest(state.placement.arrays, state.placement, state.problem.share, disk), 6)
+    1.6
+    """
+    loads = placement.following[:, column]
+    largest = float(share[:, column].max(initial=0.0))
+    count = int(arrays.alive.sum())
+    if not len(loads) or not 0 < count <= BROKERS_MAX or loads.max() < HEAVY * largest:
+        return 1.0
+    case = _heaviest_beside(arrays, loads, share[:, column])
+    highest = max(1.0, 1.0 / float(share[arrays.alive, column].min()))
+    return least_that_suffices(case.fits, highest=highest, steps=STEPS) if case.fits(highest) else 1.0
+
+
+class _Heaviest(NamedTuple):
+    """The heaviest partition, and all others together; K racks."""
+
+    shares: list[Floats]
+    """By rack, the shares of its brokers."""
+    load: float
+    """Load of one replica of the heaviest partition."""
+    lowest: Ints
+    """K fewest replicas of the heaviest partition in each rack."""
+    highest: Ints
+    """K most replicas of the heaviest partition in each rack."""
+    replicas: int
+    others_once: float
+    """One replica of each other partition: the most that a broker holds of them."""
+    others_most: Floats
+    """K most of their loads in each rack."""
+    others: float
+    """Load of all replicas of the other partitions."""
+
+    def fits(self, level: float) -> bool:
+        """Whether brokers at `level` have room for all, wherever the heaviest lies."""
+        if int(self.lowest.sum()) > self.replicas:
+            return False
+        fewest, differences = [], []
+        for rack, share in enumerate(self.shares):
+            room = np.minimum(level * share, self.others_once)
+            beside = np.where(level * share >= self.load, np.minimum(level * share - self.load, room), -np.inf)
+            lost = np.concatenate(([0.0], np.cumsum(np.sort(room - beside))))
+            low, high = (
+                min(float(self.others_most[rack]), float(room.sum() - lost[int(count[rack])]))
+                for count in (self.lowest, self.highest)
+            )
+            fewest.append(low)
+            if self.highest[rack] > self.lowest[rack]:
+                differences.append(low - high)
+        more = self.replicas - int(self.lowest.sum())
+        if not np.isfinite(fewest).all() or more > len(differences):
+            return False
+        return sum(fewest) - sum(sorted(differences)[:more]) >= self.others
+
+
+def _heaviest_beside(arrays: ClusterArrays, loads: Floats, share: Floats) -> _Heaviest:
+    """The heaviest partition by `loads` (P, of one replica), on brokers with `share` (B)."""
+    spread = replicas_by_rack(arrays)
+    heaviest = int(np.argmax(loads))
+    others = loads.copy()
+    others[heaviest] = 0.0
+    by_factor = spread.sums(others)
+    at = spread.factor_of[heaviest]
+    return _Heaviest(
+        shares=[share[arrays.alive & (arrays.racks == rack)] for rack in spread.racks],
+        load=float(loads[heaviest]),
+        lowest=spread.lowest[at],
+        highest=spread.highest[at],
+        replicas=min(int(spread.factors[at]), int(arrays.alive.sum())),
+        others_once=float(others.sum()),
+        others_most=(by_factor[:, None] * spread.highest).sum(axis=0),
+        others=float((by_factor * spread.factors).sum()),
+    )

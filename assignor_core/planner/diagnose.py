@@ -10,11 +10,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from assignor_core.live import partition_name
 from assignor_core.load import Floats
 from assignor_core.plan import TAKE_NONE
 from assignor_core.planner.bounds import FOLLOWED, forced_share, leaves_replicas_behind
 from assignor_core.planner.failover import failover_lines
-from assignor_core.planner.obstacles import lost_racks, outside_of_sets
+from assignor_core.planner.obstacles import NAMED_MAX, broker_names, lost_racks, outside_of_sets
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import BrokerSet
 from assignor_core.planner.problem import Problem
@@ -29,10 +30,6 @@ from assignor_core.wording import counted, either, first_named
 
 EVEN = 1e-6
 """An excess below this is rounding."""
-HEAVY_MAX = 5
-"""Heavy partitions named, heaviest first."""
-FULL_MAX = 5
-"""Brokers without room named."""
 
 
 def diagnose(problem: Problem, placement: Placement, bounds: Mapping[str, float]) -> tuple[str, ...]:
@@ -75,7 +72,7 @@ def _proportions(problem: Problem) -> list[str]:
     if level <= 1 + EVEN:
         return []
     brokers = np.flatnonzero(forced >= level - EVEN)
-    names = first_named(brokers.tolist(), FULL_MAX, lambda broker: str(problem.arrays.broker_ids[broker]))
+    names = broker_names(problem, brokers)
     disk_part, network_part = (
         float(problem.share[brokers][:, columns.of(resource)[0]].sum()) for resource in (Resource.DISK, network)
     )
@@ -97,13 +94,14 @@ def _heavy_partitions(problem: Problem, placement: Placement) -> list[str]:
         for partition in np.flatnonzero(parts > 1 + problem.policy.band_of(resource)):
             part = (float(parts[partition]), resource.words)
             heaviest[int(partition)] = max(heaviest.get(int(partition), (0.0, "")), part)
+    partitions = problem.arrays.partitions
     ranked = sorted(heaviest.items(), key=lambda item: (-item[1][0], item[0]))
     lines = [
-        f"{_name(problem, partition)} alone is {part:.2f} fair shares of {word}: split it or change its key"
-        for partition, (part, word) in ranked[:HEAVY_MAX]
+        f"{partition_name(partitions[row].key)} alone is {part:.2f} fair shares of {word}: split it or change its key"
+        for row, (part, word) in ranked[:NAMED_MAX]
     ]
-    if len(ranked) > HEAVY_MAX:
-        more = counted(len(ranked) - HEAVY_MAX, "more partition is", "more partitions are")
+    if len(ranked) > NAMED_MAX:
+        more = counted(len(ranked) - NAMED_MAX, "more partition is", "more partitions are")
         lines.append(f"{more} alone heavier than a fair share and the band")
     return lines
 
@@ -135,7 +133,7 @@ def _reads(problem: Problem, placement: Placement) -> list[str]:
     if level <= 1 + EVEN:
         return []
     brokers = np.flatnonzero(together >= level - EVEN)
-    names = first_named(np.unique(arrays.racks[brokers]).tolist(), FULL_MAX, lambda rack: arrays.rack_names[rack])
+    names = first_named(np.unique(arrays.racks[brokers]).tolist(), NAMED_MAX, lambda rack: arrays.rack_names[rack])
     alone = float(levels_alone(arrays, placement, problem.share)[:, columns].max())
     loads = "bytes out" if alone >= level - EVEN else "both bytes out and leader bytes in"
     much = f"consumers of {names} read so much from the {len(brokers)} of {int(arrays.alive.sum())} brokers there"
@@ -178,7 +176,7 @@ def _leaders_elsewhere(problem: Problem, placement: Placement) -> list[str]:
         leaders = placement.replicas[partitions, 0]
         away = int((ranks[leaders] > 0).sum())
         if away:
-            named = first_named(sorted(topics), HEAVY_MAX)
+            named = first_named(sorted(topics), NAMED_MAX)
             of = f"{away} of {counted(len(leaders), 'leader', 'leaders')} of {named}"
             are, they = ("is", "it") if away == 1 else ("are", "they")
             lines.append(f"{of} {are} not in rack {racks[0]}, which {they} should be")
@@ -193,7 +191,7 @@ def _sets(problem: Problem, placement: Placement) -> list[str]:
         unknown = [f"broker {broker}" for broker in sorted(one.brokers - set(arrays.broker_ids))]
         unknown += [f"rack {rack}" for rack in sorted(one.racks - racks)]
         if unknown:
-            named = first_named(unknown, HEAVY_MAX)
+            named = first_named(unknown, NAMED_MAX)
             lines.append(f"the set of {one.named_topics} names {named}, which the cluster does not have")
         if outside:
             stay = counted(outside, "replica is", "replicas are")
@@ -229,8 +227,7 @@ def _full_disks(problem: Problem) -> list[str]:
     full = np.flatnonzero(arrays.alive & (arrays.disk_room_bytes <= 0))
     if not len(full):
         return []
-    names = first_named(full.tolist(), FULL_MAX, lambda broker: str(arrays.broker_ids[broker]))
-    return [f"{TAKE_NONE}, as their disks have no room above the reserve: {names}"]
+    return [f"{TAKE_NONE}, as their disks have no room above the reserve: {broker_names(problem, full)}"]
 
 
 def _lost_racks(problem: Problem, placement: Placement) -> list[str]:
@@ -267,8 +264,3 @@ def _excess(problem: Problem, placement: Placement, most: Floats) -> Floats:
     share = np.where(problem.share > 0, problem.share, 1.0)
     excess: Floats = np.where(problem.share > 0, placement.loads - most, 0.0) / share
     return excess
-
-
-def _name(problem: Problem, partition: int) -> str:
-    named = problem.arrays.partitions[partition]
-    return f"{named.topic}-{named.partition}"

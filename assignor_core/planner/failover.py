@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assignor_core.follower_reads import parts_by_slot
-from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, has_source
+from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, has_source, parts_by_slot
 from assignor_core.planner.placement import Indices, Placement, heirs
 from assignor_core.planner.policy import NAMED_MAX, PlannerPolicy
 from assignor_core.planner.problem import Problem

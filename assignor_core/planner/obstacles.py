@@ -161,7 +161,7 @@ def _named(problem: Problem, partitions: Indices) -> str:
     arrays = problem.arrays
     order = partitions[np.lexsort((partitions, arrays.in_sync[partitions]))]
     ordered = [arrays.partitions[row] for row in order]
-    return first_named(ordered, NAMED_MAX, lambda row: partition_name((row.topic, row.partition)))
+    return first_named(ordered, NAMED_MAX, lambda row: partition_name(row.key))
 
 
 def _disks_full(problem: Problem, placement: Placement, left: Indices) -> str | None:
@@ -173,6 +173,11 @@ def _disks_full(problem: Problem, placement: Placement, left: Indices) -> str | 
     if 0 < most >= least:
         return None
     return f"the smallest holds {least:,.0f} bytes, no broker's disks have room for more than {max(0.0, most):,.0f}"
+
+
+def broker_names(problem: Problem, brokers: Indices) -> str:
+    """The first of these brokers by id, and how many more there are."""
+    return first_named([problem.arrays.broker_ids[broker] for broker in brokers.tolist()], NAMED_MAX)
 
 
 def _has_ceiling(problem: Problem) -> bool:
@@ -219,7 +224,7 @@ def _shortages(problem: Problem, placement: Placement) -> list[str]:
         parts = np.where(problem.has_source, (placement.leading[:, columns] / ceiling.max(axis=0)).max(axis=1), 0.0)
         heaviest = int(np.argmax(parts))
         if parts[heaviest] > 1 + ROUNDING:
-            name = f"{arrays.partitions[heaviest].topic}-{arrays.partitions[heaviest].partition}"
+            name = partition_name(arrays.partitions[heaviest].key)
             lines.append(
                 f"{name} alone needs {parts[heaviest]:.2f} x what the largest broker carries in {word}: split it"
             )
@@ -284,16 +289,15 @@ def _above_capacity(problem: Problem, placement: Placement) -> list[str]:
     columns, lines = problem.arrays.columns, []
     over = (placement.loads > problem.ceiling * (1 + ROUNDING)) & problem.arrays.alive[:, None]
     for resource in (*LOADS, Resource.REPLICAS):
-        brokers = np.flatnonzero(over[:, columns.of(resource)].any(axis=1)).tolist()
-        if not brokers:
+        brokers = np.flatnonzero(over[:, columns.of(resource)].any(axis=1))
+        if not len(brokers):
             continue
-        names = first_named(brokers, NAMED_MAX, lambda one: str(problem.arrays.broker_ids[one]))
         are = counted(len(brokers), "broker is above its capacity of", "brokers are above their capacity of")
         line = f"{are} {resource.words}"
         if resource is Resource.REPLICAS:
             most = counted(problem.policy.replicas_max or 0, "replica", "replicas")
             line = f"{counted(len(brokers), 'broker has', 'brokers have')} more than {most}"
-        lines.append(f"{line} (first: {names}): {_why(problem)}")
+        lines.append(f"{line} (first: {broker_names(problem, brokers)}): {_why(problem)}")
     return lines
 
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.load import NEGLIGIBLE, NO_BROKER, ClusterArrays, Floats, Ints, broker_loads
-from assignor_core.planner.rack_reads import ServedInRacks
+from assignor_core.load import NEGLIGIBLE, NO_BROKER, ClusterArrays, Floats, Ints, RackReads, add_reads, broker_loads
 from assignor_core.resources import Resource
 
 Indices = NDArray[np.int64]
@@ -37,6 +36,46 @@ TABLE_MAX = 2**25
 """Most figures of the table that a search for failover headroom needs, one for each broker, zone and window: 256 MiB.
 That is enough for 5,792 brokers, or for 1,158 brokers and 25 windows.
 """
+
+
+class ServedInRacks:
+    """What replicas serve to the consumers of their racks, for partitions that followers serve; fractions on the grid.
+
+    Such loads depend on where the replicas are, not on their roles alone. A move within a rack takes what is served
+    along, and a new leader changes nothing of it unless two replicas share a rack. So the search moves such replicas
+    within their racks only (`round_trials`), where what it scores is exact. Repair may have to leave a rack: what is
+    served then goes to the leader, which `repair` looks at before.
+    """
+
+    def __init__(self, arrays: ClusterArrays, reads: RackReads, scale: Floats) -> None:
+        """`scale` (C) turns figures into fractions."""
+        self._arrays = arrays
+        self._columns = arrays.columns.of(Resource.BYTES_OUT)
+        self.reads = replace(reads, rates=on_grid(reads.rates * scale[self._columns]))
+        """What consumers of racks read."""
+        self._place: Indices = np.full(len(arrays.partitions), NO_BROKER, dtype=np.int64)
+        self._place[reads.partitions] = np.arange(len(reads.partitions))
+        self.is_bound: Flags = self._place != NO_BROKER
+        """P: replicas should stay in their racks."""
+
+    def add_all(self, loads: Floats, replicas: Ints) -> None:
+        """Adds what all `replicas` (P x R) serve to `loads` (B x C)."""
+        held = replicas[self.reads.partitions]
+        add_reads(loads, self._arrays, held, self.reads.by_slot(held, self._arrays.racks, on_grid))
+
+    def add_to_brokers(
+        self, loads: Floats, places: list[int], partition: int, replicas: list[int], sign: float
+    ) -> None:
+        """Adds `sign` times what one partition's `replicas` would serve to the rows of `loads` at `places`."""
+        row = np.full((1, self._arrays.replicas.shape[1]), NO_BROKER, dtype=np.int32)
+        row[0, : len(replicas)] = replicas
+        at, reads = int(self._place[partition]), self.reads
+        pairs = slice(int(reads.begin[at]), int(reads.begin[at + 1]))
+        begin = np.array([0, pairs.stop - pairs.start])
+        alone = RackReads(reads.partitions[at : at + 1], begin, reads.racks[pairs], reads.rates[pairs])
+        served = alone.by_slot(row, self._arrays.racks, on_grid)
+        for slot, place in enumerate(places):
+            loads[place, self._columns] += sign * served[0, slot]
 
 
 class Placement:
@@ -73,7 +112,7 @@ class Placement:
         """P x C load on the broker that leads, without what stays in racks."""
         self.following = on_grid(arrays.follower_load * scale)
         """P x C load on each broker that follows."""
-        self.in_racks = None if arrays.rack_reads is None else ServedInRacks(arrays, arrays.rack_reads, scale, on_grid)
+        self.in_racks = None if arrays.rack_reads is None else ServedInRacks(arrays, arrays.rack_reads, scale)
         """What replicas serve to consumers of their racks besides; None where followers serve nobody."""
         self.loads = self._loads_of(self.replicas)
         """B x C."""

@@ -22,13 +22,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from assignor_core.broker_sets import any_broker
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads, has_source, shares
 from assignor_core.planner.bounds import forced_share
 from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import COUNT_BAND, PlannerPolicy
 from assignor_core.planner.proportions import levels_of_proportions
 from assignor_core.planner.read_levels import levels_of_reads
-from assignor_core.planner.set_shares import shares_within_sets, with_sets
+from assignor_core.planner.set_shares import holders_possible, shares_within_sets, with_sets
 from assignor_core.planner.topic_spread import SpreadTopics, spread_topics
 from assignor_core.racks import least_spread
 from assignor_core.resources import MEASURED, Resource
@@ -112,17 +113,9 @@ class Problem:
 
     def new_holders_possible(self, placement: Placement, partitions: Indices) -> Indices:
         """N: brokers in use that hold a replica of each partition or may by the policy, however full they are."""
-        ids = np.array(self.arrays.broker_ids)
-        may = self.may_lead & np.isin(ids, sorted(self.policy.add)) if self.policy.add else self.may_lead
-        replicas = placement.replicas[partitions]
-        held = (replicas != NO_BROKER) & self.arrays.alive[replicas] & ~may[replicas]
-        if self.arrays.sets is not None:
-            members = self.arrays.sets.members[self.arrays.sets.set_of[partitions]]
-            held &= np.take_along_axis(members, np.maximum(replicas, 0).astype(np.int64), axis=1)
-            counts: Indices = held.sum(axis=1) + (members & may).sum(axis=1)
-            return counts
-        count: Indices = held.sum(axis=1) + int(may.sum())
-        return count
+        sets = self.arrays.sets or any_broker(len(self.may_lead), len(self.movable))
+        rows = sets.set_of[partitions]
+        return holders_possible(self.arrays, self.policy, sets, placement.replicas[partitions], rows)
 
     def crowded(self, replicas: Ints) -> Flags:
         """P: `replicas` (P x R) are less evenly spread over racks than the alive brokers of the racks allow.
@@ -327,7 +320,7 @@ def _pinned(arrays: ClusterArrays, policy: PlannerPolicy) -> Flags:
     unknown = np.array([not row.is_load_known for row in arrays.partitions], dtype=np.bool_)
     if not pinned:
         return unknown
-    return unknown | np.array([(row.topic, row.partition) in pinned for row in arrays.partitions], dtype=np.bool_)
+    return unknown | np.array([row.key in pinned for row in arrays.partitions], dtype=np.bool_)
 
 
 def _ceiling(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Floats:

@@ -31,7 +31,7 @@ GROUPS_MAX = 8
 SCOPES_MAX = 16
 """With more racks than this none is looked at by itself."""
 STEPS = 50
-"""Halvings of the interval of the level: to a millionth of a millionth."""
+"""Usual halvings of the interval of a level: to a millionth of a millionth."""
 HEAVY = 0.1
 """A partition is heavy if one replica takes this part of what a group of brokers has of the network."""
 NOTICEABLE = 1e-6
@@ -208,8 +208,9 @@ def _least_level(
     return least_that_suffices(suffices, highest=max(1.0, total / rest, held_rate / network))
 
 
-def least_that_suffices(suffices: Callable[[float], bool], *, highest: float) -> float:
-    """The least level between 1 and `highest` that suffices, as all above it do, or a little less.
+def least_that_suffices(suffices: Callable[[float], bool], *, highest: float, steps: int = STEPS) -> float:
+    """The least level between 1 and `highest` that suffices, as all above it do, or a little less: after so many
+    halvings of the interval.
 
     >>> round(least_that_suffices(lambda level: level >= 1.25, highest=2.0), 9)
     1.25
@@ -217,7 +218,7 @@ def least_that_suffices(suffices: Callable[[float], bool], *, highest: float) ->
     low, high = 1.0, highest
     if suffices(low):
         return low
-    for _ in range(STEPS):
+    for _ in range(steps):
         middle = (low + high) / 2.0
         low, high = (low, middle) if suffices(middle) else (middle, high)
     return low

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assignor_core.follower_reads import RackReads, in_rack
-from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints
+from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, RackReads, in_rack
 from assignor_core.planner.placement import Flags, Placement
 from assignor_core.planner.proportions import NOTICEABLE, least_that_suffices
 from assignor_core.planner.rack_replicas import replicas_by_rack

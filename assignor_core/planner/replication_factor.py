@@ -47,7 +47,7 @@ def lists_with_factor(
     lists = {}
     for row in sorted(concerned, key=lambda row: (-float(placement.disk_bytes[row]), row)):
         partition = partitions[row]
-        key, factor = (partition.topic, partition.partition), factors[partition.topic]
+        key, factor = partition.key, factors[partition.topic]
         replicas = [int(broker) for broker in placement.original[row] if broker != NO_BROKER]
         if len(replicas) == factor:
             continue
@@ -75,7 +75,7 @@ class _Chosen:
         """One more replica of a partition, at the end of `replicas`."""
         size, following = float(self._placement.disk_bytes[row]), self._placement.following[row]
         partition = self._problem.arrays.partitions[row]
-        name = partition_name((partition.topic, partition.partition))
+        name = partition_name(partition.key)
         sets = self._problem.arrays.sets
         able = self._problem.may_lead if sets is None else self._problem.may_lead & sets.members[sets.set_of[row]]
         may = able & ~np.isin(np.arange(len(self._room)), replicas)

@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignor_core.broker_sets import any_broker
-from assignor_core.follower_reads import in_rack
-from assignor_core.load import NO_BROKER, Floats, Ints
+from assignor_core.load import NO_BROKER, Floats, Ints, in_rack
 from assignor_core.planner.compiled import as_compiled_reads
 from assignor_core.planner.placement import Flags, Indices, Placement, heirs, on_grid
 from assignor_core.planner.policy import PlannerPolicy

@@ -16,8 +16,8 @@ from itertools import combinations
 import numpy as np
 
 from assignor_core.broker_sets import SetArrays
-from assignor_core.load import NO_BROKER, ClusterArrays, Floats
-from assignor_core.planner.placement import Flags, Placement, on_grid
+from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints
+from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import BrokerSet, PlannerPolicy
 from assignor_core.resources import Resource
 
@@ -49,7 +49,8 @@ def with_sets(arrays: ClusterArrays, policy: PlannerPolicy, movable: Flags) -> C
         members.append(members_of(arrays, one))
     set_of = np.array([row_of.get(row.topic, 0) for row in arrays.partitions], dtype=np.int64)
     sets = SetArrays(np.stack(members), np.where(movable, set_of, 0), np.zeros(len(set_of), dtype=np.bool_))
-    return replace(arrays, sets=replace(sets, is_short=_holders(arrays, policy, sets) < _factors(arrays)))
+    holders = holders_possible(arrays, policy, sets, arrays.replicas, sets.set_of)
+    return replace(arrays, sets=replace(sets, is_short=holders < (arrays.replicas != NO_BROKER).sum(axis=1)))
 
 
 def members_of(arrays: ClusterArrays, one: BrokerSet) -> Flags:
@@ -59,20 +60,19 @@ def members_of(arrays: ClusterArrays, one: BrokerSet) -> Flags:
     return np.array([one.admits(broker, racks[rack]) for broker, rack in pairs], dtype=np.bool_)
 
 
-def _holders(arrays: ClusterArrays, policy: PlannerPolicy, sets: SetArrays) -> Floats:
-    """P: brokers of each partition's set that hold it or may hold it, however full they are."""
+def holders_possible(
+    arrays: ClusterArrays, policy: PlannerPolicy, sets: SetArrays, replicas: Ints, rows: Indices
+) -> Indices:
+    """N: brokers in use that hold one of `replicas` (N x R) of each partition or may by the policy, however full they
+    are; `rows` (N) are the sets of the partitions.
+    """
     ids = np.array(arrays.broker_ids)
     may = arrays.alive & ~np.isin(ids, sorted(policy.excluded_brokers))
     if policy.add:
         may &= np.isin(ids, sorted(policy.add))
-    held = (arrays.replicas != NO_BROKER) & (arrays.alive & ~may)[arrays.replicas] & ~sets.outside(arrays.replicas)
-    holders: Floats = (sets.members & may).sum(axis=1)[sets.set_of] + held.sum(axis=1)
-    return holders
-
-
-def _factors(arrays: ClusterArrays) -> Floats:
-    factors: Floats = (arrays.replicas != NO_BROKER).sum(axis=1)
-    return factors
+    held = (replicas != NO_BROKER) & (arrays.alive & ~may)[replicas] & sets.members[rows[:, None], replicas]
+    count: Indices = (sets.members & may).sum(axis=1)[rows] + held.sum(axis=1)
+    return count
 
 
 def shares_within_sets(arrays: ClusterArrays, placement: Placement, share: Floats, taking: Flags) -> Floats:

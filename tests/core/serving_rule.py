@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from assignor_core.reader_racks import Rack, ReaderRacks
+from assignor_core.model import Rack, ReaderRacks
 
 
 def served_parts(racks: Sequence[Rack], readers: ReaderRacks) -> tuple[float, ...]:

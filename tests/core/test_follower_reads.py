@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.live_plans.measured_loads import FollowerLoads, read_from_followers
-from assignor_core.model import Load, Partition, PartitionLoad
-from assignor_core.reader_racks import ReaderRacks, reader_racks
+from assignor_core.model import Load, Partition, PartitionLoad, ReaderRacks, reader_racks
 from tests.core.serving_rule import served_parts
 
 RACK = st.sampled_from(("a", "b", "c", None))

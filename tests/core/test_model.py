@@ -8,6 +8,7 @@ import pytest
 
 from assignor_core.errors import InputError
 from assignor_core.model import BrokerState, cluster_from_json, cluster_to_json
+from assignor_core.planner import PlannerPolicy, propose
 
 LOAD = {"bytes_in_per_sec": 1.0, "bytes_out_per_sec": 2.0, "disk_bytes": 3.0}
 
@@ -119,6 +120,8 @@ def test_what_followers_serve_is_checked(fields: dict[str, Any], message: str) -
         (model(partitions=[partition(load={**LOAD, "disk_bytes": -1})]), "partition t-0: load.disk_bytes: found -1.0"),
         (model(partitions=[partition(load={**LOAD, "disk_bytes": math.nan})]), "load.disk_bytes: found nan"),
         (model(partitions=[partition(load={**LOAD, "disk_bytes": math.inf})]), "load.disk_bytes: found inf"),
+        (model(partitions=[partition(load={**LOAD, "disk_bytes": 1e308})]), r"load.disk_bytes: found 1e\+308, allowed"),
+        (model(partitions=[partition(load={**LOAD, "disk_bytes": None})]), "load.disk_bytes: found None"),
         (model(partitions=[partition(load={**LOAD, "disk_bytes": 10**400})]), "load.disk_bytes: found inf"),
         (model(partitions=[partition(load={**LOAD, "disk_bytes": True})]), "load.disk_bytes: found True"),
         (model(partitions=[partition(load={**LOAD, "disk_bytes": [1.0, -2.0]})]), "load.disk_bytes: found -2.0"),
@@ -129,9 +132,68 @@ def test_what_followers_serve_is_checked(fields: dict[str, Any], message: str) -
             "partition t-0: load.disk_bytes: found 1 window, allowed is 2",
         ),
     ],
-    ids=range(29),
+    ids=range(31),
 )
 def test_a_bad_model_has_one_clear_error(bad: object, message: str) -> None:
     with pytest.raises(InputError, match=message) as raised:
         cluster_from_json(bad)
     assert "\n" not in str(raised.value)
+
+
+def log_dir(path: str, usable: float | None = 500, **changed: Any) -> dict[str, Any]:
+    return {"path": path, "total_bytes": 1_000, "usable_bytes": usable, **changed}
+
+
+def with_log_dirs(*rows: dict[str, Any]) -> dict[str, Any]:
+    """Broker 1 holds all of ten partitions of 100 bytes; broker 2 has these log dirs."""
+    load = {"bytes_in_per_sec": 1e6, "bytes_out_per_sec": 1e6, "disk_bytes": 100}
+    return {
+        "brokers": [{"broker_id": 1}, {"broker_id": 2, "log_dirs": list(rows)}],
+        "partitions": [
+            {"topic": "t", "partition": number, "replicas": [1], "log_dirs": ["/a"], "load": load}
+            for number in range(10)
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "room"),
+    [
+        ([log_dir("/a"), log_dir("/b", 250)], 150.0),
+        ([log_dir("/a"), log_dir("/b", 250, state="cordoned")], 400.0),
+        ([log_dir("/a"), {"path": "/b", "state": "offline"}], 400.0),
+        ([log_dir("/a", state="cordoned")], 0.0),
+        ([log_dir("/a", 50)], 0.0),
+        ([log_dir("/a"), log_dir("/b", None)], None),
+    ],
+)
+def test_the_fullest_log_dir_that_takes_replicas_counts(rows: list[dict[str, Any]], room: float | None) -> None:
+    cluster = cluster_from_json(with_log_dirs(*rows))
+    assert cluster.brokers[1].disk_room_bytes == room
+    assert cluster_from_json(cluster_to_json(cluster)) == cluster
+
+
+def test_no_plan_copies_more_than_the_log_dirs_have_room_for() -> None:
+    plans = [
+        propose(cluster_from_json(with_log_dirs(*rows)), PlannerPolicy())
+        for rows in ([log_dir("/a"), log_dir("/b", 350)], [log_dir("/a", 1_000), log_dir("/b", 1_000)])
+    ]
+    assert [plan.bytes_to_move for plan in plans] == [200.0, 500.0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], r"broker 2: log_dirs: found \[\], allowed is a list with at least one log dir"),
+        (["/a"], r"broker 2: log_dirs\[0\]: found '/a', allowed is an object"),
+        ([{}], r"broker 2: log_dirs\[0\]: path: found None"),
+        ([log_dir("/a", state="full")], r"state: found 'full', allowed is online, cordoned or offline"),
+        ([log_dir("/a", -1)], r"usable_bytes: found -1, allowed is a number from 0"),
+        ([log_dir("/a", True)], r"usable_bytes: found True"),
+        ([log_dir("/a", 1_001)], r"usable_bytes: found 1001, allowed is at most total_bytes, 1000"),
+        ([log_dir("/a"), log_dir("/a")], r"log_dirs: found \['/a', '/a'\], allowed is each path once"),
+    ],
+)
+def test_a_log_dir_that_does_not_fit_is_named(rows: list[Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        cluster_from_json(with_log_dirs(*rows))

@@ -70,7 +70,7 @@ _TESTS = {
     "live": ("core/test_live", "core/test_disks", "core/test_reconcile"),
     "placement": ("core/test_placement",),
     "plan": ("core/test_plan",),
-    "planner/balance": ("core/planner/test_rounds", "core/planner/test_stuck"),
+    "planner/balance": ("core/planner/test_rounds", "core/planner/test_examples"),
     "planner/frontier": ("core/planner/test_frontier",),
     "planner/hopeless": ("core/planner/test_hopeless",),
     "planner/placement": ("core/planner/test_placement",),

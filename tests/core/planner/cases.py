@@ -1,13 +1,24 @@
 """Small clusters that a reader can check by head, what the search sees of them, and a strategy for any others."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations, product
+from typing import TYPE_CHECKING
+
+import numpy as np
 from hypothesis import strategies as st
 
-from assignor_core.load import cluster_arrays
+from assignor_core.load import NO_BROKER, Ints, broker_loads, cluster_arrays, in_rack
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.planner import PlannerPolicy
 from assignor_core.planner.failover import zones_of
 from assignor_core.planner.placement import Placement
+from assignor_core.planner.policy import BrokerSet
 from assignor_core.planner.problem import Search, problem_of
+from assignor_core.resources import Resource
+
+if TYPE_CHECKING:
+    from assignor_core.planner.rounds import Case, RoundOutcome
 
 
 def founding(rate_a: float = 3.0, rate_b: float = 1.0) -> ClusterState:
@@ -48,6 +59,59 @@ def search_of(state: ClusterState, policy: PlannerPolicy | None = None) -> Searc
     return Search(problem_of(arrays, policy, placement), placement)
 
 
+def case_of(search: Search) -> "Case":
+    """The search with its targets and walls, as its rounds begin."""
+    # Machine code: who only wants a cluster should not wait for it.
+    from assignor_core.planner.round_task import task_of
+    from assignor_core.planner.rounds import Case
+    from assignor_core.planner.targets import targets_of
+    from assignor_core.planner.tuning import TUNING
+
+    targets = targets_of(search.problem, search.placement)
+    return Case(search, task_of(search, targets, TUNING), targets, TUNING)
+
+
+def all_outcomes(case: "Case") -> "Iterator[RoundOutcome]":
+    """What every placement comes to that has as many replicas of each partition, racks not looked at."""
+    from assignor_core.planner.rounds import Rounds
+
+    brokers, counts = range(len(case.task.racks)), (case.start.rows != NO_BROKER).sum(axis=1).tolist()
+    for rows in placements([[*permutations(brokers, count)] for count in counts]):
+        yield Rounds(case, case.task, rows).outcome()
+
+
+def placements(ways: Sequence[Sequence[tuple[int, ...]]]) -> Iterator[Ints]:
+    """Every choice of one of the `ways` to place each partition, as rows of broker indices."""
+    width = max((len(row) for rows in ways for row in rows), default=0)
+    for chosen in product(*ways):
+        yield np.array([(*row, *[NO_BROKER] * (width - len(row))) for row in chosen], dtype=np.int32)
+
+
+def are_reads_divided(search: Search) -> bool:
+    """Whether some rack reads a partition that has two replicas there."""
+    placement, racks = search.placement, search.problem.arrays.racks
+    if placement.in_racks is None:
+        return False
+    reads = placement.in_racks.reads
+    count = in_rack(placement.replicas[reads.partitions[reads.rows]], reads.racks, racks).sum(axis=1)
+    return bool((count > 1).any())
+
+
+def racked(racks: str, **states: BrokerState) -> tuple[Broker, ...]:
+    """A broker for each letter, which is its rack; `states` are by "b" and the broker's id."""
+    return tuple(
+        Broker(number, rack, states.get(f"b{number}", BrokerState.ALIVE)) for number, rack in enumerate(racks, start=1)
+    )
+
+
+def with_room(state: ClusterState, times: float) -> ClusterState:
+    """`state` with brokers that can send so many times the mean of the bytes out."""
+    arrays = cluster_arrays(state)
+    sent = float(broker_loads(arrays)[:, arrays.columns.of(Resource.BYTES_OUT)[0]].sum())
+    capacity = Capacity(bytes_out_per_sec=max(1.0, times * sent / len(state.brokers)))
+    return replace(state, brokers=tuple(replace(broker, capacity=capacity) for broker in state.brokers))
+
+
 READERS = ((), (), (), (("r0", 0.5),), (("r0", 0.25), ("r1", 0.5)), (("r1", 0.125), ("r9", 0.5)))
 """Consumers that followers serve: mostly none; no broker stands in the last rack."""
 
@@ -79,3 +143,19 @@ def clusters(draw: st.DrawFn, *, all_alive: bool = False, reads: bool = False) -
         readers = draw(st.sampled_from(READERS)) if reads else ()
         partitions.append(Partition(f"t{number % 3}", number, placed, load, reader_racks=readers))
     return ClusterState("any", 0, tuple(brokers), tuple(partitions))
+
+
+@st.composite
+def sets_of(draw: st.DrawFn, state: ClusterState) -> tuple[BrokerSet, ...]:
+    """One or two sets, by ids or by racks, for some topics of `state`."""
+    ids = [row.broker_id for row in state.brokers]
+    racks = sorted({row.rack for row in state.brokers if row.rack is not None})
+    found = []
+    for _ in range(draw(st.integers(1, 2))):
+        topics = frozenset(draw(st.sets(st.sampled_from(("t0", "t1", "t2")), min_size=1, max_size=2)))
+        is_by_rack = bool(racks) and draw(st.booleans())
+        if is_by_rack:
+            found.append(BrokerSet(topics, racks=frozenset(draw(st.sets(st.sampled_from(racks), min_size=1)))))
+        else:
+            found.append(BrokerSet(topics, brokers=frozenset(draw(st.sets(st.sampled_from(ids), min_size=1)))))
+    return tuple(found)

@@ -13,6 +13,7 @@ from assignor_core.plan import Plan, apply_to, plan_from_json, plan_to_json, val
 from assignor_core.planner import PlannerPolicy
 from assignor_core.resources import Resource
 from assignor_core.skew import skew_of_arrays
+from tests.core.serving_rule import served_parts
 
 ROUNDING = 1e-6
 HARD_RULES = ("empties", "takes leadership from", "belongs on", "spreads")
@@ -167,3 +168,18 @@ def check_disks(cluster: ClusterState, plan: Plan) -> None:
 def limit_of(resource: str) -> float:
     """max/mean that the widest policy of the tests allows anyway."""
     return {"leader_bytes_in": 1.12, "leaders": 1.5, "replicas": 1.5}.get(resource, 1.1)
+
+
+def bytes_out_by_broker(cluster: ClusterState) -> dict[int, float]:
+    """One partition after the other, with the pure function, in the first window."""
+    racks = {broker.broker_id: broker.rack for broker in cluster.brokers}
+    totals = dict.fromkeys(racks, 0.0)
+    for row in cluster.partitions:
+        written, read = row.load.bytes_in_per_sec, row.load.bytes_out_per_sec
+        assert isinstance(written, float)
+        assert isinstance(read, float)
+        totals[row.replicas[0]] += written * (len(row.replicas) - 1)
+        parts = served_parts([racks[broker] for broker in row.replicas], row.reader_racks)
+        for broker, part in zip(row.replicas, parts, strict=True):
+            totals[broker] += read * part
+    return totals

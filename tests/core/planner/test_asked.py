@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.errors import InputError
@@ -38,6 +38,7 @@ def wishes(draw: st.DrawFn) -> tuple[ClusterState, ReplicaLists]:
 
 
 @given(wishes())
+@settings(max_examples=40, deadline=None)
 def test_the_plan_brings_just_what_is_asked_for_and_says_what_it_costs(wish: tuple[ClusterState, ReplicaLists]) -> None:
     state, lists = wish
     plan = plan_as_asked(state, NO_POLICY, lists, "asked for")

@@ -1,8 +1,8 @@
 """Sets of brokers that topics live on: no plan leaves them, bounds follow them, and what cannot be kept is named."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations, permutations, product
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.errors import InputError
-from assignor_core.load import NO_BROKER, Ints, broker_loads, cluster_arrays
-from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
-from assignor_core.plan import plan_to_json
+from assignor_core.load import NO_BROKER, ClusterArrays, broker_loads, cluster_arrays
+from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.asked import plan_as_asked
 from assignor_core.planner.bounds import lower_bounds
@@ -22,14 +21,11 @@ from assignor_core.planner.replication_factor import lists_with_factor
 from assignor_core.racks import least_spread
 from assignor_core.resources import PLANNED
 from assignor_core.skew import skew_of_arrays
-from streaming.control.policies import planner_policy
-from streaming.settings import Settings
 from tests.benchmarks.models import generate
 from tests.benchmarks.shapes import shape
-from tests.core.planner.cases import cluster, clusters, search_of
+from tests.core.planner.cases import cluster, clusters, placements, search_of, sets_of
 from tests.core.planner.invariants import brokers_of_topics, check_plan
-from tests.core.planner.test_least_bytes import BAND, copied, ended
-from tests.core.planner.test_properties import policies
+from tests.core.planner.test_least_bytes import BAND, copied, ended, few
 
 ROUNDING = 1e-6
 ORDERS = frozenset({"orders"})
@@ -43,34 +39,7 @@ def every_third_topic(state: ClusterState) -> frozenset[str]:
     return frozenset(sorted({row.topic for row in state.partitions})[::3])
 
 
-@st.composite
-def sets_of(draw: st.DrawFn, state: ClusterState) -> tuple[BrokerSet, ...]:
-    """One or two sets, by ids or by racks, for some topics of `state`."""
-    ids = [row.broker_id for row in state.brokers]
-    racks = sorted({row.rack for row in state.brokers if row.rack is not None})
-    found = []
-    for _ in range(draw(st.integers(1, 2))):
-        topics = frozenset(draw(st.sets(st.sampled_from(("t0", "t1", "t2")), min_size=1, max_size=2)))
-        is_by_rack = bool(racks) and draw(st.booleans())
-        if is_by_rack:
-            found.append(BrokerSet(topics, racks=frozenset(draw(st.sets(st.sampled_from(racks), min_size=1)))))
-        else:
-            found.append(BrokerSet(topics, brokers=frozenset(draw(st.sets(st.sampled_from(ids), min_size=1)))))
-    return tuple(found)
-
-
-@given(clusters(reads=True), policies, st.data())
-@settings(max_examples=60, deadline=None)
-def test_no_replica_comes_to_a_broker_outside_its_set(
-    state: ClusterState, policy: PlannerPolicy, data: st.DataObject
-) -> None:
-    policy = replace(policy, broker_sets=data.draw(sets_of(state)))
-    plan = propose(state, policy)
-    check_plan(state, policy, plan)
-    assert plan_to_json(propose(state, policy)) == plan_to_json(plan)
-
-
-@pytest.mark.parametrize("seed", [29, 142, 75])
+@pytest.mark.parametrize("seed", [75, *(pytest.param(seed, marks=pytest.mark.long) for seed in (29, 142))])
 def test_a_shape_with_a_set_ends_even_within_it_and_a_second_plan_is_empty(seed: int) -> None:
     """A third of the topics on two thirds of the brokers: all brokers can be as even as without the set."""
     state = generate(shape(seed), seed)
@@ -84,50 +53,25 @@ def test_a_shape_with_a_set_ends_even_within_it_and_a_second_plan_is_empty(seed:
     assert propose(after, policy).movements == ()
 
 
-@st.composite
-def few(draw: st.DrawFn) -> tuple[ClusterState, PlannerPolicy]:
-    """Up to four brokers, in racks or not, and up to four partitions, some of which live on a set of brokers."""
-    count = draw(st.integers(2, 4))
-    racks = draw(st.sampled_from((("a", "b", "a", "b"), ("a", "b", "b", "b"), (None,) * 4)))
-    brokers = tuple(Broker(number, racks[number]) for number in range(count))
-    figure = st.integers(1, 20).map(float)
-    partitions = []
-    for number in range(draw(st.integers(1, 4 if count < 4 else 3))):
-        placed = tuple(draw(st.permutations(range(count)))[: draw(st.integers(1, 2))])
-        load = PartitionLoad(draw(figure), draw(figure), draw(figure))
-        partitions.append(Partition(f"t{draw(st.integers(0, 2))}", number, placed, load))
-    state = ClusterState("few", 0, brokers, tuple(partitions))
-    return state, PlannerPolicy(broker_sets=draw(sets_of(state)))
+def in_set(arrays: ClusterArrays, sets: Mapping[str, set[int]], partition: Partition) -> Iterator[tuple[int, ...]]:
+    """Replicas in the set of the partition, as evenly over racks as the brokers of the set allow."""
+    allowed, factor = sorted(sets.get(partition.topic, set(arrays.broker_ids))), len(partition.replicas)
+    least = least_spread(factor, np.bincount(arrays.racks[allowed]).tolist())
+    for way in permutations(allowed, factor):
+        if (np.bincount(arrays.racks[[*way]]) ** 2).sum() == least:
+            yield way
 
 
-def placements(state: ClusterState, policy: PlannerPolicy) -> Iterator[Ints]:
-    """Every placement that keeps the sets, with racks as evenly spread as the brokers of each set allow."""
-    arrays, sets = cluster_arrays(state), brokers_of_topics(state, policy)
-    rows = []
-    for row, partition in zip(arrays.replicas, arrays.partitions, strict=True):
-        held = int((row != NO_BROKER).sum())
-        allowed = sorted(sets.get(partition.topic, set(arrays.broker_ids)))
-        sizes = np.bincount(arrays.racks[allowed]).tolist()
-        filler = (NO_BROKER,) * (len(row) - held)
-        rows.append(
-            [
-                (*chosen, *filler)
-                for chosen in permutations(allowed, held)
-                if (np.bincount(arrays.racks[list(chosen)]) ** 2).sum() == least_spread(held, sizes)
-            ]
-        )
-    for combined in product(*rows):
-        yield np.array(combined, dtype=arrays.replicas.dtype)
-
-
-@given(few())
+@pytest.mark.long
+@given(few(all_alive=True), st.data())
 @settings(max_examples=60, deadline=None)
-def test_no_placement_in_the_sets_is_below_the_bound_or_copies_less(drawn: tuple[ClusterState, PlannerPolicy]) -> None:
+def test_no_placement_in_the_sets_is_below_the_bound_or_copies_less(state: ClusterState, data: st.DataObject) -> None:
     """Brute force: what the diagnosis refuses has no placement, and where there are any the bounds hold for each."""
-    state, policy = drawn
+    policy = PlannerPolicy(broker_sets=data.draw(sets_of(state)))
     plan, search, arrays = propose(state, policy), ended(state, policy), cluster_arrays(state)
+    sets = brokers_of_topics(state, policy)
     check_plan(state, policy, plan)
-    ways = list(placements(state, policy))
+    ways = [*placements([[*in_set(arrays, sets, row)] for row in arrays.partitions])]
     assert (not ways) == any("replication factor" in line for line in plan.problems)
     if not ways:
         return
@@ -161,6 +105,7 @@ def on_six(*rows: tuple[int, ...], racks: str = "abcabc") -> ClusterState:
 AROUND = tuple((1 + n % 6, 1 + (n + 1) % 6) for n in range(12))
 
 
+@pytest.mark.long
 def test_fair_shares_are_those_within_the_set_and_of_what_is_left_beside_it() -> None:
     """Half of all lives on brokers 1 and 2, which is 1.5 fair shares; the other half is even on the other four."""
     state, policy = on_six(*AROUND), PlannerPolicy(broker_sets=(on(1, 2),))
@@ -269,23 +214,6 @@ def test_sets_that_share_brokers_count_together() -> None:
     assert carried[1] == pytest.approx(carried[3], rel=0.1)
 
 
-def test_a_set_needs_brokers_or_racks() -> None:
-    for empty in ({}, {"brokers": frozenset({1}), "racks": frozenset({"a"})}):
-        with pytest.raises(InputError, match="planner policy broker_sets: a set needs brokers or racks, and not both"):
-            BrokerSet(ORDERS, **empty)  # type: ignore[arg-type]
-
-
-def test_of_several_patterns_the_first_that_a_topic_matches_counts() -> None:
-    given_settings = Settings.model_validate(
-        {"planner": {"broker_sets": {"^orders": {"brokers": [1, 2]}, "s": {"racks": ["b"]}}}}
-    )
-    policy = planner_policy(given_settings.planner, ["orders", "orders.eu", "payments", "audit"])
-    assert policy.broker_sets == (
-        on(1, 2, topics=frozenset({"orders", "orders.eu"})),
-        BrokerSet(frozenset({"payments"}), racks=frozenset({"b"})),
-    )
-
-
 def test_lists_that_a_person_asks_for_name_the_set_that_they_break() -> None:
     policy = PlannerPolicy(broker_sets=(on(1, 2, 3),))
     plan = plan_as_asked(on_six((1, 2)), policy, {("orders", 0): (1, 5)}, "asked for")
@@ -297,12 +225,6 @@ def test_more_replicas_go_to_brokers_of_the_set() -> None:
     assert lists_with_factor(state, policy, {"orders": 3}, {}) == {("orders", 0): (1, 2, 6)}
     with pytest.raises(InputError, match="factor 4 needs 4 brokers, 3 of its set may take replicas"):
         lists_with_factor(state, policy, {"orders": 4}, {})
-
-
-def test_plans_without_a_set_that_names_a_topic_are_as_before() -> None:
-    state = on_six(*AROUND, (1, 2), (1, 2))
-    policy = PlannerPolicy(broker_sets=(on(1, 2, topics=frozenset()),))
-    assert plan_to_json(propose(state, policy)) == plan_to_json(propose(state))
 
 
 @given(clusters(), st.data())

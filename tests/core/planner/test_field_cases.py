@@ -21,7 +21,7 @@ from assignor_core.model import (
 from assignor_core.plan import RACKS_LOST, Plan, apply_to, plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from tests.benchmarks.models import Kind, generate
-from tests.core.planner.cases import cluster
+from tests.core.planner.cases import cluster, racked
 from tests.core.planner.invariants import check_plan
 
 DEAD, DRAINING = BrokerState.DEAD, BrokerState.DRAINING
@@ -31,13 +31,6 @@ def planned(state: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
     plan = propose(state, policy)
     check_plan(state, policy or PlannerPolicy(), plan)
     return plan
-
-
-def racked(racks: str, **states: BrokerState) -> tuple[Broker, ...]:
-    """A broker for each letter, which is its rack; `states` are by "b" and the broker's id."""
-    return tuple(
-        Broker(number, rack, states.get(f"b{number}", BrokerState.ALIVE)) for number, rack in enumerate(racks, start=1)
-    )
 
 
 def moved(plan: Plan) -> set[tuple[str, int]]:

@@ -1,8 +1,7 @@
 """No placement that does as well copies less than `least_bytes`: compared with all placements of small clusters."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -19,25 +18,26 @@ from assignor_core.planner.problem import Search
 from assignor_core.planner.proposal import with_drained
 from tests.benchmarks.models import Kind, generate
 from tests.benchmarks.shapes import variants
-from tests.core.planner.cases import clusters, search_of
+from tests.core.planner.cases import clusters, placements, search_of
 
 ROUNDING = 1e-6
 BAND = PlannerPolicy().band
 
 
 @st.composite
-def few(draw: st.DrawFn) -> ClusterState:
+def few(draw: st.DrawFn, *, all_alive: bool = False) -> ClusterState:
     """Up to four brokers, alive, draining or dead, in racks or not, and up to four partitions, each where it may be."""
     count = draw(st.integers(2, 4))
-    racks = draw(st.sampled_from((("a", "b", "a", "b"), (None,) * 4)))
-    last = draw(st.sampled_from((BrokerState.ALIVE, *BrokerState)))
+    racks = draw(st.sampled_from((("a", "b", "a", "b"), ("a", "b", "b", "b"), (None,) * 4)))
+    last = BrokerState.ALIVE if all_alive else draw(st.sampled_from((BrokerState.ALIVE, *BrokerState)))
     states = (*(BrokerState.ALIVE,) * (count - 1), last)
     brokers = tuple(Broker(number, racks[number], states[number]) for number in range(count))
     figure = st.integers(1, 20).map(float)
     partitions = []
     for number in range(draw(st.integers(1, 4 if count < 4 else 3))):
         placed = tuple(draw(st.permutations(range(count)))[: draw(st.integers(1, 2))])
-        partitions.append(Partition("t", number, placed, PartitionLoad(draw(figure), draw(figure), draw(figure))))
+        load = PartitionLoad(draw(figure), draw(figure), draw(figure))
+        partitions.append(Partition(f"t{draw(st.integers(0, 2))}", number, placed, load))
     return ClusterState("few", 0, brokers, tuple(partitions))
 
 
@@ -47,23 +47,6 @@ def ended(state: ClusterState, policy: PlannerPolicy | None = None) -> Search:
     search = search_of(with_drained(state, policy), policy)
     balance(search)
     return search
-
-
-def placements(arrays: ClusterArrays, allowed: set[int], spread: list[bool]) -> Iterator[Ints]:
-    """Every placement on the `allowed` brokers; of partitions to `spread` in a rack for each replica."""
-    rows = []
-    for row, is_spread in zip(arrays.replicas, spread, strict=True):
-        held = row[row != NO_BROKER]
-        filler = (NO_BROKER,) * (len(row) - len(held))
-        rows.append(
-            [
-                (*chosen, *filler)
-                for chosen in permutations(sorted(allowed), len(held))
-                if not is_spread or len({int(arrays.racks[broker]) for broker in chosen}) == len(chosen)
-            ]
-        )
-    for combined in product(*rows):
-        yield np.array(combined, dtype=arrays.replicas.dtype)
 
 
 def copied(arrays: ClusterArrays, replicas: Ints, sizes: Floats) -> float:
@@ -81,11 +64,15 @@ def test_no_placement_that_does_as_well_copies_less(state: ClusterState) -> None
     most = np.maximum(problem.share * (1.0 + BAND) * total, loads) * (1.0 + ROUNDING) + ROUNDING
     counted = ~arrays.columns.counts
     held = [row[row != NO_BROKER] for row in placement.replicas]
-    allowed = {int(broker) for row in (np.flatnonzero(arrays.alive), *held) for broker in row}
-    spread = [len(set(arrays.racks[row].tolist())) == len(row) for row in held]
+    allowed = sorted({int(broker) for row in (np.flatnonzero(arrays.alive), *held) for broker in row})
+    in_own_racks = [len(set(arrays.racks[row].tolist())) == len(row) for row in held]
+    ways = [
+        [way for way in permutations(allowed, len(row)) if not spread or len(set(arrays.racks[[*way]])) == len(way)]
+        for row, spread in zip(held, in_own_racks, strict=True)
+    ]
     least = min(
         copied(arrays, replicas, placement.disk_bytes)
-        for replicas in placements(arrays, allowed, spread)
+        for replicas in placements(ways)
         if (broker_loads(arrays, replicas)[:, counted] <= most[:, counted]).all()
     )
     assert least_bytes(search) <= least * (1.0 + ROUNDING)

@@ -1,16 +1,17 @@
 """A placement and the loads that follow from its replicas, whatever it has taken before."""
 
 import random
-from dataclasses import replace
 
 import numpy as np
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assignor_core.load import NEGLIGIBLE, NO_BROKER, ClusterArrays, broker_loads, cluster_arrays
 from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
-from assignor_core.planner.placement import GRID, Placement, on_grid
+from assignor_core.planner.placement import Placement, on_grid
+from assignor_core.planner.waves import pending_movement
 from assignor_core.resources import Resource
-from tests.core.planner.cases import cluster, state_of
+from tests.core.planner.cases import cluster, clusters
 
 
 def arrays_of(*replicas: tuple[int, ...], loads: tuple[float, ...] = ()) -> ClusterArrays:
@@ -24,41 +25,31 @@ def column(placement: Placement, resource: Resource) -> list[float]:
     return figures
 
 
-def shuffled(draws: random.Random, row: list[int], brokers: int) -> list[int]:
-    """Another row of as many replicas on any of the brokers."""
-    return draws.sample(range(brokers), len(row))
-
-
-@pytest.mark.parametrize("partitions", [1, 3, 80])
-def test_loads_follow_the_replicas_to_the_bit(partitions: int) -> None:
-    draws = random.Random(partitions)
-    replicas = tuple(tuple(draws.sample((1, 2, 3, 4), draws.choice((1, 2, 3)))) for _ in range(partitions))
-    placement = Placement(arrays_of(*replicas, loads=tuple(float(draws.randint(1, 9)) for _ in replicas)))
-    width = placement.original.shape[1]
-    for _ in range(20):
-        rows = [shuffled(draws, [b for b in row if b != NO_BROKER], 4) for row in placement.original.tolist()]
-        placement.take(np.array([row + [NO_BROKER] * (width - len(row)) for row in rows], dtype=np.int32))
-        assert [set(row) - {NO_BROKER} for row in placement.replicas.tolist()] == [set(row) for row in rows]
-        assert placement.replicas[:, 0].tolist() == [row[0] for row in rows]
-        own = replace(placement.arrays, leader_load=placement.leading, follower_load=placement.following)
-        assert (placement.loads == broker_loads(own, placement.replicas)).all()
-        assert [len(placement.held_by(broker)) for broker in range(4)] == [
-            sum(broker in row for row in rows) for broker in range(4)
-        ]
+@given(clusters(reads=True), st.integers(0, 2**16))
+@settings(max_examples=60, deadline=None)
+def test_loads_follow_the_replicas(cluster: ClusterState, seed: int) -> None:
+    """As a recount has them; pending movements have the change, and the first replicas the first loads, to the bit."""
+    draws = random.Random(seed)
+    arrays = cluster_arrays(cluster)
+    placement = Placement(arrays)
+    for _ in range(6):
+        rows = arrays.replicas.copy()
+        for row in rows:
+            held = int((row != NO_BROKER).sum())
+            if draws.random() < 0.5:
+                row[:held] = draws.sample(range(len(arrays.broker_ids)), held)
+        placement.take(rows)
+        assert (np.sort(placement.replicas, axis=1) == np.sort(rows, axis=1)).all()
+        assert (placement.replicas[:, 0] == rows[:, 0]).all()
+        recount = broker_loads(arrays, placement.replicas) * placement.scale
+        assert abs(recount - placement.loads).max(initial=0.0) < 1e-9
+        change = np.zeros_like(placement.loads)
+        for changed in placement.changed().tolist():
+            movement = pending_movement(placement, changed)
+            change[movement.brokers] += movement.change
+        assert abs(placement.original_loads + change - placement.loads).max(initial=0.0) < 1e-9
     placement.take(placement.original)
     assert (placement.loads == placement.original_loads).all()
-    assert placement.changed().tolist() == []
-
-
-def test_a_move_and_a_new_leader_shift_their_own_loads() -> None:
-    """Two partitions of 10 B/s on brokers 1 and 2; a leader sends 20 B/s to consumers. Fractions of 40 B/s each."""
-    placement = state_of((1, 2), (1, 2), brokers=3).placement
-    assert (column(placement, Resource.BYTES_IN), column(placement, Resource.LEADERS)) == ([0.5, 0.5, 0], [1, 0, 0])
-    placement.take(np.array([[0, 2], [0, 1]]))
-    assert (column(placement, Resource.BYTES_IN), column(placement, Resource.LEADERS)) == ([0.5, 0.25, 0.25], [1, 0, 0])
-    placement.take(np.array([[2, 0], [0, 1]]))
-    assert placement.replicas[0].tolist() == [2, 0]
-    assert column(placement, Resource.LEADERS) == [0.5, 0, 0.5]
 
 
 def test_followers_that_stay_keep_their_places() -> None:
@@ -107,8 +98,3 @@ def test_a_load_is_one_above_the_negligible() -> None:
     for load, scale in ((NEGLIGIBLE, 0.0), (2 * NEGLIGIBLE, 1 / (2 * NEGLIGIBLE))):
         placement = Placement(arrays_of((1,), loads=(load,)))
         assert placement.scale[placement.arrays.columns.of(Resource.BYTES_IN)].tolist() == [scale]
-
-
-def test_fractions_lie_on_a_grid_of_2_to_the_minus_40() -> None:
-    assert GRID == 2**40
-    assert on_grid(np.array([1 / 3])).tolist() == [round(2**40 / 3) / 2**40]

@@ -3,17 +3,9 @@
 from collections import Counter
 from dataclasses import replace
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from assignor_core.errors import InputError
 from assignor_core.model import Broker, BrokerState, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import apply_to
 from assignor_core.planner import PlannerPolicy, propose
-from streaming.control.policies import planner_policy
-from streaming.settings import Settings
-from tests.core.planner.cases import clusters
 from tests.core.planner.invariants import check_plan
 
 ORDERS, LEFT = frozenset({"orders"}), (1, 4)
@@ -29,20 +21,6 @@ def three_racks(*rows: tuple[int, ...]) -> ClusterState:
 
 def racks_of(cluster: ClusterState) -> dict[int, str | int]:
     return {broker.broker_id: broker.rack or broker.broker_id for broker in cluster.brokers}
-
-
-@given(clusters(reads=True), st.booleans())
-@settings(max_examples=40, deadline=None)
-def test_no_replica_leaves_its_rack(cluster: ClusterState, is_drained: bool) -> None:
-    drain = frozenset({cluster.brokers[0].broker_id}) if is_drained else frozenset()
-    policy = PlannerPolicy(keep_racks=True, drain=drain)
-    plan = propose(cluster, policy)
-    after, racks = check_plan(cluster, policy, plan), racks_of(cluster)
-    lost = {row.broker_id for row in cluster.brokers if row.state is BrokerState.DEAD and row.rack is None}
-    for old, new in zip(cluster.partitions, after.partitions, strict=True):
-        if lost & set(old.replicas):
-            continue  # nobody knows the rack of what is lost
-        assert Counter(racks[broker] for broker in old.replicas) == Counter(racks[broker] for broker in new.replicas)
 
 
 def test_what_would_have_to_leave_its_rack_stays_and_is_named() -> None:
@@ -145,27 +123,3 @@ def test_balance_goes_before_the_racks_that_should_lead() -> None:
     plan = propose(three_racks(*rows), policy)
     assert plan.skew_after["leader_bytes_in"]["max_over_mean"] < 1.5
     assert "4 of 6 leaders of orders are not in rack a, which they should be" in plan.diagnosis
-
-
-@given(clusters(reads=True), st.sampled_from([("r0",), ("r1", "r0"), ("nowhere",)]))
-@settings(max_examples=30, deadline=None)
-def test_plans_with_racks_that_should_lead_keep_all_rules(cluster: ClusterState, racks: tuple[str, ...]) -> None:
-    topics = frozenset({row.topic for row in cluster.partitions[:1]})
-    policy = PlannerPolicy(leader_racks=((topics, racks),))
-    check_plan(cluster, policy, propose(cluster, policy))
-
-
-def test_an_entry_without_racks_is_refused() -> None:
-    with pytest.raises(InputError, match="planner policy leader_racks: found no rack, allowed are one or more"):
-        PlannerPolicy(leader_racks=((ORDERS, ()),))
-
-
-def test_of_several_patterns_the_first_that_a_topic_matches_counts() -> None:
-    given_settings = Settings.model_validate({"planner": {"leader_racks": {"^orders": ["a"], "s$": ["b", "c"]}}})
-    policy = planner_policy(given_settings.planner, ["orders", "orders.eu", "payments", "audit"])
-    assert policy.leader_racks == ((frozenset({"orders", "orders.eu"}), ("a",)), (frozenset({"payments"}), ("b", "c")))
-
-
-def test_a_cluster_without_the_rule_is_planned_as_before() -> None:
-    cluster = three_racks((1, 2), (1, 2), (1, 2))
-    assert propose(cluster, PlannerPolicy(keep_racks=False, leader_racks=())) == propose(cluster)

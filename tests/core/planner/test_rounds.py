@@ -1,12 +1,11 @@
 """The search: hard rules, no harm, empty second plans, equal bytes, budgets; compared with all placements."""
 
-import json
 import os
 import random
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -15,31 +14,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import config
 
-from assignor_core.load import NO_BROKER
 from assignor_core.model import Broker, BrokerState, ClusterState, Partition, PartitionLoad
-from assignor_core.plan import apply_to, plan_to_json
+from assignor_core.plan import apply_to
 from assignor_core.planner import PlannerPolicy, round_trials
 from assignor_core.planner.balance import balance
 from assignor_core.planner.compiled import InstalledCacheLocator, compiled
+from assignor_core.planner.failover import takeovers
+from assignor_core.planner.policy import FailoverHeadroom
 from assignor_core.planner.proposal import propose as planned
 from assignor_core.planner.repair import repair
 from assignor_core.planner.replica_rows import copies_more
-from assignor_core.planner.round_task import loads_of, state_of_rows, task_of
-from assignor_core.planner.rounds import Case, Rounds
+from assignor_core.planner.round_task import changed_of, loads_of
+from assignor_core.planner.rounds import Rounds
 from assignor_core.planner.targets import above_lines, targets_of
 from assignor_core.planner.tuning import TUNING, Turn
 from tests.benchmarks.models import Kind, generate
-from tests.core.planner.cases import cluster, clusters, founding, search_of
+from tests.core.planner.cases import (
+    all_outcomes,
+    are_reads_divided,
+    case_of,
+    cluster,
+    clusters,
+    founding,
+    search_of,
+    with_room,
+)
 from tests.core.planner.invariants import check_plan
-from tests.core.planner.test_properties import policies
 
 ROUNDING = 1e-9
-
-
-@given(clusters(reads=True), policies)
-@settings(max_examples=40, deadline=None)
-def test_hard_rules_and_budgets_hold(state: ClusterState, policy: PlannerPolicy) -> None:
-    check_plan(state, policy, planned(state, policy))
+SPREAD = frozenset({"t0", "t1"})
 
 
 @given(clusters(reads=True))
@@ -55,14 +58,7 @@ def test_no_load_ends_further_above_its_target_than_it_was(state: ClusterState) 
     assert above <= max(TUNING.near, above_lines(search.problem, repaired.placement.loads, targets)) + ROUNDING
 
 
-@given(clusters(reads=True), policies)
-@settings(max_examples=10, deadline=None)
-def test_one_input_gives_one_plan(state: ClusterState, policy: PlannerPolicy) -> None:
-    first, second = (json.dumps(plan_to_json(planned(state, policy))) for _ in range(2))
-    assert first == second
-
-
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 def test_a_second_plan_is_empty(seed: int) -> None:
     state = generate(Kind(6 + 3 * seed, 300, replication_factor=2), seed)
     plan = planned(state)
@@ -70,26 +66,34 @@ def test_a_second_plan_is_empty(seed: int) -> None:
     assert planned(apply_to(state, plan)).movements == ()
 
 
-@given(clusters(reads=True))
-@settings(max_examples=15, deadline=None)
-def test_what_follows_from_rows_stays_true_through_rounds(state: ClusterState) -> None:
-    search = search_of(state)
+@given(clusters(reads=True), st.sampled_from(("none", "broker", "rack")))
+@settings(max_examples=30, deadline=None)
+def test_what_follows_from_rows_stays_true_through_rounds(state: ClusterState, headroom: FailoverHeadroom) -> None:
+    """Loads, copies and what each broker holds; leaders and replicas of topics; what brokers would take over."""
+    policy = PlannerPolicy(spread_topics=SPREAD, leaders_min=((SPREAD, 1),), failover_headroom=headroom)
+    search = search_of(with_room(state, 1.2), policy)
     if not len(search.placement.original) or not search.problem.arrays.alive.any():
         return
-    task = task_of(search, targets_of(search.problem, search.placement), TUNING)
-    rounds = Rounds(Case(search, task, task.target, TUNING), task, search.placement.replicas)
+    case = case_of(search)
+    task, rounds = case.task, Rounds(case, case.task, search.placement.replicas)
     assert (loads_of(task, search.placement.replicas) == search.placement.loads).all()
     for turn in TUNING.ramp:
         rounds.run(turn)
-    kept, anew = rounds.state, state_of_rows(task, rounds.state.rows)
-    for name in ("loads", "held_count", "foreign"):
+    kept, anew = rounds.state, Rounds(case, task, rounds.state.rows).state
+    for name in ("loads", "held_count", "foreign", "topic_replicas", "topic_leaders", "inherited"):
         assert (getattr(kept, name) == getattr(anew, name)).all(), name
     assert kept.inflow == pytest.approx(anew.inflow)
     assert kept.totals == pytest.approx(anew.totals)
+    assert kept.failover == pytest.approx(anew.failover, abs=ROUNDING)
     count = int(kept.totals[0])
+    assert count == changed_of(task, kept.rows).sum()
     assert sorted(kept.changed[:count]) == sorted(anew.changed[:count])
     for broker, held in enumerate(kept.held_count.tolist()):
         assert sorted(kept.held[broker, :held]) == sorted(anew.held[broker, :held])
+    if len(task.zones) and not are_reads_divided(search):
+        taken, table = takeovers(search.placement, kept.rows), np.zeros_like(anew.inherited)
+        table[taken.broker, taken.zone] = taken.load
+        assert (anew.inherited == table).all(), "the diagnosis has the figures of the search"
 
 
 @given(st.data())
@@ -103,28 +107,18 @@ def test_no_placement_of_a_small_cluster_is_better(data: st.DataObject) -> None:
         for number, row in enumerate(rows)
     )
     search = search_of(ClusterState("few", 0, tuple(Broker(broker) for broker in (1, 2, 3)), partitions))
-    targets = targets_of(search.problem, search.placement)
-    case = Case(search, task_of(search, targets, TUNING), targets, TUNING)
-    best = min(
-        Rounds(case, case.task, np.array(placed, dtype=np.int32)).outcome().key
-        for placed in product(*(_all_rows(row) for row in search.placement.original.tolist()))
-    )
+    case = case_of(search)
+    best = min(outcome.key for outcome in all_outcomes(case))
     balance(search)
     above, cost = Rounds(case, case.task, search.placement.replicas).outcome().key
     assert above <= best[0] + 1e-3
     assert above < best[0] - ROUNDING or cost <= best[1] + TUNING.worth + TUNING.worth_share * case.start.cost
 
 
-def _all_rows(row: list[int]) -> list[list[int]]:
-    """Each way to place as many replicas as `row` has on three brokers."""
-    width, count = len(row), sum(broker != NO_BROKER for broker in row)
-    return [[*placed, *[NO_BROKER] * (width - count)] for placed in permutations(range(3), count)]
-
-
 def test_what_leaves_home_is_one_copy_more_and_what_comes_home_one_less() -> None:
     """A partition of broker 1 of four: from home to elsewhere, between two others, and back."""
     search = search_of(cluster((1,), brokers=tuple(Broker(number) for number in (1, 2, 3, 4))))
-    task = task_of(search, targets_of(search.problem, search.placement), TUNING)
+    task = case_of(search).task
     moves = ((0, 1), (1, 2), (2, 0))
     assert [int(copies_more(task.original, 0, old, new)) for old, new in moves] == [1, 0, -1]
 
@@ -150,36 +144,13 @@ def test_a_broker_that_is_emptied_leaves_its_leaderships_to_several() -> None:
     assert plan.skew_after["leader_bytes_in"]["max_over_mean"] == pytest.approx(1.0)
 
 
-def test_what_followers_serve_moves_within_its_racks() -> None:
-    brokers = tuple(Broker(broker, rack) for broker, rack in ((1, "r0"), (2, "r0"), (3, "r1"), (4, "r1")))
-    load = PartitionLoad(10.0, 20.0, 100.0)
-    partitions = tuple(
-        Partition("t", number, (1, 3), load, reader_racks=(("r0", 0.5), ("r1", 0.25))) for number in range(8)
-    )
-    state = ClusterState("read", 0, brokers, partitions)
-    plan = planned(state)
-    after = check_plan(state, PlannerPolicy(), plan)
-    assert plan.skew_after["disk"]["max_over_mean"] == pytest.approx(1.0)
-    racks = {broker.broker_id: broker.rack for broker in brokers}
-    assert all({racks[broker] for broker in partition.replicas} == {"r0", "r1"} for partition in after.partitions)
-
-
-def test_nothing_moves_for_what_no_allowed_movement_relieves() -> None:
-    """Broker 1 may not give, and broker 2 has little to shed: the others are left in peace."""
-    state = generate(Kind(8, 400, replication_factor=2), 3)
-    free, narrow = planned(state), planned(state, PlannerPolicy(only_brokers=frozenset({0})))
-    assert len(narrow.movements) <= len(free.movements)
-
-
 KIND, SEED = Kind(12, 600, replication_factor=2), 4
 
 
 def ramped(state: ClusterState) -> Rounds:
     """Rounds after the ramp, of fewer trials than usual."""
-    search = search_of(state)
-    targets = targets_of(search.problem, search.placement)
-    case = Case(search, task_of(search, targets, TUNING), targets, TUNING)
-    rounds = Rounds(case, case.guided_task, search.placement.replicas, 0.02)
+    case = case_of(search_of(state))
+    rounds = Rounds(case, case.guided_task, case.start.rows, 0.02)
     for turn in TUNING.ramp:
         rounds.run(turn)
     return rounds
@@ -261,7 +232,7 @@ def test_an_installed_folder_that_can_only_be_read_is_no_obstacle(monkeypatch: p
 
 
 @pytest.mark.parametrize("racks", [(None,) * 5, tuple("abcab")], ids=("no racks", "three racks"))
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3))])
 def test_an_empty_broker_is_filled_though_loads_differ_a_little(seed: int, racks: tuple[str | None, ...]) -> None:
     """Sixteen partitions of about the same load, two replicas each, on four of five brokers."""
     draws = random.Random(seed)

@@ -2,27 +2,17 @@
 
 from collections import Counter
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import permutations
 
-import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.errors import InputError
-from assignor_core.load import NO_BROKER
 from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
-from assignor_core.plan import plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.balance import balance
 from assignor_core.planner.policy import BrokerSet
-from assignor_core.planner.round_task import state_of_rows, task_of
-from assignor_core.planner.rounds import Case, Rounds
-from assignor_core.planner.targets import targets_of
-from assignor_core.planner.tuning import TUNING
-from streaming.control.policies import planner_policy
-from streaming.settings import Settings
-from tests.core.planner.cases import cluster, clusters, search_of
+from assignor_core.planner.rounds import Rounds
+from tests.core.planner.cases import all_outcomes, case_of, cluster, search_of
 from tests.core.planner.invariants import check_plan
 
 ROUNDING = 1e-9
@@ -111,35 +101,6 @@ def test_brokers_of_a_small_rack_may_hold_what_the_rack_must() -> None:
     assert not any("is not spread" in line for line in lines)
 
 
-@given(
-    clusters(reads=True),
-    st.sampled_from(
-        (PlannerPolicy(spread_topics=frozenset({"t0", "t1"})), PlannerPolicy(leaders_min=((frozenset({"t0"}), 2),)))
-    ),
-)
-@settings(max_examples=30, deadline=None)
-def test_plans_keep_all_rules_and_are_one_for_one_input(state: ClusterState, policy: PlannerPolicy) -> None:
-    plan = propose(state, policy)
-    check_plan(state, policy, plan)
-    assert plan_to_json(propose(state, policy)) == plan_to_json(plan)
-
-
-@given(clusters(reads=True))
-@settings(max_examples=15, deadline=None)
-def test_counts_of_topics_stay_true_through_rounds(state: ClusterState) -> None:
-    policy = PlannerPolicy(spread_topics=frozenset({"t0", "t1"}), leaders_min=((frozenset({"t1"}), 1),))
-    search = search_of(state, policy)
-    if not len(search.placement.original) or not search.problem.arrays.alive.any():
-        return
-    task = task_of(search, targets_of(search.problem, search.placement), TUNING)
-    rounds = Rounds(Case(search, task, task.target, TUNING), task, search.placement.replicas)
-    for turn in TUNING.ramp:
-        rounds.run(turn)
-    anew = state_of_rows(task, rounds.state.rows)
-    assert (rounds.state.topic_replicas == anew.topic_replicas).all()
-    assert (rounds.state.topic_leaders == anew.topic_leaders).all()
-
-
 @given(st.data())
 @settings(max_examples=15, deadline=None)
 def test_no_placement_of_a_small_cluster_without_load_is_more_even(data: st.DataObject) -> None:
@@ -152,31 +113,10 @@ def test_no_placement_of_a_small_cluster_without_load_is_more_even(data: st.Data
     policy = PlannerPolicy(spread_topics=A, leaders_min=((A, 1),), count_band=5.0)
     state = ClusterState("few", 0, tuple(map(Broker, (1, 2, 3))), partitions)
     search = search_of(state, policy)
-    targets = targets_of(search.problem, search.placement)
-    case = Case(search, task_of(search, targets, TUNING), targets, TUNING)
-    ways = ([[*way, *[NO_BROKER] * (2 - len(way))] for way in permutations(range(3), len(row))] for row in rows)
-    outcomes = [Rounds(case, case.task, np.array(placed, dtype=np.int32)).outcome() for placed in product(*ways)]
+    case = case_of(search)
+    outcomes = [*all_outcomes(case)]
     balance(search)
     reached = Rounds(case, case.task, search.placement.replicas).outcome()
     assert reached.led <= min(outcome.led for outcome in outcomes) + ROUNDING
     lines = propose(state, policy).diagnosis
     assert (reached.led > 0) == any("not spread" in line or "should be the least" in line for line in lines)
-
-
-def test_patterns_of_the_settings_become_topics() -> None:
-    given_settings = Settings.model_validate(
-        {"planner": {"spread_topics": ["^a", "^c"], "leaders_min": {"^a": 2, ".": 1}}}
-    )
-    policy = planner_policy(given_settings.planner, ["a", "b", "c"])
-    assert policy.spread_topics == frozenset({"a", "c"})
-    assert policy.leaders_min == ((A, 2), (frozenset({"b", "c"}), 1))
-
-
-def test_less_than_one_leader_is_refused() -> None:
-    with pytest.raises(InputError, match="planner policy leaders_min: found less than one leader"):
-        PlannerPolicy(leaders_min=((A, 0),))
-
-
-def test_a_rule_for_topics_that_are_not_there_changes_nothing() -> None:
-    policy = PlannerPolicy(spread_topics=frozenset({"elsewhere"}), leaders_min=((frozenset(), 3),))
-    assert plan_to_json(propose(apart(), policy)) == plan_to_json(propose(apart()))
