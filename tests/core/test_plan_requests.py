@@ -16,7 +16,7 @@ from assignor_core.load_history.load_memory import LoadMemory
 from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.planner.policy import PlannerPolicy
-from tests.core.test_load_memory import levels_of, noisy
+from tests.core.test_load_memory import followed, noisy
 
 WINDOWS = tuple(ClosedWindow(start, start + 10, frozenset({1, 2}), {}) for start in range(0, 400, 10))
 LIVE = LiveCluster("c", {1: "a", 2: "b", 3: "c"}, {("t", 0): LivePartition((1, 2), 1, (1, 2))})
@@ -32,17 +32,6 @@ def asked(
     policy: DecisionPolicy = POLICY, lost: frozenset[int] = frozenset(),
 ) -> PlanRequest:  # fmt: skip
     return plan_request(reason, BASE, state or TriggerState(), seen, policy, PLACEMENT, lost)
-
-
-def ends(request: PlanRequest) -> list[int]:
-    return [window.end_ms for window in request.windows]
-
-
-def test_a_plan_for_skew_rests_on_the_newest_windows_since_the_breach_and_the_last_move() -> None:
-    request = asked(state=TriggerState(breached_since_ms=390))
-    assert request == PlanRequest(BASE, WINDOWS[-2:], frozenset({3}))
-    assert ends(asked(state=TriggerState(breached_since_ms=400))) == [400]
-    assert ends(asked(state=TriggerState(breached_since_ms=380, changed_ms=390))) == [400]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +51,7 @@ def test_where_the_broker_is_noisy_it_rests_on_more_windows(
     policy = replace(POLICY, trigger=TriggerPolicy(detector=detector))
     breach: dict[str, Any] = {"breached_since_ms": 1, "breached_resource": "bytes_in", "breached_broker": 1}
     state = TriggerState(**(breach | changed))
-    memory = LoadMemory(levels={"bytes_in": levels_of(noisy(600, noise=0.10, memory=0.6))})
+    memory = LoadMemory(levels={"bytes_in": followed(noisy(600, noise=0.10, memory=0.6))})
     request = asked(state=state, seen=replace(SEEN, memory=memory), policy=policy)
     assert request.windows == WINDOWS[-count:]
 

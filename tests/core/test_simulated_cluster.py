@@ -247,18 +247,6 @@ def test_nothing_is_changed_by_who_may_not_act() -> None:
     assert not client.describe().reassigning()
 
 
-def test_the_same_calls_give_the_same_cluster() -> None:
-    def story() -> object:
-        made = cluster((1, 2), bytes_in_per_sec=33_333)
-        made.plan(2_000, lambda: made.kill_broker(1))
-        made.plan(15_000, lambda: made.restart_broker(1))
-        made.reassign({T0: (3, 2)})
-        made.advance(30_000)
-        return made.contents
-
-    assert story() == story()
-
-
 STORY_MS = 120_000
 
 
