@@ -27,7 +27,7 @@ Words. A *trial* is what the search tries: to hand a leadership over, to move a 
 from the first placement in the end is planned: one *movement* for each partition, however many trials led to it; until
 it has its wave it is a *pending* movement.
 
-Loads are fractions of the cluster's total, in columns by resource and window (`assignor_core.columns`). B are brokers,
+Loads are fractions of the cluster's total, in columns by resource and window (`load.Columns`). B are brokers,
 P partitions, C columns, R replicas of a partition; N, M, T and K count what a function is handed.
 
 In worked examples `state_of((1, 2), (1, 2))` is a cluster of brokers 1 and 2, which are indices 0 and 1, with two

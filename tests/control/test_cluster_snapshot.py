@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from assignor_core.errors import SimulatedRefusal, SimulatedSilence
 from assignor_core.execution.progress import NO_SNAPSHOTS, progress_of, topics_in_play
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits, Step, Submit, Wait, next_step
 from assignor_core.live import LiveCluster
@@ -16,6 +15,8 @@ from streaming.control.cluster_snapshot import WHOLE_READ_INTERVAL_MS, ClusterSn
 from tests.simulated_cluster import (
     SimulatedClient,
     SimulatedCluster,
+    SimulatedRefusal,
+    SimulatedSilence,
     plan_faults,
     random_cluster,
     random_faults,

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from assignor_core.errors import SimulatedRefusal, SimulatedSilence
 from assignor_core.execution.progress import NO_SNAPSHOTS, progress_of
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Submit, next_step
 from streaming.control.cluster_snapshot import ExecutionSnapshots
 from tests.control.test_cluster_snapshot import SECONDS_MAX, TICK_MS, random_story
+from tests.simulated_cluster import SimulatedRefusal, SimulatedSilence
 
 
 @pytest.mark.parametrize("faults_max", [0, 4])

@@ -8,7 +8,7 @@ import pytest
 from assignor_core.deciding.needs import PlacementStates
 from assignor_core.deciding.observation import Observation, PlanRequest
 from assignor_core.deciding.plan_requests import plan_request
-from assignor_core.deciding.policy import PLAN_WINDOWS_MAX, DecisionPolicy, Detector, TriggerPolicy
+from assignor_core.deciding.policy import PLAN_WINDOWS_MAX, DayBudget, DecisionPolicy, Detector, TriggerPolicy
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.state import TriggerState
 from assignor_core.live import LiveCluster, LivePartition
@@ -74,3 +74,13 @@ def test_what_lasts_is_mended_by_a_plan_of_its_own_on_windows_since_the_last_mov
     assert crowded == PlanRequest(replace(BASE, rules_only=True), WINDOWS[-1:], frozenset({3}))
     filled = asked(Reason.EMPTY_BROKER)
     assert filled == PlanRequest(BASE.to_fill(frozenset({2}), 2), WINDOWS[-2:], frozenset({3}))
+
+
+@pytest.mark.parametrize(
+    ("copied", "asked", "binds"),
+    [(0, None, False), (1, None, True), (40, 60, False), (40, 59, False), (40, 61, True), (200, 1, True)],
+)
+def test_a_budget_binds_where_less_is_left_of_it_than_the_plan_may_copy(
+    copied: int, asked: int | None, binds: bool
+) -> None:
+    assert DayBudget(100, copied).binds(PlannerPolicy(bytes_max=asked)) == binds

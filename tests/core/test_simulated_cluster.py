@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from assignor_core.disks import replica_sizes
-from assignor_core.errors import InputError, SimulatedRefusal, SimulatedSilence
+from assignor_core.errors import InputError
 from assignor_core.live import NO_LEADER
 from assignor_core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.simulated_cluster import (
@@ -14,6 +14,8 @@ from tests.simulated_cluster import (
     RequestKind,
     SimulatedClient,
     SimulatedCluster,
+    SimulatedRefusal,
+    SimulatedSilence,
     plan_faults,
     random_cluster,
     random_faults,

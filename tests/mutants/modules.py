@@ -27,7 +27,7 @@ _TESTS = {
         "core/test_lasting core/test_step core/test_planning_model core/test_plan_requests core/test_futile"
     ),
     "deciding/policy": (
-        "core/test_budget core/test_step core/test_lasting core/test_observed_windows control/test_policies "
+        "core/test_plan_requests core/test_step core/test_lasting core/test_observed_windows control/test_policies "
         "core/test_trigger"
     ),
     "deciding/reasons": "core/test_trigger core/test_lasting core/test_plan_requests",

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from assignor_core.errors import IllegalTransition
-from assignor_core.group.coordinator import Coordinator
 from assignor_core.group.member import ConsumerConfig, Member
 from assignor_core.group.messages import JoinAnswer, SyncAnswer
 from assignor_core.group.states import (
@@ -36,12 +35,11 @@ def test_a_pair_that_is_not_in_the_table_raises(table: Any, states: Any, inputs:
 def test_the_ways_between_group_states_are_kafkas() -> None:
     """Previous states as ClassicGroupState lists them."""
     before = {state: {old for (old, _), new in GROUP_TRANSITIONS.items() if new is state} for state in GroupState}
-    empty, preparing, completing, stable, dead = GroupState
+    empty, preparing, completing, stable, _dead = GroupState
     assert before[preparing] == {stable, completing, empty}
     assert before[completing] == {preparing}
     assert before[stable] == {completing}
     assert before[empty] == {preparing}
-    assert before[dead] == {empty, preparing, completing, stable}
 
 
 def test_what_does_not_fit_a_members_state_changes_nothing() -> None:
@@ -52,15 +50,6 @@ def test_what_does_not_fit_a_members_state_changes_nothing() -> None:
     with pytest.raises(IllegalTransition):
         member.joined(JoinAnswer(ErrorCode.NONE, "c-1", 3), lambda *_: pytest.fail("nothing to assign"))
     assert {name: getattr(member, name) for name in before} == before
-
-
-def test_a_dead_group_stays_dead() -> None:
-    group = Coordinator(initial_rebalance_delay_ms=0)
-    group.unload()
-    with pytest.raises(IllegalTransition):
-        group.unload()
-    assert group.state is GroupState.DEAD
-    assert group.heartbeat_answer("c-1", None, 0) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_a_closed_member_sends_nothing_any_more() -> None:
