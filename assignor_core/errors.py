@@ -9,8 +9,6 @@
         UnknownStrategy           no assignor has that name
         MalformedBytes            bytes that are not what the protocol says
       PlanTampered          the plan's content is not what its id says; make a new plan
-      SimulatedRefusal      a simulated cluster refuses a request
-      SimulatedSilence      a simulated cluster doesn't answer; retry later
       IllegalTransition     an event that can't happen in this state; nothing was changed
       NothingToPlanOn       too little is known of the load; wait for more windows
         LoadsDisagree             brokers and partitions report different loads; look for the wrong samples
@@ -29,14 +27,6 @@ class InputError(CoreError):
 
 class PlanTampered(CoreError):
     """The content of a plan does not hash to its id."""
-
-
-class SimulatedRefusal(CoreError):
-    """A simulated cluster refuses a request, or a part of it; the message names the first part."""
-
-
-class SimulatedSilence(CoreError):
-    """A simulated cluster doesn't answer a request; it may have been carried out all the same."""
 
 
 class IllegalTransition(CoreError):

@@ -40,10 +40,6 @@ class TopicIndex:
         """Topic number of each code."""
         return np.searchsorted(self.starts, codes, side="right") - 1
 
-    def topic_of_every_code(self) -> Ints:
-        """Topic number of the codes 0, 1, 2, ..."""
-        return np.repeat(np.arange(len(self.topics)), np.diff(self.starts))
-
     def partition_of_every_code(self) -> Ints:
         """Partition number of the codes 0, 1, 2, ..."""
         return np.arange(self.partitions) - np.repeat(self.starts[:-1], np.diff(self.starts))

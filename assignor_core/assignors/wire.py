@@ -81,13 +81,6 @@ def encode_assignment(assignment: Assignment, version: int = VERSION_MAX) -> byt
     return _int16(_writable(version)) + _topics(assignment.partitions) + _bytes(assignment.user_data)
 
 
-def decode_assignment(data: bytes) -> Assignment:
-    """Raises MalformedBytes."""
-    reader = _Reader(data, "assignment")
-    reader.version()
-    return Assignment(tuple(reader.topic_partitions("partitions")), reader.optional_bytes("user_data"))
-
-
 def encode_sticky_user_data(owned: Sequence[TopicPartition], generation_id: int | None = None) -> bytes:
     """Schema v1, or v0 without a generation; each topic once (their order, a hash map's in Java, has no meaning)."""
     return _topics(owned) + (b"" if generation_id is None else _int32(generation_id))
@@ -103,11 +96,6 @@ def decode_sticky_user_data(data: bytes | None) -> tuple[tuple[TopicPartition, .
     except MalformedBytes:
         return (), NO_GENERATION
     return owned, reader.int32("generation") if reader.left() >= 4 else NO_GENERATION
-
-
-def encode_cooperative_user_data(generation_id: int) -> bytes:
-    """Schema v0: the generation."""
-    return _int32(generation_id)
 
 
 def cooperative_generation(subscription: Subscription) -> int:

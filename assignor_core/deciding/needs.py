@@ -11,7 +11,7 @@ makes its state smaller or is not made, so none follows itself without end.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from assignor_core.deciding.observation import Evidence, Observation, PlanRequest, Surroundings
+from assignor_core.deciding.observation import Evidence, Observation, Surroundings
 from assignor_core.deciding.policy import DayBudget, DecisionPolicy, LastingPolicy, TriggerPolicy
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.skewed import Judged, doubted, in_words, recurrence, why_even, why_unsettled, worst_of
@@ -79,8 +79,6 @@ class NeedContext:
     placement: "PlacementStates"
     judged: Judged | None = None
     """What the windows show of load; None where the data are not sound."""
-    request: PlanRequest | None = None
-    """The plan that the decision requests; None before the request."""
     proposed: ProposedPlan | None = None
     """The plan that was made; None before, and if no plan could be made."""
     refusal: CoreError | None = None
@@ -211,9 +209,9 @@ class PlacementStates:
         """Whether any broker or partition is in the state of this reason."""
         return bool(self.subjects(reason))
 
-    def subjects(self, reason: Reason) -> tuple[int, ...] | tuple[PartitionKey, ...]:
+    def subjects(self, reason: Reason) -> Subjects:
         """Returns the brokers or partitions that are in the state of this reason."""
-        by_reason: Mapping[Reason, tuple[int, ...] | tuple[PartitionKey, ...]] = {
+        by_reason: Mapping[Reason, Subjects] = {
             Reason.DRAINED_BROKER: self.drained,
             Reason.OUTSIDE_SET: self.misplaced,
             Reason.CROWDED_RACKS: self.crowded,

@@ -13,7 +13,7 @@ from typing import Any
 from assignor_core.assignors import GroupAssignment, GroupSpec, assign
 from assignor_core.group.accounts import Accounts
 from assignor_core.group.coordinator import Coordinator
-from assignor_core.group.event_queue import EventQueue
+from assignor_core.group.event_queue import EventQueue, Network
 from assignor_core.group.member import Member
 from assignor_core.group.messages import (
     Answer,
@@ -26,7 +26,6 @@ from assignor_core.group.messages import (
     StateChange,
     SyncAnswer,
 )
-from assignor_core.group.network import Network
 from assignor_core.group.process import Process
 from assignor_core.group.scenario import ProcessSpec, Scenario
 from assignor_core.group.states import ErrorCode, GroupState, MemberState

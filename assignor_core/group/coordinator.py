@@ -132,14 +132,6 @@ class Coordinator:
                 self._remove(timer.at_ms, member_id, "did not sync in time")
         return self._result()
 
-    def unload(self) -> CoordinatorResult:
-        """Ends the group here (state Dead): waiting members get an error, and search for their coordinator."""
-        self._move(GroupInput.UNLOADED, "unloaded")
-        self._phase += 1
-        for member in self.members:
-            self._answer_waiting(member, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return self._result()
-
     def heartbeat_answer(self, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """What a heartbeat would be answered now."""
         error = self._member_error(member_id, group_instance_id, generation_id)
@@ -159,8 +151,6 @@ class Coordinator:
             member.session_start_ms = max(now_ms, member.session_start_ms)
 
     def _join_error(self, request: JoinGroup, member: RegisteredMember | None) -> ErrorCode:
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         static_id = self.members.static_member_id(request.group_instance_id) if request.group_instance_id else None
         if request.member_id and static_id is not None and static_id != request.member_id:
             return ErrorCode.FENCED_INSTANCE_ID
@@ -171,8 +161,6 @@ class Coordinator:
         return ErrorCode.NONE
 
     def _member_error(self, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if group_instance_id is not None:
             static_id = self.members.static_member_id(group_instance_id)
             if static_id is not None and static_id != member_id:

@@ -7,7 +7,7 @@ A sample every window misses what came and went between two samples: counts are 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -155,23 +155,14 @@ def advice(events: Iterable[GroupEvent], group_type: str | None = None) -> Group
     flaps: Counter[str] = Counter()
     for event in events:
         flaps.update({*event.names_in, *event.names_out})
-    flapping = tuple(sorted((name, count) for name, count in flaps.items() if count >= FLAPS_MIN))
-    restarts = sum(event.rebalances for event in events if event.cause is Cause.RESTARTED)
     counts = GroupAdvice(
         rebalances=sum(event.rebalances for event in events),
-        flapping=flapping,
-        restarts=restarts,
+        flapping=tuple(sorted((name, count) for name, count in flaps.items() if count >= FLAPS_MIN)),
+        restarts=sum(event.rebalances for event in events if event.cause is Cause.RESTARTED),
         partitions_moved=sum(event.partitions_moved for event in events),
         stopped_if_eager=sum(event.stopped_if_eager for event in events),
     )
-    return GroupAdvice(
-        counts.rebalances,
-        flapping,
-        restarts,
-        counts.partitions_moved,
-        counts.stopped_if_eager,
-        tuple(_hints(counts, group_type)),
-    )
+    return replace(counts, hints=tuple(_hints(counts, group_type)))
 
 
 def _between(before: GroupSample, after: GroupSample) -> Iterator[GroupEvent]:

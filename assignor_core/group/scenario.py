@@ -127,7 +127,7 @@ class Scenario:
     def __post_init__(self) -> None:
         self._validate_sizes()
         for name, spec in self.processes.items():
-            self._validate_process(name, spec)
+            _validate_process(name, spec, self.group_protocol)
         before_ms, partitions = 0, {topic: spec.partitions for topic, spec in self.topics.items()}
         for at_ms, event in self.events:
             _within("at_ms of an event", at_ms, before_ms, TIME_MAX_MS)
@@ -163,14 +163,6 @@ class Scenario:
         total = sum(max(spec.partitions, grown.get(topic, 0)) for topic, spec in self.topics.items())
         _within("partitions of all topics", total, 1, PARTITIONS_MAX)
 
-    def _validate_process(self, name: str, spec: ProcessSpec) -> None:
-        _validate_process(name, spec)
-        if spec.config.group_protocol != self.group_protocol:
-            raise InvalidScenario(
-                f"group_protocol of {name!r} is {spec.config.group_protocol!r}, must be {self.group_protocol!r} as for "
-                "all members: an upgrade from one protocol to the other is not simulated"
-            )
-
     def _validate_event(self, event: Happening, partitions: dict[str, int]) -> None:
         """Brings `partitions`, the number of each topic at the time of the event, up to date."""
         if isinstance(event, GrowTopic):
@@ -192,7 +184,7 @@ class Scenario:
         elif isinstance(event, Stall):
             _within("stall_ms", event.stall_ms, 1, TIME_MAX_MS)
         elif isinstance(event, Start) and event.spec is not None:
-            self._validate_process(event.name, event.spec)
+            _validate_process(event.name, event.spec, self.group_protocol)
 
 
 def is_pattern(topic: str) -> bool:
@@ -209,7 +201,8 @@ def matches(patterns: Iterable[str], topic: str) -> bool:
     return any(fnmatch.fnmatchcase(topic, one) if is_pattern(one) else one == topic for one in patterns)
 
 
-def _validate_process(name: str, spec: ProcessSpec) -> None:
+def _validate_process(name: str, spec: ProcessSpec, protocol: str) -> None:
+    """`protocol` is that of all members."""
     config = spec.config
     if config.group_protocol not in (CLASSIC_PROTOCOL, CONSUMER_PROTOCOL):
         known = f"{CLASSIC_PROTOCOL} or {CONSUMER_PROTOCOL}"
@@ -229,6 +222,11 @@ def _validate_process(name: str, spec: ProcessSpec) -> None:
     _within(f"revoke_ms of {name!r}", spec.revoke_ms, 0, config.max_poll_interval_ms)
     _within(f"heartbeat_late_max_ms of {name!r}", spec.heartbeat_late_max_ms, 0, config.heartbeat_interval_ms)
     _within(f"metadata_max_age_ms of {name!r}", spec.metadata_max_age_ms, 1, 86_400_000)
+    if config.group_protocol != protocol:
+        raise InvalidScenario(
+            f"group_protocol of {name!r} is {config.group_protocol!r}, must be {protocol!r} as for all members: an "
+            "upgrade from one protocol to the other is not simulated"
+        )
 
 
 def _within(what: str, value: float, lowest: float, highest: float) -> None:

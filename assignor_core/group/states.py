@@ -24,6 +24,7 @@ class GroupState(Named):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+    """A group that its coordinator has given up: brokers show it, and no simulated group comes to it."""
 
 
 class GroupInput(Named):
@@ -33,7 +34,6 @@ class GroupInput(Named):
     MEMBERS_JOINED = "all members that will join have joined"
     NOBODY_JOINED = "the join phase has ended without members"
     LEADER_SYNCED = "the leader has sent the assignment"
-    UNLOADED = "the coordinator has given the group up"
 
 
 class MemberState(Named):
@@ -63,7 +63,6 @@ class ErrorCode(Named):
     """Error codes by Kafka's names."""
 
     NONE = "NONE"
-    COORDINATOR_NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
     ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
     INCONSISTENT_GROUP_PROTOCOL = "INCONSISTENT_GROUP_PROTOCOL"
     UNKNOWN_MEMBER_ID = "UNKNOWN_MEMBER_ID"
@@ -75,7 +74,7 @@ class ErrorCode(Named):
 
 
 _EMPTY, _PREPARING, _COMPLETING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
-_STABLE, _DEAD = GroupState.STABLE, GroupState.DEAD
+_STABLE = GroupState.STABLE
 
 GROUP_TRANSITIONS: Mapping[tuple[GroupState, GroupInput], GroupState] = {
     (_EMPTY, GroupInput.REBALANCE_NEEDED): _PREPARING,
@@ -84,7 +83,6 @@ GROUP_TRANSITIONS: Mapping[tuple[GroupState, GroupInput], GroupState] = {
     (_PREPARING, GroupInput.MEMBERS_JOINED): _COMPLETING,
     (_PREPARING, GroupInput.NOBODY_JOINED): _EMPTY,
     (_COMPLETING, GroupInput.LEADER_SYNCED): _STABLE,
-    **{(state, GroupInput.UNLOADED): _DEAD for state in GroupState if state is not _DEAD},
 }
 
 HEARTBEAT_ANSWERS: Mapping[GroupState, ErrorCode] = {
@@ -92,7 +90,6 @@ HEARTBEAT_ANSWERS: Mapping[GroupState, ErrorCode] = {
     _PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
     _COMPLETING: ErrorCode.NONE,
     _STABLE: ErrorCode.NONE,
-    _DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 """Error code in the answer to a heartbeat of a member of the current generation, by state of the group."""
 

@@ -24,9 +24,9 @@ class Course:
     """The log's end drops between two points: the topic was deleted and made again."""
     seen: Ints
     """Points in the look-back."""
-    committed_min: Floats | None = None
+    committed_min: Floats
     """NaN where it is unknown at any point."""
-    committed_before: Floats | None = None
+    committed_before: Floats
     """Committed offset at the sample before the newest; NaN where it is unknown."""
 
     @classmethod
@@ -80,11 +80,7 @@ def keeps_up(
     # With an offset that is unknown at some point the highest one is NaN: no comparison with it holds.
     advances = (course.committed_max <= committed) & ~course.shrinks
     seen = course.seen / (POINTS_PER_WINDOW * policy.windows) >= policy.completeness_min
-    within = (committed <= log_end) | ((_known(course.committed_before, committed) <= log_end) & ~course.shrinks)
+    within = (committed <= log_end) | ((course.committed_before <= log_end) & ~course.shrinks)
     if log_start is not None:
-        within &= ~(log_start > _known(course.committed_min, committed))
+        within &= ~(log_start > course.committed_min)
     return within & (caught_up | (young & commits & advances & seen & ~left_over))
-
-
-def _known(values: Floats | None, otherwise: Floats) -> Floats:
-    return otherwise if values is None else values

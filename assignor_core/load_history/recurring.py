@@ -247,7 +247,7 @@ class RecurringLoad:
                 resource: history.open.get(resource, OpenSlot()).after(window.mean_load.get(resource, 0.0), shares)
                 for resource, shares in by_resource.items()
             }
-            history = history._with_open({**history.open, **sums})
+            history = replace(history, open={**history.open, **sums})
         return history
 
     def _unmended(
@@ -268,9 +268,6 @@ class RecurringLoad:
             )
         newest_ms = changed_ms if is_new and start_ms >= changed_ms else self.changed_ms
         return RecurringLoad(window.window_end_ms, self.days, self.slot, self.open, newest_ms, going), by_resource
-
-    def _with_open(self, sums: Mapping[str, OpenSlot]) -> "RecurringLoad":
-        return RecurringLoad(self.newest_ms, self.days, self.slot, sums, self.changed_ms, self.followed)
 
     def _closed(self, above: float) -> "RecurringLoad":
         """Returns the history with its current slot closed, and without days that are too old."""

@@ -35,29 +35,26 @@ UNDER_WAY = "under way"
 Change = Mapping[str, Floats]
 """resource: factor on each broker's load."""
 
+# What is assumed of plans, and how decisions are judged.
 
-@dataclass(frozen=True, slots=True)
-class Assumptions:
-    """What is assumed of plans, and how decisions are judged."""
-
-    planner_windows: int = 5
-    """A plan evens the mean of at most so many of the newest windows, none of them from before the breach."""
-    execution_windows: int = 5
-    """How many windows a plan takes; nothing is evaluated meanwhile, as in control."""
-    hindsight_windows: int = 30
-    """A trigger was right if the mean of so many windows after it would have been skewed."""
-    false_below_ratio: float = 1.15
-    """Max/mean below which there was nothing to fix."""
-    skewed_above_ratio: float = 1.30
-    """Max/mean above which time counts as time in skew."""
-    skew_span_windows: int = 11
-    """Time in skew is judged on the mean of so many windows around, so that noise doesn't count."""
-    flap_ms: int = 3_600_000
-    """Skewed again so soon after it was even is a flap."""
-    reversal_ms: int = 86_400_000
-    """Load given back so soon to a broker that it was taken from is a reversal."""
-    reversal_share: float = 0.05
-    """Changes of a broker's load by less than this don't count as either."""
+PLANNER_WINDOWS = 5
+"""A plan evens the mean of at most so many of the newest windows, none of them from before the breach."""
+EXECUTION_WINDOWS = 5
+"""How many windows a plan takes; nothing is evaluated meanwhile, as in control."""
+HINDSIGHT_WINDOWS = 30
+"""A trigger was right if the mean of so many windows after it would have been skewed."""
+FALSE_BELOW_RATIO = 1.15
+"""Max/mean below which there was nothing to fix."""
+SKEWED_ABOVE_RATIO = 1.30
+"""Max/mean above which time counts as time in skew."""
+SKEW_SPAN_WINDOWS = 11
+"""Time in skew is judged on the mean of so many windows around, so that noise doesn't count."""
+FLAP_MS = 3_600_000
+"""Skewed again so soon after it was even is a flap."""
+REVERSAL_MS = 86_400_000
+"""Load given back so soon to a broker that it was taken from is a reversal."""
+REVERSAL_SHARE = 0.05
+"""Changes of a broker's load by less than this don't count as either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ class Report:
     """Sum over plans of the share of the cluster's load that changed its broker."""
 
 
-def simulate(trace: Trace, policy: DecisionPolicy | TriggerPolicy, assumed: Assumptions | None = None) -> Report:
+def simulate(trace: Trace, policy: DecisionPolicy | TriggerPolicy, planner_windows: int = PLANNER_WINDOWS) -> Report:
     """Run `policy` over `trace`, acting on each plan; of a trigger's policy alone, without maintenance hours.
 
     >>> from assignor_core.replays.traces import generate
@@ -90,12 +87,11 @@ def simulate(trace: Trace, policy: DecisionPolicy | TriggerPolicy, assumed: Assu
     >>> report.triggers, report.false_triggers, report.flaps, report.found_after_windows
     (3, 0, 0, (3, 3, 3))
     """
-    assumed = assumed or Assumptions()
     decides = policy if isinstance(policy, DecisionPolicy) else DecisionPolicy(trigger=policy)
     known = tuple(resource for resource in decides.resources if resource in trace.loads)
     # A trace holds loads by capacity already, and what would have been proposed is what is judged.
-    decides = replace(decides, mode=Mode.APPLY, resources=known, capacities={}, planner_windows=assumed.planner_windows)
-    world = RecordedWindows(trace, assumed)
+    decides = replace(decides, mode=Mode.APPLY, resources=known, capacities={}, planner_windows=planner_windows)
+    world = RecordedWindows(trace)
     Replay(world, decides).run()
     return world.report()
 
@@ -171,8 +167,8 @@ class RecordedWindows:
 
     measured: tuple[Resource, ...] = ()
 
-    def __init__(self, trace: Trace, assumed: Assumptions) -> None:
-        self._trace, self._assumed = trace, assumed
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
         self.evidence: EvenPlans = EvenPlans(trace.brokers, tuple(trace.loads))
         self._row = 0
         self._under_way: tuple[int, Change] | None = None
@@ -187,7 +183,7 @@ class RecordedWindows:
         self._window_ms = int(np.diff(trace.window_end_ms).min()) if len(trace.window_end_ms) > 1 else 1
         self._present = {name: _present(loads) for name, loads in trace.loads.items()}
         self._live = _clusters(trace.brokers, np.logical_or.reduce(list(self._present.values())))
-        half, ahead = assumed.skew_span_windows // 2, assumed.hindsight_windows
+        half, ahead = SKEW_SPAN_WINDOWS // 2, HINDSIGHT_WINDOWS
         self._nearby = {name: _moving_mean(loads, half, half) for name, loads in trace.loads.items()}
         self._ahead = {name: _moving_mean(loads, -1, ahead) for name, loads in trace.loads.items()}
         self._place({resource: np.ones(len(trace.brokers)) for resource in trace.loads})
@@ -233,7 +229,7 @@ class RecordedWindows:
         """Another placement is in force: under it each broker has its load of the trace times its factor."""
         self._factors = dict(factors)
         ratios = self._ratios(self._nearby, slice(None))
-        self._in_skew: list[bool] = (ratios > self._assumed.skewed_above_ratio).tolist()
+        self._in_skew: list[bool] = (ratios > SKEWED_ABOVE_RATIO).tolist()
 
     def _closed_window(self, row: int, end_ms: int) -> ClosedWindow:
         """The loads of one row under the placement of now, where they are known."""
@@ -251,7 +247,7 @@ class RecordedWindows:
         if before is not None and after is None:
             self._even_since_ms = now_ms
         begins = before is None and after is not None
-        if begins and self._even_since_ms is not None and now_ms - self._even_since_ms < self._assumed.flap_ms:
+        if begins and self._even_since_ms is not None and now_ms - self._even_since_ms < FLAP_MS:
             self._flapped_ms.append(now_ms)
 
     def _act(self, plan_id: str, now_ms: int) -> None:
@@ -259,7 +255,7 @@ class RecordedWindows:
         row = self._row
         self._triggers.append(row)
         ahead = self._ratios(self._ahead, slice(row, row + 1))[0]
-        self._counts["false"] += bool(ahead < self._assumed.false_below_ratio)
+        self._counts["false"] += bool(ahead < FALSE_BELOW_RATIO)
         planned, is_reversal, moved = {}, False, 0.0
         for resource, change in self.evidence.changes[plan_id].items():
             mean = self.evidence.means[plan_id][resource]
@@ -268,12 +264,12 @@ class RecordedWindows:
             moved = max(moved, float(np.abs(mean * (change - 1.0)).sum() / max(2.0 * mean.sum(), 1e-9)))
         self._counts["reversals"] += is_reversal
         self._moved += moved
-        self._under_way = (row + self._assumed.execution_windows, planned)
+        self._under_way = (row + EXECUTION_WINDOWS, planned)
 
     def _is_reversal(self, resource: str, change: Floats, now_ms: int) -> bool:
-        given = change > 1.0 + self._assumed.reversal_share
-        back = given & (now_ms - self._relieved_ms[resource] < self._assumed.reversal_ms)
-        self._relieved_ms[resource][change < 1.0 - self._assumed.reversal_share] = now_ms
+        given = change > 1.0 + REVERSAL_SHARE
+        back = given & (now_ms - self._relieved_ms[resource] < REVERSAL_MS)
+        self._relieved_ms[resource][change < 1.0 - REVERSAL_SHARE] = now_ms
         return bool(back.any())
 
     def _ratios(self, means: Mapping[str, Floats], rows: slice) -> Floats:

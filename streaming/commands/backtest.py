@@ -169,10 +169,10 @@ def _history(settings: Settings, *, made_up: Generated | None, since_ms: int) ->
 
 def _replay(settings: Settings, trace: "Trace", as_json: bool) -> int:
     """Prints what the trigger would have done."""
-    from assignor_core.replays.recorded_windows import Assumptions, simulate
+    from assignor_core.replays.recorded_windows import simulate
     from streaming.control.policies import decision_policy
 
-    report = simulate(trace, decision_policy(settings, ()), Assumptions(planner_windows=settings.planner.windows))
+    report = simulate(trace, decision_policy(settings, ()), settings.planner.windows)
     if as_json:
         click.echo(json.dumps({"brokers": len(trace.brokers), **asdict(report)}))
         return 0

@@ -14,8 +14,14 @@ from assignor_core.execution.accounting import NAMED_MAX, refusals_text
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import Progress, hidden_in_flight, progress_of
-from assignor_core.execution.stranded import may_go_on
-from assignor_core.execution.within_brokers import Missed, cancellations, going_back, moving_within, standing_of
+from assignor_core.execution.within_brokers import (
+    Missed,
+    cancellations,
+    going_back,
+    may_go_on,
+    moving_within,
+    standing_of,
+)
 from assignor_core.identity import another_cluster, topics_made_again, without_made_again, without_topics
 from assignor_core.intervals import is_due
 from assignor_core.live import LiveCluster, PartitionKey, ReplicaKey, partition_name, replica_name

@@ -17,7 +17,6 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Abort, Done, Wait
 from assignor_core.execution.seen_movements import SeenSoFar
-from assignor_core.execution.stranded import may_go_on, may_go_on_text
 from assignor_core.execution.within_brokers import (
     Missed,
     MoveWithin,
@@ -30,6 +29,8 @@ from assignor_core.execution.within_brokers import (
     going_back,
     lacking_within,
     made_within,
+    may_go_on,
+    may_go_on_text,
     moving_within,
     next_step_within,
     overflowing,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from assignor_core.load import Floats
-from assignor_core.replays.recorded_windows import Assumptions, evened
+from assignor_core.replays.recorded_windows import EXECUTION_WINDOWS, SKEW_SPAN_WINDOWS, SKEWED_ABOVE_RATIO, evened
 from assignor_core.replays.traces import WEEK_WINDOWS, generate
 
 SHARES = (1.15, 1.17, 1.19, 1.21, 1.23, 1.25, 1.30)
@@ -32,19 +32,18 @@ def foresight_row(share: float, *, noise: float, seeds: Sequence[int]) -> str:
 
 
 def _drift(share: float, noise: float, seed: int, windows: int) -> tuple[int, int]:
-    assumed = Assumptions()
     true, noisy = (generate("drift", seed=seed, noise=size, windows=windows).loads["bytes_in"] for size in (0.0, noise))
-    nearby = _moving_mean(noisy, assumed.skew_span_windows)
+    nearby = _moving_mean(noisy, SKEW_SPAN_WINDOWS)
     factors: Floats = np.ones(true.shape[1])
     plans = skewed = 0
     planned: tuple[int, Floats] | None = None
     for row, loads in enumerate(true):
         if planned is not None and row > planned[0]:
             factors, planned = planned[1], None
-        skewed += _max_over_mean(nearby[row] * factors) > assumed.skewed_above_ratio
+        skewed += _max_over_mean(nearby[row] * factors) > SKEWED_ABOVE_RATIO
         if planned is None and _max_over_mean(loads * factors) >= share:
             plans += 1
-            planned = row + assumed.execution_windows, factors * evened(loads * factors, 0.0) / (loads * factors)
+            planned = row + EXECUTION_WINDOWS, factors * evened(loads * factors, 0.0) / (loads * factors)
     return plans, skewed
 
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from assignor_core.errors import SimulatedRefusal, SimulatedSilence
 from assignor_core.execution.progress import NO_SNAPSHOTS, progress_of, topics_in_play
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits, Step, Submit, Wait, next_step
 from assignor_core.live import LiveCluster
@@ -17,6 +16,8 @@ from streaming.control.cluster_snapshot import WHOLE_READ_INTERVAL_MS, ClusterSn
 from tests.simulated_cluster import (
     SimulatedClient,
     SimulatedCluster,
+    SimulatedRefusal,
+    SimulatedSilence,
     plan_faults,
     random_cluster,
     random_faults,

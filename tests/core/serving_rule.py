@@ -1,4 +1,4 @@
-"""Kafka's rule of which replica serves whom, replica by replica: what `assignor_core.follower_reads` is held to."""
+"""Kafka's rule of which replica serves whom, replica by replica: what `assignor_core.load` is held to."""
 
 from collections.abc import Sequence
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.execution.accuracy import EXECUTIONS_MIN, Comparison, accuracy_of, compared
@@ -75,6 +75,7 @@ COMPARISONS = st.builds(
 )
 
 
+@settings(max_examples=40)
 @given(st.lists(COMPARISONS, max_size=15), st.randoms(use_true_random=False))
 def test_what_holds_of_every_error(rows: list[Comparison], random: Random) -> None:
     accuracy = accuracy_of(rows)
@@ -95,6 +96,7 @@ def test_what_holds_of_every_error(rows: list[Comparison], random: Random) -> No
             assert error.off_max == max(abs(value) for value in errors if value is not None)
 
 
+@settings(max_examples=40)
 @given(st.lists(COMPARISONS, min_size=EXECUTIONS_MIN, max_size=15))
 def test_promises_that_came_true_are_off_by_nothing(rows: list[Comparison]) -> None:
     kept = [

@@ -17,7 +17,7 @@ def with_names(state: ClusterState) -> ClusterState:
 
 
 @given(clusters(reads=True))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_plan_is_the_same_under_other_names(state: ClusterState) -> None:
     named = with_names(state)
     made = anonymous(named)

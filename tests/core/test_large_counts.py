@@ -1,7 +1,7 @@
 """What is asked for each of many partitions is looked up: searched in a list, ten thousand would cost their square."""
 
 from assignor_core.assignors.contract import GroupSpec, MemberSpec, TopicPartition
-from assignor_core.assignors.even_shares import even_out
+from assignor_core.assignors.uniform import even_out
 from assignor_core.disks import LogDirDescription
 from assignor_core.execution.room import overflowing
 from assignor_core.live import LiveCluster, LivePartition

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.deciding.needs import placement_states
-from assignor_core.deciding.observation import GivenUp, Observation, PlanRequest
+from assignor_core.deciding.observation import Observation, PlanRequest
 from assignor_core.deciding.policy import DecisionPolicy, LastingPolicy, Mode, TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.state import TriggerState
@@ -26,6 +26,7 @@ from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.policy import BrokerSet
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.racks import RackSpread
+from tests.core.judging import NothingKnown
 
 MINUTE_MS, RATE = 60_000, 1e6
 NOON_MS = 720 * MINUTE_MS
@@ -64,28 +65,15 @@ def model(live: LiveCluster, drained: frozenset[int] = frozenset()) -> ClusterSt
 
 
 @dataclass
-class Planner:
+class Planner(NothingKnown):
     """Evidence that plans for the cluster as it is."""
 
     live: LiveCluster
     requests: list[PlanRequest] = field(default_factory=list)
-    copied_bytes: int = 0
     kept: dict[str, KeptPlan] = field(default_factory=dict)
-
-    def groups_behind(self, _brokers: frozenset[int]) -> dict[int, str]:
-        return {}
-
-    def catch_up_bytes_per_sec(self, _windows: tuple[ClosedWindow, ...]) -> dict[int, float]:
-        return {}
-
-    def copied_bytes_of_day(self) -> int:
-        return self.copied_bytes
 
     def kept_plan(self, plan_id: str) -> KeptPlan | None:
         return self.kept.get(plan_id)
-
-    def given_up(self) -> GivenUp:
-        return GivenUp()
 
     def propose(self, request: PlanRequest) -> ProposedPlan:
         self.requests.append(request)
@@ -363,12 +351,6 @@ def test_the_cooldown_holds_for_these_plans_too() -> None:
     decision = deciding.after(1)  # nobody has carried it out
     assert of(decision) == (Verdict.HOLD, Reason.COOLDOWN)
     assert decision.evaluation.detail.endswith("brokers that are empty or nearly so, for 1 min: 5")
-
-
-def test_in_mode_observe_the_decision_names_what_there_would_be_a_plan_for() -> None:
-    decision = Deciding(FIFTH_EMPTY, replace(with_lasting(placement_grace_ms=0), mode=Mode.OBSERVE)).after(1)
-    assert of(decision) == (Verdict.HOLD, Reason.DRY_RUN)
-    assert "brokers that are empty" in decision.evaluation.detail
 
 
 def test_a_plan_for_the_placement_waits_for_its_hours_and_keeps_its_reason() -> None:

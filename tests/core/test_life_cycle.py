@@ -1,7 +1,6 @@
 """The life of an execution: each listed pair, each other one, and what follows from any legal history."""
 
 import random
-from itertools import product
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,6 @@ from assignor_core.execution.life_cycle import (
     begin,
     fold,
     in_focus,
-    next_phase,
 )
 from assignor_core.resources import Resource
 
@@ -58,22 +56,12 @@ def legal_records(draw: st.DrawFn) -> list[EventRecord]:
     return records
 
 
-@pytest.mark.parametrize(("phase", "event"), list(product(Phase, Event)))
-def test_executions_move_by_the_table_only(phase: Phase, event: Event) -> None:
-    if (phase, event) in TRANSITIONS:
-        assert next_phase(phase, event) is TRANSITIONS[phase, event]
-    else:
-        with pytest.raises(IllegalTransition, match=f"event {event.value} can't follow in phase {phase.value}"):
-            next_phase(phase, event)
-
-
-@pytest.mark.parametrize("event", Event)
-def test_an_execution_begins_with_an_approval_or_a_refusal(event: Event) -> None:
-    if event in FIRST_PHASES:
-        assert begin("e", "p", record(event, 0, 1)).phase is FIRST_PHASES[event]
-    else:
-        with pytest.raises(IllegalTransition, match="can't be the first of an execution"):
+def test_an_execution_begins_with_an_approval_or_a_refusal_alone() -> None:
+    for event in set(Event) - FIRST_PHASES.keys():
+        with pytest.raises(IllegalTransition, match=r"event 0 .* can't be the first of an execution"):
             begin("e", "p", record(event, 0, 1))
+    with pytest.raises(IllegalTransition, match=r"event 1 \(approved\) can't be the first"):
+        begin("e", "p", record(Event.APPROVED, 1, 0))
 
 
 def test_requests_to_abort_keep_the_number_that_tables_hold() -> None:
@@ -178,10 +166,6 @@ def test_what_can_not_follow_is_named_with_what_can() -> None:
     under_way = history((Event.APPROVED, 0), (Event.STARTED, 1_000))
     with pytest.raises(IllegalTransition, match="event 4 can't follow: the next one is 2"):
         under_way.after(record(Event.PROGRESS, 4, 2_000))
-    with pytest.raises(IllegalTransition, match=r"event 1 \(approved\) can't be the first"):
-        begin("e", "p", record(Event.APPROVED, 1, 0))
-    with pytest.raises(IllegalTransition, match=r"event 0 \(started\) can't be the first"):
-        begin("e", "p", record(Event.STARTED, 0, 0))
 
 
 def test_what_is_not_known_of_an_execution_is_nothing() -> None:

@@ -8,7 +8,7 @@ import pytest
 from assignor_core.deciding.needs import PlacementStates
 from assignor_core.deciding.observation import Observation, PlanRequest
 from assignor_core.deciding.plan_requests import plan_request
-from assignor_core.deciding.policy import PLAN_WINDOWS_MAX, DecisionPolicy, Detector, TriggerPolicy
+from assignor_core.deciding.policy import PLAN_WINDOWS_MAX, DayBudget, DecisionPolicy, Detector, TriggerPolicy
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.state import TriggerState
 from assignor_core.live import LiveCluster, LivePartition
@@ -16,7 +16,7 @@ from assignor_core.load_history.load_memory import LoadMemory
 from assignor_core.load_history.windows import ClosedWindow
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.planner.policy import PlannerPolicy
-from tests.core.test_load_memory import levels_of, noisy
+from tests.core.test_load_memory import followed, noisy
 
 WINDOWS = tuple(ClosedWindow(start, start + 10, frozenset({1, 2}), {}) for start in range(0, 400, 10))
 LIVE = LiveCluster("c", {1: "a", 2: "b", 3: "c"}, {("t", 0): LivePartition((1, 2), 1, (1, 2))})
@@ -32,17 +32,6 @@ def asked(
     policy: DecisionPolicy = POLICY, lost: frozenset[int] = frozenset(),
 ) -> PlanRequest:  # fmt: skip
     return plan_request(reason, BASE, state or TriggerState(), seen, policy, PLACEMENT, lost)
-
-
-def ends(request: PlanRequest) -> list[int]:
-    return [window.end_ms for window in request.windows]
-
-
-def test_a_plan_for_skew_rests_on_the_newest_windows_since_the_breach_and_the_last_move() -> None:
-    request = asked(state=TriggerState(breached_since_ms=390))
-    assert request == PlanRequest(BASE, WINDOWS[-2:], frozenset({3}))
-    assert ends(asked(state=TriggerState(breached_since_ms=400))) == [400]
-    assert ends(asked(state=TriggerState(breached_since_ms=380, changed_ms=390))) == [400]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +51,7 @@ def test_where_the_broker_is_noisy_it_rests_on_more_windows(
     policy = replace(POLICY, trigger=TriggerPolicy(detector=detector))
     breach: dict[str, Any] = {"breached_since_ms": 1, "breached_resource": "bytes_in", "breached_broker": 1}
     state = TriggerState(**(breach | changed))
-    memory = LoadMemory(levels={"bytes_in": levels_of(noisy(600, noise=0.10, memory=0.6))})
+    memory = LoadMemory(levels={"bytes_in": followed(noisy(600, noise=0.10, memory=0.6))})
     request = asked(state=state, seen=replace(SEEN, memory=memory), policy=policy)
     assert request.windows == WINDOWS[-count:]
 
@@ -85,3 +74,13 @@ def test_what_lasts_is_mended_by_a_plan_of_its_own_on_windows_since_the_last_mov
     assert crowded == PlanRequest(replace(BASE, rules_only=True), WINDOWS[-1:], frozenset({3}))
     filled = asked(Reason.EMPTY_BROKER)
     assert filled == PlanRequest(BASE.to_fill(frozenset({2}), 2), WINDOWS[-2:], frozenset({3}))
+
+
+@pytest.mark.parametrize(
+    ("copied", "asked", "binds"),
+    [(0, None, False), (1, None, True), (40, 60, False), (40, 59, False), (40, 61, True), (200, 1, True)],
+)
+def test_a_budget_binds_where_less_is_left_of_it_than_the_plan_may_copy(
+    copied: int, asked: int | None, binds: bool
+) -> None:
+    assert DayBudget(100, copied).binds(PlannerPolicy(bytes_max=asked)) == binds

@@ -143,11 +143,6 @@ def test_a_staged_movement_keeps_its_wave_open_between_its_steps() -> None:
     assert next_step(wanted, live, Limits(staged=True), worked_ms=0) == Submit({("t", 0): (3, 4)})
 
 
-def test_a_movement_under_way_is_waited_for() -> None:
-    next_one = step(plan(((1,), (2,))), cluster(moving(1, 2)))
-    assert next_one == Wait("1 partition is copying, 0 wait for their leader to be in sync")
-
-
 def test_a_change_of_leader_is_submitted_then_elected() -> None:
     wanted = plan(((1, 2), (2, 1)))
     assert step(wanted, cluster(at(1, 2))) == Submit({("t", 0): (2, 1)})
@@ -180,11 +175,6 @@ def test_leaders_change_a_few_at_a_time_while_metadata_does_not_show_the_new_ord
     looks = NO_SNAPSHOTS.after(wanted, stale).taken({("t", 0): (2, 1), ("t", 1): (2, 1)}).after(wanted, stale)
     # Two wait for their order and leave no room for others; no cap on copies counts them.
     assert next_step(wanted, stale, few, worked_ms=0, past=looks) == Submit({("t", 5): (3,)})
-
-
-def test_metadata_that_is_a_moment_behind_is_not_taken_for_somebody_else() -> None:
-    behind = LivePartition((2, 1), 1, (1, 2))
-    assert progress_of(plan(((1,), (2,))), cluster(behind)) == {("t", 0): Progress.MOVING}
 
 
 def test_somebody_elses_change_ends_it_and_only_ours_is_cancelled() -> None:
@@ -257,13 +247,6 @@ def test_a_refused_election_ends_the_movement_and_counts_only_with_a_copy() -> N
     two = plan(((1, 2), (2, 1)), ((1,), (3,)))
     assert following(two, cluster(at(2, 1, leader=1), at(3))) == Done()
     assert following(two, cluster(at(2, 1, leader=1), at(1))) == Submit({("t", 1): (3,)})
-
-
-def test_a_topic_may_copy_as_many_as_its_cap() -> None:
-    wanted = plan(((1,), (4,)), ((2,), (5,)), ((3,), (6,)))
-    live = cluster(at(1), at(2), at(3), brokers=tuple(range(1, 7)))
-    two = next_step(wanted, live, Limits(movements_per_topic_max=2), worked_ms=0)
-    assert two == Submit({("t", 0): (4,), ("t", 1): (5,)})
 
 
 def test_what_has_begun_is_brought_to_its_end_while_nothing_new_may_begin() -> None:

@@ -10,7 +10,6 @@ from random import Random
 
 import pytest
 
-from assignor_core.errors import SimulatedRefusal, SimulatedSilence
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits, Step, Submit, next_step
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
@@ -19,6 +18,8 @@ from tests.simulated_cluster import (
     PlannedFault,
     SimulatedClient,
     SimulatedCluster,
+    SimulatedRefusal,
+    SimulatedSilence,
     plan_faults,
     random_cluster,
     random_faults,

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from assignor_core.disks import replica_sizes
-from assignor_core.errors import InputError, SimulatedRefusal, SimulatedSilence
+from assignor_core.errors import InputError
 from assignor_core.live import NO_LEADER
 from assignor_core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.simulated_cluster import (
@@ -14,6 +14,8 @@ from tests.simulated_cluster import (
     RequestKind,
     SimulatedClient,
     SimulatedCluster,
+    SimulatedRefusal,
+    SimulatedSilence,
     plan_faults,
     random_cluster,
     random_faults,
@@ -245,18 +247,6 @@ def test_nothing_is_changed_by_who_may_not_act() -> None:
         with pytest.raises(NotAllowedError):
             change()
     assert not client.describe().reassigning()
-
-
-def test_the_same_calls_give_the_same_cluster() -> None:
-    def story() -> object:
-        made = cluster((1, 2), bytes_in_per_sec=33_333)
-        made.plan(2_000, lambda: made.kill_broker(1))
-        made.plan(15_000, lambda: made.restart_broker(1))
-        made.reassign({T0: (3, 2)})
-        made.advance(30_000)
-        return made.contents
-
-    assert story() == story()
 
 
 STORY_MS = 120_000

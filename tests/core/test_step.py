@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from assignor_core.deciding.needs import Need
 from assignor_core.deciding.observation import PAUSE_MIN_MS, GivenUp, Observation, PlanRequest
-from assignor_core.deciding.plan_requests import not_worth_it
 from assignor_core.deciding.policy import DecisionPolicy, Mode, TriggerPolicy
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.state import TriggerState
@@ -467,15 +465,6 @@ def test_a_plan_is_judged_by_the_resource_that_it_is_for() -> None:
     skewed = "bytes_out max/mean 1.800; broker 1 over 1.3 in 3 of the last 3 windows"
     assert (summary(decision), decision.may_act) == ((Verdict.PLAN, Reason.SKEWED, skewed), True)
     assert decided(given, observed(HOT, HOT, HOT))[1].evaluation.reason is Reason.MIN_GAIN
-
-
-def test_what_is_needed_is_named_as_it_is_set_unless_noise_asks_for_more() -> None:
-    skewed = Need(Reason.SKEWED, "", (), "bytes_in", 1.8)
-    shown = [not_worth_it(proposed(movements=()), skewed, 0.25, noise) for noise in (0.25, 0.251)]
-    assert shown == [
-        "no plan lowers max/mean of bytes_in by 0.25 or more; its lower bound is 1.0",
-        "no plan lowers max/mean of bytes_in by 0.25 or more, and less may be noise; its lower bound is 1.0",
-    ]
 
 
 def test_a_plan_must_gain_more_than_noise_could_promise() -> None:

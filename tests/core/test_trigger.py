@@ -1,7 +1,10 @@
 """The trigger, a step at a time: what it waits for, what holds it back, and that it doesn't flap."""
 
 import json
+import re
 from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,52 +12,241 @@ from hypothesis import strategies as st
 
 from assignor_core.deciding.observation import Surroundings
 from assignor_core.deciding.policy import TriggerPolicy
-from assignor_core.deciding.reasons import Reason, Verdict
+from assignor_core.deciding.reasons import LASTING_REASONS, Evaluation, Reason, Verdict
+from assignor_core.deciding.skewed import entering
 from assignor_core.deciding.state import Timers, TriggerState, WaitingPlan, after_plan, brokers_failed, offline_since_ms
+from assignor_core.errors import InputError
 from assignor_core.load_history.windows import SkewWindow
 from tests.core.judging import step
 from tests.core.states import remembered
 
-POLICY = TriggerPolicy(enter_ratio=1.3, exit_ratio=1.15, windows_over=2, windows_considered=3, cooldown_ms=100)
+POLICY = TriggerPolicy(enter_ratio=1.3, exit_ratio=1.15, windows_over=2, windows_considered=3)
+QUICK = replace(POLICY, cooldown_ms=100)
+HOUR_MS = 3_600_000
+METRICS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
-def windows(*ratios: float, load: float = 1e6, reporting: int = 3) -> tuple[SkewWindow, ...]:
-    """Windows in which broker 1 has each ratio in turn and the others share the rest."""
-    return tuple(
-        SkewWindow(
-            10 * (index + 1),
-            {"bytes_in": {1: ratio, 2: (3 - ratio) / 2, 3: (3 - ratio) / 2}},
-            {"bytes_in": load},
-            3,
-            reporting,
-        )
-        for index, ratio in enumerate(ratios)
-    )
+def window(number: int, ratios: dict[str, dict[int, float]], *, load: float = 1e6, reporting: int = 20) -> SkewWindow:
+    """The window that ends at 10 x `number` ms, of 20 brokers."""
+    return SkewWindow(10 * number, ratios, dict.fromkeys(ratios, load), 20, reporting)
 
 
-def test_between_the_thresholds_the_state_stays_as_it_was() -> None:
-    calm, _ = step(POLICY, TriggerState(), windows(1.2, 1.2), now_ms=30)
-    assert calm.breached_since_ms is None
-    breached, _ = step(POLICY, TriggerState(), windows(1.4, 1.4), now_ms=30)
-    assert breached.breached_since_ms == 10
-    still, evaluation = step(POLICY, breached, windows(1.4, 1.4, 1.2), now_ms=40)
-    assert still.breached_since_ms == 10
-    assert (evaluation.verdict, evaluation.reason) == (
-        Verdict.HOLD,
-        Reason.BALANCED,
-    )  # a breach starts no plan by itself
-    assert evaluation.detail.endswith("it counts as skewed until it is below 1.15")
-    ended, evaluation = step(POLICY, still, windows(1.4, 1.2, 1.1), now_ms=50)
-    assert ended.breached_since_ms is None
-    assert evaluation.reason is Reason.BALANCED
+def windows(*ratios: float, **changed: Any) -> tuple[SkewWindow, ...]:
+    """Windows in which broker 1 has each ratio in turn."""
+    return tuple(window(index, {"bytes_in": {1: row, 2: 1.0}}, **changed) for index, row in enumerate(ratios, 1))
+
+
+def evaluated(
+    given: tuple[SkewWindow, ...],
+    state: TriggerState | None = None,
+    around: Surroundings | None = None,
+    *,
+    policy: TriggerPolicy = POLICY,
+    now_ms: int = 100,
+) -> Evaluation:
+    return step(policy, state or TriggerState(), given, around or Surroundings(), now_ms=now_ms)[1]
+
+
+def test_reasons_are_those_of_the_metrics() -> None:
+    _, _, after = METRICS.read_text().partition("- `reason` of `rebalancer_rebalance_suppressed_total`:")
+    named = re.findall("`([a-z_]+)`", after.partition("\n- ")[0])
+    lasting = ("drained_broker", "outside_set", "crowded_racks", "empty_broker", "unpreferred_leaders")
+    reasons_to_plan = {"skewed", "broker_failed", "log_dir_full", *lasting}
+    assert tuple(map(str, LASTING_REASONS)) == lasting
+    assert {str(reason) for reason in Reason} == {*named, *reasons_to_plan, "balanced"}
+    assert [str(verdict) for verdict in Verdict] == ["plan", "hold"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"relief_max_away_share": 0.0},
+        {"relief_max_away_share": 1.0},
+        {"exit_ratio": 1.0},
+        {"windows_over": 1},
+        {"windows_over": 3},
+        {"recurring_plan_min_ms": 0},
+    ],
+)
+def test_settings_at_their_bounds_are_allowed(changed: dict[str, Any]) -> None:
+    assert replace(POLICY, **changed) != POLICY
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"relief_max_away_share": -0.1}, "relief_max_away_share: found -0.1, allowed is 0 to 1"),
+        ({"relief_max_away_share": 1.1}, "relief_max_away_share: found 1.1, allowed is 0 to 1"),
+        ({"exit_ratio": 0.9}, "trigger policy exit_ratio: found 0.9, allowed is 1 or more"),
+        ({"exit_ratio": 1.3}, "exit_ratio 1.3 must be below enter_ratio 1.3"),
+        ({"windows_over": 0}, "trigger policy windows_over: found 0, allowed is 1 to 1000"),
+        ({"recurring_plan_min_ms": -1}, "recurring_plan_min_ms: found -1, allowed is 0 to 2592000000"),
+        ({"windows_over": 4}, "windows_over 4 exceeds windows_considered 3"),
+    ],
+)
+def test_settings_beyond_their_bounds_are_refused_with_what_was_found(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        replace(POLICY, **changed)
+
+
+def test_a_window_without_figures_is_even_and_as_complete_as_its_brokers() -> None:
+    empty = SkewWindow(30, {}, {}, 0, 0)
+    assert (empty.window_start_ms, empty.completeness, empty.max_over_mean("disk")) == (30, 0.0, 1.0)
+    assert [replace(empty, brokers_expected=4, brokers_reporting=n).completeness for n in (3, 4, 5)] == [0.75, 1.0, 1.0]
+    found = evaluated((window(1, {}),))
+    assert (found.reason, found.resource, found.max_over_mean) == (Reason.BALANCED, "bytes_in", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "reason", "detail"),
+    [
+        ((1.5, 1.0, 1.5), Reason.SKEWED, "bytes_in max/mean 1.500; broker 1 over 1.3 in 2 of the last 3 windows"),
+        ((1.4, 1.6, 1.5), Reason.SKEWED, "bytes_in max/mean 1.500; broker 1 over 1.3 in 3 of the last 3 windows"),
+        ((1.5, 1.5, 1.0, 1.0, 1.5), Reason.NOT_ENOUGH_WINDOWS, None),  # three are considered
+        ((1.0, 1.0, 1.5, 1.0, 1.5), Reason.SKEWED, None),
+        ((1.0, 1.3, 1.5), Reason.NOT_ENOUGH_WINDOWS, None),  # at the threshold is not over it
+        ((1.5, 1.5, 1.3), Reason.BALANCED, "worst is bytes_in max/mean 1.300, at most 1.3 allowed"),
+        ((1.0, 1.2, 1.1), Reason.BALANCED, "worst is bytes_in max/mean 1.100, at most 1.3 allowed"),
+        (
+            (1.0, 1.2, 1.4),
+            Reason.NOT_ENOUGH_WINDOWS,
+            "bytes_in max/mean 1.400; broker 1 is over 1.3 in 1 window, 2 needed",
+        ),
+    ],
+)
+def test_the_newest_window_and_enough_of_those_considered_must_be_over(
+    ratios: tuple[float, ...], reason: Reason, detail: str | None
+) -> None:
+    found = evaluated(windows(*ratios))
+    assert (found.reason, found.max_over_mean) == (reason, ratios[-1])
+    assert detail in (None, found.detail)
+
+
+def test_a_broker_that_is_missing_in_a_window_is_not_over_in_it() -> None:
+    given = (window(1, {"bytes_in": {2: 1.0}}), window(2, {}), window(3, {"bytes_in": {1: 1.5}}))
+    assert evaluated(given).reason is Reason.NOT_ENOUGH_WINDOWS
+
+
+@pytest.mark.parametrize(
+    ("ratios", "resource", "broker"),
+    [
+        ({"bytes_in": {1: 1.5, 2: 1.6}}, "bytes_in", 2),
+        ({"bytes_in": {1: 1.5, 2: 1.4}, "bytes_out": {3: 1.6}}, "bytes_out", 3),
+        ({"bytes_out": {1: 1.5}, "bytes_in": {2: 1.5}}, "bytes_in", 2),
+        ({"bytes_in": {2: 1.5, 1: 1.5}}, "bytes_in", 1),
+    ],
+)
+def test_the_worst_comes_first_then_the_order_of_names(
+    ratios: dict[str, dict[int, float]], resource: str, broker: int
+) -> None:
+    over = entering(POLICY, (window(1, ratios), window(2, ratios)))
+    assert over is not None
+    assert (over.resource, over.broker, over.since_ms) == (resource, broker, 10)
+
+
+def test_a_breach_ends_below_the_lower_threshold_in_every_resource() -> None:
+    breached = TriggerState(breached_since_ms=10, breached_resource="bytes_in", breached_broker=1)
+
+    def remembered(*given: SkewWindow) -> tuple[int | None, str | None, int | None]:
+        state, _ = step(POLICY, breached, given, now_ms=100)
+        return state.breached_since_ms, state.breached_resource, state.breached_broker
+
+    assert remembered(*windows(1.5, 1.0, 1.15)) == (10, "bytes_in", 1)
+    held = evaluated(windows(1.4, 1.4, 1.2), breached)
+    assert (held.verdict, held.reason) == (Verdict.HOLD, Reason.BALANCED), "a breach starts no plan by itself"
+    assert held.detail.endswith("it counts as skewed until it is below 1.15")
+    assert remembered(*windows(1.5, 1.2, 1.14)) == (None, None, None)
+    assert remembered(*windows(1.0, 1.0, 1.2)) == (10, "bytes_in", 1)
+    assert remembered(window(3, {"bytes_in": {1: 1.0}, "disk": {2: 1.2}})) == (10, "bytes_in", 1)
+    elsewhere = {"disk": {2: 1.5}}
+    assert remembered(window(2, elsewhere), window(3, elsewhere)) == (10, "disk", 2)
+
+
+def test_as_many_brokers_as_the_floor_are_enough() -> None:
+    """19 of 20 are 0.95."""
+    assert evaluated(windows(1.5, 1.5, reporting=19)).reason is Reason.SKEWED
+    found = evaluated((*windows(1.5, 1.5), window(3, {"bytes_in": {1: 1.5}}, reporting=18)))
+    assert (found.reason, found.detail) == (Reason.INCOMPLETE, "18 of 20 brokers reported in the newest window")
+    # An incomplete one among the older ones doesn't count.
+    assert evaluated((*windows(1.5, reporting=18), *windows(1.0, 1.5)[1:])).reason is Reason.NOT_ENOUGH_WINDOWS
+
+
+def test_data_are_stale_once_they_are_older_than_allowed() -> None:
+    newest = windows(1.0, 1.0, 1.0)
+    assert evaluated(newest, now_ms=30 + POLICY.stale_after_ms).reason is Reason.BALANCED
+    assert evaluated(newest, now_ms=31 + POLICY.stale_after_ms).reason is Reason.STALE_DATA
+    assert evaluated(newest, now_ms=30 + HOUR_MS).detail == "the newest closed window ended 3600 s ago"
+    assert evaluated(()).detail == "no closed window yet"
+
+
+def test_brokers_that_send_nothing_hold_back_no_relief_and_stale_data_does() -> None:
+    away = remembered(missing_since_ms=((4, 0),), evaluated_ms=50)
+    around = Surroundings(missing_brokers=frozenset({4}), alive_count=19)
+    policy = replace(POLICY, broker_failure_grace_ms=100, stale_after_ms=200)
+    incomplete = windows(1.0, reporting=10)
+    assert evaluated(incomplete, away, around, policy=policy).reason is Reason.BROKER_FAILED
+    assert evaluated(incomplete, away, around, policy=policy, now_ms=99).reason is Reason.INCOMPLETE
+    assert evaluated(incomplete, away, around, policy=policy, now_ms=211).reason is Reason.STALE_DATA
+
+
+def test_time_away_goes_on_over_a_gap_as_long_as_data_stay_fresh() -> None:
+    away = remembered(missing_since_ms=((4, 1_000),), evaluated_ms=2_000)
+    around = Surroundings(missing_brokers=frozenset({4}), alive_count=3)
+    longest_ms = 2_000 + POLICY.stale_after_ms
+    for now_ms, since_ms in ((longest_ms, 1_000), (longest_ms + 1, longest_ms + 1)):
+        state, _ = step(POLICY, away, windows(1.0), around, now_ms=now_ms)
+        assert (tuple(offline_since_ms(state).items()), state.evaluated_ms) == (((4, since_ms),), now_ms)
+
+
+def test_what_holds_back_is_named_with_its_figures() -> None:
+    hot = windows(1.5, 1.5)
+    later_ms = POLICY.stale_after_ms
+    rest = evaluated(hot, TriggerState(cooldown_end_ms=2 * later_ms), now_ms=later_ms).detail
+    assert rest == f"cooldown after the last plan runs for {later_ms / 1000:.0f} s more"
+    # Never for longer than it is set to: a clock was ahead when it began.
+    longest = evaluated(hot, TriggerState(cooldown_end_ms=HOUR_MS + POLICY.cooldown_ms + 1_000)).detail
+    assert longest == f"cooldown after the last plan runs for {POLICY.cooldown_ms / 1000:.0f} s more"
+    details = {
+        evaluated(hot, around=Surroundings(reassigning_count=2)).detail: "2 partitions are being reassigned",
+        evaluated(hot, TriggerState(cooldown_end_ms=HOUR_MS + 100)).detail: (
+            "cooldown after the last plan runs for 600 s more"
+        ),
+        evaluated(windows(1.5, 1.5, load=99_999.0)).detail: (
+            "mean bytes_in 99999 B/s per broker is below the floor 100000 B/s"
+        ),
+    }
+    assert list(details) == list(details.values())
+    assert evaluated(windows(1.5, 1.5, load=100_000.0)).reason is Reason.SKEWED
+    unknown = tuple(replace(row, mean_load={}) for row in hot)
+    assert evaluated(unknown).detail == "mean bytes_in 0 B/s per broker is below the floor 100000 B/s"
+
+
+def test_after_a_move_it_is_named_for_how_long_no_window_has_begun() -> None:
+    newest = (replace(windows(1.5)[0], window_end_ms=HOUR_MS + 5, length_ms=HOUR_MS + 5),)
+    for changed_ms, seconds in ((5, 3600), (HOUR_MS + 5, 0), (2 * HOUR_MS, 0)):
+        found = evaluated(newest, TriggerState(changed_ms=changed_ms), now_ms=HOUR_MS + 10)
+        assert found.reason is Reason.NOT_ENOUGH_WINDOWS
+        assert found.detail.endswith(f" moved, {seconds} s before the newest window ended")
+    assert evaluated(newest, TriggerState(changed_ms=0), now_ms=HOUR_MS + 10).detail.startswith("bytes_in")
+
+
+def test_failed_brokers_are_named_with_the_time_they_are_away() -> None:
+    minutes_ms = 33_000 * 60_000
+    policy = replace(POLICY, broker_failure_grace_ms=minutes_ms, stale_after_ms=minutes_ms)
+    away = remembered(missing_since_ms=((4, 0), (5, 60_000)), evaluated_ms=minutes_ms)
+    around = Surroundings(missing_brokers=frozenset({4, 5}), alive_count=18)
+    newest = (replace(windows(1.0)[0], window_end_ms=minutes_ms),)
+    found = evaluated(newest, away, around, policy=policy, now_ms=minutes_ms + 60_000)
+    assert found.detail == "away for longer than 33000 min: broker 4 (33001 min), 5 (33000 min)"
+    assert (found.verdict, found.resource, found.max_over_mean) == (Verdict.PLAN, None, None)
 
 
 def test_after_a_plan_comes_a_cooldown() -> None:
-    state, evaluation = step(POLICY, TriggerState(), windows(1.5, 1.5), now_ms=30)
+    state, evaluation = step(QUICK, TriggerState(), windows(1.5, 1.5), now_ms=30)
     assert evaluation.verdict is Verdict.PLAN
-    state = after_plan(POLICY, state, 30)
+    state = after_plan(QUICK, state, 30)
     for now_ms, reason in ((129, Reason.COOLDOWN), (130, Reason.SKEWED)):
-        assert step(POLICY, state, windows(1.5, 1.5, 1.5), now_ms=now_ms)[1].reason is reason
+        assert step(QUICK, state, windows(1.5, 1.5, 1.5), now_ms=now_ms)[1].reason is reason
 
 
 def long(*ratios: float) -> tuple[SkewWindow, ...]:
@@ -63,7 +255,7 @@ def long(*ratios: float) -> tuple[SkewWindow, ...]:
 
 
 def test_after_a_move_only_windows_that_began_later_make_a_plan() -> None:
-    state, evaluation = step(POLICY, TriggerState(), long(1.5, 1.5), now_ms=20)
+    state, evaluation = step(QUICK, TriggerState(), long(1.5, 1.5), now_ms=20)
     assert evaluation.verdict is Verdict.PLAN
     moved = Surroundings(changed_ms=25)
     for ratios, reason in (
@@ -72,20 +264,20 @@ def test_after_a_move_only_windows_that_began_later_make_a_plan() -> None:
         ((1.5, 1.5, 1.5, 1.5, 1.19), Reason.BALANCED),
         ((1.5, 1.5, 1.5, 1.5, 1.19, 1.19), Reason.BALANCED),
     ):
-        state, evaluation = step(POLICY, state, long(*ratios), moved, now_ms=10 * len(ratios))
+        state, evaluation = step(QUICK, state, long(*ratios), moved, now_ms=10 * len(ratios))
         assert (evaluation.verdict, evaluation.reason) == (Verdict.HOLD, reason), ratios
         assert state.breached_since_ms == 10  # alerts show it until it is below exit_ratio
-    _, evaluation = step(POLICY, state, long(1.5, 1.5, 1.5, 1.5, 1.5), moved, now_ms=50)
+    _, evaluation = step(QUICK, state, long(1.5, 1.5, 1.5, 1.5, 1.5), moved, now_ms=50)
     assert (evaluation.verdict, evaluation.reason) == (Verdict.PLAN, Reason.SKEWED)
 
 
 def test_a_reassignment_by_anybody_counts_as_a_move() -> None:
-    state, evaluation = step(POLICY, TriggerState(), long(1.5, 1.5), Surroundings(reassigning_count=1), now_ms=25)
+    state, evaluation = step(QUICK, TriggerState(), long(1.5, 1.5), Surroundings(reassigning_count=1), now_ms=25)
     assert evaluation.reason is Reason.IN_PROGRESS
-    state, evaluation = step(POLICY, state, long(1.5, 1.5, 1.5), now_ms=30)
+    state, evaluation = step(QUICK, state, long(1.5, 1.5, 1.5), now_ms=30)
     assert (evaluation.verdict, evaluation.reason) == (Verdict.HOLD, Reason.NOT_ENOUGH_WINDOWS)
     assert evaluation.detail.startswith("no window has begun since replicas were moved")
-    state, evaluation = step(POLICY, state, long(1.5, 1.5, 1.5, 1.5, 1.5), now_ms=50)
+    state, evaluation = step(QUICK, state, long(1.5, 1.5, 1.5, 1.5, 1.5), now_ms=50)
     assert evaluation.verdict is Verdict.PLAN
 
 
@@ -95,10 +287,10 @@ def test_no_plan_rests_on_windows_from_before_a_move(
 ) -> None:
     start = TriggerState(10, "bytes_in", 1) if breached else TriggerState()
     around = Surroundings(changed_ms=10 * moved_after, behind={hot: "billing"})
-    _, evaluation = step(POLICY, start, long(*ratios), around, now_ms=10 * len(ratios))
+    _, evaluation = step(QUICK, start, long(*ratios), around, now_ms=10 * len(ratios))
     if evaluation.verdict is Verdict.PLAN:
         newest = ratios[max(moved_after, len(ratios) - 3) :]
-        assert sum(ratio > POLICY.enter_ratio for ratio in newest) >= 2
+        assert sum(ratio > QUICK.enter_ratio for ratio in newest) >= 2
 
 
 @given(st.lists(st.floats(1.16, 1.29), min_size=1, max_size=30))
@@ -106,7 +298,7 @@ def test_load_between_the_thresholds_never_changes_the_state(ratios: list[float]
     for start in (TriggerState(), TriggerState(breached_since_ms=1, breached_resource="bytes_in", breached_broker=1)):
         state = start
         for end in range(1, len(ratios) + 1):
-            state, _ = step(POLICY, state, windows(*ratios[:end]), now_ms=400)
+            state, _ = step(QUICK, state, windows(*ratios[:end]), now_ms=400)
         assert replace(state, evaluated_ms=0) == start
 
 
@@ -115,10 +307,10 @@ def test_a_plan_is_only_asked_for_when_nothing_speaks_against_it(
     ratios: list[float], reassigning: int, now_ms: int
 ) -> None:
     around = Surroundings(reassigning_count=reassigning)
-    state, evaluation = step(POLICY, TriggerState(), windows(*ratios), around, now_ms=now_ms)
+    state, evaluation = step(QUICK, TriggerState(), windows(*ratios), around, now_ms=now_ms)
     if evaluation.verdict is Verdict.PLAN:
         assert reassigning == 0
-        assert sum(ratio > POLICY.enter_ratio for ratio in ratios[-3:]) >= 2
+        assert sum(ratio > QUICK.enter_ratio for ratio in ratios[-3:]) >= 2
         assert state.breached_since_ms is not None
 
 
@@ -129,10 +321,10 @@ def hot(window_end_ms: int, broker: int) -> SkewWindow:
 
 def test_it_must_be_the_same_broker_that_is_hot() -> None:
     turns = (hot(10, 1), hot(20, 2), hot(30, 3))
-    state, evaluation = step(POLICY, TriggerState(), turns, now_ms=40)
+    state, evaluation = step(QUICK, TriggerState(), turns, now_ms=40)
     assert state.breached_since_ms is None
     assert evaluation.detail == "bytes_in max/mean 1.400; broker 3 is over 1.3 in 1 window, 2 needed"
-    state, _ = step(POLICY, TriggerState(), (hot(10, 3), *turns[1:]), now_ms=40)
+    state, _ = step(QUICK, TriggerState(), (hot(10, 3), *turns[1:]), now_ms=40)
     assert (state.breached_broker, state.breached_since_ms) == (3, 10)
 
 
@@ -203,7 +395,7 @@ def test_time_without_evaluations_does_not_count_as_time_away() -> None:
 
 def test_while_a_broker_may_come_back_skew_is_no_reason_to_plan() -> None:
     gone = Surroundings(missing_brokers=frozenset({4}), alive_count=3)
-    state, evaluation = step(POLICY, remembered(missing_since_ms=((4, 20),)), windows(1.5, 1.5), gone, now_ms=30_020)
+    state, evaluation = step(QUICK, remembered(missing_since_ms=((4, 20),)), windows(1.5, 1.5), gone, now_ms=30_020)
     assert state.breached_since_ms == 10
     assert (evaluation.reason, evaluation.detail) == (
         Reason.INCOMPLETE,
@@ -247,17 +439,17 @@ def test_after_a_clock_was_ahead_the_time_of_a_broker_that_is_away_starts_again(
 def test_after_a_clock_was_ahead_skew_makes_a_plan_as_soon_as_windows_show_it() -> None:
     start = TriggerState(evaluated_ms=NOW_MS - 60_000)
     moving = Surroundings(reassigning_count=1, alive_count=9)
-    ahead, _ = step(POLICY, start, on_the_minute(0, 1.0), moving, now_ms=NOW_MS + DAY_MS)
-    assert first_plan(POLICY, ahead, Surroundings(alive_count=9), 1.5) == 3, "two windows began after it"
+    ahead, _ = step(QUICK, start, on_the_minute(0, 1.0), moving, now_ms=NOW_MS + DAY_MS)
+    assert first_plan(QUICK, ahead, Surroundings(alive_count=9), 1.5) == 3, "two windows began after it"
     # The end of an execution that the same clock has dated counts once, and not anew at each step.
     ended = Surroundings(alive_count=9, changed_ms=NOW_MS + DAY_MS)
-    ahead, _ = step(POLICY, start, on_the_minute(0, 1.0), ended, now_ms=NOW_MS + DAY_MS)
-    assert first_plan(POLICY, ahead, ended, 1.5) == 3
-    assert first_plan(POLICY, TriggerState(), ended, 1.5) == 3
+    ahead, _ = step(QUICK, start, on_the_minute(0, 1.0), ended, now_ms=NOW_MS + DAY_MS)
+    assert first_plan(QUICK, ahead, ended, 1.5) == 3
+    assert first_plan(QUICK, TriggerState(), ended, 1.5) == 3
 
 
 def test_after_a_clock_was_ahead_a_cooldown_is_no_longer_than_it_is_set() -> None:
-    policy = replace(POLICY, cooldown_ms=600_000)
+    policy = replace(QUICK, cooldown_ms=600_000)
     for evaluated_ms in (NOW_MS, NOW_MS + DAY_MS):  # a plan that waited is due without a step of the trigger
         state = after_plan(policy, TriggerState(evaluated_ms=evaluated_ms), NOW_MS + DAY_MS, recurring_broker=1)
         assert first_plan(policy, state, Surroundings(alive_count=9), 1.5) == 11

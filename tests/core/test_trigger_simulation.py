@@ -14,7 +14,7 @@ from assignor_core.deciding.policy import DecisionPolicy, Detector, TriggerPolic
 from assignor_core.errors import InputError
 from assignor_core.load_history.windows import ClosedWindow, SkewWindow, load_noise
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.replays.recorded_windows import UNDER_WAY, Assumptions, EvenPlans, Report, evened, simulate
+from assignor_core.replays.recorded_windows import EXECUTION_WINDOWS, UNDER_WAY, EvenPlans, Report, evened, simulate
 from assignor_core.replays.traces import SCENARIOS, Trace, generate
 from assignor_core.skew import skew_of
 from tests.benchmarks.bench_trigger import COLUMNS, POLICIES, figures_of, row_of, why_of
@@ -114,7 +114,7 @@ def test_time_in_skew_ends_with_the_plan() -> None:
     assert mended.found_after_windows == (3,)
     # 60 windows and the few before in whose surroundings the skew already weighs; or until the plan has been made.
     assert 60 <= unmended.windows_in_skew <= 65
-    assert mended.windows_in_skew <= 3 + Assumptions().execution_windows + 5
+    assert mended.windows_in_skew <= 3 + EXECUTION_WINDOWS + 5
 
 
 def test_windows_without_a_broker_are_not_judged() -> None:

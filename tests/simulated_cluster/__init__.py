@@ -8,7 +8,7 @@ real brokers by `tests/conformance`.
 from tests.simulated_cluster.client import SimulatedClient
 from tests.simulated_cluster.cluster import SimulatedCluster
 from tests.simulated_cluster.faults import ClientFaults, Fate, PlannedFault, RequestKind
-from tests.simulated_cluster.requests import ClientErrors
+from tests.simulated_cluster.requests import ClientErrors, SimulatedRefusal, SimulatedSilence
 from tests.simulated_cluster.state import NEWEST_RELEASE, BrokerStatus, LogDir, Release, SimulatedBroker
 from tests.simulated_cluster.stories import Fault, plan_faults, random_cluster, random_faults
 
@@ -26,6 +26,8 @@ __all__ = [
     "SimulatedBroker",
     "SimulatedClient",
     "SimulatedCluster",
+    "SimulatedRefusal",
+    "SimulatedSilence",
     "plan_faults",
     "random_cluster",
     "random_faults",

@@ -1,6 +1,6 @@
 """How a client of a simulated cluster sends a request: the faults that may strike it, and the checks before a change.
 
-The core knows no error of the shell, so the caller passes those that a client raises.
+Who holds a client to the ports of the shell passes the errors that a real client raises.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,13 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from assignor_core.errors import SimulatedRefusal, SimulatedSilence
 from assignor_core.identity import cluster_mismatch
 from assignor_core.live import PartitionKey, ReplicaKey
 from tests.simulated_cluster.cluster import SimulatedCluster
 from tests.simulated_cluster.faults import ClientFaults, Fate, RequestKind
 
 Answer = TypeVar("Answer")
+
+
+class SimulatedRefusal(Exception):
+    """The cluster refuses a request, or a part of it; the message names the first part."""
+
+
+class SimulatedSilence(Exception):
+    """The cluster doesn't answer a request; it may have been carried out all the same."""
 
 
 @dataclass(frozen=True, slots=True)

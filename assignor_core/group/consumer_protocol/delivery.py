@@ -22,8 +22,7 @@ from assignor_core.group.consumer_protocol.messages import (
     HeartbeatResult,
     RebalanceTimer,
 )
-from assignor_core.group.event_queue import EventQueue
-from assignor_core.group.network import Network
+from assignor_core.group.event_queue import EventQueue, Network
 from assignor_core.group.process import Process
 from assignor_core.group.scenario import ProcessSpec, Scenario
 from assignor_core.group.states import ErrorCode

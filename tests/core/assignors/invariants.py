@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from assignor_core.assignors.contract import GroupAssignment, GroupSpec, TopicPartition
 from assignor_core.assignors.indexed import IndexedGroup
 from assignor_core.assignors.ownership import settle_claims
+from assignor_core.assignors.partition_list import PartitionList
 
 
 def violations(spec: GroupSpec, result: GroupAssignment, *, cooperative: bool = False) -> list[str]:
@@ -41,12 +44,8 @@ def holders(spec: GroupSpec) -> dict[TopicPartition, str]:
     """Who holds each partition now, by the highest generation; contested ones are left out."""
     group = IndexedGroup.of(spec)
     holder = settle_claims(group).holder
-    topics, starts = group.index.topic_of_every_code().tolist(), group.index.starts.tolist()
-    return {
-        (group.index.topics[topic], code - starts[topic]): group.member_ids[member]
-        for code, (topic, member) in enumerate(zip(topics, holder.tolist(), strict=True))
-        if member >= 0
-    }
+    partitions = PartitionList(group.index, np.arange(len(holder)))
+    return {tp: group.member_ids[member] for tp, member in zip(partitions, holder, strict=True) if member >= 0}
 
 
 def _members_wrong(spec: GroupSpec, result: GroupAssignment) -> list[str]:

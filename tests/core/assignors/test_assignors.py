@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+import struct
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +17,9 @@ from assignor_core.assignors.wire import (
     Assignment,
     Subscription,
     cooperative_generation,
-    decode_assignment,
     decode_sticky_user_data,
     decode_subscription,
     encode_assignment,
-    encode_cooperative_user_data,
     encode_sticky_user_data,
     encode_subscription,
 )
@@ -34,7 +33,7 @@ from tests.costs import grows_at_most
 
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
-@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(15, 60))])
+@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 60))])
 def test_valid_and_safe_over_three_rebalances(strategy: str, seed: int) -> None:
     draws = random.Random(seed)
     line = {"strategy": strategy, **draws.choice([uniform_line, mixed_line])(draws, racks=draws.random() < 0.3)}
@@ -48,7 +47,7 @@ def test_valid_and_safe_over_three_rebalances(strategy: str, seed: int) -> None:
         line = disputed(after(line, dict(result.assignment), draws, generation_id=generation_id), draws)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(10))
 def test_cooperative_rebalances_reach_the_balance_of_the_eager_one(seed: int) -> None:
     """Nobody leaves: a second rebalance hands out what the first withheld."""
     draws = random.Random(seed)
@@ -309,7 +308,7 @@ def test_explain_blames_no_generation_for_an_exchange() -> None:
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_explained_shares_and_racks_are_as_it_says(strategy: str) -> None:
     """Whatever a group looks like: a reason that names figures names those of the group."""
-    for seed in range(60):
+    for seed in range(20):
         draw = random.Random(seed)
         racks = [f"r{draw.randrange(3)}" for _ in range(8)] if seed % 2 else []
         names = [f"m{n}" for n in range(draw.randrange(1, 5))]
@@ -363,6 +362,7 @@ def test_claims_on_what_can_not_exist_are_dropped(strategy: str, number: int) ->
     assert sorted(tp for owned in result.assignment.values() for tp in owned) == [("t", 0), ("t", 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("subscriptions", ["equal", "different"])
 def test_racks_cost_a_partition_the_same_however_many_read_it(subscriptions: str) -> None:
     """All members were looked through for each partition: 30 to 40 times as slow with 4,000 as with 100."""
@@ -437,8 +437,6 @@ def test_bytes_round_trip() -> None:
     assert decode_subscription(encode_subscription(subscription, 1)) == Subscription(
         ("a", "b"), b"x", subscription.owned_partitions
     )
-    assignment = Assignment((("a", 1), ("a", 2), ("b", 0)), b"")
-    assert decode_assignment(encode_assignment(assignment)) == assignment
 
 
 def test_each_topic_is_written_once() -> None:
@@ -446,7 +444,6 @@ def test_each_topic_is_written_once() -> None:
     turns = tuple((topic, number) for number in range(9) for topic in ("a", "b"))
     assert len(encode_assignment(Assignment(turns))) == len(encode_assignment(Assignment(tuple(sorted(turns)))))
     assert len(encode_sticky_user_data(turns)) == len(encode_sticky_user_data(sorted(turns)))
-    assert sorted(decode_assignment(encode_assignment(Assignment(turns))).partitions) == sorted(turns)
     assert sorted(decode_sticky_user_data(encode_sticky_user_data(turns, 3))[0]) == sorted(turns)
 
 
@@ -465,7 +462,7 @@ def test_user_data_falls_back_as_kafka_does() -> None:
     assert decode_sticky_user_data(encode_sticky_user_data(owned)) == (owned, -1)
     assert decode_sticky_user_data(b"\x7f\xff\xff\xff") == ((), -1)
     assert decode_sticky_user_data(None) == ((), -1)
-    assert cooperative_generation(Subscription((), encode_cooperative_user_data(6))) == 6
+    assert cooperative_generation(Subscription((), struct.pack(">i", 6))) == 6
     assert cooperative_generation(Subscription((), b"\x00", generation_id=-3)) == -1
 
 

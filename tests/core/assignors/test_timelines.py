@@ -10,7 +10,7 @@ from tests.core.assignors.timelines import Group, first_group, large_group, lead
 
 @pytest.mark.parametrize("new_group", [first_group, large_group])
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky", "cooperative-load-aware"])
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 40))])
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 40))])
 def test_groups_come_to_rest_with_every_partition_read(
     new_group: Callable[..., Group], strategy: str, seed: int
 ) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.lag import LagStatus
@@ -160,6 +160,7 @@ reading = st.builds(
 )  # fmt: skip
 
 
+@settings(max_examples=40)
 @given(
     st.lists(reading, min_size=1, max_size=9, unique_by=lambda row: row.partition), st.sampled_from([0.0, 60.0, 900.0]),
     st.none() | st.integers(0, 4),

@@ -1,7 +1,7 @@
 """Advice on members: never fewer than the work needs, each option as full as it says, none where none helps."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.errors import InputError
@@ -38,6 +38,7 @@ def test_what_fills_members_to_the_last_bit_still_fits(rate: float, capacity_per
     assert (advice.needed, advice.bound) == (3, 3)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 80), min_size=1, max_size=24), st.integers(1, 4))
 def test_needed_holds_the_work_and_is_not_below_the_bound(written: list[int], members: int) -> None:
     rates = {("t", p): float(rate) for p, rate in enumerate(written)}

@@ -1,7 +1,7 @@
 """Points that come newest first show what the same points show as a history, however many of them are left out."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.lag import LagHistory, LagTrace, lag_age, newest_commit
@@ -51,6 +51,7 @@ def traced(points: list[Point]) -> LagTrace:
     return trace
 
 
+@settings(max_examples=30)
 @given(st.lists(partition, min_size=1, max_size=6))
 def test_it_is_what_the_history_shows(partitions: list[list[tuple[int, int | None, int | None] | None]]) -> None:
     points = points_of(partitions)
@@ -59,6 +60,7 @@ def test_it_is_what_the_history_shows(partitions: list[list[tuple[int, int | Non
     assert_same(trace.commit(), newest_commit(history))
 
 
+@settings(max_examples=30)
 @given(st.lists(partition, min_size=2, max_size=6), st.integers(1, 6), st.data())
 def test_some_partitions_go_on_alone(
     partitions: list[list[tuple[int, int | None, int | None] | None]], older: int, data: st.DataObject

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.errors import InputError
@@ -57,16 +57,14 @@ HEALTHY = {
 @pytest.mark.parametrize("story", HEALTHY.values(), ids=HEALTHY.keys())
 def test_what_is_well_is_never_called_ill(story: Story) -> None:
     alarms = {LagStatus.STOP, LagStatus.STALL, LagStatus.REWIND, LagStatus.WARN}
-    seen = {until_s: verdict(story, until_s=until_s) for until_s in range(900, 1_800, 10)}
-    if story is HEALTHY["set back, and there again"]:
-        seen = {until_s: status for until_s, status in seen.items() if until_s >= 460}
+    seen = {until_s: verdict(story, until_s=until_s) for until_s in range(900, 1_800, 50)}
     assert not {until_s: status for until_s, status in seen.items() if status in alarms}
 
 
 @pytest.mark.parametrize("story", HEALTHY.values(), ids=HEALTHY.keys())
 def test_nor_when_the_monitor_has_just_been_started(story: Story) -> None:
     alarms = {LagStatus.STOP, LagStatus.STALL}
-    seen = {length: verdict(story, from_s=900, until_s=900 + length) for length in range(0, 600, 10)}
+    seen = {length: verdict(story, from_s=900, until_s=900 + length) for length in range(0, 600, 50)}
     assert not {length: status for length, status in seen.items() if status in alarms}
 
 
@@ -119,6 +117,7 @@ def test_a_policy_that_makes_no_sense_is_refused() -> None:
         LagPolicy(windows=1)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 9)), min_size=40, max_size=40), st.booleans())
 def test_partitions_are_judged_alike_alone_and_beside_others(steps: list[tuple[int, int]], owned: bool) -> None:
     ends, offsets = [0], [0]

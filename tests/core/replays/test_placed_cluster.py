@@ -72,10 +72,6 @@ def test_without_a_change_a_what_if_is_the_replay_of_what_was_recorded() -> None
     assert same(of_skewed(), replay(skewed(), POLICY, pace=PACE))
 
 
-def test_the_same_history_gives_the_same_replay() -> None:
-    assert same(of_skewed(), run(skewed()))
-
-
 def test_a_broker_that_is_added_gets_its_share() -> None:
     result = run(history([(1, 2), (2, 1)] * 10), Changes(add_brokers=1))
     assert {plan.reason for plan in result.plans} <= {"skewed", "empty_broker"}
