@@ -162,6 +162,7 @@ def is_same(value: Any, expected: Any) -> bool:
     return math.isclose(value, expected, rel_tol=1e-12)
 
 
+@pytest.mark.long
 @settings(max_examples=12, deadline=None)
 @given(observations(0), st.sampled_from((0, 2)).flatmap(observations))
 def test_records_are_the_text_that_json_makes_of_them(before: ClusterSample, after: ClusterSample) -> None:
@@ -184,6 +185,7 @@ def keys_of(view: GroupView) -> set[PartitionKey]:
     return {*view.committed, *view.owners, *view.targets, *(view.share.partitions if view.share else ())}
 
 
+@pytest.mark.long
 @settings(max_examples=12, deadline=None)
 @given(observations(10))
 def test_records_of_groups_have_what_was_read(seen: ClusterSample) -> None:

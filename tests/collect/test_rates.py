@@ -117,6 +117,7 @@ def test_a_new_group_that_claims_a_whole_log_counts_as_reading_what_is_written()
     assert read_over_looks(looks) == [None, None, pytest.approx(500 + 360_500 / 360)]
 
 
+@pytest.mark.long
 def test_readers_that_keep_up_or_catch_up_or_commit_rarely_count_as_they_read() -> None:
     steady = [(1_000 + 10 * number, 1_000 + 10 * number) for number in range(50)]
     assert set(read_over_looks(steady)) == {10.0}

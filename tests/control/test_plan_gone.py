@@ -92,6 +92,7 @@ def test_where_the_movements_are_gone_too_what_is_in_flight_is_named(settings: S
     assert cluster.throttle_rates() == {}
 
 
+@pytest.mark.long
 def test_movements_that_are_not_those_of_the_plan_cancel_nothing(on_disk: Settings) -> None:
     cluster, journal = NotedCluster(), journal_of(on_disk)
     first, _ = under_way(on_disk, cluster)
@@ -104,6 +105,7 @@ def test_movements_that_are_not_those_of_the_plan_cancel_nothing(on_disk: Settin
     assert ("t", 2) in cluster.describe().reassigning()
 
 
+@pytest.mark.long
 def test_a_plan_that_can_not_be_read_as_one_ends_its_execution(on_disk: Settings) -> None:
     cluster = NotedCluster()
     first, _ = under_way(on_disk, cluster)
@@ -113,6 +115,7 @@ def test_a_plan_that_can_not_be_read_as_one_ends_its_execution(on_disk: Settings
     assert not cluster.describe().reassigning()
 
 
+@pytest.mark.long
 def test_a_table_of_plans_that_is_not_there_ends_nothing(on_disk: Settings, tmp_path: Path) -> None:
     cluster = NotedCluster()
     first, _ = under_way(on_disk, cluster)

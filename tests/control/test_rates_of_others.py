@@ -299,6 +299,7 @@ def test_no_event_is_written_behind_those_that_the_table_forgot(tables_in_memory
     assert len(journal_of(controlled.settings).executions(now_ms=controlled.now_ms)) == kept
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plan", [BETWEEN, WITHIN], ids=["between", "within"])
 def test_what_still_copies_keeps_its_rates_until_it_is_made(tables_in_memory: str, plan: Plan) -> None:
     controlled = Controlled(tables_in_memory, plan)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 
 from assignor_core.anonymous import anonymous
@@ -16,6 +17,7 @@ def with_names(state: ClusterState) -> ClusterState:
     return replace(state, cluster_id="bank", partitions=partitions)
 
 
+@pytest.mark.long
 @given(clusters(reads=True))
 @settings(max_examples=12, deadline=None)
 def test_the_plan_is_the_same_under_other_names(state: ClusterState) -> None:

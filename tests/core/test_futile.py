@@ -105,6 +105,7 @@ def test_a_little_more_load_is_no_reason() -> None:
     assert len(story.planned) == tried
 
 
+@pytest.mark.long
 def test_brokers_that_take_turns_as_the_worst_have_a_pause_each() -> None:
     """Two partitions each take more than a broker's share, and noise decides whose broker is above the other."""
     story, turns = Story(), ({1: 3e6, 2: 1e6, 3: 1e6}, {1: 1e6, 2: 3e6, 3: 1e6})

@@ -133,6 +133,7 @@ def of(decision: Decision) -> tuple[Verdict, Reason]:
     return decision.evaluation.verdict, decision.evaluation.reason
 
 
+@pytest.mark.long
 def test_an_empty_broker_is_filled_once_it_has_been_empty_for_long_enough() -> None:
     deciding = Deciding(FIFTH_EMPTY)
     decision = deciding.after(10)
@@ -206,6 +207,7 @@ def test_what_comes_to_a_drained_broker_is_planned_away_and_nothing_else_moves()
     assert of(deciding.after(30)) == (Verdict.HOLD, Reason.BALANCED)
 
 
+@pytest.mark.long
 def test_a_drain_under_new_topics_all_the_time_ends_once_they_end() -> None:
     deciding = Deciding(FIFTH_EMPTY, replace(POLICY, trigger=TriggerPolicy(cooldown_ms=0)))
     deciding.drained = frozenset({5})
@@ -240,6 +242,7 @@ def test_crowded_racks_are_spread_and_nothing_else_moves() -> None:
     assert of(deciding.after(30)) == (Verdict.HOLD, Reason.BALANCED)
 
 
+@pytest.mark.long
 def test_what_is_outside_the_set_of_its_topic_is_brought_there_and_nothing_else_moves() -> None:
     """Both brokers of the set are in one rack: that is not crowded."""
     brokers = frozenset(broker for broker, rack in CROWDED.broker_racks.items() if rack == CROWDED.broker_racks[1])
@@ -272,6 +275,7 @@ def test_what_no_plan_mends_is_a_decision_to_hold_that_names_it() -> None:
     assert "the budget does not suffice" in decision.evaluation.detail
 
 
+@pytest.mark.long
 def test_a_state_without_a_plan_holds_no_other_back() -> None:
     moved = {("t", 1): at(2, 3, leader=3)}
     policy = replace(POLICY, planner=PlannerPolicy(bytes_max=0.0))
@@ -353,6 +357,7 @@ def test_the_cooldown_holds_for_these_plans_too() -> None:
     assert decision.evaluation.detail.endswith("brokers that are empty or nearly so, for 1 min: 5")
 
 
+@pytest.mark.long
 def test_a_plan_for_the_placement_waits_for_its_hours_and_keeps_its_reason() -> None:
     policy = replace(with_lasting(placement_grace_ms=0), maintenance=(window_of("12:20-13:00"),))
     deciding = Deciding(FIFTH_EMPTY, policy)

@@ -130,6 +130,7 @@ def test_noise_and_its_memory_are_measured(noise: float, memory: float) -> None:
     assert levels.noise(2) < 0.02
 
 
+@pytest.mark.long
 def test_a_lasting_rise_is_told_from_noise_within_a_few_windows_and_noise_never_is() -> None:
     quiet = followed(noisy(1_000, noise=0.10, memory=0.6))
     for index, shares in enumerate(noisy(2_000, noise=0.10, memory=0.6, seed=2)):

@@ -81,6 +81,7 @@ def planned(model: Model, policy: PlannerPolicy) -> Plan | None:
         return None
 
 
+@pytest.mark.long
 @given(measured(silent=frozenset({8})))
 @settings(max_examples=12, deadline=None)
 def test_what_is_unknown_is_moved_by_no_plan_for_balance(model: Model) -> None:
@@ -114,6 +115,7 @@ def test_a_broker_that_does_not_answer_takes_nothing_and_gives_nothing(model: Mo
         assert (8 in new, new[0] == 8) == (8 in old, old[0] == 8)
 
 
+@pytest.mark.long
 @given(measured(silent=frozenset(), hung=frozenset({7, 8}), drained=frozenset({8})))
 @settings(max_examples=6, deadline=None)
 def test_a_drained_broker_that_does_not_answer_is_emptied_all_the_same(model: Model) -> None:
@@ -125,6 +127,7 @@ def test_a_drained_broker_that_does_not_answer_is_emptied_all_the_same(model: Mo
     assert not {7, 8} & {broker for row in plan.movements for broker in set(row.new_replicas) - set(row.old_replicas)}
 
 
+@pytest.mark.long
 @given(measured(silent=frozenset({7, 8}), drained=frozenset({8})))
 @settings(max_examples=12, deadline=None)
 def test_a_drained_broker_is_emptied_whatever_is_unknown(model: Model) -> None:

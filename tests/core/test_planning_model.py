@@ -145,6 +145,7 @@ def with_unknown(count: int, of: int) -> tuple[Model, LiveCluster]:
     return replace(built(live, measured=LeaderLoads(rates, LED)), unreported=frozenset()), live
 
 
+@pytest.mark.long
 def test_with_too_many_unknown_partitions_there_is_no_plan_for_balance() -> None:
     model, live = with_unknown(2, 20)
     lines = planned(model, live)
@@ -168,6 +169,7 @@ def test_with_too_many_unknown_partitions_there_is_no_plan_for_balance() -> None
         planned(alone, live)
 
 
+@pytest.mark.long
 def test_unknown_partitions_stay_and_silent_brokers_take_nothing() -> None:
     """Broker 3 is empty, and would take half of all."""
     live = replace(LIVE, partitions={("t", number): at(1, 2) for number in range(12)})

@@ -136,6 +136,7 @@ def test_a_slot_keeps_the_shares_of_few_brokers() -> None:
     assert sorted(history.days["bytes_in"][0].shares) == list(range(40 - BROKERS_MAX, 40))
 
 
+@pytest.mark.long
 def test_windows_of_any_length_fill_the_slots_that_they_cover() -> None:
     hourly = [
         window((hour + 1) * 6 * SLOT_MS, 1.8 if hour % 24 == 2 else 1.0, length_ms=6 * SLOT_MS)
@@ -159,6 +160,7 @@ def test_windows_in_a_row_leave_no_slot_out_and_count_to_few(index: int, length_
     assert following.start in (slots.stop, slots.stop - 1)
 
 
+@pytest.mark.long
 @given(
     st.dictionaries(st.tuples(st.integers(0, 11), st.integers(0, 2)), st.floats(0.5, 4.0), max_size=40),
     st.sets(st.integers(0, 12 * DAY_SLOTS // 9 - 1), max_size=4),

@@ -27,6 +27,7 @@ def check_of(broker: int, *rows: LivePartition, needed: int = 1, topic: str = "t
     return restart_check(broker, live, {topic: needed})
 
 
+@pytest.mark.long
 @given(st.lists(partitions(), max_size=6), st.sampled_from(sorted(BROKERS)), st.integers(1, 3))
 def test_what_a_restart_does_is_what_a_recount_finds(rows: list[LivePartition], broker: int, needed: int) -> None:
     check = check_of(broker, *rows, needed=needed)

@@ -134,6 +134,7 @@ def test_traffic_that_ends_by_itself_is_an_error(traffic: TrafficProcess) -> Non
         traffic.check()
 
 
+@pytest.mark.long
 def test_traffic_that_is_kept_is_started_again_a_few_times(traffic: TrafficProcess) -> None:
     for _ in range(RESTARTS_MAX):
         before = traffic.process_id

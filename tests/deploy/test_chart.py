@@ -128,6 +128,7 @@ def test_objects_have_the_shape_that_kubernetes_wants(example: str, release: str
             validate(made, release, strict=True)
 
 
+@pytest.mark.long
 def test_all_examples_together_make_every_kind_of_object() -> None:
     kinds = {made["kind"] for example in EXAMPLES for made in golden(example)}
     in_templates = "".join(path.read_text(encoding="utf-8") for path in (CHART / "templates").glob("*.yaml"))

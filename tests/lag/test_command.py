@@ -90,6 +90,7 @@ def five(five_groups: Settings, capsys: pytest.CaptureFixture[str]) -> Lag:
     return Lag(five_groups, capsys)
 
 
+@pytest.mark.long
 def test_groups_worst_first_with_one_line_why(five: Lag) -> None:
     shown = [(name, row["status"]) for name, row in five.by_group().items()]
     assert shown == [("back", "rewind"), ("stuck", "stall"), ("slow", "warn"), ("new", "unknown"), ("well", "ok")]
@@ -145,6 +146,7 @@ def test_the_worst_groups_are_shown_and_the_others_counted(five: Lag) -> None:
     assert "worst of" not in five.text("--limit", "5")
 
 
+@pytest.mark.long
 def test_the_age_of_a_lag_is_that_of_all_windows_however_few_groups_are_shown(
     settings: Settings, synthetic: Synthetic
 ) -> None:

@@ -207,6 +207,7 @@ def write_window(synthetic: Synthetic, window: int, partitions: int = 4) -> None
     synthetic.group_lag(start_ms, [("g", "t", partition, 100, 100 + window) for partition in range(partitions)])
 
 
+@pytest.mark.long
 def test_a_new_window_costs_its_own_rows(tmp_path: Path) -> None:
     """However much the table holds: a start reads the windows of half an hour, after that what is new."""
     synthetic, reader = Synthetic(str(tmp_path), CLUSTER), CountingReader(str(tmp_path))

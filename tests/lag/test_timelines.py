@@ -155,6 +155,7 @@ def test_a_commit_beyond_the_log_end_is_never_well(end: Offset, committed: int, 
     assert seen(group, 0)[0].status is LagStatus.UNKNOWN
 
 
+@pytest.mark.long
 def test_a_topic_made_again_is_an_alarm_until_the_consumer_begins_anew() -> None:
     """The log end falls; after ten minutes somebody resets the offset."""
 
@@ -377,6 +378,7 @@ def test_records_may_wait_for_as_long_as_is_allowed() -> None:
     assert seen(group, 900 + 45 * MINUTE, rules=allowed)[0].status is LagStatus.STALL
 
 
+@pytest.mark.long
 def test_a_batch_is_no_outage_outside_its_schedule_and_one_that_does_not_run_is() -> None:
     """It ran until 1,200 s, and is to read again for twenty minutes an hour after it began."""
     minute = BEGAN_MS // 60_000 % 1_440

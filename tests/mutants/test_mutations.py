@@ -6,6 +6,8 @@ import tomllib
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 from tests.mutants import mutations as module
 from tests.mutants.__main__ import EQUIVALENT
 from tests.mutants.modules import TESTS
@@ -91,6 +93,7 @@ def test_tests_and_modules_that_are_listed_exist() -> None:
     assert [path for path in (file for files in TESTS.values() for file in files) if not Path(path).is_file()] == []
 
 
+@pytest.mark.long
 def test_each_equivalent_mutation_is_one_of_the_code_as_it_is() -> None:
     rows = tomllib.loads(EQUIVALENT.read_text()).get("mutation", [])
     paths = {row["path"] for row in rows}

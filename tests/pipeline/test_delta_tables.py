@@ -61,6 +61,7 @@ def stored(root: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in tables.read(root, "broker_load", columns=columns))
 
 
+@pytest.mark.long
 def test_windows_close_whether_their_writer_remembers_them_or_not(tmp_path: Path) -> None:
     root = str(tmp_path)
     table = new_table(root, 9)
@@ -90,6 +91,7 @@ def test_windows_of_too_many_rows_are_left_to_the_executors(tmp_path: Path) -> N
 _rows = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5), st.booleans()), unique_by=lambda row: row[0])
 
 
+@pytest.mark.long
 @given(_rows, _rows)
 def test_of_each_key_the_final_one_stays_else_the_fuller_else_the_newer(
     present: list[tuple[int, int, bool]], new: list[tuple[int, int, bool]]
@@ -106,6 +108,7 @@ def test_of_each_key_the_final_one_stays_else_the_fuller_else_the_newer(
         assert kept[broker]["batch_id"] == (0 if stays else 1)
 
 
+@pytest.mark.long
 def test_what_is_closed_is_not_written_again_with_each_batch(tmp_path: Path) -> None:
     root = str(tmp_path)
     table, uri = new_table(root, 9), tables.table_uri(root, "broker_load")

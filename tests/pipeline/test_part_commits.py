@@ -86,6 +86,7 @@ Upserts = Callable[..., int | None]
 BOTH_WAYS = pytest.mark.parametrize("ups", [from_driver, upsert], ids=["from the driver", "in parts"])
 
 
+@pytest.mark.long
 @BOTH_WAYS
 def test_a_batch_is_written_once_and_replaces_no_fuller_and_no_final_window(tmp_path: Path, ups: Upserts) -> None:
     root = str(tmp_path)
@@ -105,6 +106,7 @@ def test_a_batch_is_written_once_and_replaces_no_fuller_and_no_final_window(tmp_
     assert [row[3] for row in stored(root)] == [True] * 19 + [False]
 
 
+@pytest.mark.long
 @BOTH_WAYS
 def test_a_table_of_one_partition_of_an_earlier_and_of_a_newer_release_is_written_on(
     tmp_path: Path, ups: Upserts
@@ -195,6 +197,7 @@ def files(uri: str) -> set[str]:
     return {os.path.relpath(path, uri) for path in map(str, Path(uri).rglob("*.parquet"))}
 
 
+@pytest.mark.long
 def test_a_batch_that_is_killed_between_files_and_commit_leaves_no_row_and_its_files_are_removed(
     tmp_path: Path,
 ) -> None:

@@ -37,6 +37,7 @@ def hours_of(rows: list[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]
     return {(tables.to_ms(row["period_start"]) - DAY0_MS, row["broker"]): row for row in rows}
 
 
+@pytest.mark.long
 def test_hours_are_made_once_they_are_over_and_only_once(tmp_path: Path) -> None:
     upkeep_of(tmp_path).run_if_due(now_ms=DAY0_MS)
     assert tables.read(str(tmp_path), "broker_load_hourly") == []
@@ -60,6 +61,7 @@ def test_hours_are_made_once_they_are_over_and_only_once(tmp_path: Path) -> None
     assert all(again[key] == row for key, row in hours.items())
 
 
+@pytest.mark.long
 def test_an_hour_is_over_when_no_sample_of_it_can_come_any_more(tmp_path: Path) -> None:
     made = Synthetic(str(tmp_path))
     made.broker_load(DAY0_MS, {1: 1.0})

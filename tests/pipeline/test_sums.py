@@ -147,6 +147,7 @@ samples = st.builds(
 )
 
 
+@pytest.mark.long
 @given(st.lists(samples, max_size=60))
 def test_sums_equal_a_recount(records: list[Record]) -> None:
     rows, back = run([json.dumps(record).encode() for record in records])

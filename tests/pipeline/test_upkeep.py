@@ -70,6 +70,7 @@ def batch_ids(tmp_path: Path) -> list[int]:
     return sorted(row["batch_id"] for row in tables.read(str(tmp_path), "pipeline_batch") if row["batch_id"] < 1_000)
 
 
+@pytest.mark.long
 def test_old_rows_go_and_small_files_are_joined(filled: Settings, tmp_path: Path) -> None:
     time_goes_on(tmp_path)
     assert upkeep_of(filled, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
@@ -99,6 +100,7 @@ def test_rows_go_by_the_day_so_that_their_file_is_not_written_anew_at_each_run(t
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows_ahead", [0, 5])
 def test_a_clock_that_is_ahead_for_an_hour_deletes_nothing(filled: Settings, tmp_path: Path, rows_ahead: int) -> None:
     """Neither if rows were written by that clock before."""

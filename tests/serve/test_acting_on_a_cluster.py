@@ -172,6 +172,7 @@ def test_a_broker_that_nobody_can_stand_in_for_is_not_demoted(simulated: Simulat
     )
 
 
+@pytest.mark.long
 def test_a_broker_gets_its_share_and_its_drain_ends(simulated: Simulated) -> None:
     """Broker 1 was emptied and is noted for drain: only `add` fills it again."""
     served = simulated.served

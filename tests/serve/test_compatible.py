@@ -128,6 +128,7 @@ def test_they_share_the_limit_come_after_our_own_and_healthy_groups_are_cut_firs
     assert shown[dropped, "kafka_consumergroup_lag_sum", "test"] == 0
 
 
+@pytest.mark.long
 def test_resources_have_one_spelling_and_their_earlier_one_besides_on_request(skewed_tables: str) -> None:
     def of_resources(*wanted: str) -> dict[tuple[str, str], float]:
         return {

@@ -196,6 +196,7 @@ def held_by(stack: contextlib.ExitStack, address: tuple[str, int], client: str, 
         stack.enter_context(socket.create_connection(address, timeout=DEADLINE_S, source_address=(client, 0)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("held", [{"127.0.0.2": 60}, {f"127.0.0.{number}": 12 for number in range(2, 7)}])
 def test_idle_connections_of_some_addresses_keep_nobody_else_out(
     address: tuple[str, int], held: dict[str, int], monkeypatch: pytest.MonkeyPatch

@@ -114,6 +114,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
+@pytest.mark.long
 def test_a_stream_begins_with_what_is_now_and_goes_on_with_what_changes(now: Now) -> None:
     decision, execution = now.snapshot.control.decision, now.snapshot.control.execution
     assert decision

@@ -188,6 +188,7 @@ def events_of(path: Path) -> set[tuple[str, str]]:
     }
 
 
+@pytest.mark.long
 def test_documented_events_are_logged_at_that_level() -> None:
     logged_events = {event for path in (ROOT / "streaming").rglob("*.py") for event in events_of(path)}
     documented = set(re.findall(r"^\| `(\w+)` \| (\w+) \|", (ROOT / "docs" / "logs.md").read_text(), re.MULTILINE))

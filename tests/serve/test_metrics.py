@@ -74,6 +74,7 @@ def of_skewed(skewed: Settings) -> Snapshot:
     return read_snapshot(skewed, NOW_MS)
 
 
+@pytest.mark.long
 def test_what_the_tables_say_is_what_is_exported(skewed: Settings, of_skewed: Snapshot) -> None:
     series = series_in(of_skewed, skewed)
     assert value(series, "broker_in_bytes_per_second", broker="1") == pytest.approx(4.2e6 * 1.4)
@@ -214,6 +215,7 @@ def test_before_control_makes_its_tables_it_has_done_nothing(tmp_path: Path) -> 
     assert value(series, "rebalance_triggers_total", trigger="bytes_in") == 0
 
 
+@pytest.mark.long
 def test_a_part_that_was_never_read_counts_nothing(skewed_folder: Path) -> None:
     settings = settings_for(skewed_folder)
     ruin(settings, "execution")
@@ -388,6 +390,7 @@ def test_the_cap_cuts_the_least_important_and_counts_it(tables_in_memory: str) -
     assert value(series, "window_seconds") == 60
 
 
+@pytest.mark.long
 def test_of_too_many_groups_the_worst_are_exported_with_all_that_alerts_rest_on(settings: Settings) -> None:
     """10,000 groups at the default limit; the one that stands still has no more lag than the others."""
     parts = crowd(10_000, 1)

@@ -256,6 +256,7 @@ def test_a_session_ends_and_there_are_so_many(
     assert not people[2].session()["signed_in"]
 
 
+@pytest.mark.long
 def test_many_sign_ins_that_fail_are_slowed(believing: Believing, issuer: LocalIssuer) -> None:
     person = Person(believing)
     statuses = []

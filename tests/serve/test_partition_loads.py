@@ -53,6 +53,7 @@ def window(synthetic: Synthetic, number: int, rate: float, *, is_final: bool) ->
     synthetic.partition_load(start_ms, rows, is_final=is_final)
 
 
+@pytest.mark.long
 def test_rows_of_other_windows_cost_no_reading_of_the_closed_one(settings: Settings, synthetic: Synthetic) -> None:
     window(synthetic, 0, 1e6, is_final=True)
     kept = Kept(settings)
@@ -75,6 +76,7 @@ def test_a_window_that_is_closed_next_is_read(settings: Settings, synthetic: Syn
         assert load.leader_rates == {"t": (1e6 * (1 + number), 5e5 * (1 + number))}
 
 
+@pytest.mark.long
 def test_rows_that_come_late_are_seen(settings: Settings, synthetic: Synthetic) -> None:
     window(synthetic, 0, 1e6, is_final=True)
     kept = Kept(settings)

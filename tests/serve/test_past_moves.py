@@ -131,6 +131,7 @@ def test_hottest_partitions_of_a_broker_and_of_a_topic(skewed_folder: Path) -> N
     assert problem(refused) == "400 order: is not allowed together with from, to or step"
 
 
+@pytest.mark.long
 def test_groups_that_read_a_topic(skewed_tables: str) -> None:
     served = app_over(settings_for(Path(skewed_tables).parent))
     (group,) = items(get(served, "/api/v1/groups", topic="topic-A"))

@@ -39,6 +39,7 @@ def shown(served: Served, plan_id: str) -> dict[str, Any]:
     return body
 
 
+@pytest.mark.long
 def test_a_plan_shows_what_each_broker_carries_and_copies(founded: tuple[Served, str]) -> None:
     plan = shown(*founded)
     brokers = plan["brokers"]
@@ -67,6 +68,7 @@ def test_the_beginning_of_an_id_names_a_plan_if_no_other_begins_so(served: Serve
         assert refusal(unknown) == (404, f"plan '{ids[0][:11]}-' is unknown: /api/v1/plans lists those that are stored")
 
 
+@pytest.mark.long
 def test_a_plan_waits_until_it_is_approved_or_too_old(founded: tuple[Served, str], tmp_path: Path) -> None:
     served, plan_id = founded
     answer = served.post(f"plans/{plan_id}/approve")

@@ -287,6 +287,7 @@ def test_rejected_records_of_a_foreign_topic_are_those_of_a_query_that_reads_it(
     assert read_snapshot(settings, NOW_MS).streams.rejected == counts
 
 
+@pytest.mark.long
 def test_a_part_that_breaks_keeps_its_figures_and_is_named(skewed_folder: Path) -> None:
     settings = settings_for(skewed_folder)
     reader = SnapshotReader(settings)

@@ -76,6 +76,7 @@ def test_of_a_small_cluster_nothing_is_left_out(small: Snapshot) -> None:
     assert set(left_out.values()) == {0}
 
 
+@pytest.mark.long
 def test_the_body_is_bounded_and_counts_what_it_leaves_out(body: dict[str, Any]) -> None:
     assert len(as_json(body)) <= BODY_BYTES_MAX
     sizes = {

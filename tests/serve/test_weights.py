@@ -83,6 +83,7 @@ def test_a_source_that_is_not_there_leaves_the_group_to_counts(source: WeightSou
     assert assign("load-aware", spec) == assign("sticky", spec)
 
 
+@pytest.mark.long
 def test_of_more_topics_than_fit_the_others_are_counted() -> None:
     rates = {f"topic-{number:03d}": (123_456.789,) * 1_000 for number in range(200)}
     load = LoadPart(window_end_ms=NOW_MS, leader_rates=rates)

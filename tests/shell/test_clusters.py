@@ -309,6 +309,7 @@ def test_a_query_names_the_clusters_of_which_a_table_has_nothing(
     assert f"{tmp_path}/tables/clusters/east or {tmp_path}/tables/clusters/west" in error
 
 
+@pytest.mark.long
 def test_rows_that_do_not_name_their_cluster_get_the_name_of_their_folders_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

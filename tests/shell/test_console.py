@@ -36,6 +36,7 @@ def test_a_regular_expression_is_shown_as_it_is(capsys: pytest.CaptureFixture[st
     assert "^[a-z]+[/b]" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_nothing_is_cut_in_a_pipe(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sql", "SELECT *, repeat('x', 500) AS long FROM plan", "--set", f"storage.tables={root}"]) == 0
     header, row = capsys.readouterr().out.splitlines()

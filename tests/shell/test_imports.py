@@ -26,6 +26,7 @@ print("done")
 """
 
 
+@pytest.mark.long
 def test_pyarrow_does_without_a_module_that_is_left_out() -> None:
     """In a process of its own: what a process has left out stays so."""
     answer = subprocess.run([sys.executable, "-c", SHOWN], check=True, capture_output=True, text=True)
@@ -70,6 +71,7 @@ control.main([], standalone_mode=False)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("chosen", "used"), [(None, "system"), ("mimalloc", "mimalloc")])
 def test_arrow_uses_the_allocator_of_the_c_library_unless_another_is_chosen(chosen: str | None, used: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name != ARROW_POOL}

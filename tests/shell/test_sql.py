@@ -189,6 +189,7 @@ def test_a_time_of_which_data_files_are_removed_is_refused_in_these_words(root: 
         run_query("SELECT brokr FROM group_lag", root, days_ago(0))
 
 
+@pytest.mark.long
 def test_a_table_that_is_not_made_yet_is_named_with_its_place(root: str) -> None:
     """DuckDB's own help is another name of its catalog, such as pg_description."""
     problem = f"sql: Table with name audit does not exist in {root}: nothing has been written to it yet"
@@ -331,6 +332,7 @@ def test_brokers_near_their_capacity_are_found_in_all_clusters(tmp_path: Path) -
     ]
 
 
+@pytest.mark.long
 def test_what_plans_copied_and_brought_is_by_cluster_and_month_and_only_of_executions_that_ended(
     tmp_path: Path,
 ) -> None:

@@ -96,6 +96,7 @@ def test_wrong_settings_end_the_run_at_the_first_start_alone(tmp_path: Path, lat
     assert answers[-1] == code
 
 
+@pytest.mark.long
 def test_a_role_that_has_run_for_a_while_fails_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ends, moment = tmp_path / "ends", tmp_path / "ended"
     ends.touch()
@@ -204,6 +205,7 @@ def of_clusters(**clusters: Any) -> dict[str, Settings]:
     }
 
 
+@pytest.mark.long
 def test_each_of_several_clusters_has_a_collect_and_a_control_that_end_no_other(tmp_path: Path) -> None:
     supervised = OfClusters(tmp_path, of_clusters(east={}, west={}))
     with structlog.testing.capture_logs() as logged:
@@ -302,6 +304,7 @@ def test_a_role_that_waits_for_its_next_start_can_be_removed(tmp_path: Path, mon
         supervised.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("together", "clusters"),
     [

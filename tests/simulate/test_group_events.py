@@ -35,6 +35,7 @@ def pair(number: int) -> dict[int, str | None]:
     return {0: member("a", 0), 1: member("b", number)}
 
 
+@pytest.mark.long
 def test_each_rebalance_is_written_once_whoever_looks_how_often(tmp_path: Path) -> None:
     keeper = keeper_of(tmp_path)
     for number in range(3):
@@ -202,6 +203,7 @@ def files_of(root: Path) -> list[str]:
     return [path.rsplit("/", 1)[-1] for path in files["path"].to_pylist()]
 
 
+@pytest.mark.long
 def test_a_group_that_is_gone_is_shown_while_its_rebalances_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,7 @@ def test_brokers_are_restarted_in_little_more_time_than_they_need_to_catch_up(br
     assert story.time_per_catching_up <= 1.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(2, 12))
 def test_no_partition_lacks_replicas_in_sync_however_often_the_process_is_killed(seed: int) -> None:
     played(killed(seed))

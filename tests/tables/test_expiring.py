@@ -40,6 +40,7 @@ def young(root: str) -> list[str]:
     return sorted(repr(sorted(row.items())) for row in tables.read(root, "partition_load", where=since))
 
 
+@pytest.mark.long
 def test_files_of_expired_rows_alone_are_not_read(root: str) -> None:
     wanted = young(root)
     facts = tables.file_statistics(opened(root, "partition_load"), "window_start").sort_by("least").to_pylist()

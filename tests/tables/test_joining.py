@@ -177,6 +177,7 @@ def test_a_commit_whose_answer_is_lost_keeps_its_file(root: str, monkeypatch: py
     assert rows_of(root, "partition_load") == before
 
 
+@pytest.mark.long
 def test_parts_that_somebody_else_replaced_are_left_to_the_next_step(root: str) -> None:
     whole, before = data_files._written, parquet_files(root, "partition_load")
 

@@ -236,6 +236,7 @@ def lag_of_two_clusters(tmp_path_factory: pytest.TempPathFactory) -> str:
 COLUMNS = ("group_id", "topic", "partition", "committed_offset", "window_start", "member_id")
 
 
+@pytest.mark.long
 @given(
     conditions=st.lists(condition_on_lag(), max_size=3),
     columns=st.sampled_from([COLUMNS, COLUMNS[:1]]),

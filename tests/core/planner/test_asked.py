@@ -37,6 +37,7 @@ def wishes(draw: st.DrawFn) -> tuple[ClusterState, ReplicaLists]:
     return state, lists
 
 
+@pytest.mark.long
 @given(wishes())
 @settings(max_examples=40, deadline=None)
 def test_the_plan_brings_just_what_is_asked_for_and_says_what_it_costs(wish: tuple[ClusterState, ReplicaLists]) -> None:
@@ -131,6 +132,7 @@ def spread(state: ClusterState, replicas: tuple[int, ...]) -> int:
     return sum(count * count for count in Counter(racks[broker] for broker in replicas).values())
 
 
+@pytest.mark.long
 @given(clusters(), st.integers(1, 5))
 def test_a_factor_adds_or_takes_just_what_it_needs(state: ClusterState, factor: int) -> None:
     alive = {broker.broker_id for broker in state.brokers if broker.state is BrokerState.ALIVE}

@@ -200,6 +200,7 @@ def test_no_placement_that_spreads_racks_is_below_the_level(racks: str, factor: 
     assert 1.0 < level_of(state) <= least_of_all(state, allowed, worse_over(dict.fromkeys(COPIED, 1.0))) + NOTICEABLE
 
 
+@pytest.mark.long
 def test_a_rack_has_to_sort_what_it_must_hold_by_itself() -> None:
     """Both racks hold a replica of all. In rack a broker 0 has three quarters of its disk and half of its network.
 
@@ -222,6 +223,7 @@ def test_a_rack_has_to_sort_what_it_must_hold_by_itself() -> None:
     assert not any("above the band" in line for line in plan.diagnosis)
 
 
+@pytest.mark.long
 def test_partitions_that_keep_alike_end_within_the_band_of_the_level() -> None:
     """All keep ten seconds: 3 of 9 brokers with twice the disk get a third of the network and half of the disk."""
     random = np.random.default_rng(1)
@@ -345,6 +347,7 @@ def test_a_rack_that_reads_much_leads_little_or_sends_much() -> None:
     assert [bounds[resource] for resource in LED] == pytest.approx([1.2, 1.0])
 
 
+@pytest.mark.long
 def test_a_plan_reaches_the_level_in_both_loads_and_says_why_no_lower() -> None:
     state = of_racks("abcabcabc", in_turn(3, 300, 3), 2.0, (("c", 0.5),))
     plan = propose(state)

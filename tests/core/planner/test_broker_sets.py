@@ -200,6 +200,7 @@ def test_topics_that_may_not_move_stay_outside_and_are_named() -> None:
     assert "the set of orders names broker 9, which the cluster does not have" in plan.diagnosis
 
 
+@pytest.mark.long
 def test_sets_that_share_brokers_count_together() -> None:
     """What lives on brokers 1, 2 and on 2, 3 is three quarters of all: 1.5 fair shares on each of the three."""
     state = on_six(*AROUND)

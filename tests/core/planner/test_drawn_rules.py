@@ -29,6 +29,7 @@ def test_every_rule_is_drawn_for_some_shape_and_none_for_all() -> None:
     assert set.intersection(*drawn) == set()
 
 
+@pytest.mark.long
 def test_rules_that_no_topic_has_change_nothing() -> None:
     state = generate(Kind(6, 60, replication_factor=2), 1)
     none = frozenset[str]()

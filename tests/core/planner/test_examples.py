@@ -382,6 +382,7 @@ def test_other_kinds_end_near_their_bound(kind: Kind) -> None:
     assert plan.feasible
 
 
+@pytest.mark.long
 def test_renumbered_brokers_give_a_plan_of_equal_quality() -> None:
     state = generate(Kind(12, 1_200), 3)
     renamed = {broker.broker_id: 100 - 7 * broker.broker_id for broker in state.brokers}

@@ -103,6 +103,7 @@ def heaviest(state: ClusterState, plan: Plan, policy: PlannerPolicy) -> float:
     return max(too_much(check_plan(state, policy, plan), policy), default=1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("policy", "times"), [(ANY_BROKER, 1.2), (ANY_RACK, 1.6)])
 def test_a_plan_leaves_the_room_that_a_plan_without_the_rule_does_not(policy: PlannerPolicy, times: float) -> None:
     state = skewed(times)
@@ -132,6 +133,7 @@ def test_another_heir_is_a_new_order_of_replicas_that_copies_nothing_and_says_wh
     assert all("takes over if broker 1 goes offline: others would have no room" in row.reason for row in plan.movements)
 
 
+@pytest.mark.long
 def test_what_is_left_is_named_with_the_figure_of_before() -> None:
     state = skewed(1.06)
     plan = propose(state, ANY_BROKER)
@@ -161,6 +163,7 @@ def test_brokers_without_a_capacity_are_named() -> None:
     assert "failover headroom is unknown for broker 1: set bytes_out_per_sec in planner.capacities" in lines
 
 
+@pytest.mark.long
 @given(clusters(reads=True), either_policy)
 @settings(max_examples=20, deadline=None)
 def test_without_capacities_the_plan_is_that_without_the_rule(state: ClusterState, policy: PlannerPolicy) -> None:
@@ -169,6 +172,7 @@ def test_without_capacities_the_plan_is_that_without_the_rule(state: ClusterStat
     assert propose(state, policy).plan_id == propose(state).plan_id
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", [ANY_BROKER, ANY_RACK])
 def test_without_capacities_no_order_of_followers_changes(policy: PlannerPolicy) -> None:
     """The search exchanges followers on its way; that must make no movement where their order means nothing."""
@@ -177,6 +181,7 @@ def test_without_capacities_no_order_of_followers_changes(policy: PlannerPolicy)
     assert propose(state, policy).plan_id == propose(state).plan_id
 
 
+@pytest.mark.long
 @given(st.data())
 @settings(max_examples=25, deadline=None)
 def test_no_placement_of_a_small_cluster_leaves_more_room(data: st.DataObject) -> None:
@@ -208,6 +213,7 @@ def test_no_placement_of_a_small_cluster_leaves_more_room(data: st.DataObject) -
         assert least > 0.0
 
 
+@pytest.mark.long
 def test_the_table_of_the_search_is_bounded_and_the_plan_says_so() -> None:
     brokers = tuple(Broker(number, "abc"[number % 3], capacity=Capacity(1e9, 60.0, 1e12)) for number in range(6_000))
     state = cluster((1, 2), (1, 2), (1, 2), brokers=brokers)

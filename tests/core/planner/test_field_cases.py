@@ -156,6 +156,7 @@ def test_what_the_policy_excludes_is_said_to_be_excluded() -> None:
     assert "the policy excludes their topics" in plan.problems[0]
 
 
+@pytest.mark.long
 def test_racks_that_lack_room_are_named_with_what_they_lack() -> None:
     brokers = [replace(broker, disk_room_bytes=600e9) for broker in racked("aabbc")]
     brokers[4] = replace(brokers[4], disk_room_bytes=20e9)
@@ -204,6 +205,7 @@ def test_an_excluded_broker_keeps_what_it_has_however_full_it_is() -> None:
     assert plan.diagnosis == ()
 
 
+@pytest.mark.long
 def test_equal_replicas_that_do_not_divide_evenly_have_a_bound() -> None:
     lists = [(1 + number % 17, 1 + (number + 1) % 17) for number in range(48)]
     plan = planned(cluster(*lists, brokers=tuple(map(Broker, range(1, 19)))))
@@ -214,6 +216,7 @@ def test_equal_replicas_that_do_not_divide_evenly_have_a_bound() -> None:
     assert "below 1.125 fair shares: a replica can't be divided" in line
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [Kind(9, 200, disk_twice_every=3), Kind(6, 90, disk_twice_every=2)])
 def test_a_budget_that_does_not_bind_changes_nothing(kind: Kind) -> None:
     state = generate(kind, 3)
@@ -298,6 +301,7 @@ def test_replicas_that_spread_racks_go_where_all_end_even() -> None:
     assert plan.skew_after["leader_bytes_in"]["max_over_mean"] <= 1.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("lists", "brokers"), [(87, 5), (40, 3), (300, 12)])
 def test_without_any_load_a_new_broker_gets_its_share_by_count(lists: int, brokers: int) -> None:
     """Topics are there and nobody writes yet: the last broker is new."""
@@ -312,6 +316,7 @@ def test_without_any_load_a_new_broker_gets_its_share_by_count(lists: int, broke
         assert planned(apply_to(state, plan), policy).movements == ()
 
 
+@pytest.mark.long
 def test_many_tiny_partitions_and_new_brokers_end_within_the_count_band() -> None:
     """One heavy partition on each of six brokers is all the load; three of them hold thousands of tiny ones as well."""
     tiny = [((1, 2), (2, 3), (3, 1))[number % 3] for number in range(3000)]

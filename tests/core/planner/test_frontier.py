@@ -41,6 +41,7 @@ def planned(name: str) -> tuple[ClusterState, Plan]:
     return model(name), propose(model(name))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ALL)
 def test_cheaper_plans_are_ever_dearer_and_bring_ever_more(name: str) -> None:
     _, plan = planned(name)
@@ -77,6 +78,7 @@ def test_a_plan_with_that_budget_is_sound_and_brings_as_much(name: str) -> None:
         assert sum(movement.gain for movement in again.movements) >= (cheaper.gain_share - ROUNDING) * gain
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partitions", [8, 10])
 def test_of_few_partitions_a_plan_with_that_budget_brings_exactly_as_much(partitions: int) -> None:
     kind = Kind(4, partitions, racks=2, replication_factor=2, broken_share=0.0)
@@ -96,11 +98,13 @@ def test_a_plan_that_only_spreads_racks_has_no_cheaper_part() -> None:
     assert plan.cheaper == ()
 
 
+@pytest.mark.long
 def test_what_brokers_must_give_away_has_no_cheaper_part() -> None:
     state = model("plain")
     assert propose(state, PlannerPolicy(drain=frozenset({state.brokers[0].broker_id}))).cheaper == ()
 
 
+@pytest.mark.long
 def test_a_plan_that_copies_nothing_has_no_cheaper_part() -> None:
     assert propose(founding(), PlannerPolicy(movements_max=0)).cheaper == ()
     state = model("plain")

@@ -54,6 +54,7 @@ def copied(arrays: ClusterArrays, replicas: Ints, sizes: Floats) -> float:
     return float((is_new.sum(axis=1) * sizes).sum())
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(few())
 def test_no_placement_that_does_as_well_copies_less(state: ClusterState) -> None:
@@ -78,6 +79,7 @@ def test_no_placement_that_does_as_well_copies_less(state: ClusterState) -> None
     assert least_bytes(search) <= least * (1.0 + ROUNDING)
 
 
+@pytest.mark.long
 @settings(deadline=None)
 @given(st.data())
 def test_each_partition_is_where_it_is_cheapest(data: st.DataObject) -> None:
@@ -164,6 +166,7 @@ def part_proven(kind: Kind, seed: int) -> float:
     return plan.least_bytes / plan.bytes_to_move
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "least"), [(71, 0.300), (54, 0.211), (102, 0.243), (83, 0.350)])
 def test_what_must_be_sorted_over_unequal_disks_is_proven(seed: int, least: float) -> None:
     """`least` is a part of all bytes on disk. A solver of the linear program proves 0.308, 0.215, 0.248 and 0.357 for
@@ -176,6 +179,7 @@ def test_what_must_be_sorted_over_unequal_disks_is_proven(seed: int, least: floa
     assert plan.least_bytes / sum(plan.loads_before["disk"].values()) > least
 
 
+@pytest.mark.long
 def test_all_that_a_broker_must_give_away_counts() -> None:
     """Empty brokers get a third of everything, and a dead one's replicas are copied from others."""
     for kind in (Kind(6, 600, brokers_new=3), Kind(9, 600, replication_factor=2, brokers_dead=1)):

@@ -3,6 +3,7 @@
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ def column(placement: Placement, resource: Resource) -> list[float]:
     return figures
 
 
+@pytest.mark.long
 @given(clusters(reads=True), st.integers(0, 2**16))
 @settings(max_examples=60, deadline=None)
 def test_loads_follow_the_replicas(cluster: ClusterState, seed: int) -> None:

@@ -28,6 +28,7 @@ def run(model: object, *options: str) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.long
 def test_the_founding_model_gives_the_contracts_result() -> None:
     result = run(cluster_to_json(founding()))
     assert len(result["movements"]) == 4
@@ -39,6 +40,7 @@ def test_the_founding_model_gives_the_contracts_result() -> None:
     assert plan_from_json(result).plan_id == result["plan_id"]
 
 
+@pytest.mark.long
 def test_options_reach_the_policy() -> None:
     model = cluster_to_json(founding())
     assert run(model, "--leaders-only")["movements"] == []
@@ -50,6 +52,7 @@ def test_options_reach_the_policy() -> None:
     assert {movement["new_replicas"][0] for movement in run(model, "--add", "2")["movements"]} == {2}
 
 
+@pytest.mark.long
 def test_what_no_option_says_the_settings_say(tmp_path: Path) -> None:
     model = cluster_to_json(founding())
     assert len(run(model)["movements"]) == 4
@@ -64,6 +67,7 @@ def test_what_no_option_says_the_settings_say(tmp_path: Path) -> None:
     assert run(model, "--config", str(file), "--exclude-topic", "topic-A")["movements"] == []
 
 
+@pytest.mark.long
 def test_internal_topics_of_a_model_may_be_moved_unless_somebody_says_otherwise() -> None:
     model = cluster_to_json(founding())
     for partition in model["partitions"]:
@@ -91,6 +95,7 @@ def test_a_plan_that_drains_keeps_the_rules_of_drain() -> None:
     assert len(run(model, "--drain", "3", *held_back, "--max-movements", "2")["movements"]) == 2
 
 
+@pytest.mark.long
 def test_the_result_goes_to_a_file_as_well(tmp_path: Path) -> None:
     source, target = tmp_path / "model.json", tmp_path / "plan.json"
     source.write_text(json.dumps(cluster_to_json(founding())))
@@ -196,12 +201,14 @@ def test_waves_that_copy_nothing_are_shown_between_those_that_do() -> None:
     assert list(_wave_rows(schedule[1:])) == [], "leaders alone change"
 
 
+@pytest.mark.long
 def test_topics_may_be_named_by_a_pattern_that_matches_the_whole_name() -> None:
     moved = {row["topic"] for row in run(FOUNDING, "--only-topic", ".*-A")["movements"]}
     assert moved == {"topic-A"}
     assert {row["topic"] for row in run(FOUNDING, "--exclude-topic", "topic.A")["movements"]} == {"topic-B"}
 
 
+@pytest.mark.long
 def test_topics_live_on_the_brokers_of_an_option_or_else_of_the_settings() -> None:
     def brokers(*options: str) -> set[int]:
         moved = {(row["topic"], row["partition"]): row["new_replicas"] for row in run(FOUNDING, *options)["movements"]}
@@ -214,6 +221,7 @@ def test_topics_live_on_the_brokers_of_an_option_or_else_of_the_settings() -> No
     assert brokers("--broker-set", "topic-A=rack:x") == {1, 2, 3}, "no broker is in that rack"
 
 
+@pytest.mark.long
 def test_options_name_topics_that_should_be_spread_and_least_numbers_of_leaders() -> None:
     def leaders(*options: str) -> dict[int, int]:
         moved = {(row["topic"], row["partition"]): row["new_replicas"] for row in run(FOUNDING, *options)["movements"]}

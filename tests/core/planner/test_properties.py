@@ -82,6 +82,7 @@ def test_hard_rules_always_hold_and_loads_are_those_that_replicas_serve(
     assert plan.loads_after["bytes_out"] == pytest.approx(bytes_out_by_broker(after), rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.long
 @given(planning())
 @settings(max_examples=40, deadline=None)
 def test_the_same_input_gives_the_same_bytes(asked: tuple[ClusterState, PlannerPolicy]) -> None:
@@ -89,6 +90,7 @@ def test_the_same_input_gives_the_same_bytes(asked: tuple[ClusterState, PlannerP
     assert first == second
 
 
+@pytest.mark.long
 @given(clusters(), st.integers(2, 4))
 @settings(max_examples=15, deadline=None)
 def test_a_partition_of_unknown_load_is_one_without_load_that_is_pinned(cluster: ClusterState, step: int) -> None:
@@ -107,6 +109,7 @@ def test_a_partition_of_unknown_load_is_one_without_load_that_is_pinned(cluster:
     assert propose(unknown).movements == propose(pinned, PlannerPolicy(pinned_partitions=keys)).movements
 
 
+@pytest.mark.long
 @given(clusters(all_alive=True))
 @settings(max_examples=15, deadline=None)
 def test_the_worst_broker_is_never_worse_off_for_balance(cluster: ClusterState) -> None:
@@ -156,6 +159,7 @@ def test_crowded_is_what_alive_brokers_could_spread_better(cluster: ClusterState
         assert is_crowded == any(squares(held) > squares(others) for others in combinations(alive, len(held)))
 
 
+@pytest.mark.long
 @given(clusters(all_alive=True), st.data())
 @settings(max_examples=15, deadline=None)
 def test_no_placement_beats_the_lower_bound(cluster: ClusterState, data: st.DataObject) -> None:

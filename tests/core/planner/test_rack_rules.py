@@ -3,6 +3,8 @@
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from assignor_core.model import Broker, BrokerState, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import apply_to
 from assignor_core.planner import PlannerPolicy, propose
@@ -87,6 +89,7 @@ def test_a_budget_that_binds_brings_leaders_to_their_rack_in_steps() -> None:
     assert len(plan.movements) == 5
 
 
+@pytest.mark.long
 def test_a_load_that_nothing_relieves_does_not_hold_leaders_back() -> None:
     policy = PlannerPolicy(leader_racks=((ORDERS, ("a",)),), excluded_topics=frozenset({"hot"}))
     assert propose(wrong_leaders(20, *HOT), policy).movements

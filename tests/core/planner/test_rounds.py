@@ -45,6 +45,7 @@ ROUNDING = 1e-9
 SPREAD = frozenset({"t0", "t1"})
 
 
+@pytest.mark.long
 @given(clusters(reads=True))
 @settings(max_examples=20, deadline=None)
 def test_no_load_ends_further_above_its_target_than_it_was(state: ClusterState) -> None:
@@ -96,6 +97,7 @@ def test_what_follows_from_rows_stays_true_through_rounds(state: ClusterState, h
         assert (anew.inherited == table).all(), "the diagnosis has the figures of the search"
 
 
+@pytest.mark.long
 @given(st.data())
 @settings(max_examples=10, deadline=None)
 def test_no_placement_of_a_small_cluster_is_better(data: st.DataObject) -> None:
@@ -156,6 +158,7 @@ def ramped(state: ClusterState) -> Rounds:
     return rounds
 
 
+@pytest.mark.long
 def test_machine_code_does_what_the_python_code_says_to_the_bit() -> None:
     """Whatever the processor: so a plan is one on all machines."""
     by_machine = ramped(generate(KIND, SEED))
@@ -178,6 +181,7 @@ def test_machine_code_does_what_the_python_code_says_to_the_bit() -> None:
     assert (state.rows != by_machine.task.original).any()
 
 
+@pytest.mark.long
 def test_numba_compiles_once_for_all_models() -> None:
     """It would compile anew, for seconds, for arrays that are laid out otherwise or can't be written, and for whole
     numbers where a figure is meant.

@@ -65,6 +65,7 @@ def test_variants_of_a_shape_end_within_their_band(name: str, seed: int, kind: K
         assert propose(after, policy).movements == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "name"), SMALL)
 def test_small_clusters_that_are_hard_to_balance_end_within_their_band_or_at_a_bound(seed: int, name: str) -> None:
     kind = shape(seed) if name == "plain" else variants(seed)[name]

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import permutations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ def counts(state: ClusterState, topic: str) -> tuple[Counter[int], Counter[int]]
     return Counter(broker for row in rows for broker in row), Counter(row[0] for row in rows)
 
 
+@pytest.mark.long
 def test_topics_are_spread_though_all_loads_are_even() -> None:
     state, policy = apart(), PlannerPolicy(spread_topics=BOTH)
     assert propose(state).movements == ()
@@ -87,12 +89,14 @@ def test_leaders_that_are_too_few_for_all_brokers_are_named() -> None:
     assert "broker 4 leads 0 partitions of a, 11 should be the least" in lines
 
 
+@pytest.mark.long
 def test_a_topic_with_a_set_is_spread_over_its_brokers() -> None:
     policy = PlannerPolicy(spread_topics=A, broker_sets=(BrokerSet(A, brokers=frozenset({3, 4, 5, 6})),))
     after = check_plan(apart(), policy, propose(apart(), policy))
     assert counts(after, "a")[0] == {3: 30, 4: 30, 5: 30, 6: 30}
 
 
+@pytest.mark.long
 def test_brokers_of_a_small_rack_may_hold_what_the_rack_must() -> None:
     """One of two racks has a single broker, which has to hold a replica of each partition."""
     brokers = tuple(Broker(number, "a" if number == 1 else "b") for number in range(1, 7))
@@ -101,6 +105,7 @@ def test_brokers_of_a_small_rack_may_hold_what_the_rack_must() -> None:
     assert not any("is not spread" in line for line in lines)
 
 
+@pytest.mark.long
 @given(st.data())
 @settings(max_examples=15, deadline=None)
 def test_no_placement_of_a_small_cluster_without_load_is_more_even(data: st.DataObject) -> None:

@@ -32,6 +32,7 @@ def test_a_steep_rise_asks_for_no_more_brokers_than_can_be_counted(totals: list[
     assert any(row.high == BROKERS_MAX for row in rows) == (totals[0] < totals[-1])
 
 
+@pytest.mark.long
 def test_brokers_needed_by_date_follow_the_growth_exactly() -> None:
     growth = growth_of([2.0**day for day in range(5)])
     assert growth is not None
