@@ -30,6 +30,7 @@ from streaming.control.planning import propose_live
 from streaming.control.policies import decision_policy, relief_policy
 from streaming.control.windows import closed_windows
 from streaming.control.wiring import decider_of, journal_of, window_tables_of
+from streaming.errors import ClusterRequestFailed
 from streaming.runtime.own_process import os_user
 from streaming.settings import Settings
 from streaming.tables import TableReader
@@ -278,6 +279,22 @@ def test_skew_that_only_full_disks_keep_is_held_with_the_brokers_by_name(setting
     assert (last(settings)["verdict"], last(settings)["reason"]) == ("hold", "min_gain")
     named = "brokers that take no replicas, as their disks have no room above the reserve: 1, 2, 3, 4"
     assert last(settings)["detail"].endswith(f"; {named}")
+
+
+def test_log_dirs_that_can_not_be_read_keep_control_from_no_other_decision(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = crowded()
+    shown = cluster.log_dirs
+
+    def refused(brokers: Any = None, partitions: Any = None) -> Any:
+        if partitions == ():  # how full log dirs are; a plan asks for what lies in them, too
+            raise ClusterRequestFailed("log dirs can't be described: ClusterAuthorizationFailedError")
+        return shown(brokers, partitions)
+
+    monkeypatch.setattr(cluster, "log_dirs", refused)
+    assert decide(settings, cluster, NOON_MS) is not None
+    assert last(settings)["verdict"] == "plan"
 
 
 @pytest.mark.long

@@ -167,6 +167,24 @@ def test_what_a_late_request_of_an_earlier_plan_took_back_is_named_once(settings
     ]
 
 
+def test_a_step_of_a_move_that_comes_late_is_named_once(settings: Settings) -> None:
+    """It has ended when it is seen, so there is nothing to cancel."""
+    cluster = NotedCluster(moves=True, brokers=4)
+    cluster.settle(("t", 0), (1, 2))
+    journal, loop = journal_of(settings), ControlLoop(cluster, settings, now_ms=NOON_MS)
+    made = Plan("c", (Movement("t", 0, (1, 2), (3, 4), 5.0),), SKEW, SKEW)
+    record = approve_plan(journal, made, live=cluster.describe())
+    for tick in range(10):
+        loop.tick(now_ms=NOON_MS + tick)
+    assert journal.execution(record.execution.execution_id).done_ms is not None
+    cluster.settle(("t", 0), (1, 4))
+    for after_ms in CHECKS_AFTER_MS:
+        loop.tick(now_ms=NOON_MS + 1_000 + after_ms)
+    events = journal.execution(record.execution.execution_id).events
+    [swept] = [row.detail for row in events if row.event is Event.SWEPT]
+    assert swept.endswith("that lie on a step of their move: t-0 on [1, 4]; a new plan takes them from there")
+
+
 def test_a_look_that_kafka_refuses_keeps_control_from_nothing_else(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -251,6 +251,20 @@ def test_room_that_comes_back_is_used_though_the_clock_is_set_back(carried: Move
     assert carried.lie_in(B) == [0, 1, 2]
 
 
+def test_a_log_dir_that_others_fill_gets_no_more_until_there_is_room(carried: MovedWithin) -> None:
+    log_dir = carried.cluster.contents.brokers[1].log_dirs[1]
+    carried.ticks(2)
+    assert not carried.at_rest()
+    log_dir.other_bytes = 99 * MB
+    carried.ticks(5)
+    copies = [row.future_replicas for row in carried.client.log_dirs([1])[1]]
+    assert not any(copies), "a full log dir goes offline, with all that lies in it"
+    log_dir.other_bytes = 0
+    assert carried.end().startswith("every movement")
+    assert carried.lie_in(B) == [0, 1, 2]
+    assert carried.at_rest()
+
+
 def test_a_target_that_goes_offline_ends_what_was_copied_there(carried: MovedWithin) -> None:
     for _ in range(2):
         carried.tick()

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+import structlog
 
 from assignor_core.live import LiveCluster, LivePartition
 from streaming.control.restarts import (
@@ -19,7 +20,7 @@ from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.restarts import SHOWN_MAX_MS, read_restarts
 from tests.control.carried import ERRORS, MB
-from tests.simulated_cluster import SimulatedClient, SimulatedCluster
+from tests.simulated_cluster import Fate, PlannedFault, RequestKind, SimulatedClient, SimulatedCluster
 
 CLUSTER = "c"
 NOW_MS = 1_000_000_000
@@ -115,6 +116,22 @@ def test_brokers_with_hidden_settings_have_no_row_and_the_others_have_one(tables
     reports.note(live(("t", WHOLE)), now_ms=NOW_MS + ASKED_AGAIN_MS)
     rows = read_restarts(TableReader(tables_in_memory), CLUSTER)
     assert [(row.broker, row.is_safe) for row in rows] == [(1, True), (2, True), (3, True)]
+
+
+def test_a_cluster_or_a_table_that_is_away_stops_nothing(tables_in_memory: str, tmp_path: Path) -> None:
+    cluster = SimulatedCluster.of(BROKERS)
+    cluster.create_topic("t", {0: (1, 2, 3)}, size_bytes=MB)
+    client = SimulatedClient(cluster, errors=ERRORS)
+    client.faults.planned.append(PlannedFault(Fate.LOST, RequestKind.DESCRIBE))
+    reports, read = RestartReports(Topics(), tables_in_memory, CLUSTER), TableReader(tables_in_memory)
+    reports.read_if_due(client, now_ms=NOW_MS)
+    assert read_restarts(read, CLUSTER) == ()
+    reports.read_if_due(client, now_ms=NOW_MS + READ_INTERVAL_MS)
+    assert len(read_restarts(read, CLUSTER)) == 3
+    (tmp_path / "full").write_text("no folder")
+    with structlog.testing.capture_logs() as logs:
+        RestartReports(Topics(), str(tmp_path / "full"), CLUSTER).note(live(("t", WHOLE)), now_ms=NOW_MS)
+    assert [row["event"] for row in logs] == ["restarts_not_written"]
 
 
 def test_the_cluster_is_looked_at_for_this_alone_only_if_nothing_else_did(

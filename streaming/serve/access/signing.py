@@ -30,6 +30,8 @@ TOO_MANY = {"Retry-After": str(SPAN_MS // 1000)}
 OF_USER_MAX = 10
 OF_ADDRESS_MAX = 20
 """Attempts that an address may make, more than a user may: an address may be that of many people."""
+OTHER_LENGTH_MAX = 64
+"""Characters kept of an address that is none of IP: a proxy may pass any text on."""
 log = structlog.get_logger()
 PATH = "/api/v1/session"
 HOW_TO_SIGN_IN = (
@@ -70,11 +72,13 @@ def network_of(address: str) -> str:
 
     >>> network_of("10.0.0.1"), network_of("::ffff:10.0.0.1"), network_of("2001:db8::1:2:3:4")
     ('10.0.0.1', '10.0.0.1', '2001:db8::/64')
+    >>> len(network_of("x" * 1000))
+    64
     """
     try:
         own = ipaddress.ip_address(address)
     except ValueError:
-        return address  # a socket of this machine, or whatever a proxy passes on
+        return address[:OTHER_LENGTH_MAX]  # a socket of this machine, or whatever a proxy passes on
     if own.version == 4:
         return str(own)
     if own.ipv4_mapped is not None:
