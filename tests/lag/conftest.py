@@ -1,5 +1,7 @@
-"""Tests of lag use the settings and the writer of tables that tests of serve use."""
+"""Tests of lag write tables as tests of serve do, where the `settings` of a module are. Those on brokers have `settings`
+of `tests/conftest.py`.
+"""
 
-from tests.serve.conftest import root, settings, synthetic
+from tests.serve.conftest import root, synthetic
 
-__all__ = ["root", "settings", "synthetic"]
+__all__ = ["root", "synthetic"]

@@ -23,6 +23,11 @@ EXTREMES = [(2**53 + 1, 100), (10**17, 100), (OFFSET_MAX, 100), (100, 10**17), (
 COMPATIBLE = {"serve": {"compatible_metrics": ["kafka_exporter"]}}
 
 
+@pytest.fixture
+def settings(root: str) -> Settings:
+    return settings_for(root)
+
+
 def write(synthetic: Synthetic, committed: int, end: int, *, partitions: int = 1) -> int:
     """One window with a group of such offsets beside one that is 10 records behind. Returns the lag of a partition."""
     lag = max(0, end - committed)
