@@ -357,6 +357,12 @@ def test_the_cooldown_holds_for_these_plans_too() -> None:
     assert decision.evaluation.detail.endswith("brokers that are empty or nearly so, for 1 min: 5")
 
 
+def test_in_mode_observe_the_decision_names_what_there_would_be_a_plan_for() -> None:
+    decision = Deciding(FIFTH_EMPTY, replace(with_lasting(placement_grace_ms=0), mode=Mode.OBSERVE)).after(1)
+    assert of(decision) == (Verdict.HOLD, Reason.DRY_RUN)
+    assert "brokers that are empty" in decision.evaluation.detail
+
+
 @pytest.mark.long
 def test_a_plan_for_the_placement_waits_for_its_hours_and_keeps_its_reason() -> None:
     policy = replace(with_lasting(placement_grace_ms=0), maintenance=(window_of("12:20-13:00"),))

@@ -162,6 +162,7 @@ def test_none_has_no_rows_and_lists_of_different_lengths_are_refused() -> None:
 def test_a_broker_is_known_from_60_windows_and_forgotten_after_a_day() -> None:
     for windows in (59, 60):
         assert levels_of(windows=windows).is_known(1) is (windows == 60)
+    assert not levels_of(windows=60).is_known(2), "it was never seen"
     levels = levels_of(seen_ms=1)
     for day_ms, brokers in ((86_400_000, (1, 2)), (86_400_001, (2,))):
         assert levels.after({2: 1.0}, end_ms=1 + day_ms, reference=REFERENCE).brokers == brokers

@@ -437,6 +437,11 @@ def test_bytes_round_trip() -> None:
     assert decode_subscription(encode_subscription(subscription, 1)) == Subscription(
         ("a", "b"), b"x", subscription.owned_partitions
     )
+    # Version, topics, a with 1 and 2, b with 0, user data.
+    assignment = "0003 00000002 000161 00000002 00000001 00000002 000162 00000001 00000000"
+    for user_data, written in ((b"", "00000000"), (b"x", "00000001 78"), (None, "ffffffff")):
+        owned = Assignment((("a", 1), ("a", 2), ("b", 0)), user_data)
+        assert encode_assignment(owned) == bytes.fromhex(f"{assignment} {written}")
 
 
 def test_each_topic_is_written_once() -> None:

@@ -108,6 +108,7 @@ def test_a_rack_that_loses_its_last_broker_is_named(state: BrokerState, drained:
     lost = "20 partitions lose their replica in rack c, which only broker 5 had, and have one more in another rack"
     assert plan.problems == (f"{RACKS_LOST}: {lost}",)
     assert "add a broker to rack c before it loses broker 5: 20 partitions then keep a replica there" in plan.diagnosis
+    assert all(5 not in row.replicas for row in apply_to(before, plan).partitions), "it is emptied all the same"
 
 
 def test_a_broker_without_a_rack_that_leaves_is_not_told_as_a_rack() -> None:
@@ -135,6 +136,9 @@ def test_too_few_brokers_for_the_replication_factor_are_counted() -> None:
     (line,) = plan.problems
     why = "replication factor 3 needs 3 brokers, 2 remain: add one, or lower the factor first"
     assert line == f"broker 3 is draining and keeps 3 replicas: {why}; left out: t-0, t-1, t-2"
+    alone = planned(cluster((1, 2), (3,), brokers=(Broker(1), Broker(2, state=DEAD), Broker(3, state=DRAINING))))
+    assert "broker 2 is dead and keeps 1 replica: replication factor 2 needs 2 brokers, 1 remains" in alone.problems[0]
+    assert moved(alone) == {("t", 1)}, "the rest is done"
 
 
 def test_factors_that_fit_and_factors_that_do_not_are_told_apart() -> None:

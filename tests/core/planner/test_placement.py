@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assignor_core.load import NEGLIGIBLE, NO_BROKER, ClusterArrays, broker_loads, cluster_arrays
 from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
-from assignor_core.planner.placement import Placement, on_grid
+from assignor_core.planner.placement import GRID, Placement, on_grid
 from assignor_core.planner.waves import pending_movement
 from assignor_core.resources import Resource
 from tests.core.planner.cases import cluster, clusters
@@ -100,3 +100,8 @@ def test_a_load_is_one_above_the_negligible() -> None:
     for load, scale in ((NEGLIGIBLE, 0.0), (2 * NEGLIGIBLE, 1 / (2 * NEGLIGIBLE))):
         placement = Placement(arrays_of((1,), loads=(load,)))
         assert placement.scale[placement.arrays.columns.of(Resource.BYTES_IN)].tolist() == [scale]
+
+
+def test_fractions_lie_on_a_grid_of_2_to_the_minus_40() -> None:
+    assert GRID == 2**40
+    assert on_grid(np.array([1 / 3])).tolist() == [round(2**40 / 3) / 2**40]
