@@ -543,9 +543,7 @@ def test_consumers_that_catch_up_are_no_lasting_load(settings: Settings) -> None
 @pytest.mark.long
 def test_what_consumers_read_for_good_is_a_load(settings: Settings) -> None:
     """A lag that stays as it is shows that nobody catches up."""
-    content = settings.model_dump()
-    content["trigger"]["resources"] = ["bytes_in", "bytes_out"]
-    own = Settings.model_validate(content)
+    own = with_trigger(settings, resources=["bytes_in", "bytes_out"])
     cluster = read_by_consumers(own, end_ms=NOON_MS, catching_up=False)
     assert decider_of(cluster, journal_of(own), own).tick(now_ms=NOON_MS) is not None
     assert (last(own)["reason"], last(own)["resource"]) == ("skewed", "bytes_out")
