@@ -104,8 +104,8 @@ class RateReads:
         """The brokers whose rates are read now.
 
         >>> reads = RateReads()
-        >>> reads.some(range(30))[-1], reads.some([]), reads.some(range(30))[0]
-        (19, [], 20)
+        >>> reads.some(range(30))[-1], reads.some([]), reads.some(range(30))[0], reads.some(range(30))[0]
+        (19, [], 20, 10)
         """
         asked = sorted(brokers, key=lambda row: (row < self._next, row))[:RATES_AT_A_TIME_MAX]
         if asked:

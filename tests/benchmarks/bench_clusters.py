@@ -129,7 +129,7 @@ def _cost(begun: list[subprocess.Popen[bytes]], name: str) -> Figures:
     return {
         f"{name}_cpu_s_per_min": round(used_s / took_s * MINUTE_S, 2),
         f"{name}_pss_mib": round(sum(each.memory_full_info().pss for each in watched) / MEBIBYTE, 1),
-        f"{name}memory_mib": round(sum(each.memory_info().rss for each in watched) / MEBIBYTE, 1),
+        f"{name}_rss_mib": round(sum(each.memory_info().rss for each in watched) / MEBIBYTE, 1),
     }
 
 

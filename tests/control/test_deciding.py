@@ -35,10 +35,11 @@ from streaming.runtime.own_process import os_user
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.intents import Intent, drained_brokers
+from tests.control.noted_cluster import approve
 from tests.control.windows import RATE, window_columns, write_lag, write_windows
 
 WINDOW_MS = 10_000
-MINUTE_MS = 60_000
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 NOON_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
 """A Monday."""
 
@@ -269,6 +270,18 @@ def test_lost_replicas_are_made_anew_as_far_as_the_disks_have_room(settings: Set
     assert "broker 4 is dead and keeps 1 replica: " in detail
     assert "no broker's disks have room for more than 500; left out: t-" in detail
     assert "nothing" not in detail
+
+
+@pytest.mark.long
+def test_where_no_disk_has_room_moving_cannot_help(settings: Settings) -> None:
+    cluster = skewed()
+    cluster.usable_bytes = TOTAL_BYTES // 10
+    without(cluster, 4)
+    assert decide(settings, cluster, NOON_MS) is None
+    assert after_the_grace_time(settings, cluster, since_ms=NOON_MS) is None
+    assert (last(settings)["verdict"], last(settings)["reason"]) == ("hold", "no_room")
+    assert last(settings)["detail"].startswith("nothing can be re-created: broker 4 is dead and keeps 4 replicas: ")
+    assert last(settings)["detail"].endswith("moving can't help, add brokers or disks")
 
 
 @pytest.mark.long
@@ -525,6 +538,27 @@ def test_consumers_that_catch_up_are_no_lasting_load(settings: Settings) -> None
     # 6,000 records of 1,000 bytes a second beyond what is produced: without them the three send 2 MB/s each.
     assert last(own)["detail"].endswith("6.0 MB/s of that is read by consumers that catch up")
     assert last(own)["breached"]
+
+
+@pytest.mark.long
+def test_what_consumers_read_for_good_is_a_load(settings: Settings) -> None:
+    """A lag that stays as it is shows that nobody catches up."""
+    own = with_trigger(settings, resources=["bytes_in", "bytes_out"])
+    cluster = read_by_consumers(own, end_ms=NOON_MS, catching_up=False)
+    assert decider_of(cluster, journal_of(own), own).tick(now_ms=NOON_MS) is not None
+    assert (last(own)["reason"], last(own)["resource"]) == ("skewed", "bytes_out")
+
+
+@pytest.mark.long
+def test_what_automatic_plans_copied_lately_is_taken_off_the_budget_of_the_day(settings: Settings) -> None:
+    own, journal = with_control(settings, bytes_per_day_max=5_000), journal_of(settings)
+    record = approve(journal, 0, now_ms=NOON_MS - HOUR_MS, in_windows_only=True)
+    for event in (Event.STARTED, Event.DONE):
+        journal.write_event(record, event, "", now_ms=NOON_MS - HOUR_MS, bytes_moved=5_000)
+    assert decide(own, crowded(), NOON_MS) is None
+    assert (last(own)["verdict"], last(own)["reason"]) == ("hold", "day_budget")
+    assert last(own)["detail"].startswith("automatic plans have copied 0.00 of 0.00 GB in the last 24 h; ")
+    assert decide(own, crowded(), NOON_MS + 24 * HOUR_MS) is not None
 
 
 def with_isr(cluster: DescribedCluster, isr: tuple[int, ...]) -> None:

@@ -390,9 +390,10 @@ def test_a_plan_for_failed_brokers_is_due_unless_too_many_are_away_or_one_is_bac
     kept_on, decision = decided(given, observed(EVEN, live=AWAY), state, strict)
     assert (waiting_id(kept_on), decision.proposed) == (PLAN_ID, None)
     both = replace(state, waiting=replace(waiting_of(state), failed=(4, 5)))
-    dropped, decision = decided(given, observed(EVEN), both)
-    assert [(row.plan_id, row.reason) for row in decision.dropped] == [(PLAN_ID, "broker 4 is no longer missing")]
-    assert (waiting_id(dropped), waiting_of(dropped).load, waiting_of(dropped).failed) == (None, 0.0, ())
+    for policy in (POLICY, replace(POLICY, maintenance=NIGHT)):  # due, and before its hours
+        dropped, decision = decided(given, observed(EVEN), both, policy)
+        assert [(row.plan_id, row.reason) for row in decision.dropped] == [(PLAN_ID, "broker 4 is no longer missing")]
+        assert (waiting_id(dropped), waiting_of(dropped).load, waiting_of(dropped).failed) == (None, 0.0, ())
 
 
 GONE = remembered(missing_since_ms=((4, 0),), evaluated_ms=NOON_MS - MINUTE_MS, changed_ms=NOON_MS)
