@@ -53,12 +53,17 @@ def look(
         (look(0, 1_000, 10), look(2_000, 3_000, 30), 1_000.0),
         # Of 6,000 bytes 60 records remain: 100 bytes each; 20 were appended in 2 s.
         (look(0, 9_000, 90), look(2_000, 6_000, 110, start=50), 1_000.0),
+        (look(0, 9_000, 90), look(2_000, 0, 110, start=110), 1_000.0),
+        (look(0, 0, 0), look(2_000, 0, 20, start=20), None),
         (look(0, 1_000, 10), look(1_000, 2_000, 20, leader=2), 1_000.0),
         (look(0, 1_000, 10), look(1_000, 50, 1, topic_id="other"), None),
         (look(0, 1_000, 10), look(1_000, 1_000, 10), 0.0),
     ],
-    ids=["growth", "by offsets where retention ran", "by offsets of a new leader", "made again: unknown", "idle: zero"],
-)
+    ids=[
+        "growth", "by offsets where retention ran", "by the records of before where it left nothing",
+        "no record was ever seen: unknown", "by offsets of a new leader", "made again: unknown", "idle: zero",
+    ],
+)  # fmt: skip
 def test_bytes_in_of_the_leader(before: ClusterSample, after: ClusterSample, bytes_in: float | None) -> None:
     leader = partition_views(after.partitions)[KEY].leader
     shown = rates_of(replica_rates(before, after))[(leader, KEY)].bytes_in
@@ -270,6 +275,47 @@ def test_bytes_out_by_the_topics_counter_and_by_commits_where_it_can_not_tell(
     before = look(0, 1_000, 10, counters=earlier, committed=0)
     after = look(1_000, 2_000, 20, counters=later, committed=5)
     assert rates_of(replica_rates(before, after))[(1, KEY)].bytes_out == pytest.approx(bytes_out)
+
+
+PAIR: list[PartitionKey] = [("t", 0), ("t", 1)]
+
+
+def pair(time_ms: int, ends: tuple[int, int], *groups: tuple[int, int], sent: float | None = None) -> ClusterSample:
+    """Two partitions on broker 1 with 100 bytes a record, what each group has committed, and the topic's counter."""
+    logs = dict(zip(PAIR, ends, strict=True))
+    committed = {f"g{index}": dict(zip(PAIR, row, strict=True)) for index, row in enumerate(groups)}
+    return ClusterSample(
+        time_ms,
+        {1: None},
+        partition_table({key: PartitionView("id", 1, (1,), frozenset(), 0, end) for key, end in logs.items()}),
+        size_table({(1, key): 100 * end for key, end in logs.items()}),
+        {},
+        {} if sent is None else reads(sent, t=sent),
+        GroupTable({name: GroupView("Stable", offsets, {}) for name, offsets in committed.items()}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "bytes_out"),
+    [
+        (pair(0, (10, 10), (0, 0), (0, 0)), pair(1_000, (40, 20), (20, 5), (10, 5)), [3_000.0, 1_000.0]),
+        (
+            pair(0, (10, 10), (0, 0), (0, 0), sent=0),
+            pair(1_000, (20, 40), (20, 5), (10, 5), sent=400),
+            [300.0, 100.0],
+        ),
+        (pair(0, (10, 10), sent=0), pair(1_000, (40, 20), sent=400), [300.0, 100.0]),
+        (pair(0, (10, 10), sent=0), pair(1_000, (10, 10), sent=400), [200.0, 200.0]),
+        (pair(0, (0, 10)), pair(1_000, (0, 10)), [0.0, None]),
+    ],
+    ids=["all groups", "the counter by what groups read", "by what is written", "evenly", "an empty log is not read"],
+)
+def test_bytes_out_of_a_topic_are_those_of_its_partitions(
+    before: ClusterSample, after: ClusterSample, bytes_out: list[float | None]
+) -> None:
+    rates = rates_of(replica_rates(before, after))
+    shown = [rates[1, key].bytes_out for key in PAIR]
+    assert shown == [rate if rate is None else pytest.approx(rate) for rate in bytes_out]
 
 
 def test_a_counter_that_fell_is_unknown_where_nobody_commits() -> None:

@@ -152,3 +152,6 @@ def test_all_reports_are_read_once_a_new_one_has_come() -> None:
         for _ in range(5):
             assert list(reports.recent()) == query.kept
     assert query.reads == 4
+    for second in (7, 8, 3):  # an idle query reports its newest batch again, and a clock may be set back
+        query.kept = [*query.kept, {"timestamp": f"2026-12-01T00:00:0{second}.000Z", "batchId": 3}]
+        assert list(reports.recent()) == query.kept

@@ -53,6 +53,12 @@ def test_the_same_settings_and_topics_go_on(tmp_path: Path) -> None:
     check(own(tmp_path, watermark_ms=5_000), IDS)  # Spark takes another delay from then on
 
 
+def test_what_the_state_depends_on_may_not_change(tmp_path: Path) -> None:
+    check(own(tmp_path), IDS)
+    with pytest.raises(RefusedForSafety, match=r"pipeline\.window_ms is 10000.*storage\.checkpoints"):
+        check(own(tmp_path, window_ms=10_000), IDS)
+
+
 @pytest.mark.parametrize("version", sorted(STILL_MADE))
 def test_an_earlier_version_of_the_windows_goes_on_as_it_was(tmp_path: Path, version: int) -> None:
     settings = own(tmp_path)

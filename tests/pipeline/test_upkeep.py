@@ -115,8 +115,10 @@ def test_a_clock_that_is_ahead_for_an_hour_deletes_nothing(filled: Settings, tmp
 
 
 def test_it_runs_once_an_interval_and_makes_no_commit_where_nothing_is_to_do(filled: Settings, tmp_path: Path) -> None:
-    upkeep = upkeep_of(filled, PIPELINE_BATCH)
+    upkeep, reader = upkeep_of(filled, PIPELINE_BATCH), tables.open_table(str(tmp_path), "pipeline_batch")
     upkeep.run_if_due(now_ms=NOW_MS)
+    assert reader is not None
+    assert reader.to_pyarrow_dataset().count_rows() == 20, "who reads the version before still has its files"
     interval_ms = filled.pipeline.maintenance_interval_ms
     assert not upkeep.run_if_due(now_ms=NOW_MS + interval_ms - 1)
     assert upkeep.run_if_due(now_ms=NOW_MS - 1), "the clock was set back"
@@ -185,3 +187,16 @@ def test_days_beyond_retention_go_and_files_stay_few(tmp_path: Path) -> None:
     assert found.over == []
     most = max(max(counts) for counts in found.files.values())
     assert most <= 3, "open windows, one that has just closed, and all others"
+
+
+@pytest.mark.long
+def test_the_recount_sees_what_is_missing_and_what_is_there_twice(tmp_path: Path) -> None:
+    month = Month(days=0, extra_hours=4, window_ms=HOUR_MS, **SMALL)
+    settings = settings_of_month(month, retention_ms=90 * DAY_MS)
+    live_through(str(tmp_path), month, settings)
+    rows = tables.read(str(tmp_path), "broker_load_hourly")
+    tables.append(str(tmp_path), "broker_load_hourly", rows[:1], transaction_id="again", transaction_version=0)
+    tables.delete(str(tmp_path), "partition_load_hourly", tables.equal("partition", 0))
+    (doubled, missing) = recounted(str(tmp_path), month, settings)
+    assert doubled.startswith("broker_load_hourly")
+    assert missing.startswith("partition_load_hourly")

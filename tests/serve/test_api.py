@@ -238,6 +238,7 @@ def test_wrong_parameters_are_named(app: Starlette, path: str, refused: str) -> 
         ("POST", "/metrics", "GET, HEAD"),
         ("PATCH", "/api/v1/session", "DELETE, GET, HEAD, POST"),
         ("PATCH", "/api/v1/brokers/3/drain", "POST"),
+        ("PATCH", f"/api/v1/plans/{'a' * 64}", "GET, HEAD"),
     ],
 )
 def test_a_wrong_path_or_method_is_named_with_what_there_is(

@@ -160,9 +160,14 @@ def test_a_user_who_is_removed_or_changed_is_signed_out(
     assert not browser.is_signed_in()
     assert other.is_signed_in()
     assert signed.acts() == []
+
+
+def test_who_gets_the_name_of_a_removed_user_does_not_get_their_session(signed: Signed) -> None:
+    """Nobody asks in between: else the session would have ended with the user."""
+    browser = Browser(signed)
     others = [user for user in read_users(signed.users).values() if user.name != "ada"]
     write_users(signed.users, [*others, new_user("ada", Role.OPERATOR, PASSWORD, now_ms=NOW_MS)])
-    assert not browser.is_signed_in(), "nor for whoever gets the name"
+    assert not browser.is_signed_in()
 
 
 def test_a_session_that_is_not_used_ends_and_what_is_read_is_no_use(signed: Signed) -> None:

@@ -105,6 +105,7 @@ def test_a_home_that_is_not_a_demos_is_left_alone(tmp_path: Path, capsys: pytest
     assert run(["demo", "--home", str(tmp_path)]) == 2
     assert "is not empty and no demo made it" in capsys.readouterr().err
     assert (tmp_path / "mine.txt").read_text() == "precious"
+    assert [row.name for row in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_plan_of_a_model_is_the_contracts_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

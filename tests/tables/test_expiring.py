@@ -1,12 +1,15 @@
 """Expired rows go in one commit: only files that hold younger rows, too, are read, and no writer waits for that."""
 
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from streaming import tables
 from streaming.contract import PARTITION_LOAD
@@ -122,3 +125,13 @@ def test_rows_that_come_meanwhile_stay(root: str, monkeypatch: pytest.MonkeyPatc
     expire(root)
     assert len(there(root)) == 2
     assert len(rows_of(root, "partition_load")) == len(wanted) + 1
+
+
+def test_a_table_without_partitions_expires_and_of_one_that_is_not_there_nothing_is_done(root: str) -> None:
+    rows, wanted = opened(root, "partition_load").to_pyarrow_table(), young(root)
+    shutil.rmtree(Path(root) / "partition_load")
+    expire(root)
+    assert not tables.join_next(root, PARTITION_LOAD)
+    write_deltalake(tables.table_uri(root, "partition_load"), pa.table(rows))
+    expire(root)
+    assert rows_of(root, "partition_load") == wanted

@@ -86,7 +86,9 @@ def in_small_steps(monkeypatch: pytest.MonkeyPatch, root: str) -> int:
 
 @pytest.mark.long
 def test_a_backlog_is_worked_off_in_steps_of_bounded_size(root: str, in_small_steps: int) -> None:
-    before = rows_of(root, "partition_load")
+    before, reader = rows_of(root, "partition_load"), tables.TableReader(root)
+    version = reader.version("partition_load")
+    assert version is not None
     steps = 0
     while upkeep.join_next(root, PARTITION_LOAD):
         steps += 1
@@ -96,6 +98,11 @@ def test_a_backlog_is_worked_off_in_steps_of_bounded_size(root: str, in_small_st
     sizes = pa.table(opened(root, "partition_load").get_add_actions())["size_bytes"].to_pylist()
     assert max(sizes) <= in_small_steps
     assert len([size for size in sizes if size < in_small_steps // 2]) <= 1
+    reader.look_again()
+    assert reader.has_same_rows_since("partition_load", version), "who follows the table reads nothing again"
+    write_another(root)
+    reader.look_again()
+    assert not reader.has_same_rows_since("partition_load", version)
 
 
 @pytest.mark.long
