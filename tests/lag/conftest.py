@@ -1,5 +1,5 @@
-"""Tests of lag write tables as tests of serve do, where the `settings` of a module are. Those on brokers have `settings`
-of `tests/conftest.py`.
+"""Tests of lag write tables as tests of serve do, where the `settings` of their module are. Those on brokers have the
+`settings` of `tests/conftest.py`.
 """
 
 from tests.serve.conftest import root, synthetic

@@ -2,6 +2,7 @@
 
 import pytest
 
+from assignor_core.plan import plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.policy import BrokerSet
 from tests.benchmarks.drawn_rules import cluster_of, drawn_rules, rules_of
@@ -40,4 +41,4 @@ def test_rules_that_no_topic_has_change_nothing() -> None:
     )  # fmt: skip
     plan = propose(state)
     assert plan.movements
-    assert propose(state, policy).movements == plan.movements
+    assert plan_to_json(propose(state, policy)) == plan_to_json(plan)
