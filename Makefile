@@ -17,7 +17,7 @@ test: setup-tests  ## the tests, and the checks of `make lint`
 
 # The pure part: no JVM, no broker; without what takes longest, as hundreds of simulated stories, and with a fourth of
 # the examples of property tests: see `make test`.
-test-fast: setup  ## the tests that need no JVM, in a minute
+test-fast: setup  ## the tests that need no JVM, in a minute or two
 	$(call beside_checks,$(PYTHON) -m pytest -m "not spark and not kafka and not java and not prometheus and not e2e and not long" --few-examples $(ARGS))
 
 lint: setup  ## formatting, linting, types

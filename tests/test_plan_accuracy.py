@@ -68,6 +68,7 @@ def test_a_history_that_makes_no_sense_hides_no_plan(tables_in_memory: str) -> N
 ROW = {"median": -0.02, "off_median": 0.03, "likely": 0.08, "off_max": 0.11, "count": 12}
 
 
+@pytest.mark.long
 def test_a_plan_is_shown_with_how_far_earlier_ones_were_off(capsys: pytest.CaptureFixture[str]) -> None:
     accuracy = {"max_over_mean": ROW, "bytes_copied": None, "duration": None}
     proposed = ProposedPlan(propose(founding()))
@@ -80,6 +81,7 @@ def test_a_plan_is_shown_with_how_far_earlier_ones_were_off(capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out)["accuracy"] == accuracy
 
 
+@pytest.mark.long
 def test_the_command_plan_has_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ def test_log_dirs(log_dirs: list[Row], error_code: int, version: int) -> None:
 COMMITS = topics_of(INDEX, LONG, st.integers(-1, 9), st.sampled_from(("", "", "", None, "m", "m" * 300)), CODE)
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(NAMES, st.tuples(COMMITS, CODE), min_size=1, max_size=3), st.integers(1, 9))
 def test_commits(groups: dict[str, tuple[list[tuple[str, list[Row]]], int]], version: int) -> None:
@@ -136,6 +137,7 @@ def test_a_length_beyond_the_answer_is_refused_before_anything_is_made_of_it() -
 COMMITTED = st.dictionaries(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), st.integers(-1, 9))
 
 
+@pytest.mark.long
 @given(COMMITTED, COMMITTED)
 def test_it_is_the_mapping_of_partitions_that_have_an_offset(
     one: dict[PartitionKey, int], two: dict[PartitionKey, int]

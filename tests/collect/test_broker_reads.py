@@ -39,6 +39,7 @@ PARTITIONS = st.lists(
 BROKERS = st.lists(st.tuples(BROKER, NAME, st.just(9092), st.none() | NAME), max_size=3, unique_by=lambda row: row[0])
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(BROKERS, st.dictionaries(NAME, PARTITIONS, max_size=4), NAME, st.integers(1, 13))
 def test_metadata(brokers: list[Row], topics: dict[str, list[Row]], cluster_id: str, version: int) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,6 +77,7 @@ LOOKS = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(LOOKS)
 def test_windows_are_those_of_reporting_every_look(looks: list[tuple[int, dict[int, Figures]]]) -> None:

@@ -91,6 +91,7 @@ def test_the_oracle_signs_as_awss_documentation_does() -> None:
     assert signature == "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("credentials")
 def test_a_token_is_the_signed_request_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
     import botocore.auth

@@ -245,6 +245,7 @@ def streams_group(*, initialised: bool = True) -> Any:
     return messages.StreamsGroupDescribeResponse(throttle_time_ms=0, groups=[group])
 
 
+@pytest.mark.long
 def test_tasks_of_a_streams_group_own_the_partitions_they_read() -> None:
     group = view(Broker("streams", answers={"StreamsGroupDescribeRequest": streams_group()}))
     assert group is not None

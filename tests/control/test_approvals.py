@@ -34,6 +34,7 @@ def at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[An
     return partial(at_once, monkeypatch)
 
 
+@pytest.mark.long
 def test_two_processes_that_approve_one_plan_at_the_same_moment_begin_one_execution(
     tmp_path: Path, at_the_same_moment: Callable[..., list[Any]]
 ) -> None:

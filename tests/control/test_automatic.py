@@ -158,6 +158,7 @@ def test_a_decided_plan_that_can_not_be_read_ends_no_control(
     assert last(settings)["window_end"] == tables.utc(NOON_MS + WINDOW_MS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_plan_that_waits_for_the_night_and_can_not_be_read_ends_no_control(settings: Settings, damage: str) -> None:
     own = with_control(settings, maintenance_windows=["Mon-Fri 22:00-23:00"])
@@ -169,6 +170,7 @@ def test_a_plan_that_waits_for_the_night_and_can_not_be_read_ends_no_control(set
     assert last(own)["window_end"] == tables.utc(NIGHT_MS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", ["write_plan", "write_decision"])
 @pytest.mark.parametrize("written", [False, True])
 def test_a_decision_that_the_store_refused_is_made_again(

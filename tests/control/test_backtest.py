@@ -48,6 +48,7 @@ def windows_of_quarter(end_ms: int, now_ms: int) -> int:
     return sum(end_ms - index * WINDOW_MS >= now_ms - HOUR_MS // 4 for index in range(1, 31))
 
 
+@pytest.mark.long
 def test_settings_are_tried_on_the_same_past(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,7 @@ def decided(settings: Settings, cluster: DescribedCluster) -> Mapping[str, Any]:
     return last(settings)
 
 
+@pytest.mark.long
 def test_a_small_unknown_part_does_not_hide_a_skew_and_the_plan_rests_on_what_is_known(
     tables_in_memory: str, cluster: DescribedCluster
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_commit_that_no_log_will_reach_ends_nothing(written: Written) -> None:
     assert written.records_per_sec(0, 1) == {1: pytest.approx(900 / 105)}
 
 
+@pytest.mark.long
 def test_files_show_the_same(written: Written, tmp_path: Path) -> None:
     on_disk = Written(str(tmp_path / "tables"))
     for one in (written, on_disk):

@@ -222,6 +222,7 @@ def _advanced(story: Watched) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("faults_max", [0, 4])
 def test_each_look_shows_what_a_look_at_all_movements_shows(faults_max: int) -> None:
     looked = skipped = 0

@@ -206,6 +206,7 @@ def test_a_plan_waits_for_the_maintenance_window_and_is_then_carried_out(setting
     assert last(own)["reason"] == "cooldown"
 
 
+@pytest.mark.long
 def test_replicas_of_a_failed_broker_are_made_anew_after_the_grace_time(settings: Settings) -> None:
     cluster = skewed()
     lone = {("t", 8): LivePartition((4,), 4, (4,)), ("u", 0): LivePartition((4, 1), 4, (4, 1))}
@@ -246,6 +247,7 @@ def after_brokers_failed(settings: Settings, *brokers: int) -> tuple[Settings, s
     return own, last(own)["plan_id"]
 
 
+@pytest.mark.long
 def test_with_too_many_brokers_away_no_replica_is_made_anew(settings: Settings) -> None:
     cluster = skewed()
     for broker in (3, 4):
@@ -256,6 +258,7 @@ def test_with_too_many_brokers_away_no_replica_is_made_anew(settings: Settings) 
     assert last(settings)["detail"] == "2 of 4 brokers are away, replicas are re-created while at most 40% are"
 
 
+@pytest.mark.long
 def test_lost_replicas_are_made_anew_as_far_as_the_disks_have_room(settings: Settings) -> None:
     """Four replicas of 1,000 bytes are lost, and each of three disks has room for one above its reserve."""
     cluster = skewed()

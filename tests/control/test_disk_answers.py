@@ -252,6 +252,7 @@ def test_room_is_looked_for_on_the_brokers_that_come_next(settings: Settings) ->
     assert [{1, 2}, {1}, {1}, {2}] == client.asked_for_all[:4]
 
 
+@pytest.mark.long
 def test_where_the_next_broker_has_no_room_the_others_go_on(settings: Settings) -> None:
     client = noted_client(MB)
     client.cluster.contents.brokers[1].log_dirs[1].other_bytes = 95 * MB

@@ -57,6 +57,7 @@ class OnDisk(Carried):
         return [key[1] for key, row in sorted(self.client.describe().partitions.items()) if 2 in row.replicas]
 
 
+@pytest.mark.long
 def test_what_fits_is_submitted_and_the_rest_waits_and_is_given_up_by_name(tables_in_memory: str) -> None:
     carried = OnDisk(tables_in_memory, room=120 * MB, partitions=3)
     assert not carried.pass_time(60_000)
@@ -80,6 +81,7 @@ def test_what_waits_goes_on_once_there_is_room(tables_in_memory: str, set_back_m
     assert (carried.last_detail, carried.on_broker_2) == ("every movement has been made", [0, 1])
 
 
+@pytest.mark.long
 def test_time_in_which_it_is_held_back_is_no_time_without_room(
     tables_in_memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

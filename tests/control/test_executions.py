@@ -356,6 +356,7 @@ def test_nothing_is_submitted_after_a_pause_before_the_throttle_is_set(settings:
     assert cluster.changes == ["clear", "throttle", "move t-0"]
 
 
+@pytest.mark.long
 def test_a_pause_that_could_not_be_written_leaves_nothing_unthrottled(on_disk: Settings, tmp_path: Path) -> None:
     cluster, executor, record, made = begun_in_a_window(on_disk)
     assert not executor.tick(record, made, now_ms=NOON_MS)
@@ -426,6 +427,7 @@ def test_each_execution_is_looked_at_three_times_before_it_is_given_up(settings:
         assert looks - 1 == ABORT_CONFIRMATIONS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gone", ["tables", "tables/execution"])
 def test_an_execution_whose_tables_are_gone_changes_nothing_more(on_disk: Settings, tmp_path: Path, gone: str) -> None:
     cluster = NotedCluster()

@@ -110,6 +110,7 @@ def test_of_decisions_the_json_of_the_newest_alone_is_read(on_disk: Settings, mo
     assert reads == [1, 1]
 
 
+@pytest.mark.long
 def test_of_plans_the_json_of_the_one_that_is_asked_for_is_read(
     on_disk: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +251,7 @@ def test_a_plan_that_a_clock_ahead_has_made_is_kept_when_its_rows_have_gone_and_
         assert len(tables.read(root, "movement")) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("restored", [False, True])
 def test_an_event_that_is_there_already_is_told_from_one_that_a_restored_table_lacks(
     on_disk: Settings, restored: bool

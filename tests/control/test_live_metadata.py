@@ -43,6 +43,7 @@ def of_kafka_python(version: int, body: bytes) -> list[LiveTopic]:
     return topics
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(BROKERS, TOPICS, TOPICS, st.integers(1, 13), st.booleans())
 def test_topics_are_those_of_kafka_pythons_classes(

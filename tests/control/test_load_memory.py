@@ -108,6 +108,7 @@ def test_rows_are_kept_once_an_hour_and_replaced(window_tables: WindowTables, ki
     assert newer["event_time"] > shown[0]["event_time"]
 
 
+@pytest.mark.long
 def test_the_weeks_before_the_windows_come_from_the_hours(window_tables: WindowTables) -> None:
     rows = [
         {

@@ -209,6 +209,7 @@ def test_a_broker_that_dies_in_the_middle_goes_on_when_it_is_back(carried: Moved
     assert carried.at_rest()
 
 
+@pytest.mark.long
 def test_what_has_no_room_waits_and_is_skipped_in_the_end(carried: MovedWithin) -> None:
     log_dir = carried.cluster.contents.brokers[1].log_dirs[1]
     log_dir.other_bytes = 90 * MB - SIZE  # room for one above the reserve
@@ -219,6 +220,7 @@ def test_what_has_no_room_waits_and_is_skipped_in_the_end(carried: MovedWithin) 
     assert carried.now_ms - NOON_MS >= 600_000
 
 
+@pytest.mark.long
 def test_what_its_broker_refuses_for_long_is_skipped_by_name(
     carried: MovedWithin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +267,7 @@ def test_a_log_dir_that_others_fill_gets_no_more_until_there_is_room(carried: Mo
     assert carried.at_rest()
 
 
+@pytest.mark.long
 def test_a_target_that_goes_offline_ends_what_was_copied_there(carried: MovedWithin) -> None:
     for _ in range(2):
         carried.tick()

@@ -325,6 +325,7 @@ def test_rows_expire_though_the_clock_is_set_back(root: str) -> None:
     assert times(root, "decision", "decided_at") == [LATELY_MS]
 
 
+@pytest.mark.long
 def test_rows_of_an_earlier_version_expire_too(tmp_path: Path) -> None:
     root = str(tmp_path)
     history(Synthetic(root), "e", LONG_AGO_MS, "approved", "started", "done")

@@ -226,6 +226,7 @@ def test_a_policy_that_is_none_is_refused(tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().err == "error: --policy: goes with --plans only\n"
 
 
+@pytest.mark.long
 def test_brokers_vary_within_the_hour_as_recorded(settings: Settings) -> None:
     live = LiveCluster("c", RACKS, {("t", number): LivePartition((number,), number, (number,)) for number in RACKS})
     hour_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
@@ -242,6 +243,7 @@ def test_brokers_vary_within_the_hour_as_recorded(settings: Settings) -> None:
     assert factors[0, :, 1:].max() == 1.0
 
 
+@pytest.mark.long
 def test_a_broker_whose_replication_is_unknown_at_times_does_not_vary_for_that(settings: Settings) -> None:
     """Its load is unknown then, as in a decision: what clients send alone would pass for half of it."""
     live = LiveCluster("c", RACKS, {("t", number): LivePartition((number,), number, (number,)) for number in RACKS})

@@ -97,6 +97,7 @@ def test_it_is_tried_at_once_when_something_has_changed(changed: dict[str, objec
     assert len(story.planned) > tried
 
 
+@pytest.mark.long
 def test_a_little_more_load_is_no_reason() -> None:
     story = Story()
     story.goes_on(100)

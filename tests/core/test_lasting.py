@@ -349,6 +349,7 @@ def test_while_a_broker_is_away_or_replicas_move_the_placement_waits() -> None:
     assert deciding.planner.requests == []
 
 
+@pytest.mark.long
 def test_the_cooldown_holds_for_these_plans_too() -> None:
     deciding = Deciding(FIFTH_EMPTY, with_lasting(placement_grace_ms=0))
     assert of(deciding.after(1)) == (Verdict.PLAN, Reason.EMPTY_BROKER)

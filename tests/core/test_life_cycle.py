@@ -84,6 +84,7 @@ def test_an_event_that_cannot_follow_changes_nothing(records: list[EventRecord])
     assert execution == fold("e", "p", records)
 
 
+@pytest.mark.long
 @given(legal_records(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(records: list[EventRecord], chance: random.Random) -> None:
     shuffled = list(records)

@@ -82,6 +82,7 @@ def noisy_shares() -> list[float]:
     return shares
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "shares", [noisy_shares(), [1.0] * 12 + [1.5, 0.6, 1.1] * 5, [1.0, 1.1] * 5 + [4.0] + [1.0] * 5]
 )

@@ -173,6 +173,7 @@ def test_the_fullest_log_dir_that_takes_replicas_counts(rows: list[dict[str, Any
     assert cluster_from_json(cluster_to_json(cluster)) == cluster
 
 
+@pytest.mark.long
 def test_no_plan_copies_more_than_the_log_dirs_have_room_for() -> None:
     plans = [
         propose(cluster_from_json(with_log_dirs(*rows)), PlannerPolicy())

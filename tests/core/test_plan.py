@@ -99,6 +99,7 @@ def test_nothing_new_goes_to_a_broker_that_is_not_alive() -> None:
     assert validate(Plan("small", (LEAD,)), draining) == []
 
 
+@pytest.mark.long
 def test_a_plan_reads_back_equal_and_a_tampered_one_is_refused() -> None:
     plan = propose(founding())
     written = plan_to_json(plan)
@@ -113,6 +114,7 @@ def test_a_plan_reads_back_equal_and_a_tampered_one_is_refused() -> None:
         plan_from_json(written)
 
 
+@pytest.mark.long
 def test_a_plan_of_an_earlier_version_is_read() -> None:
     plan = propose(founding())
     written = plan_to_json(plan)
@@ -219,6 +221,7 @@ def test_a_plan_moves_between_brokers_or_within_them() -> None:
         plan_from_json(plan_to_json(both))
 
 
+@pytest.mark.long
 def test_a_plan_has_the_loads_of_brokers_before_and_after_it() -> None:
     plan = propose(founding())
     for resource, before in plan.loads_before.items():

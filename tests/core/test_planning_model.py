@@ -242,6 +242,7 @@ def test_brokers_that_did_not_answer_take_nothing_and_are_named() -> None:
         planned(silent, add=frozenset({1, 2, 3}))
 
 
+@pytest.mark.long
 def test_brokers_whose_disks_are_unknown_are_named() -> None:
     line = (
         f"{TAKE_NONE}, as their log dirs do not show what is free: 2, 3; planner.capacities may give their disk_bytes"

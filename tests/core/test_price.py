@@ -19,6 +19,7 @@ def test_who_only_gets_another_leader_copies_nothing() -> None:
     assert Copied() == Copied(0.0, 0.0)
 
 
+@pytest.mark.long
 def test_a_wave_takes_as_long_as_the_broker_that_receives_or_sends_most() -> None:
     plan = propose(founding(), PlannerPolicy(throttle_bytes_per_sec=THROTTLE))
     copied = copied_by_broker(plan.movements)
@@ -65,12 +66,14 @@ def test_a_dead_broker_sends_nothing() -> None:
     assert ProposedPlan(plan, observed).to_json()["schedule"] == schedule(plan, {1})
 
 
+@pytest.mark.long
 def test_without_a_throttle_no_time_is_known() -> None:
     plan = propose(founding())
     assert plan_duration_ms(plan) is None
     assert [(row["starts_after_ms"], row["duration_ms"]) for row in schedule(plan)] == [(None, None)]
 
 
+@pytest.mark.long
 def test_the_price_stands_in_the_plan() -> None:
     plan = propose(founding(), PlannerPolicy(throttle_bytes_per_sec=1e6))
     content = ProposedPlan(plan).to_json()

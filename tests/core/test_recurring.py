@@ -106,6 +106,7 @@ def test_one_day_without_it_is_no_end_and_two_are() -> None:
     assert known(twice, NEXT_MONDAY + 2 * DAY_SLOTS + TWO) is None
 
 
+@pytest.mark.long
 def test_working_days_and_weekly_jobs_are_known_as_such() -> None:
     working = learned(
         *(part for week in range(2) for part in (days(MONDAY + 7 * week, 5, NIGHT), days(MONDAY + 7 * week + 5, 2)))

@@ -320,6 +320,7 @@ def watched(made: SimulatedCluster) -> object:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_stories_keep_the_cluster_sound_and_lose_nothing_that_was_acknowledged(first: int) -> None:
     for seed in range(first, first + 20):

@@ -474,6 +474,7 @@ def test_users_of_strimzi_have_the_rights_that_the_script_grants(role: str, tmp_
     assert rows_of(calls) == rows_of(granted(tmp_path, role, FOREIGN_TOPICS="").stdout.splitlines())
 
 
+@pytest.mark.long
 def test_values_fit_their_schema_and_slips_do_not() -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="`make setup` installs it, with kubernetes-validate")
     judge = jsonschema.Draft7Validator(json.loads((CHART / "values.schema.json").read_text(encoding="utf-8")))

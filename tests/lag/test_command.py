@@ -138,6 +138,7 @@ def test_lag_of_a_compacted_topic_is_a_number_of_offsets(lag: Lag, synthetic: Sy
     assert {row["topic"]: row["lag_unit"] for row in partitions} == {"t": "records", "k": "offsets"}
 
 
+@pytest.mark.long
 def test_the_worst_groups_are_shown_and_the_others_counted(five: Lag) -> None:
     shown = five.text("--limit", "2")
     assert "5 groups, 1 rewind, 1 stall, 1 warn, 1 unknown, 1 ok" in shown
@@ -175,6 +176,7 @@ def test_a_group_that_has_long_been_stalled_is_so_in_text_and_json_alike(
             assert group["status"] == "stall", (few, statuses)
 
 
+@pytest.mark.long
 def test_one_group_by_partition(five: Lag) -> None:
     stalled, well = five.report("--group", "stuck")["partitions"]
     assert (stalled["partition"], stalled["status"], stalled["lag_records"]) == (0, "stall", 9_500)
@@ -196,6 +198,7 @@ CONSUMER_GROUP = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_group_of_the_consumer_protocol_has_its_members_targets_and_epoch(lag: Lag, synthetic: Synthetic) -> None:
     synthetic.group_lag(NOW_MS, [("g", "t", 0, 5, 9)], **CONSUMER_GROUP)
     report = lag.report("--group", "g")
@@ -216,6 +219,7 @@ def test_members_that_could_not_be_read_are_unknown(lag: Lag, synthetic: Synthet
     assert [row.members for row in read_snapshot(lag.settings, now_ms=NOW_MS).memberships] == [None]
 
 
+@pytest.mark.long
 def test_reasons_of_a_share_group_blame_no_owner(lag: Lag, synthetic: Synthetic) -> None:
     queue = {"member_id": None, "client_id": None, "group_type": "share"}
     with synthetic.together():
@@ -234,6 +238,7 @@ def test_reasons_of_a_share_group_blame_no_owner(lag: Lag, synthetic: Synthetic)
     assert cause["figure"].startswith("4 members share 1 partition;")
 
 
+@pytest.mark.long
 def test_a_group_that_is_not_there_is_told_from_no_groups_at_all(five: Lag, lag: Lag) -> None:
     lacking = five.text("--group", "stuk", code=2)
     assert "group 'stuk' is not among the 5 seen lately: did you mean 'stuck'?" in lacking
@@ -244,6 +249,7 @@ def test_a_group_that_is_not_there_is_told_from_no_groups_at_all(five: Lag, lag:
     assert "no consumer group in the tables yet" in lag.text()
 
 
+@pytest.mark.long
 def test_burrow_calls_them_otherwise(five: Lag) -> None:
     groups = five.by_group("--compat", "burrow")
     assert {name: (row["status"], row["why"]) for name, row in groups.items()} == {
@@ -257,12 +263,14 @@ def test_burrow_calls_them_otherwise(five: Lag) -> None:
     assert ["warn", "t-0"] in [line.split()[:2] for line in drawn]
 
 
+@pytest.mark.long
 def test_the_state_of_a_group_is_that_of_its_newest_sample_by_either_rules(lag: Lag, synthetic: Synthetic) -> None:
     synthetic.group_lag(NOW_MS, [("g", "t", 0, 0, 100)], group_state="Stable")
     synthetic.group_lag(NOW_MS + WINDOW_MS, [("g", "t", 1, 100, 100)], group_state="Empty")
     assert [lag.by_group(*rules)["g"]["state"] for rules in ((), ("--compat", "burrow"))] == ["Empty", "Empty"]
 
 
+@pytest.mark.long
 def test_only_what_matches_and_a_bad_pattern_is_told(five: Lag) -> None:
     assert [*five.by_group("--match", "^s")] == ["stuck", "slow"]
     assert five.text("--match", "^s").startswith("cluster test: 2 of 5 groups, 1 stall, 1 warn; newest sample ")
@@ -305,6 +313,7 @@ def test_burrows_verdicts_are_chosen_and_put_in_order_too(five: Lag) -> None:
     assert listed(five, *burrow, "--status", "err") == errors
 
 
+@pytest.mark.long
 def test_the_oldest_lag_first_is_that_of_all_windows(lag: Lag, synthetic: Synthetic) -> None:
     """Verdicts look back twelve minutes: both lags are older, one far older."""
 
@@ -369,6 +378,7 @@ def test_a_lagging_group_is_told_which_broker_it_is(lag: Lag, synthetic: Synthet
     assert lag.lines("--group", "g")[1].startswith("hot broker: broker 1, 2 of 2 partitions behind")
 
 
+@pytest.mark.long
 def test_a_group_with_too_few_members_is_told_how_many(lag: Lag, synthetic: Synthetic) -> None:
     write_windows(synthetic, lambda index: [("g", "t", p, 500 * (index + 1), 1_000 * (index + 1)) for p in range(8)])
     report = lag.report("--group", "g")
@@ -395,6 +405,7 @@ def test_where_one_member_is_slow_no_number_of_members_is_advised() -> None:
     assert advice.needed == 6  # one that keeps up was seen to read 20/s: two partitions fill it, one fills it by half
 
 
+@pytest.mark.long
 def test_the_group_without_a_name_is_shown(lag: Lag, synthetic: Synthetic) -> None:
     rows: list[LagRow] = [("", "t", 0, 5, 9), ("g", "t", 0, 9, 9)]
     synthetic.group_lag(NOW_MS - WINDOW_MS, rows, client_host="10.0.0.7")

@@ -228,6 +228,7 @@ def test_a_new_window_costs_its_own_rows(tmp_path: Path) -> None:
     assert picture.history().counts.tolist() == [2 * 31] * 4
 
 
+@pytest.mark.long
 def test_verdicts_alone_need_the_windows_of_their_look_back(tmp_path: Path) -> None:
     """Of 41 windows 13 are read, and of who waits the earlier ones; verdicts are the same. A lag is shown as old as the
     13 at most."""
@@ -247,6 +248,7 @@ def test_verdicts_alone_need_the_windows_of_their_look_back(tmp_path: Path) -> N
     assert verdicts.partitions["lag_seconds"].to_pylist() == [0.0, 12 * 60 + 55]
 
 
+@pytest.mark.long
 def test_upkeep_costs_nothing(tmp_path: Path) -> None:
     synthetic, reader = Synthetic(str(tmp_path), CLUSTER), CountingReader(str(tmp_path))
     for window in range(3):
@@ -263,6 +265,7 @@ def test_upkeep_costs_nothing(tmp_path: Path) -> None:
     assert reader.rows_read == 0
 
 
+@pytest.mark.long
 def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
     synthetic, reader = Synthetic(str(tmp_path), CLUSTER), TableReader(str(tmp_path))
     for window in (5, 6):
@@ -382,6 +385,7 @@ def test_the_worst_comes_first_then_most_lag_then_the_name(
         assert row.lag_seconds_is_final == all(final for _, _, final in groups[row.group])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("committed", "windows_read"), [(100, 31 + 28), (None, 13)])
 def test_older_windows_are_read_where_a_lag_may_be_older(
     committed: int | None, windows_read: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -409,6 +413,7 @@ def test_older_windows_are_read_where_a_lag_may_be_older(
     assert age_s == (0.0 if committed is None else pytest.approx(40 * 60 - 10 * 60, abs=120))
 
 
+@pytest.mark.long
 def test_each_group_has_its_own_reason_in_any_order(tables_in_memory: str) -> None:
     """Reasons are put into words when they are asked for, whatever is asked for first."""
     synthetic, groups = Synthetic(tables_in_memory, CLUSTER), REASONS_BLOCK + 2

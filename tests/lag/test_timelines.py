@@ -34,6 +34,7 @@ def keeps_up(end: Offset, until_s: int = 10**9) -> Offset:
 # Nobody reads, or some do not.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partitions", [1, 3, 12])
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("written", [2, 100])
@@ -176,6 +177,7 @@ def test_commits_that_are_read_after_the_log_end_are_not_beyond_it() -> None:
     assert set(statuses(group, range(70, 1_200, 210)).values()) == {"OK"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("member", ["m0", None])
 def test_records_deleted_unread_are_reported_once_and_wait_no_more(member: str | None) -> None:
     deleted_s = 900
@@ -332,6 +334,7 @@ def test_an_offset_set_back_is_rewind_and_then_well(factor: float, reset_s: int)
     assert found == sorted(found, reverse=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("interval_s", [70, 90, 300, 600])
 def test_rates_of_who_commits_rarely_do_not_say_when_it_has_caught_up(interval_s: int) -> None:
     end = rate(100)

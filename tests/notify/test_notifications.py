@@ -254,6 +254,7 @@ def running() -> Iterator[Callable[[Notifier], None]]:
         yield run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variable", "value"), [("SSL_CERT_FILE", "/nowhere/ca.pem"), ("ALL_PROXY", "socks5://127.0.0.1:1080")]
 )
@@ -406,6 +407,7 @@ def test_one_record_that_waits_is_told_in_the_singular(
     assert f"on 1 partition of topic orders; {told}, and a commit is 1 record beyond the log end" in detail
 
 
+@pytest.mark.long
 def test_a_group_that_stops_is_named_once_and_again_when_it_goes_on(receiver: Receiver, root: str) -> None:
     clock = Clock()
     topics: list[GroupTopic] = []
@@ -441,6 +443,7 @@ def test_a_group_that_stops_is_named_once_and_again_when_it_goes_on(receiver: Re
     assert [int(number) - int(ids[0][2]) for _, _, number in ids] == [0, 1, 2]
 
 
+@pytest.mark.long
 def test_a_group_that_stops_again_after_its_rows_have_expired_is_named_again(receiver: Receiver, root: str) -> None:
     """A transaction is known for ever, so that an id which comes again would be taken for one of another process."""
     clock = Clock()

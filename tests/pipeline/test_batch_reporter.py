@@ -90,6 +90,7 @@ def test_jobs_of_the_upkeep_that_fail_are_shown_until_they_succeed(settings: Set
     assert shown == [0, 2, 0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_new_process", [True, False])
 def test_after_a_clock_was_ahead_heartbeats_show_what_is_now(settings: Settings, is_new_process: bool) -> None:
     """Else they would be those of the time to come until it is there, and a pipeline that dies would look alive."""

@@ -122,6 +122,7 @@ def test_what_is_closed_is_not_written_again_with_each_batch(tmp_path: Path) -> 
     assert [row[2:4] for row in stored(root)] == [*((count, True) for count in range(1, 6)), (6, False), (6, False)]
 
 
+@pytest.mark.long
 def test_old_records_read_again_meet_their_own_windows_only(tmp_path: Path) -> None:
     root = str(tmp_path)
     new_table(root, 9).upsert(batch(0, {(step, 1): 1 for step in range(4)}), ("q", 0), at(2))

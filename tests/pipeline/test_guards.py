@@ -183,6 +183,7 @@ def fit(settings: Settings) -> None:
     check_tables_fit_checkpoints(settings.storage)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("planned", "finished"), [(5, 5), (5, 4), (6, 5)])
 def test_a_checkpoint_goes_on_with_tables_of_its_time_wherever_it_was_killed(
     tmp_path: Path, planned: int, finished: int
@@ -193,6 +194,7 @@ def test_a_checkpoint_goes_on_with_tables_of_its_time_wherever_it_was_killed(
     fit(settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ahead", ["partition_load", "broker_load"])
 def test_a_checkpoint_restored_from_a_copy_is_refused_beside_newer_tables(tmp_path: Path, ahead: str) -> None:
     """Its next batches would have ids that the tables take for written, and be skipped without a word."""

@@ -92,6 +92,7 @@ def test_windows_stay_until_their_day_is_made_and_then_go(tmp_path: Path) -> Non
     assert tables.to_ms(day["period_end"]) == DAY0_MS + DAY_MS
 
 
+@pytest.mark.long
 def test_the_day_of_the_greatest_lags_has_their_mean(tmp_path: Path) -> None:
     """Lags that no float holds exactly, and whose sum is more than 64 bits hold."""
     time_goes_on(tmp_path)
@@ -184,6 +185,7 @@ def test_hours_of_partitions_are_those_of_whoever_led_and_expire_before_the_days
     assert len(hours(tmp_path)) == 1, "and is not made later"
 
 
+@pytest.mark.long
 def test_an_hour_of_a_partition_is_the_mean_of_its_leaders_and_a_change_within_a_window_is_one_window(
     tmp_path: Path,
 ) -> None:

@@ -114,6 +114,7 @@ def test_a_clock_that_is_ahead_for_an_hour_deletes_nothing(filled: Settings, tmp
         assert set(batch_ids(tmp_path)) >= honest
 
 
+@pytest.mark.long
 def test_it_runs_once_an_interval_and_makes_no_commit_where_nothing_is_to_do(filled: Settings, tmp_path: Path) -> None:
     upkeep, reader = upkeep_of(filled, PIPELINE_BATCH), tables.open_table(str(tmp_path), "pipeline_batch")
     upkeep.run_if_due(now_ms=NOW_MS)

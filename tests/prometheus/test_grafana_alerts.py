@@ -104,6 +104,7 @@ def grafana_rules() -> dict[str, Rule]:
     return {rule.title: rule for group in provisioned().groups for rule in group.rules}
 
 
+@pytest.mark.long
 def test_the_file_is_what_the_script_writes(tmp_path: Path) -> None:
     written = tmp_path / "rules.yml"
     subprocess.run([sys.executable, str(GRAFANA / "alerts.py"), str(written)], check=True)

@@ -113,6 +113,7 @@ def test_an_execution_that_is_aborted_before_control_takes_it_moves_nothing(simu
     assert (simulated.end_of(approved), simulated.led()[1]) == ("aborted", 6)
 
 
+@pytest.mark.long
 def test_a_broker_is_drained_and_stays_noted(simulated: Simulated) -> None:
     served = simulated.served
     looked = served.post("brokers/1/drain")
@@ -129,6 +130,7 @@ def test_a_broker_is_drained_and_stays_noted(simulated: Simulated) -> None:
     assert state(served.post("brokers/1/undrain")) == (200, "undrained")
 
 
+@pytest.mark.long
 def test_a_demoted_broker_leads_nothing_until_its_demotion_ends(simulated: Simulated) -> None:
     """Control elects nobody back meanwhile, and no plan lets broker 1 lead."""
     served, before = simulated.served, simulated.client.describe().partitions
@@ -231,6 +233,7 @@ def test_a_broker_whose_replicas_fit_nowhere_else_is_not_noted(simulated: Simula
     assert served.journal.open_executions(now_ms=NOW_MS) == []
 
 
+@pytest.mark.long
 def test_when_two_approve_different_plans_one_is_carried_out_after_the_other(simulated: Simulated) -> None:
     served = simulated.served
     first = served.post(f"plans/{served.post('plans').json()['plan_id']}/approve")

@@ -108,6 +108,7 @@ def test_openmetrics_has_them_too(folder: Path) -> None:
     assert {family.name for family in COMPATIBLE} <= names
 
 
+@pytest.mark.long
 def test_they_share_the_limit_come_after_our_own_and_healthy_groups_are_cut_first(tmp_path: Path) -> None:
     partitions = 300
     rows = [(group, "t", number, 10, 10 if group == "a" else 90) for group in "ab" for number in range(partitions)]

@@ -95,6 +95,7 @@ def _totals(settings: Settings, running: SnapshotReader) -> list[int]:
     return [snapshot.memberships[0].rebalances_total for snapshot in snapshots]
 
 
+@pytest.mark.long
 def test_events_that_can_not_be_read_hide_no_lag(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     synthetic = Synthetic(settings.storage.tables)

@@ -232,6 +232,7 @@ def ruin(settings: Settings, table: str) -> None:
         file.write_bytes(b"no parquet")
 
 
+@pytest.mark.long
 def test_a_broken_part_is_0_and_its_figures_stay(skewed: Settings, of_skewed: Snapshot) -> None:
     snapshot = replace(of_skewed, failures={"load": "table broker_load can't be read"})
     series = series_in(snapshot, skewed)

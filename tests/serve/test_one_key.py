@@ -39,6 +39,7 @@ def undrain(served: Served, app: Starlette, path: str = PATH) -> httpx.Response:
     return ask(app, "POST", path, headers=headers)
 
 
+@pytest.mark.long
 def test_of_two_serves_that_get_a_key_at_the_same_moment_one_acts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

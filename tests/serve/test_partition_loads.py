@@ -66,6 +66,7 @@ def test_rows_of_other_windows_cost_no_reading_of_the_closed_one(settings: Setti
     assert kept.look()[1] == 0
 
 
+@pytest.mark.long
 def test_a_window_that_is_closed_next_is_read(settings: Settings, synthetic: Synthetic) -> None:
     kept = Kept(settings)
     assert kept.look() == (LoadPart(), 0)

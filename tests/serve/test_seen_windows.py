@@ -59,6 +59,7 @@ def test_a_decision_has_the_loads_of_its_own_window_and_its_plan(synthetic: Synt
     assert not {"skew_json", "state_json", "plan_json"} & {*seen, *seen["plan"]}
 
 
+@pytest.mark.long
 def test_a_decision_has_the_needs_that_it_looked_at(synthetic: Synthetic) -> None:
     assert ask(synthetic, decide(synthetic))["trace"] == [], "a row of an earlier version"
     row = {"need": "skewed", "is_found": True, "text": "hot", "passed": ["low load"], "held_by": "cooldown"}

@@ -105,6 +105,7 @@ def test_skew_of_a_resource_that_makes_no_plan_makes_no_cluster_the_worst(skewed
     assert rows[1]["max_over_mean"]["leaders"] > max(rows[0]["max_over_mean"].values())
 
 
+@pytest.mark.long
 def test_a_large_cluster_takes_no_series_of_another(snapshots: list[Snapshot], skewed_tables: str) -> None:
     """`serve.series_max` holds for each cluster; what is cut of one is counted for this one alone."""
     east, _ = snapshots

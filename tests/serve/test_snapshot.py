@@ -333,6 +333,7 @@ def test_another_cluster_in_the_same_tables_is_not_ours_however_new_its_windows_
     assert [row.group for row in shown.groups.groups] == [row.group for row in shown.memberships] == ["g"]
 
 
+@pytest.mark.long
 def test_the_snapshot_becomes_json_types_only(skewed_snapshot: Snapshot) -> None:
     def check(value: object) -> None:
         if isinstance(value, dict):

@@ -29,6 +29,7 @@ PLAN = "5ec398fbaf13" + "0" * 52
 TOLD = "plan 5ec398fbaf13: 6 movements, 123.0 MB, bytes in max/mean 1.45 -> 1.02, expires in 41 min: rebalancer apply "
 
 
+@pytest.mark.long
 def test_the_plan_that_waits_is_shown_with_the_command_that_carries_it_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -88,6 +88,7 @@ def test_the_body_is_bounded_and_counts_what_it_leaves_out(body: dict[str, Any])
         assert 0 < len(rows(body, path)) == size - body["left_out"][path], path
 
 
+@pytest.mark.long
 def test_the_worst_groups_are_shown_with_their_topics(large: Snapshot, body: dict[str, Any]) -> None:
     shown = [row["group"] for row in body["groups"]["groups"]]
     assert shown == [row.group for row in large.groups.groups[: len(shown)]]

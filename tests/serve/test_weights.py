@@ -56,6 +56,7 @@ def test_a_partition_number_that_no_topic_has_is_left_out(tables: str) -> None:
     assert table_weights(tables, "test")(["orders"]) == {"orders": [9e6, 2e6, 3e6]}
 
 
+@pytest.mark.long
 def test_the_endpoint_gives_the_newest_window_of_the_topics_asked_for(tables: str, tmp_path: Path) -> None:
     with listening(Served(tmp_path, tables)) as (host, port):
         weights = endpoint_weights(f"http://{host}:{port}/")

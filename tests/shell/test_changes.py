@@ -184,6 +184,7 @@ def read_sections(folder: str) -> Iterator[str]:
                     yield node.attr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_reads_no_section_of_which_a_change_would_not_reach_it(role: str) -> None:
     found = set(read_sections(role))

@@ -267,6 +267,7 @@ def test_a_paused_cluster_is_one_by_its_own_key_or_by_that_of_all(tmp_path: Path
     assert "paused: unknown key" in problems(tmp_path, "paused: true"), "who has one cluster stops the service"
 
 
+@pytest.mark.long
 def test_a_query_reads_the_tables_of_all_clusters_or_of_the_one_that_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,6 +288,7 @@ def test_a_query_reads_the_tables_of_all_clusters_or_of_the_one_that_is_named(
     assert [row["kafka_cluster"] for row in json.loads(capsys.readouterr().out)] == ["west"]
 
 
+@pytest.mark.long
 def test_a_query_names_the_clusters_of_which_a_table_has_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

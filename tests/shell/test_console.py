@@ -47,6 +47,7 @@ def test_nothing_is_cut_in_a_pipe(root: str, capsys: pytest.CaptureFixture[str])
     assert long in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_json_of_sql_is_json_and_bytes_are_text(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--set", f"storage.tables={root}", "--format"]
     query = (

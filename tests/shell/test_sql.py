@@ -62,6 +62,7 @@ def days_ago(days: float) -> datetime:
     return datetime.now(UTC) - timedelta(days=days)
 
 
+@pytest.mark.long
 def test_the_version_of_that_time_is_asked(root: str) -> None:
     assert run_query(COUNT, root)[1] == [(4,)]
     assert run_query(COUNT, root, days_ago(DAYS_KEPT - 1))[1] == [(3,)]
@@ -106,6 +107,7 @@ def test_a_table_that_was_made_later_held_nothing_then(root: str) -> None:
     assert run_query("SELECT count(*) FROM group_lag", root, days_ago(DAYS_KEPT + 1))[1] == [(0,)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "query",
     [
@@ -168,6 +170,7 @@ def _break_log(root: str, name: str) -> None:
         entry.write_text("no log of Delta")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before", [[], ["--format", "csv"]], ids=["alone", "after an option"])
 def test_a_query_may_begin_with_a_comment_as_those_of_files_do(
     before: list[str], root: str, capsys: pytest.CaptureFixture[str]
@@ -235,6 +238,7 @@ def test_a_partition_whose_leader_moves_in_the_last_window_counts_once(tmp_path:
     assert answer(tmp_path, "topics_that_grew") == [("test", "t", 2_000, 3_000)]
 
 
+@pytest.mark.long
 def test_a_window_of_which_part_has_come_does_not_make_topics_shrink_or_groups_catch_up(tmp_path: Path) -> None:
     """A look at the brokers may come in two batches; until the second, the newest window lacks partitions."""
     made = Synthetic(str(tmp_path))
@@ -315,6 +319,7 @@ def two_clusters(folder: Path) -> list[Source]:
     return [Source(str(folder / "east"), "east", capacities), Source(str(folder / "west"), "west")]
 
 
+@pytest.mark.long
 def test_brokers_near_their_capacity_are_found_in_all_clusters(tmp_path: Path) -> None:
     sources = two_clusters(tmp_path)
     east, west = (Synthetic(source.root, source.kafka_cluster or "") for source in sources)
@@ -349,6 +354,7 @@ def test_what_plans_copied_and_brought_is_by_cluster_and_month_and_only_of_execu
     assert rows == [("east", month, 2, 12, 246_000_000, 1, approx(1.45), approx(1.02), approx(1.02))]
 
 
+@pytest.mark.long
 def test_clusters_with_most_room_come_first_by_their_fullest_broker_in_its_highest_hour(tmp_path: Path) -> None:
     sources = two_clusters(tmp_path)
     for source, loads, used in zip(sources, ([(1, 1e6), (1, 6e6), (2, 2e6)], [(1, 9e6)]), (2, 3), strict=True):

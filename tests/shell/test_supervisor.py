@@ -80,6 +80,7 @@ def first_end(supervised: Failing) -> int | None:
     return supervised.poll()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("later", "code"), [(False, 2), (True, None)])
 def test_wrong_settings_end_the_run_at_the_first_start_alone(tmp_path: Path, later: bool, code: int | None) -> None:
     begun = tmp_path / "begun"

@@ -46,6 +46,7 @@ def test_tables_of_other_clusters_only_are_refused_with_their_names(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [["status"], ["lag"], ["abort"]], ids=" ".join)
 def test_a_set_up_before_its_first_window_is_none_of_these(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

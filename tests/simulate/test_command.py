@@ -76,6 +76,7 @@ def test_page_and_picture_are_written_whole_and_alike(tmp_path: Path, capsys: py
     assert not list(tmp_path.glob(".*.part"))
 
 
+@pytest.mark.long
 def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["simulate", str(written(tmp_path, SMALL + "colour: red"))]) == 2
     assert capsys.readouterr().err.count("\n") == 1

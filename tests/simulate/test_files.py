@@ -68,6 +68,7 @@ def test_the_brokers_timeouts_and_the_assignor_of_the_consumer_protocol_are_read
     assert (config.group_protocol, config.server_assignor) == ("consumer", "range")
 
 
+@pytest.mark.long
 def test_a_deployment_slower_than_the_session_undoes_static_membership() -> None:
     runs = runs_of("slow-deploy")
     totals = [runs[name].totals.rebalances for name in ("dynamic", "static, session 45 s", "static, session 90 s")]

@@ -178,6 +178,7 @@ def test_all_groups_are_shown_as_each_is_by_its_own_windows(tmp_path: Path) -> N
     assert pasts == [read_group_past(reader, settings, past.group, partitions=2) for past in pasts]
 
 
+@pytest.mark.long
 def test_windows_before_the_newest_are_not_read_of_all_groups(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,6 +234,7 @@ def test_a_terminal_shows_those_with_most_rebalances(
     assert "calm" not in shown
 
 
+@pytest.mark.long
 def test_rebalances_that_an_earlier_release_has_kept_have_the_names_of_member_ids(tmp_path: Path) -> None:
     for number in range(4):
         window(tmp_path, number, "restless", {0: member("a", 0), 1: member("b", number)})

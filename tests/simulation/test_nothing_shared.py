@@ -77,6 +77,7 @@ def shared_of_two_clusters() -> set[str]:
     return {type(first[key]).__name__ for key in first.keys() & second.keys() if may_change(first[key])}
 
 
+@pytest.mark.long
 def test_controls_of_two_clusters_share_nothing_that_changes() -> None:
     assert shared_of_two_clusters() == set()
 

@@ -34,11 +34,13 @@ def test_no_partition_lacks_replicas_in_sync_however_often_the_process_is_killed
     played(killed(seed))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(1, 6))
 def test_without_a_margin_no_restart_begins_while_another_broker_is_away(seed: int) -> None:
     played(crashing(seed))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(2, 12))
 def test_with_a_margin_one_more_broker_may_crash_at_any_time(seed: int) -> None:
     played(crashing_with_margin(seed))

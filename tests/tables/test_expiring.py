@@ -82,6 +82,7 @@ def test_a_file_that_holds_younger_rows_is_written_anew_without_the_others(
     assert not reader.has_same_rows_since("partition_load", version)
 
 
+@pytest.mark.long
 def test_the_lock_is_entered_for_the_commit_and_a_lost_race_is_run_again_within_it(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +113,7 @@ def test_the_lock_is_entered_for_the_commit_and_a_lost_race_is_run_again_within_
     assert len(parquet_files(root, "partition_load") - before) == 2, "the file of the batch, and one without its rows"
 
 
+@pytest.mark.long
 def test_rows_that_come_meanwhile_stay(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tables.join_small_files(root, PARTITION_LOAD)
     whole, wanted = data_files._written, young(root)
@@ -127,6 +129,7 @@ def test_rows_that_come_meanwhile_stay(root: str, monkeypatch: pytest.MonkeyPatc
     assert len(rows_of(root, "partition_load")) == len(wanted) + 1
 
 
+@pytest.mark.long
 def test_a_table_without_partitions_expires_and_of_one_that_is_not_there_nothing_is_done(root: str) -> None:
     rows, wanted = opened(root, "partition_load").to_pyarrow_table(), young(root)
     shutil.rmtree(Path(root) / "partition_load")

@@ -141,6 +141,7 @@ def there(root: str) -> set[str]:
     return {Path(uri).name for uri in opened(root, "partition_load").file_uris()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("error", [OSError("No space left on device"), Killed()])
 def test_a_step_that_fails_leaves_no_file(root: str, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     """A full disk would otherwise get a file more at each try."""
@@ -169,6 +170,7 @@ def test_a_step_that_waits_for_its_commit_in_vain_leaves_no_file(root: str) -> N
     assert parquet_files(root, "partition_load") == before
 
 
+@pytest.mark.long
 def test_a_commit_whose_answer_is_lost_keeps_its_file(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before, whole = rows_of(root, "partition_load"), data_files._commit
 

@@ -143,6 +143,7 @@ def events_since(reader: TableReader, version: int | None) -> list[int]:
     return sorted(row["sequence"] for row in rows)
 
 
+@pytest.mark.long
 def test_rows_of_the_newest_commits_are_read_without_the_files_of_before(tmp_path: Path) -> None:
     """Control looks at each tick whether somebody asks it to stop: each of its own events is a file of its own."""
     synthetic, reader = Synthetic(str(tmp_path)), TableReader(str(tmp_path))

@@ -62,6 +62,7 @@ def random_group(seed: int) -> GroupSpec:
     return GroupSpec(topics, members, partition_weights=weights)
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32 - 1))
 @example(81)
 @settings(max_examples=40, deadline=None)

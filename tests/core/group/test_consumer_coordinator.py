@@ -442,6 +442,7 @@ class Walk:
 SEEDS = st.integers(min_value=0, max_value=2**32)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
 @example(200)  # a static member is away, and the process that was started in its place left before it joined
@@ -469,6 +470,7 @@ def test_no_partition_has_two_owners_and_every_member_converges(seed: int) -> No
         assert given == {(t, n) for t in coordinator.members.topics() for n in range(walk.group.partitions[t])}
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(SEEDS)
 def test_who_keeps_its_partitions_never_stops_reading_them(seed: int) -> None:

@@ -64,6 +64,7 @@ def partitions_of(run: Run, what: What, who: str | None = None) -> list[tuple[st
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario_of", OF_EITHER_PROTOCOL)
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
@@ -87,6 +88,7 @@ def test_a_run_lasts_until_its_last_rebalance_has_ended() -> None:
     assert (run.totals.idle_partition_ms, run.totals.lag_records) == (0, 0.0)
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(SEEDS)
 @example(100_000_000)  # a static member misses a generation and keeps what it owns

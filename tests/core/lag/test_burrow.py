@@ -86,6 +86,7 @@ commit_rows = st.lists(
 )
 
 
+@pytest.mark.long
 @given(commit_rows, st.lists(st.integers(0, 16), min_size=1, max_size=5), st.integers(0, 30), st.integers(0, 3))
 def test_generated_sequences_are_judged_as_another_reading_judges_them(
     steps: list[Row], ends: list[int], silence_s: int, allowed: int

@@ -70,6 +70,7 @@ def one_by_one(points: LagHistory) -> list[Point]:
     return [(columns[0, at], columns[1, at], columns[2, at]) for at in range(longest)]
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(st.lists(partition, min_size=1, max_size=6), st.booleans(), st.booleans(), st.integers(0, 2))
 def test_what_is_ok_at_a_glance_is_ok_by_all_rules(

@@ -93,6 +93,7 @@ PLANS: list[Plan] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plan", PLANS, ids=["relieve", "even_out", "empty"])
 @given(disks=brokers())
 def test_no_log_dir_gets_more_than_it_has_room_for(plan: Plan, disks: BrokerDisks) -> None:
@@ -106,6 +107,7 @@ def test_no_log_dir_gets_more_than_it_has_room_for(plan: Plan, disks: BrokerDisk
     assert plan(replace(disks, rows=tuple(turned))) == made, "the order of rows changes nothing"
 
 
+@pytest.mark.long
 @given(disks=brokers())
 def test_relief_brings_log_dirs_to_the_goal_or_names_them_and_is_not_due_again(disks: BrokerDisks) -> None:
     made = relieve(disks, POLICY)

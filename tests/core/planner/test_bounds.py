@@ -239,6 +239,7 @@ def test_partitions_that_keep_alike_end_within_the_band_of_the_level() -> None:
     assert propose(check_plan(state, PlannerPolicy(), plan)).movements == ()
 
 
+@pytest.mark.long
 def test_no_bound_is_above_what_a_load_is_now_though_two_loads_together_can_not_be_as_low() -> None:
     brokers = (Broker(1, None, capacity=Capacity(900.0, 900.0, 1e3)), Broker(2, None, capacity=Capacity(1e2, 1e2, 9e3)))
     partitions = tuple(
@@ -267,6 +268,7 @@ def test_one_rack_that_holds_a_replica_of_all_holds_no_more_than_that() -> None:
     assert level_of(ClusterState("racks", 0, brokers, partitions)) == pytest.approx(1.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rate", "size"), [(1.0, 0.0), (0.0, 1.0)])
 def test_a_load_that_nothing_brings_forces_nothing_on_another(rate: float, size: float) -> None:
     """Empty topics, or ones that nobody writes to: on any brokers both loads may be even."""

@@ -122,12 +122,14 @@ def test_fair_shares_are_those_within_the_set_and_of_what_is_left_beside_it() ->
     assert propose(after, policy).movements == ()
 
 
+@pytest.mark.long
 def test_a_movement_into_the_set_says_so() -> None:
     plan = propose(on_six(*AROUND), PlannerPolicy(broker_sets=(BrokerSet(ORDERS, racks=frozenset({"a", "b"})),)))
     first = next(row for row in plan.movements if row.topic == "orders" and 3 in row.old_replicas)
     assert first.reason == "belongs on brokers of racks a, b: broker 3 is not in the set of topic orders"
 
 
+@pytest.mark.long
 def test_replicas_are_spread_over_the_racks_of_the_set_alone() -> None:
     """Both brokers of rack a are the set: that its partitions are in one rack is no fault."""
     policy = PlannerPolicy(broker_sets=(BrokerSet(ORDERS, racks=frozenset({"a"})),))
@@ -139,6 +141,7 @@ def test_replicas_are_spread_over_the_racks_of_the_set_alone() -> None:
     assert propose(after, policy).movements == ()
 
 
+@pytest.mark.long
 def test_racks_within_a_set_force_what_they_hold() -> None:
     """Broker 1 alone is in rack a of the set, and holds a replica of each of its partitions: a quarter of all."""
     state = on_six(*AROUND, racks="abbabb")

@@ -49,6 +49,7 @@ def copied_to(plan: Plan) -> dict[int, float]:
     return copied
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("away", "used"), [(1, 0.85), (3, 0.6)], ids=["one of six at 85 %", "three of six at 60 %"])
 def test_relief_ends_at_the_ceiling_and_names_the_bound(away: int, used: float) -> None:
     """Without a ceiling the disks would come to hold 102 % and 120 %."""
@@ -67,6 +68,7 @@ def test_relief_ends_at_the_ceiling_and_names_the_bound(away: int, used: float) 
     assert plan.problems[-1].endswith("moving can't help, add brokers or disks")
 
 
+@pytest.mark.long
 def test_relief_that_fits_is_whole() -> None:
     state = full_cluster(away=1, used=0.5)
     plan = propose(state, PlannerPolicy(only_brokers=frozenset({6})))
@@ -76,6 +78,7 @@ def test_relief_that_fits_is_whole() -> None:
     }
 
 
+@pytest.mark.long
 def test_partitions_with_the_fewest_replicas_in_sync_are_made_anew_first() -> None:
     """Broker 5 has room for one replica; the lighter one is more endangered than the heavier ones."""
     light, heavy = PartitionLoad(1.0, 1.0, 10.0), PartitionLoad(9.0, 9.0, 10.0)
@@ -113,6 +116,7 @@ def test_the_second_lost_replica_of_a_partition_waits_for_the_first_ones_of_othe
     assert "broker 5 is dead and keeps 1 replica" in plan.problems[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "policy",
     [PlannerPolicy(), PlannerPolicy(add=frozenset({3})), PlannerPolicy(drain=frozenset({1}))],

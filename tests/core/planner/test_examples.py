@@ -38,12 +38,14 @@ def planned_kind(kind: Kind, seed: int, band: float = PlannerPolicy().band) -> t
     return state, *planned(state, PlannerPolicy(band=band))
 
 
+@pytest.mark.long
 def test_founding_scenario_becomes_exactly_even_with_four_movements() -> None:
     plan, after = planned(founding())
     assert len(plan.movements) == 4
     assert measure_skew(after)["bytes_in"].max_over_mean == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.long
 def test_founding_scenario_with_one_topic_10000_times_the_other_reaches_its_optimum() -> None:
     _, after = planned(founding(10_000.0, 1.0))
     leads = [partition.replicas[0] for partition in after.partitions if partition.topic == "topic-A"]
@@ -119,6 +121,7 @@ def test_racks_that_stay_crowded_force_nothing() -> None:
     assert not any(line.startswith("rack a") for line in plan.diagnosis)
 
 
+@pytest.mark.long
 def test_without_racks_partitions_times_brokers_is_never_held_in_memory() -> None:
     """600 brokers and 30,000 partitions took 275 MiB to see that no two replicas are on one broker."""
     replicas = [tuple((number + 7 * slot) % 300 for slot in range(3)) for number in range(10_000)]
@@ -322,6 +325,7 @@ def test_an_exchange_runs_in_two_waves_where_no_broker_is_fuller_than_the_fulles
     assert [wave.movements for wave in plan.waves] == [1, 1]
 
 
+@pytest.mark.long
 def test_a_plan_that_leaves_movements_out_names_no_cheaper_ones() -> None:
     """Their part of its gain would be of the placement that it does not reach: up to 15 times its gain was seen."""
     held = {1: (1.0, 7.0), 2: (4.0, 5.0, 1.0), 3: (6.0,), 4: (5.0, 2.0), 5: (2.0, 2.0, 3.0)}
@@ -400,6 +404,7 @@ def test_renumbered_brokers_give_a_plan_of_equal_quality() -> None:
     assert two.bytes_to_move == pytest.approx(one.bytes_to_move, rel=0.1)
 
 
+@pytest.mark.long
 def test_a_partition_too_heavy_for_any_network_share_goes_to_a_broker_with_a_large_disk() -> None:
     """Wherever it is, its broker is above its fair share of bytes in: that must not keep it on a small disk."""
     brokers = tuple(
@@ -489,6 +494,7 @@ def test_a_heavy_leadership_leaves_the_broker_that_holds_another_heavy_partition
     assert [(movement.partition, movement.new_replicas) for movement in plan.movements] == [(0, (1, 2))]
 
 
+@pytest.mark.long
 def test_two_brokers_that_are_both_above_a_limit_exchange_leaderships() -> None:
     cluster = of(
         2,

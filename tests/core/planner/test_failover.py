@@ -44,6 +44,7 @@ def without_zone(search: Search, zone: int) -> Ints:
     return np.take_along_axis(left, np.argsort(left == NO_BROKER, axis=1, kind="stable"), axis=1)
 
 
+@pytest.mark.long
 @given(clusters(reads=True), either_policy)
 @settings(max_examples=60, deadline=None)
 def test_what_is_taken_over_is_what_the_replicas_that_remain_carry_more(
@@ -117,6 +118,7 @@ def test_a_plan_leaves_the_room_that_a_plan_without_the_rule_does_not(policy: Pl
     assert propose(after, policy).movements == (), "a second plan finds nothing to do"
 
 
+@pytest.mark.long
 def test_another_heir_is_a_new_order_of_replicas_that_copies_nothing_and_says_why() -> None:
     """Brokers 1 to 4 lead alike, and broker 2 would take over all that broker 1 leads. Others could take half."""
     brokers = tuple(Broker(number, capacity=Capacity(bytes_out_per_sec=310.0)) for number in (1, 2, 3, 4))

@@ -100,6 +100,7 @@ def test_a_partition_without_a_replica_in_sync_does_not_move_for_balance() -> No
     assert moved(planned(offline))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("state", "drained"), [(DEAD, ()), (BrokerState.ALIVE, (5,))], ids=("dead", "drain"))
 def test_a_rack_that_loses_its_last_broker_is_named(state: BrokerState, drained: tuple[int, ...]) -> None:
     lists = [(5, 2, 4), (5, 3, 2), (3, 5, 2), (1, 4, 5)] * 5
@@ -272,6 +273,7 @@ def at_random(racks: str, replicas: int, seed: int, partitions: int = 120) -> Cl
 LEADERSHIP = ("bytes_out", "leader_bytes_in")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("racks", ["abcabc", "abcd" * 3, "abcdefgh"])
 @pytest.mark.parametrize("state", [DEAD, BrokerState.ALIVE], ids=("dead", "drain"))
 def test_what_leaves_a_broker_goes_where_all_end_even(racks: str, state: BrokerState) -> None:
@@ -297,6 +299,7 @@ def test_leaders_stay_where_a_drain_leaves_all_even() -> None:
     assert {movement.new_replicas[0] == movement.old_replicas[0] for movement in plan.movements} == {True}
 
 
+@pytest.mark.long
 def test_replicas_that_spread_racks_go_where_all_end_even() -> None:
     """Both replicas of each partition are in rack a: one of them goes to rack b, and may take the leadership along."""
     lists = [(1 + number % 4, 1 + (number + 1) % 4) for number in range(48)]

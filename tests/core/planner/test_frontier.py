@@ -52,6 +52,7 @@ def test_cheaper_plans_are_ever_dearer_and_bring_ever_more(name: str) -> None:
     assert gains[-1] >= GAIN_SHARES[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ALL)
 def test_four_fifths_of_the_gain_take_far_fewer_bytes_than_the_beginning_of_the_plan(name: str) -> None:
     _, plan = planned(name)

@@ -39,6 +39,7 @@ def needing(resource: str, gain: float) -> PlannerPolicy:
     return PlannerPolicy(gain_needed=(resource, gain))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("gain", "is_made"), [(0.35, True), (0.36, False)])
 def test_a_partition_that_no_broker_can_carry_is_no_reason_to_search(
     gain: float, is_made: bool, searches: list[Search]
@@ -64,6 +65,7 @@ def test_what_small_racks_force_counts(searches: list[Search]) -> None:
     assert searches == []
 
 
+@pytest.mark.long
 def test_what_must_be_done_is_done_whatever_it_gains() -> None:
     drained = replace(
         ONE_TOO_LARGE,
@@ -76,6 +78,7 @@ def test_what_must_be_done_is_done_whatever_it_gains() -> None:
     assert propose(crowded, needing("bytes_in", 5.0)).movements
 
 
+@pytest.mark.long
 def test_an_unknown_resource_is_no_reason_to_stop() -> None:
     assert propose(founding(), needing("coffee", 9.0)).movements
 

@@ -150,6 +150,7 @@ def ways(rows: Rows, row: int, prices: Floats) -> list[float]:
     return prices_of
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(clusters(reads=True))
 def test_of_any_plan_it_is_no_more_than_what_that_copies(state: ClusterState) -> None:

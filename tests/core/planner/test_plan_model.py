@@ -88,6 +88,7 @@ def test_the_limit_of_counts_is_an_option_and_a_setting() -> None:
     assert most("--count-band", "2.5") == 10
 
 
+@pytest.mark.long
 def test_a_plan_that_drains_keeps_the_rules_of_drain() -> None:
     model = cluster_to_json(founding())
     held_back = ("--set", "planner.movements_max=1", "--set", "planner.excluded_topics=^topic-A")
@@ -177,6 +178,7 @@ def test_bad_input_is_one_line(model: str, options: tuple[str, ...], message: st
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.long
 def test_a_file_that_is_not_there_is_one_line_with_its_name_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^model nowhere\.json: No such file or directory$"):
         CliRunner().invoke(plan, ["--model", "nowhere.json"], catch_exceptions=False)

@@ -143,6 +143,7 @@ def test_scaling_all_loads_changes_nothing(seed: int, factor: float) -> None:
     assert moved(factor) == moved(1.0)
 
 
+@pytest.mark.long
 @given(clusters())
 @settings(max_examples=60, deadline=None)
 def test_crowded_is_what_alive_brokers_could_spread_better(cluster: ClusterState) -> None:

@@ -20,6 +20,7 @@ from tests.core.planner.invariants import HARD_RULES, bytes_out_by_broker
 THIRDS: ReaderRacks = (("a", 0.25), ("b", 0.25), ("c", 0.5))
 
 
+@pytest.mark.long
 @given(clusters(reads=True))
 @settings(max_examples=60, deadline=None)
 def test_arrays_have_the_bytes_out_of_the_pure_function(cluster: ClusterState) -> None:
@@ -109,6 +110,7 @@ def replicas_after(cluster: ClusterState) -> set[int]:
     return set(after.replicas)
 
 
+@pytest.mark.long
 def test_a_broker_is_emptied_only_onto_one_that_can_serve_its_rack() -> None:
     read = Partition("t", 0, (1, 2), PartitionLoad(1.0, 100.0, 10.0), reader_racks=MOST_IN_C)
     assert replicas_after(limited(of_racks("abcd", read, draining=2), of_3=50.0)) == {1, 4}
@@ -117,6 +119,7 @@ def test_a_broker_is_emptied_only_onto_one_that_can_serve_its_rack() -> None:
     assert replicas_after(limited(of_racks("abc", read, draining=2), of_3=90.0)) == {1, 3}
 
 
+@pytest.mark.long
 def test_the_leader_must_have_room_for_what_a_rack_reads_that_is_left() -> None:
     read = Partition("t", 0, (1, 2), PartitionLoad(1.0, 100.0, 10.0), reader_racks=(("b", 0.9),))
     # The rack of broker 2 has another broker, which serves it on; brokers 3 and 5 would leave it to the leader.
@@ -134,6 +137,7 @@ def test_racks_are_spread_onto_brokers_that_can_serve_them() -> None:
     assert replicas_after(limited(of_racks("aacd", read), of_3=50.0)) in [{1, 4}, {2, 4}]
 
 
+@pytest.mark.long
 @given(clusters(reads=True))
 @settings(max_examples=60, deadline=None)
 def test_repair_keeps_capacities_whatever_replicas_serve_then(cluster: ClusterState) -> None:

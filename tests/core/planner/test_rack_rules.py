@@ -84,6 +84,7 @@ HOT = tuple(Partition("hot", n, (5,), PartitionLoad(50.0, 100.0, 5_000.0)) for n
 IN_A = PlannerPolicy(leader_racks=((ORDERS, ("a",)),), band=2.0, leader_band=2.0, count_band=2.0)
 
 
+@pytest.mark.long
 def test_a_budget_that_binds_brings_leaders_to_their_rack_in_steps() -> None:
     plan = propose(wrong_leaders(20), replace(IN_A, movements_max=5))
     assert len(plan.movements) == 5

@@ -67,6 +67,7 @@ def test_a_second_plan_is_empty(seed: int) -> None:
     assert planned(apply_to(state, plan)).movements == ()
 
 
+@pytest.mark.long
 @given(clusters(reads=True), st.sampled_from(("none", "broker", "rack")))
 @settings(max_examples=30, deadline=None)
 def test_what_follows_from_rows_stays_true_through_rounds(state: ClusterState, headroom: FailoverHeadroom) -> None:

@@ -61,6 +61,7 @@ def test_what_stays_uneven_is_named() -> None:
     assert line == f"2 topics are not spread over brokers as they should be ({words})"
 
 
+@pytest.mark.long
 def test_balance_goes_before_the_spread_of_a_topic() -> None:
     """Each partition of topic a is as heavy as all others on a broker: even counts would make loads uneven."""
     loads = (10.0,) * 4 + (40.0,) * 2
@@ -74,6 +75,7 @@ def test_balance_goes_before_the_spread_of_a_topic() -> None:
     assert plan.skew_after["disk"]["max_over_mean"] <= propose(state).skew_after["disk"]["max_over_mean"] + 1e-6
 
 
+@pytest.mark.long
 def test_each_broker_leads_the_least_number() -> None:
     plan = propose(apart(), LEAST_TWO)
     after = check_plan(apart(), LEAST_TWO, plan)
