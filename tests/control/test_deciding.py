@@ -297,9 +297,7 @@ def test_skew_that_only_full_disks_keep_is_held_with_the_brokers_by_name(setting
     assert last(settings)["detail"].endswith(f"; {named}")
 
 
-def test_log_dirs_that_can_not_be_read_keep_control_from_no_other_decision(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_dirs_that_can_not_be_read_stop_no_decision(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = crowded()
     shown = cluster.log_dirs
 
