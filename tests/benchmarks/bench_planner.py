@@ -37,7 +37,7 @@ COLUMNS = (
     ("replicas", "replicas", 9, ","), ("seconds", "seconds", 8, ".2f"), ("movements", "movements", 9, ","),
     ("MiB", "memory_mib", 7, ",.0f"),
 )  # fmt: skip
-"""Of each column its heading, the figure of a row, its width and its format."""
+"""The columns of the printed table: heading, name of the figure in a row, width and format."""
 
 
 def main() -> None:

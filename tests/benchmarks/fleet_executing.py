@@ -286,7 +286,7 @@ class PlanRun:
         click.echo(f"end: {self.record.execution.last_event}, {self.record.execution.last.detail}")
 
     def _tick(self) -> bool:
-        """As the loop of control takes it: it looks whether somebody asks to stop, and tries again what failed."""
+        """One tick of control's loop: reads whether somebody asks to stop; the next tick tries again what failed."""
         try:
             self.journal.open_executions(now_ms=self.now_ms)
             return self.executor.tick(self.record, self.plan, now_ms=self.now_ms)

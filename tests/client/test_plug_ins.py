@@ -210,7 +210,7 @@ class Coordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-python ha
         return self._perform_assignment("a", "range", rows)
 
     def _perform_assignment(self, _leader_id: str, _protocol: str, members: Any) -> Any:
-        """As the real one begins: it decodes what all members have sent."""
+        """Decodes what all members have sent, with which kafka-python's coordinator begins, too."""
         return {row.member_id: ConsumerProtocolSubscription.decode(row.metadata) for row in members}
 
 

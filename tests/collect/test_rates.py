@@ -51,7 +51,7 @@ def look(
     ("before", "after", "bytes_in"),
     [
         (look(0, 1_000, 10), look(2_000, 3_000, 30), 1_000.0),
-        # Of 6,000 bytes 60 records remain: 100 bytes each; 20 were appended in 2 s.
+        # The 60 records that remain have 6,000 bytes, 100 each, and 20 records were appended in 2 s.
         (look(0, 9_000, 90), look(2_000, 6_000, 110, start=50), 1_000.0),
         (look(0, 9_000, 90), look(2_000, 0, 110, start=110), 1_000.0),
         (look(0, 0, 0), look(2_000, 0, 20, start=20), None),

@@ -133,7 +133,7 @@ def test_a_broker_without_an_answer_leaves_it_unknown(error: KafkaError) -> None
 
 @dataclass
 class Policies:
-    """As much of what brokers are asked for as is used; topics that are not named are hidden."""
+    """Brokers that know the policies of these topics, and hide all others."""
 
     policies: dict[str, str] = field(default_factory=dict)
     error: KafkaError | None = None

@@ -62,6 +62,10 @@ class Carried:
     def last_detail(self) -> str:
         return self.record.execution.last.detail
 
+    def lists(self) -> dict[str, str]:
+        """Lists of throttled replicas of the topic t by setting, as the controller keeps them."""
+        return self.cluster.contents.topics["t"].throttled_replicas
+
     def begin(self) -> bool:
         return self.executor.begin(self.record, self.approved, now_ms=self.now_ms)
 
@@ -73,7 +77,7 @@ class Carried:
             self.cluster.advance(self.step_ms)
 
     def ticks(self, count: int) -> None:
-        """So many ticks, after which the execution still goes on."""
+        """Makes `count` ticks, after none of which the execution has ended."""
         assert not any(self.tick() for _ in range(count))
 
     def to_the_end(self) -> list[Event]:
@@ -112,7 +116,7 @@ class BothMoved(Carried):
         assert self.begin()
 
     def states(self) -> list[str]:
-        """Of both movements, by the journal."""
+        """The states of both movements that the journal shows."""
         seen = seen_movements(self.record.execution)
         return [str(seen.state(place)) for place in range(2)]
 

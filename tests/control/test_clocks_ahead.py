@@ -158,5 +158,5 @@ def test_a_control_that_starts_minutes_later_measures_what_came_after_the_end(un
     assert "measured" in restarted(undecided, cluster, later_ms)
     measured = journal_of(undecided).execution(execution.execution_id).last
     assert measured.event is Event.MEASURED
-    # Of three partitions one has left broker 1; all of them were there before.
+    # One of the three partitions has left broker 1, where all of them were before.
     assert measured.detail == "max/mean measured (promised): bytes_in 2.000 (2.000)"

@@ -66,7 +66,7 @@ def test_a_cluster_whose_followers_serve_nobody_has_none(settings: Settings) -> 
 
 
 def test_followers_have_their_mean_and_readers_their_racks(settings: Settings) -> None:
-    """Of windows in which nobody read from a follower the mean knows, too; a group without a rack is named by None."""
+    """The mean counts windows in which nobody read from a follower, too; None stands for consumers without a rack."""
     write_windows(settings, read_from_followers().live, end_ms=NOON_MS, windows=WINDOWS)
     write_followers(settings)
     window_tables = window_tables_of(settings)

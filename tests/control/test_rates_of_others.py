@@ -232,7 +232,7 @@ class Controlled:
 
 
 def roll_back(controlled: Controlled) -> None:
-    """As Delta's RESTORE does: rows are those of before, and transactions stay known."""
+    """Gives the tables the rows of before, while transactions stay known, as RESTORE of Delta does."""
     store = memory_store(controlled.settings.storage.tables)
     assert store is not None
     for name in ("execution", "plan", "movement"):

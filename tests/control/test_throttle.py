@@ -89,12 +89,8 @@ class Throttled(Carried):
             self.cluster.set_throttle_rate(broker_id, setting, None)
 
     def rates(self) -> dict[int, dict[str, int]]:
-        """As the controller keeps them."""
+        """Throttle rates by broker and setting, as the controller keeps them."""
         return self.cluster.contents.throttle_rates
-
-    def lists(self) -> dict[str, str]:
-        """As the controller keeps them."""
-        return self.cluster.contents.topics["t"].throttled_replicas
 
 
 @pytest.fixture
@@ -466,10 +462,6 @@ class Drained(Carried):
         super().__init__(settings, cluster, Plan("c", tuple(moves), SKEW, SKEW), client=Watched(cluster, errors=ERRORS))
         self.client.requests = Counter()
         assert self.begin()
-
-    def lists(self) -> dict[str, str]:
-        """As the controller keeps them."""
-        return self.cluster.contents.topics["t"].throttled_replicas
 
     def moved(self) -> int:
         return sum(LONG_IDS[0] not in row.replicas for row in self.cluster.contents.topics["t"].partitions.values())
